@@ -1,4 +1,4 @@
-"""What no broker of Kafka's protocol in Python can beat: accepts records and forgets them, answers from memory.
+"""Upper bound for a broker of Kafka's protocol in Python: discards records and answers from memory.
 
 A produce request is acknowledged without being looked at; a fetch is answered with the last batch that came, whose
 offsets alone are put right. Every topic exists, with one partition. `python -m benchmarks.bare_kafka_loop` prints its
@@ -41,7 +41,7 @@ _VERSIONS: Final = {
 _ROOM_BYTES: Final = 4 << 20
 _BASE_OFFSET_BYTES: Final = 8
 _END: Final = 1 << 40
-"""Where the one partition is said to end: no reader gets there."""
+"""Log end offset that the one partition reports: no reader gets there."""
 
 
 class BareLoop(asyncio.BufferedProtocol):

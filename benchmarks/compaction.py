@@ -168,12 +168,12 @@ def _row(number: int, result: CleaningResult, seconds: float, swap_seconds: floa
 
 
 def _peak_mib() -> float:
-    """Of this process so far, resident."""
+    """Return the peak resident memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def check(directory: Path, load: Load) -> int:
-    """How many records are left. Raises an AssertionError unless they are exactly the newest of each key."""
+    """Return the number of records left. Raises AssertionError unless they are exactly the newest of each key."""
     newest = {number: offset for offset, number in enumerate(load.drawn())}
     expected = sorted((offset, number) for number, offset in newest.items())
     left: list[tuple[int, int]] = []

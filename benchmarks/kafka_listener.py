@@ -44,7 +44,7 @@ class Server:
     make_topic: Callable[[str], None]
 
     def cpu_s(self) -> float:
-        """Of its whole life, in the kernel and outside of it."""
+        """CPU time of its whole life, user and system."""
         after_name = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(after_name[11]) + int(after_name[12])) / _TICKS_PER_S
 
@@ -55,7 +55,7 @@ class Server:
 
 @dataclass(slots=True, kw_only=True)
 class Figures:
-    """Of one server under batches of one size, a value a round."""
+    """Figures of one server with batches of one size, one value for each round."""
 
     flows_in: list[Flow] = field(default_factory=list)
     flows_out: list[Flow] = field(default_factory=list)
@@ -159,12 +159,12 @@ def _bare_loop() -> Iterator[Server]:
             process.wait(DEADLINE_S)
 
 
-def _beside(told: str) -> Server:
+def _beside(text: str) -> Server:
     """Raises BadParameter."""
-    name, _, rest = told.partition("=")
+    name, _, rest = text.partition("=")
     address, _, pid = rest.rpartition(",")
     if not (name and address and pid.isdecimal() and Path(f"/proc/{pid}").is_dir()):
-        raise typer.BadParameter(f"{told!r}: NAME=HOST:PORT,PID of a broker that runs, as in kafka=127.0.0.1:9092,4711")
+        raise typer.BadParameter(f"{text!r}: NAME=HOST:PORT,PID of a broker that runs, as in kafka=127.0.0.1:9092,4711")
     return Server(name=name, address=address, pid=int(pid), make_topic=_maker(address))
 
 
@@ -191,7 +191,7 @@ def main(
     output: Annotated[Output, typer.Option(help="For people or for programs.")] = Output.TABLE,
 ) -> None:
     """Records in and out, latency, CPU and memory of one node, beside a loop that accepts and forgets."""
-    others = [_beside(told) for told in beside or ()]
+    others = [_beside(text) for text in beside or ()]
     with ExitStack() as running:
         servers = [running.enter_context(_node()), *others, running.enter_context(_bare_loop())]
         print_report(measure(servers, records, rounds, pings), output)

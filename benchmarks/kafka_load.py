@@ -30,7 +30,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """How fast records went one way."""
+    """Rate of records in one direction."""
 
     records: int
     seconds: float
@@ -42,7 +42,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latencies:
-    """From the call of produce() to the acknowledgement, as librdkafka counts it."""
+    """Latency from the call of produce() to the acknowledgement, as librdkafka counts it."""
 
     p50_ms: float
     p99_ms: float
@@ -58,7 +58,7 @@ def produce(servers: str, topic: str, records: int, batch_bytes: int) -> Flow:
 
 
 def consume(servers: str, topic: str, records: int) -> Flow:
-    """From the beginning of partition 0. The time begins with the first records."""
+    """Consume partition 0 from its beginning. The time starts with the first records."""
     return Flow(**_run("consume", servers, topic, str(records)))
 
 

@@ -30,7 +30,7 @@ PAGE_CACHE_RATIO_TARGET: Final = 0.6
 GROUP_COMMIT_RATIO_TARGET: Final = 0.4
 
 _SHORT_ROUNDS: Final = 8
-"""In the page cache, rounds are so much shorter and more: what disturbs one then disturbs its neighbours alike."""
+"""Factor by which page-cache rounds are shorter and more, so that a disturbance hits neighbouring rounds alike."""
 
 _CRC_COVERS_FROM: Final = 21
 _TARGET_BATCH_BYTES: Final = 64 << 10

@@ -17,7 +17,7 @@ RECORD_BYTES: Final = 1_000
 PRODUCER_ID: Final = 1
 BASE_TIMESTAMP_MS: Final = 1_700_000_000_000
 _DISTINCT_BYTES: Final = 4 << 20
-"""Of batches that differ, so that they do not all stay in a core's own cache."""
+"""Number of different batches, so that they do not all stay in a core's own cache."""
 
 _CRC_AT: Final = 17
 _CRC_COVERS_FROM: Final = 21
@@ -57,7 +57,7 @@ def batches(size_bytes: int, timestamp_step_ms: int = 1, record_bytes: int = REC
 
 
 def _batch(chance: Random, size_bytes: int, record_bytes: int) -> bytes:
-    """As many records as fit; at least one."""
+    """Return a batch of as many records as fit, at least one."""
     overhead_bytes = 16
     records = max(1, (size_bytes - HEADER_BYTES) // (record_bytes + overhead_bytes))
     value_bytes = min(record_bytes, size_bytes - HEADER_BYTES - overhead_bytes)

@@ -30,7 +30,7 @@ class GroupCommit:
     def poll(self) -> None:
         """Completes a sync that has ended, and begins the next."""
         if self._ticket is not None:
-            if not self._ticket.is_run:
+            if not self._ticket.has_run:
                 return
             self._complete()
         if self._log.dirty and self._log.unsynced_bytes >= self._unsynced_bytes:

@@ -1,4 +1,4 @@
-"""How long a log takes to be online after the process that wrote it was killed with signal 9."""
+"""Time until a log is online after the process that wrote it was killed with signal 9."""
 
 from __future__ import annotations
 

@@ -31,15 +31,15 @@ def main(directory: Path, batch_bytes: int, log_bytes_max: int, durability: str)
     log = open_log(directory, CONFIG)
     written = durability == PAGE_CACHE
     with GroupCommit(log, UNSYNCED_BYTES_MAX if written else 0) as syncs:
-        told = 0
+        reported = 0
         load = takewhile(lambda _: log.size_bytes < log_bytes_max, batches(batch_bytes))
         for number, stamped in enumerate(load, start=1):
             log.append_as_leader(stamp(stamped), LeaderEpoch(1), BASE_TIMESTAMP_MS)
             syncs.poll()
             if written and number % _TELL_EVERY == 0:
                 print(log.log_end_offset, flush=True)
-            elif not written and syncs.syncs > told:
-                told = syncs.syncs
+            elif not written and syncs.syncs > reported:
+                reported = syncs.syncs
                 print(log.synced_end_offset, flush=True)
 
 

@@ -63,7 +63,7 @@ class ScaleBroker:
         self.controllers = controllers
         self.is_fenced = True
         self.metadata_index = 0
-        """What it says it has acted on."""
+        """Index up to which it reports to have applied metadata."""
         # Where nobody listens, nobody lives: the controller dials those that do not attend.
         self._listener = socket.create_server((HOST, 0))
 
@@ -71,7 +71,7 @@ class ScaleBroker:
         self._listener.close()
 
     async def register(self) -> None:
-        """As a new process with the directories of the one before."""
+        """Register as a new process with the directories of the one before."""
         request = RegisterBrokerRequest(
             cluster_id=CLUSTER_ID,
             broker_id=self.broker_id,
@@ -120,7 +120,7 @@ class ScaleBroker:
 
 
 class Waits:
-    """How long the answers took that broker `broker` got meanwhile."""
+    """Latencies of the answers that broker `broker` got meanwhile."""
 
     def __init__(self, broker: ScaleBroker) -> None:
         self._broker = broker
@@ -210,7 +210,7 @@ class ScaleCluster:
         raise TimeoutError("a controller does not catch up")
 
     async def _decides(self, voter: Voter) -> bool:
-        """Whether it commits something."""
+        """Return True if it commits something."""
         broker = self.brokers[0]
         request = AllocateProducerIdsRequest(broker_id=broker.broker_id, broker_epoch=broker.epoch)
         peer = self.connections.peer(voter.address)
@@ -232,7 +232,7 @@ async def scale_cluster(directory: Path) -> AsyncIterator[ScaleCluster]:
 
 
 def knows(image: MetadataImage, broker: ScaleBroker) -> bool:
-    """Whether the image has this life of the broker."""
+    """Return True if the image has this registration of the broker."""
     registration = image.broker(broker.broker_id)
     return registration is not None and registration.broker_epoch >= broker.epoch
 
@@ -255,7 +255,7 @@ async def followed(cluster: ScaleCluster, broker: ScaleBroker, loaded: LoadedIma
     following = asyncio.create_task(loader.run())
     try:
         async with asyncio.timeout(ACTIVE_DEADLINE_S):
-            await loader.is_acting.wait()
+            await loader.first_image_applied.wait()
     finally:
         following.cancel()
         await asyncio.wait([following])

@@ -81,7 +81,7 @@ def _notes(directory: Path, failovers: int) -> list[str]:
         f"other, then one of {LARGE_TOPIC_PARTITIONS}."
     )
     restart = (
-        "Broker restart, as after kill -9: its snapshot is read (load), it registers anew and leaves all in-sync sets "
+        "Broker restart, as after kill -9: its snapshot is read (load), it registers again and leaves every ISR "
         "(register), and receives the metadata until it has this in its image (caught up, from the registration on)."
     )
     change = (
@@ -184,7 +184,7 @@ async def _failover(cluster: ScaleCluster, failovers: int) -> dict[str, Cell]:
 
 
 async def _restart(cluster: ScaleCluster, waits: Waits, directory: Path) -> dict[str, Cell]:
-    """Of a broker that holds everything, in another life than the one that wrote the snapshot."""
+    """Restart of a broker with all partitions, as another process than the one that wrote the snapshot."""
     broker = cluster.brokers[0]
     say("metadata scale: a broker restarts")
     first = await followed(cluster, broker)
@@ -242,7 +242,7 @@ def _failed(reason: str) -> None:
 
 
 def _one_change(image: MetadataImage, broker: ScaleBroker) -> dict[str, Cell]:
-    """What an entry with one change costs every node, and what it costs a broker beside."""
+    """Cost of an entry with one change, for every node and, in addition, for a broker."""
     topic = next(iter(image.topics.values()))
     partition = topic.partitions[0]
     changed = PartitionChanged(

@@ -39,7 +39,7 @@ TRIAL_COMMITS_PER_S: Final = {1: 1_173, 64: 18_000, 256: 30_000, 1024: 40_000}
 TRIAL_P50_MS: Final = 0.83
 TRIAL_P99_MS: Final = 1.18
 TRIAL_SYNC_P50_MS: Final = 0.12
-"""Of the trial engine that the quorum was designed after: measured on another day, so no more than a landmark."""
+"""Figures of the trial engine that the quorum was modelled on, measured on another day: for orientation only."""
 
 
 class VoterFailed(Exception):
@@ -157,7 +157,7 @@ def _row(what: str, measured: _Measured, window: int | None, syncs: _Measured) -
 
 
 def _syncs(directory: Path, payload_bytes: int) -> _Measured:
-    """What one process gets that appends as much and syncs it, over and over."""
+    """Rate of one process that appends as much and syncs it, in a loop."""
     payload, latencies_ms = bytes(payload_bytes), []
     path = directory / "syncs"
     with path.open("wb", buffering=0) as file:

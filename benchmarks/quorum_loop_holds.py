@@ -1,4 +1,4 @@
-"""How long a voter holds the event loop while it writes: python -m benchmarks.quorum_loop_holds [--sync-ms 100]
+"""Time for which a voter blocks the event loop while it writes: python -m benchmarks.quorum_loop_holds [--sync-ms 100]
 
 One voter on a real disk commits proposals one after the other, on a disk as it is and on one whose syncs take longer.
 A ticker on the same loop looks every millisecond how late it is called.

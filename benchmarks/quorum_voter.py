@@ -1,8 +1,8 @@
-"""One voter of a quorum as a process of its own: it measures its own commits when it leads and is told to.
+"""One voter of a quorum as a process of its own; while it leads, it measures its own commits on request.
 
 quorum_voter.py NODE_ID DIRECTORY ID=PORT,ID=PORT,...
 
-status                        ->  {"leads": bool, "applied": entries told to the listener}
+status                        ->  {"leads": bool, "applied": entries delivered to the listener}
 measure WINDOW COUNT BYTES    ->  {"seconds": ..., "latencies_ms": [...]}
 
 One JSON object a line on standard output, for each line on standard input; the end of the input ends the voter.

@@ -21,7 +21,7 @@ from benchmarks.report import Cell, Output, Report, is_codec_compiled, print_rep
 from kraft.log.format import record_codec
 
 RATIO_TARGET: Final = 4.0
-"""Of compiled over pure, for encoding and decoding records at the smallest size."""
+"""Ratio of compiled to pure, for encoding and decoding records at the smallest size."""
 
 VALUE_SIZES: Final = (100, 1000)
 _AIMED_AT: Final = ("encode records", "decode records")
@@ -114,7 +114,7 @@ def _row(task: Task, rounds: int) -> dict[str, Cell]:
 
 
 def _repeats(task: Task, codec: ModuleType) -> int:
-    """How often a round runs the task, so that the clock's own cost does not count."""
+    """Return how often a round runs the task, so that the clock's own cost does not count."""
     _batch_ns(task, codec, 1)
     return max(1, round(_ROUND_NS_MIN / max(_batch_ns(task, codec, 1), 1)))
 

@@ -1,4 +1,4 @@
-"""What a benchmark says: one table, and beside it everything that a figure means nothing without."""
+"""Report of a benchmark: one table, and the surroundings without which its figures mean nothing."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Report:
 
     title: str
     durability: str
-    """What "written" meant while this was measured."""
+    """Meaning of "written" in this measurement."""
     rows: Sequence[Mapping[str, Cell]]
     notes: Sequence[str] = field(default_factory=tuple)
     """One sentence each: how it was measured, and what was not."""
 
 
 def print_report(report: Report, output: Output) -> None:
-    """To standard output: a table for people, or one JSON object for programs."""
+    """Print to standard output: a table for people, or one JSON object for programs."""
     if output is Output.JSON:
         print(json.dumps(as_json(report), indent=2))
     else:
@@ -51,7 +51,7 @@ def print_report(report: Report, output: Output) -> None:
 
 
 def as_json(report: Report) -> dict[str, object]:
-    """What the table says, under the same names."""
+    """Return the content of the table, under the same names."""
     return {
         "title": report.title,
         "durability": report.durability,
@@ -67,7 +67,7 @@ def say(text: str) -> None:
 
 
 def surroundings() -> dict[str, str]:
-    """Of every figure of this process: machine, versions and commit."""
+    """Return the surroundings of every figure: machine, versions and commit."""
     return {
         "commit": commit(),
         "cores": str(len(os.sched_getaffinity(0))),
@@ -80,7 +80,7 @@ def surroundings() -> dict[str, str]:
 
 
 def commit() -> str:
-    """Of the source tree; "unknown" outside of one."""
+    """Return the commit of the source tree; "unknown" outside of one."""
     command = ["git", "-C", str(_ROOT), "describe", "--always", "--dirty"]
     try:
         finished = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
@@ -90,7 +90,7 @@ def commit() -> str:
 
 
 def is_codec_compiled() -> bool:
-    """Whether records are encoded by machine code or by the same source in Python."""
+    """Return True if records are encoded by machine code, False if by the same source in Python."""
     from kraft.log.format import record_codec
 
     return not str(record_codec.__file__).endswith(".py")

@@ -111,7 +111,7 @@ def _encoding(name: str, message: Message, number: int) -> Task:
 
 
 def _peer(name: str, message: Message, number: int) -> tuple[Callable[[bytes], Any], Callable[[Any], bytes]]:
-    """How a peer decodes and encodes this kind of message."""
+    """Return the functions with which a peer decodes and encodes this kind of message."""
     return _kio(message, number) if name == "kio" else _kafka_python(message, number)
 
 
@@ -165,7 +165,7 @@ def _row(task: Task, rounds: int) -> dict[str, Cell]:
 
 
 def _repeats(run: Callable[[], object]) -> int:
-    """How often a round runs it, so that the clock's own cost does not count."""
+    """Return how often a round runs it, so that the clock's own cost does not count."""
     _call_us(run, 1)
     return max(1, round(_ROUND_NS_MIN / max(_call_us(run, 1) * 1000, 1)))
 

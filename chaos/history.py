@@ -1,4 +1,4 @@
-"""What the processes of a run did and saw, one operation a line of JSON, in the order in which it was noted.
+"""History of a run: what its processes did and saw, one operation for each line of JSON, in the order of recording.
 
     {"index": 7, "process": "producer-1", "time": 81230000, "type": "ok", "f": "send", "value": {...}}
 
@@ -45,7 +45,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poll:
-    """What one poll returned: for each key (offset, value) in the order in which they came."""
+    """Result of one poll: for each key, the (offset, value) pairs in the order of arrival."""
 
     reads: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""What a run says, for people and for programs."""
+"""Report of a run, for people and for programs."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def print_table(result: RunResult, console: Console) -> None:
 
 
 def commit() -> str:
-    """Of the source tree; "unknown" outside of one."""
+    """Return the commit of the source tree; "unknown" outside of one."""
     command = ["git", "-C", str(_ROOT), "describe", "--always", "--dirty"]
     try:
         finished = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)

@@ -33,7 +33,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPlan:
-    """What to run. Two runs of one plan break the same kinds of things at the same points of the sequence."""
+    """Plan of a run. Two runs of one plan inject the same kinds of faults at the same points of the sequence."""
 
     seed: int
     cycles: int
@@ -52,7 +52,7 @@ class RunPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """What came of it."""
+    """Result of a run."""
 
     plan: RunPlan
     verdict: Verdict
@@ -61,7 +61,7 @@ class RunResult:
     """Faults that this machine, or this moment, had no means for, each with the reason."""
 
     problems: Sequence[str]
-    """What went wrong beside the history: a node that ended by itself, no progress after everything was mended."""
+    """Problems outside the history: a node that ended by itself, no progress after every fault was healed."""
 
     client_errors: Mapping[str, int]
     elapsed_s: float

@@ -1,4 +1,4 @@
-"""Programs of others that are built or fetched once for each user of a machine, whoever asks first."""
+"""Cache of other people's programs, built or downloaded once for each user of a machine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def made_once(name: str, make: Callable[[Path], None]) -> Path:
 
 
 def _directory() -> Path:
-    """Of the user, or of this source tree where the user has none that can be written to."""
+    """Return the user's cache directory, or one in this source tree if that cannot be written to."""
     try:
         directory = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kraft"
         directory.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A Spark source in Python alone: `spark.dataSource.register(KraftDataSource)`, then `format("kraft")`."""
+"""Spark data source for Kraft, in pure Python: `spark.dataSource.register(KraftDataSource)`, then `format("kraft")`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Columns of records as Arrow record batches in the schema of Spark's Kafka source.
+"""Converts columns of records to Arrow record batches in the schema of Spark's Kafka source.
 
-Work is per batch, never per record: some thousand records of many small chunks become one batch, because Spark pays
-for each batch on both sides of its socket.
+All work is per batch, never per record: thousands of records from many small chunks become one batch, because each
+batch costs time on both sides of Spark's socket.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _TIMESTAMP_MS_MAX = ((1 << 63) - 1) // 1000
 
 
 def source_schema(*, include_headers: bool) -> StructType:
-    """Every column that a query without its own schema gets."""
+    """Return the schema of a query that does not set one."""
     return StructType([*_COLUMNS, _HEADERS] if include_headers else [*_COLUMNS])
 
 
 def arrow_schema(requested: StructType, *, include_headers: bool) -> pa.Schema:
-    """What Spark compares the first batch with, for a query that asks for the columns of `requested`.
+    """Return the Arrow schema of the `requested` columns, against which Spark checks the first batch.
 
     Raises OptionError for a column that the source does not have, or has with another type.
     """
@@ -61,17 +61,19 @@ def arrow_schema(requested: StructType, *, include_headers: bool) -> pa.Schema:
         if name.lower() == "headers" and not include_headers:
             raise OptionError("column headers needs the option includeHeaders=true")
         if name.lower() not in offered:
-            raise OptionError(f"column {name!r} is not one of the kraft source: {', '.join(offered)}")
-        built = offered[name.lower()].simpleString()
-        if wanted != built:
-            raise OptionError(f"column {name!r} is {built} in the kraft source, not {wanted}: cast it in the query")
+            raise OptionError(f"the kraft source has no column {name!r}; it has {', '.join(offered)}")
+        offered_type = offered[name.lower()].simpleString()
+        if wanted != offered_type:
+            raise OptionError(
+                f"column {name!r} is {offered_type} in the kraft source, not {wanted}: cast it in the query"
+            )
     return to_arrow_schema(requested, timezone="UTC")
 
 
 def record_batches(
     chunks: Iterable[ColumnChunk], partition: TopicPartition, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """The chunks of `partition` as batches with the columns of `schema`, which came from `arrow_schema`."""
+    """Yield the chunks of `partition` as batches with the columns of `schema`, which `arrow_schema` returned."""
     builders = [_BUILDERS[name.lower()] for name in schema.names]
     for chunk in _merged(chunks):
         columns = [build(chunk, partition) for build in builders]
@@ -79,7 +81,7 @@ def record_batches(
 
 
 def _merged(chunks: Iterable[ColumnChunk]) -> Iterator[ColumnChunk]:
-    """The same records in larger chunks. One larger than the bounds stays whole."""
+    """Yield the same records in larger chunks. A chunk above the limits stays whole."""
     waiting: list[ColumnChunk] = []
     records = size_bytes = 0
     for chunk in chunks:
@@ -124,7 +126,7 @@ def _constant(value: int | str, arrow_type: pa.DataType, count: int) -> pa.Array
 
 
 def _timestamps(timestamps_ms: Sequence[int]) -> pa.Array:
-    """Microseconds, as Spark counts. A time that Spark has no value for, such as nanoseconds, becomes null."""
+    """Return timestamps in microseconds, as Spark has them. One outside Spark's range becomes null."""
     try:
         return pa.array(timestamps_ms, _MILLISECONDS).cast(_MICROSECONDS)
     except pa.ArrowInvalid:
@@ -133,7 +135,7 @@ def _timestamps(timestamps_ms: Sequence[int]) -> pa.Array:
 
 
 def _headers(headers: Sequence[Sequence[Header]]) -> pa.Array:
-    """Null for a record without headers, as Spark's Kafka source has it."""
+    """Return the headers column, with null for a record without headers, as in Spark's Kafka source."""
     arrow_type = to_arrow_schema(StructType([_HEADERS])).field("headers").type
     return pa.array([record_headers or None for record_headers in headers], arrow_type)
 

@@ -1,4 +1,4 @@
-"""The source of `spark.read`: the offsets are fixed once, when Spark plans the query."""
+"""Reader of `spark.read`: the offsets are fixed once, when Spark plans the query."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spark_connector.options import SourceOptions
 
 
 class KraftBatchReader(DataSourceReader):
-    """Picklable: Spark plans with it in one process and reads with copies of it in others."""
+    """Batch reader. Picklable, because Spark plans with it in one process and reads with copies in others."""
 
     def __init__(self, options: SourceOptions, schema: StructType, connect: Connect) -> None:
         self._options = options

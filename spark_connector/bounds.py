@@ -1,4 +1,4 @@
-"""Where a read begins and ends: `earliest`, `latest` and explicit offsets become one offset a partition."""
+"""Resolves the bounds of a read: `earliest`, `latest` and explicit offsets become one offset per partition."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from spark_connector.options import EARLIEST_OFFSET, LATEST_OFFSET, Bound, Edge,
 
 
 def partitions_of(cluster: Cluster, topics: Sequence[str]) -> list[TopicPartition]:
-    """Every partition of `topics`. Raises TopicMissing."""
+    """Return every partition of `topics`. Raises TopicMissing."""
     return [TopicPartition(topic, number) for topic in topics for number in sorted(cluster.partitions(topic))]
 
 
 def resolve(
     cluster: Cluster, option: str, bound: Bound, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """The offset in each of `partitions` that `bound`, the value of `option`, stands for. Raises OptionError."""
+    """Return the offset in each of `partitions` for `bound`, the value of `option`. Raises OptionError."""
     if bound is Edge.EARLIEST:
         return cluster.earliest_offsets(partitions)
     if bound is Edge.LATEST:
@@ -39,11 +39,11 @@ def _refuse_other_partitions(
     absent = sorted(set(partitions) - set(explicit))
     if absent:
         raise OptionError(
-            f"option {option} says nothing of {_names(absent)}: give every partition an offset, -2 earliest, -1 latest"
+            f"option {option} has no offset for {_names(absent)}: give one for every partition, -2 earliest, -1 latest"
         )
     surplus = sorted(set(explicit) - set(partitions))
     if surplus:
-        raise OptionError(f"option {option} names {_names(surplus)}, which the subscribed topics do not have")
+        raise OptionError(f"option {option} has offsets for {_names(surplus)}, which the subscribed topics lack")
 
 
 def _names(partitions: Sequence[TopicPartition]) -> str:

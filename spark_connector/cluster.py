@@ -1,4 +1,4 @@
-"""What the connector asks of a cluster: `kraft_cluster` answers by the client, the tests by a directory of files."""
+"""Interface between the connector and a cluster. `kraft_cluster` implements it by the client, tests by files."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Header = tuple[str, bytes | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnChunk:
-    """Records of one partition as equally long columns, in the order of their offsets; never empty.
+    """Records of one partition as columns of equal length, ordered by offset; never empty.
 
-    `timestamp_type` is Kafka's: 0 for the producer's time, 1 for the time of the append. `size_bytes` is about what
-    keys and values take.
+    `timestamp_type` is Kafka's: 0 for the producer's time, 1 for the time of the append. `size_bytes` is the
+    approximate size of keys and values.
     """
 
     offsets: Sequence[int]
@@ -29,7 +29,7 @@ class ColumnChunk:
 
 
 class TopicMissing(Exception):
-    """The cluster answers, and has no such topic."""
+    """A topic does not exist in the cluster."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(f"topic {topic!r} does not exist")
@@ -37,34 +37,34 @@ class TopicMissing(Exception):
 
 
 class OffsetOutOfRange(Exception):
-    """The log begins behind the offset asked for, or ends before it."""
+    """A requested offset is before the start of the log, or after its end."""
 
 
 class TruncatedWhileRead(Exception):
-    """An unclean election took back, or replaced, records that were read already. Says which."""
+    """Records that were read are lost or replaced after an unclean election. The text says which."""
 
 
 class Cluster(Protocol):
-    """A cluster as the connector sees it. Every call ends within its own deadline."""
+    """A cluster as the connector uses it. Every call has its own deadline."""
 
     def partitions(self, topic: str) -> Sequence[int]:
-        """The partition numbers of `topic`. Raises TopicMissing."""
+        """Return the partition numbers of `topic`. Raises TopicMissing."""
 
     def earliest_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset of the first record that each partition still holds."""
+        """Return the offset of the first record that each partition still holds."""
 
     def latest_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """The high watermark of each partition: everything below it is committed and can be read."""
+        """Return the high watermark of each partition; all records below it are committed and readable."""
 
     def read(self, partition: TopicPartition, start: int, end: int) -> Iterator[ColumnChunk]:
-        """The records from `start` up to, without, `end`.
+        """Yield the records from `start` up to `end`, excluded.
 
         Raises OffsetOutOfRange and TruncatedWhileRead, at any chunk.
         """
 
     def close(self) -> None:
-        """Frees connections and threads."""
+        """Close the connections."""
 
 
 Connect = Callable[[Sequence[str]], Cluster]
-"""Reaches the cluster through any of these `host:port` addresses. It is pickled, a connected `Cluster` never is."""
+"""Returns the cluster at the given `host:port` addresses. The function is pickled, a `Cluster` never is."""

@@ -1,4 +1,4 @@
-"""The cluster behind `kraft.client`."""
+"""Implements `Cluster` with `kraft.client`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from kraft.client import Admin, Consumer, ErrorCode, LogTruncated, PartitionColu
 from spark_connector.cluster import Cluster, ColumnChunk, OffsetOutOfRange, TopicMissing, TruncatedWhileRead
 
 FIRST_CONTACT_TIMEOUT_MS = 10_000
-"""A wrong address is told soon; once the cluster has answered, it is given the client's own time to recover."""
+"""Short, so that a wrong address fails soon. Calls after the first answer have the client's default timeout."""
 
 MISSING_TOPIC_GRACE_S = 3.0
-"""How long a topic may be unknown before it counts as missing: a broker that has just started learns of it late."""
+"""Time for which a topic may be unknown before it counts as missing: a broker may learn of it late after its start."""
 
 _MISSING_TOPIC_POLL_S = 0.2
 
 
 class KraftCluster:
-    """Two clients that open nothing before their first call; they belong to the process that makes them."""
+    """A cluster reached by an Admin and a Consumer. They connect at their first call, and only in this process."""
 
     def __init__(self, bootstrap_servers: Sequence[str]) -> None:
         self._admin = Admin(bootstrap_servers)
@@ -36,7 +36,7 @@ class KraftCluster:
             time.sleep(_MISSING_TOPIC_POLL_S)
 
     def _partitions_now(self, topic: str) -> Sequence[int]:
-        # The consumer remembers a topic's partitions for minutes; a stream wants to see those that were just added.
+        # The consumer caches a topic's partitions for minutes; a stream must see new ones soon.
         try:
             [described] = self._admin.describe_topics([topic], timeout_ms=self._timeout_ms)
         except Refusal as refusal:
@@ -71,7 +71,7 @@ class KraftCluster:
 
 
 def connect(bootstrap_servers: Sequence[str]) -> Cluster:
-    """Opens nothing yet: the first call finds out whether anybody is there."""
+    """Return the cluster at these addresses. The first call connects."""
     return KraftCluster(bootstrap_servers)
 
 

@@ -1,7 +1,7 @@
-"""Positions in topics: their JSON form for Spark's checkpoint, and how far one micro-batch may go.
+"""Offsets of a query: their JSON form for Spark's checkpoint, and the limit of one micro-batch.
 
-Spark stores the JSON verbatim, hands it back at a restart and compares two offsets as text. So the form carries a
-version, and equal offsets are always written alike.
+Spark stores the JSON verbatim, passes it back after a restart and compares two offsets as text. So the JSON has a
+version, and equal offsets always give the same text.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ Offsets = Mapping[TopicPartition, int]
 
 
 class OffsetsError(ValueError):
-    """JSON that does not hold offsets, or holds those of a newer version of this connector."""
+    """JSON without valid offsets, or with those of another version of this connector."""
 
 
 def to_checkpoint(offsets: Offsets, *, began: Offsets | None = None) -> dict[str, Any]:
-    """`{"version": 1, "topics": {"orders": {"0": 12}}}`, in the one order that equal offsets have.
+    """Return offsets as `{"version": 1, "topics": {"orders": {"0": 12}}}`, always in the same order.
 
-    `began` goes with the end of a query's first micro-batch and says where that batch begins. Spark stores only the
-    ends: when it reads the first batch again after a failure, it asks anew for the initial offset, and both latest
-    and earliest have moved on by then.
+    `began` is stored with the end of a query's first micro-batch and says where that batch begins. Spark stores only
+    the ends: to repeat the first batch after a failure, it asks for the initial offset again, and by then both latest
+    and earliest may have moved.
     """
     document = {"version": VERSION, "topics": _to_topics(offsets)}
     return document if began is None else document | {"began": _to_topics(began)}
@@ -41,25 +41,25 @@ def _to_topics(offsets: Offsets) -> dict[str, dict[str, int]]:
 
 
 def beginning_of_batch(start: Mapping[str, Any], end: Mapping[str, Any]) -> dict[TopicPartition, int]:
-    """Where the micro-batch between Spark's `start` and `end` begins: at `start`, unless `end` knows better."""
+    """Return where the micro-batch from `start` to `end` begins: at `start`, unless `end` has `began`."""
     if "began" in end and start != end:
         return from_topics(end["began"])
     return from_checkpoint(start)
 
 
 def from_checkpoint(document: Mapping[str, Any]) -> dict[TopicPartition, int]:
-    """The offsets that `to_checkpoint` wrote. Raises OffsetsError for anything else."""
+    """Return the offsets that `to_checkpoint` wrote. Raises OffsetsError for anything else."""
     version = document.get("version")
     if version != VERSION:
         raise OffsetsError(
-            f"the checkpoint holds Kraft offsets of version {version!r}, this connector reads version {VERSION}: "
+            f"the checkpoint has Kraft offsets of version {version!r}, but this connector reads version {VERSION}: "
             "continue the query with the connector that wrote them, or start it with a new checkpoint"
         )
     return from_topics(document.get("topics"))
 
 
 def from_topics(document: object) -> dict[TopicPartition, int]:
-    """Offsets out of `{"orders": {"0": 12}}`, the form that Spark's users write. Raises OffsetsError."""
+    """Return the offsets in `{"orders": {"0": 12}}`, the form that Spark's users write. Raises OffsetsError."""
     if not isinstance(document, dict):
         raise OffsetsError(f'expected {{"topic": {{"0": 12}}}}, not {document!r}')
     offsets: dict[TopicPartition, int] = {}
@@ -84,10 +84,10 @@ def _offset(topic: str, partition: str, value: object) -> int:
 
 
 def limited(begin: Offsets, latest: Offsets, records_max: int) -> dict[TopicPartition, int]:
-    """How far a micro-batch of about `records_max` records goes: each partition by its part of what is left.
+    """Return the end of a micro-batch of about `records_max` records, shared in proportion to each partition's rest.
 
-    A partition with little left gets at least one record, so that the large ones never starve it; the batch may
-    exceed `records_max` by that. Spark's Kafka source shares out in the same way.
+    A partition with few records left gets at least one, so that the large ones never starve it; the batch may exceed
+    `records_max` by that. Spark's Kafka source does the same.
     """
     left = {partition: end - begin.get(partition, 0) for partition, end in latest.items()}
     total = sum(count for count in left.values() if count > 0)

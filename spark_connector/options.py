@@ -1,7 +1,7 @@
-"""The options of `format("kraft")`, checked and typed.
+"""Options of `format("kraft")`, checked and typed.
 
-Their names and meanings are those of Spark's Kafka source. An option that this connector does not know is refused
-with the nearest known name: a misspelt `maxOffsetsPerTrigger` that is quietly ignored costs a day.
+Their names and meanings are those of Spark's Kafka source. An unknown option is refused, with the nearest known name,
+because a misspelt `maxOffsetsPerTrigger` that is silently ignored is hard to find.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import NoReturn
 from spark_connector.offsets import Offsets, OffsetsError, from_topics
 
 LATEST_OFFSET = -1
-"""In the JSON of startingOffsets: the end of the partition."""
+"""The end of the partition, in the JSON of startingOffsets and endingOffsets."""
 
 EARLIEST_OFFSET = -2
-"""In the JSON of startingOffsets and endingOffsets: the first record that is still there."""
+"""The first record that the partition still holds, in the JSON of startingOffsets and endingOffsets."""
 
 _BOOTSTRAP_SERVERS = ("bootstrap.servers", "kraft.bootstrap.servers", "kafka.bootstrap.servers")
 
@@ -34,7 +34,7 @@ _KNOWN = (
     "includeHeaders",
 )
 
-_NOT_BUILT_YET = (
+_NOT_SUPPORTED_YET = (
     "assign",
     "endingOffsetsByTimestamp",
     "endingTimestamp",
@@ -60,23 +60,23 @@ _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:/,\[\]]+):(?P<port>[0-
 
 
 class OptionError(ValueError):
-    """An option that is missing, unknown or malformed: one line that names it."""
+    """An option is missing, unknown or malformed. The text is one line that names it."""
 
 
 class Edge(Enum):
-    """An end of what every partition holds."""
+    """First or last offset of every partition."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
 
 
 Bound = Edge | Offsets
-"""Where reading begins or ends. An explicit offset may be LATEST_OFFSET or EARLIEST_OFFSET."""
+"""Start or end of a read. An explicit offset may be LATEST_OFFSET or EARLIEST_OFFSET."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """What a query reads, and how. A stream never looks at `ending_offsets`, a batch never at the trigger's limit."""
+    """Options of a query. A stream does not use `ending_offsets`, a batch not `offsets_per_trigger_max`."""
 
     bootstrap_servers: tuple[str, ...]
     topics: tuple[str, ...]
@@ -88,13 +88,13 @@ class SourceOptions:
 
 
 def shared_options(options: Mapping[str, str]) -> SourceOptions:
-    """For a caller that does not know yet whether a batch or a stream is wanted. Raises OptionError."""
+    """Parse options for a caller that does not know yet if it is for a batch or a stream. Raises OptionError."""
     given = _Given(options)
     return given.source_options(given.bound("startingOffsets", Edge.LATEST), given.bound("endingOffsets", Edge.LATEST))
 
 
 def batch_options(options: Mapping[str, str]) -> SourceOptions:
-    """For `spark.read`: from the earliest record to the latest, unless told otherwise. Raises OptionError."""
+    """Parse options of `spark.read`; by default from the earliest record to the latest. Raises OptionError."""
     given = _Given(options)
     starting = given.bound("startingOffsets", Edge.EARLIEST)
     ending = given.bound("endingOffsets", Edge.LATEST)
@@ -104,20 +104,20 @@ def batch_options(options: Mapping[str, str]) -> SourceOptions:
 
 
 def stream_options(options: Mapping[str, str]) -> SourceOptions:
-    """For `spark.readStream`: what arrives from now on, unless told otherwise. Raises OptionError."""
+    """Parse options of `spark.readStream`; by default from the latest record on. Raises OptionError."""
     given = _Given(options)
     if given.text("endingOffsets") is not None:
-        raise OptionError("option endingOffsets: a stream has no end, use it with spark.read")
+        raise OptionError("option endingOffsets: a stream has no end; use the option with spark.read only")
     return given.source_options(given.bound("startingOffsets", Edge.LATEST), Edge.LATEST)
 
 
 def _refuse_empty_range(name: str, bound: Bound, edge: Edge, offset: int) -> None:
     if bound is edge or (not isinstance(bound, Edge) and offset in bound.values()):
-        raise OptionError(f"option {name}: a batch with {edge.value} ({offset}) there reads nothing, name an offset")
+        raise OptionError(f"option {name}: a batch with {edge.value} ({offset}) reads nothing; give an offset")
 
 
 class _Given:
-    """The user's options under lower-case names, as Spark matches them."""
+    """Options of the user by lower-case name, as Spark matches them."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         known = {name.lower() for name in _KNOWN} | _OF_SPARK_ITSELF
@@ -152,9 +152,9 @@ class _Given:
     def _bootstrap_servers(self) -> tuple[str, ...]:
         given = [name for name in _BOOTSTRAP_SERVERS if self.text(name) is not None]
         if not given:
-            raise OptionError("option bootstrap.servers is missing: name the cluster's gRPC addresses, host:port[,...]")
+            raise OptionError("option bootstrap.servers is missing: give the cluster's gRPC addresses, host:port[,...]")
         if len({self.text(name) for name in given}) > 1:
-            raise OptionError(f"options {' and '.join(given)} name different addresses, give one of them")
+            raise OptionError(f"options {' and '.join(given)} have different addresses; give one of them")
         addresses = _list(self.text(given[0]) or "")
         if not addresses:
             raise OptionError(f"option {given[0]} is empty: expected host:port[,...]")
@@ -167,7 +167,7 @@ class _Given:
     def _topics(self) -> tuple[str, ...]:
         topics = _list(self.text("subscribe") or "")
         if not topics:
-            raise OptionError("option subscribe is missing: name the topics to read, separated by commas")
+            raise OptionError("option subscribe is missing: give the topics to read, separated by commas")
         return tuple(dict.fromkeys(topics))
 
     def _positive(self, name: str) -> int | None:
@@ -201,7 +201,7 @@ def _explicit_offsets(name: str, text: str) -> Offsets:
         raise OptionError(f"{expected}, not {text!r}") from None
     for partition, offset in offsets.items():
         if not EARLIEST_OFFSET <= offset < 1 << 63:
-            raise OptionError(f"option {name}: {offset} of {partition} is no offset; -2 is earliest, -1 latest")
+            raise OptionError(f"option {name}: {offset} of {partition} is not an offset; -2 is earliest, -1 latest")
     return offsets
 
 
@@ -210,13 +210,13 @@ def _list(text: str) -> tuple[str, ...]:
 
 
 def _refuse_unknown(name: str) -> NoReturn:
-    # Spark hands the names over in lower case; the user knows them by the usual spelling.
+    # Spark passes the names in lower case; the error shows the usual spelling.
     lowered = name.lower()
-    for option in _NOT_BUILT_YET:
+    for option in _NOT_SUPPORTED_YET:
         if lowered == option.lower():
-            raise OptionError(f"option {option} is not built yet in the kraft source")
+            raise OptionError(f"option {option} is not supported yet by the kraft source")
     if lowered.startswith(("kraft.", "kafka.")):
-        raise OptionError(f"option {name} is not built yet: settings of the client are not passed through")
+        raise OptionError(f"option {name} is not supported yet: client settings are not passed through")
     near = difflib.get_close_matches(lowered, [option.lower() for option in _KNOWN], n=1)
     hint = next((f", did you mean {option}?" for option in _KNOWN if [option.lower()] == near), "")
     raise OptionError(f"option {name} is unknown to the kraft source{hint}")

@@ -1,4 +1,4 @@
-"""A range of one partition: what one Spark task reads, whole or with its losses accounted for."""
+"""Range of one partition that one Spark task reads; lost records are reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spark_connector.offsets import Offsets
 
 @dataclass(frozen=True, kw_only=True)
 class OffsetRange(InputPartition):
-    """The records of a partition from `start` up to, without, `end`."""
+    """The records of a partition from `start` up to `end`, excluded."""
 
     partition: TopicPartition
     start: int
@@ -23,10 +23,10 @@ class OffsetRange(InputPartition):
 
 
 def plan(begin: Offsets, end: Offsets) -> list[OffsetRange]:
-    """One range for each partition with something to read.
+    """Return one range for each partition with something to read.
 
-    A partition that is not in `begin` was added since: it is read from offset 0, for all its records are new. An end
-    before the beginning was reported when the end was fixed, and there is nothing to read.
+    A partition that is not in `begin` was added since: it is read from offset 0, because all its records are new. An
+    end before the beginning was reported when the end was fixed, and there is nothing to read.
     """
     return [
         OffsetRange(partition=partition, start=begin.get(partition, 0), end=until)
@@ -36,7 +36,7 @@ def plan(begin: Offsets, end: Offsets) -> list[OffsetRange]:
 
 
 def read(cluster: Cluster, wanted: OffsetRange, losses: LossPolicy) -> Iterator[ColumnChunk]:
-    """The range's records. Raises DataLoss when some are gone and the policy is to fail."""
+    """Yield the range's records. Raises DataLoss if some are lost and the policy is to fail."""
     position = wanted.start
     while position < wanted.end:
         try:
@@ -44,7 +44,7 @@ def read(cluster: Cluster, wanted: OffsetRange, losses: LossPolicy) -> Iterator[
                 position = chunk.offsets[-1] + 1
                 yield chunk
         except TruncatedWhileRead as truncated:
-            # What was read stays read, as it would be had the election come later; nobody can tell how much is lost.
+            # Records that were read stay in the result, as if the election had come later. The number lost is unknown.
             losses.report(str(truncated), records=0)
         except OffsetOutOfRange:
             position = _skip_lost(cluster, wanted, position, losses)
@@ -53,7 +53,7 @@ def read(cluster: Cluster, wanted: OffsetRange, losses: LossPolicy) -> Iterator[
 
 
 def _skip_lost(cluster: Cluster, wanted: OffsetRange, position: int, losses: LossPolicy) -> int:
-    """The next offset of the range that is there, or its end. Always beyond `position`, so that reading ends."""
+    """Return the next offset of the range that exists, or its end. Always above `position`, so that reading ends."""
     partition = wanted.partition
     earliest = cluster.earliest_offsets([partition])[partition]
     if earliest > position:
@@ -62,6 +62,6 @@ def _skip_lost(cluster: Cluster, wanted: OffsetRange, position: int, losses: Los
     else:
         resumed = wanted.end
         latest = cluster.latest_offsets([partition])[partition]
-        what = f"{partition} ends at offset {latest}, offsets {position} to {resumed - 1} are not there any more"
+        what = f"{partition} ends at offset {latest}, offsets {position} to {resumed - 1} are lost"
     losses.report(what, records=resumed - position)
     return resumed

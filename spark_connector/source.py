@@ -1,4 +1,4 @@
-"""The entry point that Spark knows: `format("kraft")`."""
+"""Entry point for Spark: `format("kraft")`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from spark_connector.options import batch_options, shared_options, stream_option
 from spark_connector.stream import KraftStreamReader
 
 
-class SinkNotBuilt(NotImplementedError):
-    """The answer to `df.write` and `df.writeStream`."""
+class WriteNotSupported(NotImplementedError):
+    """Error of `df.write` and `df.writeStream`."""
 
     def __init__(self) -> None:
-        super().__init__('writing with format("kraft") is not built yet: write from foreachBatch with kraft.client')
+        super().__init__('writing with format("kraft") is not supported yet: write from foreachBatch with kraft.client')
 
 
 class KraftDataSource(DataSource):
@@ -29,14 +29,14 @@ class KraftDataSource(DataSource):
         return "kraft"
 
     def connector(self) -> Connect:
-        """How the readers reach the cluster. Tests put another one here."""
-        # gRPC takes a tenth of a second to import, and the process that Spark asks for the schema does not need it.
+        """Return the function by which readers connect to the cluster. Tests override it."""
+        # Importing gRPC takes a tenth of a second, and the process that gives Spark the schema does not need it.
         from spark_connector.kraft_cluster import connect
 
         return connect
 
     def schema(self) -> StructType:
-        """Spark asks for it at `load()`, so that a wrong option is named there and not when the query starts."""
+        """Return the schema. Spark calls this at `load()`, so a wrong option fails there, not when the query starts."""
         return source_schema(include_headers=shared_options(self.options).include_headers)
 
     def reader(self, schema: StructType) -> KraftBatchReader:
@@ -46,7 +46,7 @@ class KraftDataSource(DataSource):
         return KraftStreamReader(stream_options(self.options), schema, self.connector())
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
-        raise SinkNotBuilt
+        raise WriteNotSupported
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:
-        raise SinkNotBuilt
+        raise WriteNotSupported

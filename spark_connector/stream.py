@@ -1,7 +1,7 @@
-"""The source of `spark.readStream`: offsets for each micro-batch on the driver, reads in the tasks.
+"""Reader of `spark.readStream`: plans the offsets of each micro-batch on the driver, reads in the tasks.
 
-One process on the driver keeps one reader for a query's life and asks it for offsets and ranges. Tasks read with
-pickled copies that know nothing of what that reader remembers.
+One process on the driver keeps one reader for the life of a query and asks it for offsets and ranges. Tasks read with
+pickled copies, which do not share that reader's state.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from spark_connector.options import SourceOptions
 
 
 class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Picklable: everything that belongs to one process is made at its first use."""
+    """Stream reader. Picklable, because everything that belongs to one process is created at its first use."""
 
     settle_timeout_s: ClassVar[float] = 10.0
     settle_poll_s: ClassVar[float] = 0.1
@@ -50,7 +50,10 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- on the driver ---------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
-        """Spark may ask again before the first batch is in its checkpoint; `latest` must not move in between."""
+        """Return the offsets at which the query starts.
+
+        Cached: Spark may call this again before the first batch is in its checkpoint, and `latest` must not move.
+        """
         if self._initial is None:
             cluster = self._cluster()
             partitions = partitions_of(cluster, self._options.topics)
@@ -70,12 +73,12 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._account_for_lost(begin, self._latest)
         end = self._within(limit, begin, self._latest)
         if end == begin:
-            # Spark compares the text, so nothing new must be the very same.
+            # Spark compares offsets as text, so without new records the text must be the same.
             return start
         return to_checkpoint(end, began=begin if begin == self._initial else None)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """What `latestOffset` last saw, so that a query's progress shows how far behind it is at no further cost."""
+        """Return what `latestOffset` last saw, so that a query's progress shows its lag without another request."""
         return None if self._latest is None else to_checkpoint(self._latest)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -87,7 +90,7 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- in the tasks ----------------------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, ranges.OffsetRange), "Spark hands back what `partitions` planned"
+        assert isinstance(partition, ranges.OffsetRange), "Spark passes a range that `partitions` planned"
         losses = LossPolicy(fail=self._options.fail_on_data_loss)
         return record_batches(ranges.read(self._cluster(), partition, losses), partition.partition, self._schema)
 
@@ -97,7 +100,7 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return connections.cluster(self._connect, self._options.bootstrap_servers)
 
     def _latest_offsets(self) -> dict[TopicPartition, int]:
-        """Of the partitions there are now; a topic that is gone has none, where that is allowed."""
+        """Return the latest offsets of the present partitions. Skips a missing topic if failOnDataLoss=false."""
         cluster = self._cluster()
         partitions: list[TopicPartition] = []
         for topic in self._options.topics:
@@ -109,7 +112,7 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return cluster.latest_offsets(partitions) if partitions else {}
 
     def _report_missing(self, missing: TopicMissing) -> None:
-        """Once each time that a topic goes, for an idle query asks many times a second."""
+        """Report a missing topic, once until it is back: an idle query checks many times a second."""
         if self._losses.fail:
             raise missing
         if missing.topic not in self._topics_missing:
@@ -124,16 +127,18 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             case ReadMaxRows():
                 return limited(begin, latest, limit.max_rows)
             case _:
-                raise NotImplementedError(f"the kraft source does not know the read limit {limit!r}")
+                raise NotImplementedError(f"the kraft source does not support the read limit {limit!r}")
 
     def _account_for_lost(self, begin: Offsets, latest: dict[TopicPartition, int]) -> None:
-        """Puts `latest` right where it lies before `begin`, or reports what that means.
+        """Handle partitions whose `latest` is below `begin`: wait, correct `latest` in place, and report a loss.
 
-        A partition's new leader may for a moment know of fewer committed records than the old one answered with, so
-        such a partition gets some time to catch up; meanwhile it has nothing new.
+        A partition's new leader may have a lower high watermark than the old one returned, so such a partition gets
+        some time to catch up; until then it has nothing new.
         """
         for partition in sorted(set(begin) - set(latest)):
-            self._losses.report(f"{partition} is gone, the query stands at its offset {begin[partition]}", records=0)
+            self._losses.report(
+                f"{partition} does not exist any more; the query's offset there is {begin[partition]}", records=0
+            )
         behind = [partition for partition in latest if latest[partition] < begin.get(partition, 0)]
         if not behind:
             return
@@ -141,7 +146,7 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for partition in behind:
             latest[partition] = min(settled[partition], begin[partition])
             if latest[partition] < begin[partition]:
-                what = f"{partition} ends at offset {latest[partition]}, the query stands at {begin[partition]}"
+                what = f"{partition} ends at offset {latest[partition]}, below the query's offset {begin[partition]}"
                 why = "the log was truncated by an unclean election, or the topic was deleted and created again"
                 self._losses.report(f"{what}: {why}", records=0)
 

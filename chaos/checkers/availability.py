@@ -1,4 +1,4 @@
-"""How long the faults of a run kept producers waiting."""
+"""Longest wait of the producers for each fault of a run."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def cycles(operations: Iterable[Operation]) -> list[Cycle]:
 
 
 def _longest_within(begins_ns: Sequence[int], gaps: Iterable[tuple[int, int]]) -> list[int]:
-    """For each window, from one begin to the next, the longest part of a gap that lies in it."""
+    """Return the longest part of a gap that lies in each window, from one begin to the next."""
     longest_ns = [0] * len(begins_ns)
     ends_ns = [*begins_ns[1:], None]
     for before_ns, after_ns in gaps:

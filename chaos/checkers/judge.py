@@ -1,4 +1,4 @@
-"""From a history to a verdict, in time that grows with the length of the history and no faster."""
+"""The judge: turns a history into a verdict, in time linear in the length of the history."""
 
 from __future__ import annotations
 

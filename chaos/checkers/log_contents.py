@@ -1,4 +1,4 @@
-"""What the log of one key holds: every acknowledged value, once, and nothing else."""
+"""Contents of the log of one key: every acknowledged value, once, and nothing else."""
 
 from __future__ import annotations
 

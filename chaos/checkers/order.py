@@ -1,7 +1,7 @@
-"""The order in which processes go through the offsets of a key: upwards, and without leaving one out.
+"""Order in which processes read the offsets of a key: ascending, without a gap.
 
-Steps are counted in the version order of the key, which is its non-empty offsets ascending: offsets that nobody was
-ever told to hold a value (those of control records, say) are no skip.
+Steps are counted in the version order of the key, its non-empty offsets ascending: offsets at which no process ever
+saw a value, such as those of control records, are not a gap.
 """
 
 from __future__ import annotations

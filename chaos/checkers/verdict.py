@@ -1,4 +1,4 @@
-"""What can be wrong with a history."""
+"""Anomalies of a history, and the verdict that lists them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Anomaly:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a history holds and what is wrong with it. Counts are of values."""
+    """Size and anomalies of a history. Counts are of values."""
 
     anomalies: tuple[Anomaly, ...]
     acknowledged: int

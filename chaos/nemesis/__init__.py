@@ -1,1 +1,1 @@
-"""What breaks things, on purpose and from a seed."""
+"""The nemesis: injects faults that a seed chooses."""

@@ -1,4 +1,4 @@
-"""What every fault is to the run that plans it."""
+"""The interface of a fault to the run that plans it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which faults come when: decided by the seed alone, before the run begins."""
+"""Schedule of the faults, decided by the seed alone before the run begins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who leads at this moment, as the cluster itself says."""
+"""Current leaders and followers, from the cluster's own metadata."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Targets:
         self._chance = chance
 
     def leader(self) -> NodeProcess:
-        """Of some partition."""
+        """Return the leader of some partition."""
         return self._cluster.node(self._partition()[0])
 
     def follower(self) -> NodeProcess:
-        """In sync, of some partition, and not its leader."""
+        """Return an in-sync follower of some partition."""
         leader, isr = self._partition()
         followers = sorted(set(isr) - {leader})
         if not followers:

@@ -1,4 +1,4 @@
-"""What a user's programs do meanwhile. They see `kraft.client` and nothing deeper, as a user's programs would."""
+"""Workloads: programs under test. They use `kraft.client` and nothing deeper, as a user's programs would."""
 
 from __future__ import annotations
 

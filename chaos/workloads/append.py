@@ -57,7 +57,7 @@ _CLIENT_ERRORS: Final = (KraftError, Unreachable, TimeoutError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendPlan:
-    """How much of it there is. Each producer has a lane, a thread and a process of the history, for each partition."""
+    """Size of the workload. Each producer has, for each partition, a lane: a thread and a process of the history."""
 
     topic: str = "chaos"
     partitions: int = 4
@@ -88,7 +88,7 @@ class AppendWorkload:
         self._next_value = {key: count() for key in self.keys}
         self._ends: dict[str, int] = {}
         self.errors: Counter[str] = Counter()
-        """What clients raised, by kind."""
+        """Number of errors that clients raised, by kind."""
         self.crashes: list[str] = []
         """Threads of ours that ended by an error nobody expected."""
 

@@ -1,12 +1,12 @@
-"""The client: everything that a user of a cluster needs, and nothing that a broker is made of.
+"""Python client of a Kraft cluster: Producer, Consumer and Admin.
 
     from kraft.client import Producer
 
     with Producer("localhost:9094", compression_type="lz4") as producer:
         producer.send("orders", b"...", key=b"customer-7")
 
-These are for threads; `kraft.client.aio` has the same three for asyncio. Names are loaded when they are first used,
-so that a command that only lists topics does not wait for the codecs, and nothing is opened by an import.
+These three are synchronous and may be used from threads; `kraft.client.aio` has the same three for asyncio. Names are
+imported at first use, so that a command that only lists topics does not load the codecs. An import opens nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The admin client for threads: a face of `kraft.client.aio.admin.Admin` on the process's event loop thread."""
+"""Synchronous admin client: runs `kraft.client.aio.admin.Admin` on the event loop thread of the process."""
 
 from __future__ import annotations
 
@@ -19,24 +19,27 @@ Result = TypeVar("Result")
 def _blocking(
     method: Callable[Concatenate[AsyncAdmin, Parameters], Coroutine[Any, Any, Result]],
 ) -> Callable[Concatenate[Admin, Parameters], Result]:
-    """The method for callers that wait, with its docstring and its types."""
+    """Return the blocking form of a method, with its docstring and types."""
 
     @wraps(method)
     def wait(admin: Admin, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        # A generator is the caller's: it runs in the caller's thread, and may call the admin itself.
-        args = tuple(map(_run_here, args))  # type: ignore[assignment]
-        kwargs = {name: _run_here(value) for name, value in kwargs.items()}  # type: ignore[assignment]
+        # A generator runs in the caller's thread: it may call this admin client.
+        args = tuple(map(_exhausted, args))  # type: ignore[assignment]
+        kwargs = {name: _exhausted(value) for name, value in kwargs.items()}  # type: ignore[assignment]
         return admin._thread.run(method(admin._admin, *args, **kwargs))
 
     return wait
 
 
-def _run_here(argument: object) -> object:
+def _exhausted(argument: object) -> object:
     return list(argument) if isinstance(argument, Iterator) else argument
 
 
 class Admin:
-    """As the asynchronous one, with the same errors. May be used from any thread, but not across a fork."""
+    """Synchronous admin client, with the calls and errors of `kraft.client.aio.Admin`.
+
+    May be used from any thread, but not in a forked process that did not create it.
+    """
 
     def __init__(
         self,
@@ -45,6 +48,7 @@ class Admin:
         network: Network | None = None,
         **settings: Any,
     ) -> None:
+        """Create an admin client; `settings` are the fields of AdminSettings. Raises InvalidSetting."""
         self._admin = AsyncAdmin(bootstrap_servers, network=network, **settings)
         self._thread: LoopThread = shared_loop()
 
@@ -57,7 +61,7 @@ class Admin:
         self.close()
 
     def close(self) -> None:
-        """May be called again."""
+        """Close the connections. May be called more than once."""
         if self._thread.is_of_this_process():
             self._thread.run(self._admin.close())
 

@@ -1,4 +1,4 @@
-"""Calls that any node can answer: tried at one address after the other until one does or time is up."""
+"""Calls that any node can answer: addresses are tried in turn until one answers or the timeout passes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kraft.runtime.clock import Clock
 Answer = TypeVar("Answer")
 
 ATTEMPT_MAX_MS: Final = 3_000
-"""A node that hangs delays a call by no more than this before the next one is asked."""
+"""A node that hangs delays a call by at most this before the next one is tried."""
 
 
 class NoBrokerReachable(Unreachable, KraftError):
-    """Nobody who could have answered did within the time allowed; the text names each address with its reason."""
+    """No broker answered within the timeout. The text names each address that was tried, with its reason."""
 
     def __init__(self, reasons: dict[str, str], timeout_ms: int) -> None:
         super().__init__(", ".join(reasons), "no broker answered")
@@ -31,7 +31,7 @@ class NoBrokerReachable(Unreachable, KraftError):
 
 
 class AnyBroker:
-    """The addresses of a cluster: those given at the start, and those that its metadata named."""
+    """Addresses of a cluster: the bootstrap servers, and the brokers that its metadata names."""
 
     def __init__(
         self, bootstrap: Sequence[str], backoff: Backoff, clock: Clock, *, refused_timeout_ms: int = 0
@@ -39,7 +39,7 @@ class AnyBroker:
         """`refused_timeout_ms` bounds a call while no node has ever answered and every address refuses connections,
         as where no cluster runs; 0 does not."""
         self._bootstrap = list(bootstrap)
-        self._learnt: list[str] = []
+        self._brokers: list[str] = []
         self._preferred: str | None = None
         self._backoff = backoff
         self._clock = clock
@@ -47,13 +47,13 @@ class AnyBroker:
         """0 from the first answer on: a cluster that restarts is waited for."""
 
     def learn(self, addresses: Iterable[str]) -> None:
-        """Replaces what was known of the cluster's brokers. The bootstrap addresses stay as a way back."""
-        self._learnt = list(addresses)
+        """Replace the known brokers. The bootstrap servers are kept, in case no broker answers."""
+        self._brokers = list(addresses)
 
     def addresses(self) -> list[str]:
-        """In the order in which they are tried: the one that answered last, brokers, bootstrap addresses."""
+        """Return the addresses in the order of attempts: the one that answered last, brokers, bootstrap servers."""
         preferred = [] if self._preferred is None else [self._preferred]
-        return list(dict.fromkeys([*preferred, *self._learnt, *self._bootstrap]))
+        return list(dict.fromkeys([*preferred, *self._brokers, *self._bootstrap]))
 
     async def call(
         self,
@@ -61,10 +61,10 @@ class AnyBroker:
         timeout_ms: int,
         attempt_ms: int = ATTEMPT_MAX_MS,
     ) -> Answer:
-        """The first answer. `ask` gets an address and its time in seconds.
+        """Return the first answer. `ask` gets an address and a timeout in seconds.
 
-        A retriable Refusal out of `ask` counts as no answer, so that an election is waited for; any other passes.
-        Raises NoBrokerReachable when time is up, or the last Refusal if nodes did answer.
+        A retriable Refusal from `ask` counts as no answer, so that the call waits for an election; any other is raised.
+        Raises NoBrokerReachable when the timeout passes, or the last Refusal if a node did answer.
         """
         began_ms = self._clock.monotonic_ms()
         deadline_ms = began_ms + timeout_ms
@@ -84,7 +84,7 @@ class AnyBroker:
                     self._preferred = None
                     nobody_listens = nobody_listens and error.nobody_listens
                 except Refusal as error:
-                    if not is_worth_another_try(error.error_code):
+                    if not is_transient(error.error_code):
                         raise
                     refusal = error
                     reasons[address] = str(error)
@@ -101,12 +101,12 @@ class AnyBroker:
             await asyncio.sleep(delay_ms / 1000)
 
 
-def is_worth_another_try(code: ErrorCode) -> bool:
-    """True for refusals that say that the cluster is between two states."""
+def is_transient(code: ErrorCode) -> bool:
+    """True if the refusal means that the cluster is changing state, such as during an election."""
     return code.retriable and code not in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 def check(code: ErrorCode, message: str) -> None:
-    """Raises the refusal that a code and its message in an answer stand for."""
+    """Raise a Refusal unless the response's error code is NONE."""
     if code is not ErrorCode.NONE:
         raise Refusal(code, message or "no further reason was given")

@@ -1,4 +1,4 @@
-"""Fetched bytes to columns and records, trimmed to the offsets that were asked for."""
+"""Decodes fetched bytes into columns and records, trimmed to the requested offsets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from kraft.model.ids import TopicPartition
 
 
 def split_batches(records: Buffer, start: int, end: int | None = None) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """The record batches in fetched bytes that hold offsets from `start` to before `end`. Raises InvalidBatch."""
+    """Yield the record batches in fetched bytes that hold offsets from `start` up to `end`, excluded.
+
+    Raises InvalidBatch.
+    """
     for header, batch in split(records):
         if end is not None and header.base_offset >= end:
             return
@@ -24,9 +27,10 @@ def split_batches(records: Buffer, start: int, end: int | None = None) -> Iterat
 def decode_columns(
     partition: TopicPartition, records: Buffer, start: int, end: int | None = None, *, check_crcs: bool = True
 ) -> Iterator[PartitionColumns]:
-    """Columns batch by batch, without offsets outside `start` to before `end`. Raises InvalidBatch.
+    """Yield columns batch by batch, with offsets from `start` up to `end`, excluded. Raises InvalidBatch.
 
-    A batch without records for a reader (a transaction's marker) gives empty columns, so that its offset is passed.
+    A batch without records for a reader (a transaction's marker) gives empty columns, so that reading continues after
+    its offset.
     """
     for header, batch in split_batches(records, start, end):
         try:
@@ -45,7 +49,7 @@ def decode_columns(
 
 
 def records_of(part: PartitionColumns) -> list[ConsumerRecord]:
-    """The same as records."""
+    """Return the columns as records."""
     topic, partition, stamped = part.partition.topic, part.partition.partition, part.timestamp_type
     return [
         ConsumerRecord(topic, partition, offset, timestamp_ms, stamped, key, value, headers)

@@ -1,4 +1,4 @@
-"""The consumer for threads: a face of `kraft.client.aio.consumer.Consumer` on the process's event loop thread."""
+"""Synchronous consumer: runs `kraft.client.aio.consumer.Consumer` on the event loop thread of the process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ Result = TypeVar("Result")
 
 
 class Consumer:
-    """As the asynchronous one. May be used from any thread, one call at a time, but not across a fork."""
+    """Synchronous consumer; see `kraft.client.aio.Consumer` for what it does and raises.
+
+    May be used from any thread, one call at a time, but not in a forked process that did not create it.
+    """
 
     def __init__(
         self,
@@ -27,6 +30,7 @@ class Consumer:
         network: Network | None = None,
         **settings: Any,
     ) -> None:
+        """Create a consumer; `settings` are the fields of ConsumerSettings. Raises InvalidSetting."""
         self._consumer = AsyncConsumer(bootstrap_servers, network=network, **settings)
         self._thread: LoopThread = shared_loop()
 
@@ -39,59 +43,61 @@ class Consumer:
         self.close()
 
     def close(self) -> None:
-        """May be called again."""
+        """Stop fetching and close the connections. May be called more than once."""
         if self._thread.is_of_this_process():
             self._thread.run(self._consumer.close())
 
     # --- what to read -----------------------------------------------------------------------------------------
 
     def subscribe(self, *arguments: object, **named: object) -> None:
-        """Raises NotBuiltYet: it needs consumer groups."""
+        """Raise NotBuiltYet: consumer groups are not supported yet."""
         self._consumer.subscribe(*arguments, **named)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Replaces what was assigned. Partitions that stay keep their position."""
+        """Replace the assignment. Partitions that stay assigned keep their position."""
         chosen = list(partitions)
         self._on_loop(lambda: self._consumer.assign(chosen))
 
     def assignment(self) -> list[TopicPartition]:
+        """Return the assigned partitions."""
         return self._on_loop(self._consumer.assignment)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """The next poll begins there. Raises ValueError for a partition that is not assigned."""
+        """Set the offset that the next poll reads from. Raises ValueError for a partition that is not assigned."""
         self._on_loop(lambda: self._consumer.seek(partition, offset))
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """To the first offset there is when it is needed; all assigned partitions when none is named."""
+        """Move to the first offset, looked up at the next poll; all assigned partitions if none is given."""
         self._on_loop(lambda: self._consumer.seek_to_beginning(*partitions))
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Behind the last record at the time of the next poll; all assigned partitions when none is named."""
+        """Move to the high watermark, looked up at the next poll; all assigned partitions if none is given."""
         self._on_loop(lambda: self._consumer.seek_to_end(*partitions))
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Fetches no more of these until `resume`; what is at hand is still handed out."""
+        """Stop fetching these partitions until `resume`. Polls still return what was fetched before."""
         self._on_loop(lambda: self._consumer.pause(*partitions))
 
     def resume(self, *partitions: TopicPartition) -> None:
+        """Fetch these partitions again."""
         self._on_loop(lambda: self._consumer.resume(*partitions))
 
     def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
-        """The offset of the next record that poll hands out. Raises what kept it from being found."""
+        """Return the offset of the next record that poll returns. Raises the error that prevents finding it."""
         return self._thread.run(self._consumer.position(partition, timeout_ms))
 
     # --- reading ----------------------------------------------------------------------------------------------
 
     def poll(self, timeout_ms: int = 1_000, max_records: int | None = None) -> list[ConsumerRecord]:
-        """Records as soon as there are any, at most `max_records` (max.poll.records); none when time is up."""
+        """Return records as soon as there are any: at most `max_records` (default max.poll.records), [] on timeout."""
         return self._thread.run(self._consumer.poll(timeout_ms, max_records))
 
     def poll_batches(self, timeout_ms: int = 1_000, max_records: int | None = None) -> list[PartitionColumns]:
-        """As `poll`, as columns and whole batches, which is many times quicker; without `max_records`, all at hand."""
+        """Poll for columns of whole batches, many times faster than `poll`; no limit without `max_records`."""
         return self._thread.run(self._consumer.poll_batches(timeout_ms, max_records))
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Every record, for ever."""
+        """Yield records without end."""
         while True:
             yield from self.poll()
 
@@ -100,10 +106,10 @@ class Consumer:
     def read_columns(
         self, partition: TopicPartition, start: int, end: int, timeout_ms: int | None = None
     ) -> Iterator[PartitionColumns]:
-        """Everything from offset `start` to before `end`, batch by batch, apart from what is assigned.
+        """Yield everything from offset `start` up to `end`, excluded, batch by batch; independent of the assignment.
 
-        Batches are unpacked in the calling thread while the next ones are fetched. Raises OFFSET_OUT_OF_RANGE when
-        `start` is no longer there, and REQUEST_TIMED_OUT when nothing came for `timeout_ms`.
+        Batches are decoded in the calling thread while the next ones are fetched. Raises OFFSET_OUT_OF_RANGE if `start`
+        was deleted, and REQUEST_TIMED_OUT if nothing arrives for `timeout_ms`.
         """
         check_crcs = self._consumer.settings.check_crcs
         for chunk in self._thread.iterate(self._consumer.read_chunks(partition, start, end, timeout_ms)):
@@ -112,7 +118,7 @@ class Consumer:
     def read_batches(
         self, partition: TopicPartition, start: int, end: int, timeout_ms: int | None = None
     ) -> Iterator[bytes]:
-        """The same as record batches as they lie on disk; the first and last may hold offsets outside the range."""
+        """Yield the same as record batches in their stored form; the first and last may exceed the range."""
         for chunk in self._thread.iterate(self._consumer.read_chunks(partition, start, end, timeout_ms)):
             for _, batch in split_batches(chunk, start, end):
                 yield bytes(batch)
@@ -120,29 +126,29 @@ class Consumer:
     # --- about partitions -------------------------------------------------------------------------------------
 
     def partitions_for(self, topic: str, timeout_ms: int | None = None) -> list[int]:
-        """Partitions of the topic. Raises a Refusal that names it when it does not exist, or Unreachable."""
+        """Return the partitions of the topic. Raises a Refusal that names it if it does not exist, or Unreachable."""
         return self._thread.run(self._consumer.partitions_for(topic, timeout_ms))
 
     def topics(self, timeout_ms: int | None = None) -> list[str]:
-        """Names of all topics."""
+        """Return the names of all topics, sorted."""
         return self._thread.run(self._consumer.topics(timeout_ms))
 
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        """The first offset that each still holds."""
+        """Return the first offset that each partition still holds."""
         return self._thread.run(self._consumer.beginning_offsets(list(partitions), timeout_ms))
 
     def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        """The high watermark of each: the offset behind its last readable record."""
+        """Return the high watermark of each partition: the offset after its last readable record."""
         return self._thread.run(self._consumer.end_offsets(list(partitions), timeout_ms))
 
     def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record of each at or after its time; None when there is none that young."""
+        """Return the first record of each partition at or after its timestamp; None if all records are older."""
         return self._thread.run(self._consumer.offsets_for_times(dict(timestamps_ms), timeout_ms))
 
     def _on_loop(self, call: Callable[[], Result]) -> Result:

@@ -1,6 +1,6 @@
-"""What can go wrong for a user of the client, beside a broker's own refusal.
+"""Errors that the client raises itself; a broker's refusal is `kraft.model.errors.Refusal`.
 
-Every error here is a `KraftError`, and its text is one line that says what to look at.
+Every error here is a `KraftError`, and its text is one line that says where to look.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from kraft.model.ids import TopicPartition
 
 
 class InvalidSetting(KraftError, ValueError):
-    """A setting of the client that does not exist, or a value that it cannot have."""
+    """A client setting that does not exist, or an invalid value of one."""
 
 
 class DeliveryTimeout(KraftError):
-    """A record was not acknowledged within `delivery_timeout_ms`. Whether it was stored is unknown."""
+    """A record was not acknowledged within `delivery_timeout_ms`. It may or may not be stored."""
 
     def __init__(self, partition: TopicPartition, timeout_ms: int, reason: str) -> None:
         super().__init__(
@@ -25,26 +25,26 @@ class DeliveryTimeout(KraftError):
 
 
 class RecordTooLarge(Refusal):
-    """A record above `max_request_size`, refused before it was sent anywhere."""
+    """A record is larger than `max_request_size`. The producer did not send it."""
 
     def __init__(self, size_bytes: int, max_request_size: int) -> None:
         super().__init__(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"a record of {size_bytes} bytes is above the producer's max.request.size={max_request_size}",
+            f"a record of {size_bytes} bytes is larger than the producer's max.request.size={max_request_size}",
         )
 
 
 class LogTruncated(Refusal):
-    """Records that a consumer was given are no longer in the log, and auto.offset.reset is none.
+    """Records that a consumer has read are no longer in the log, and auto.offset.reset is none.
 
-    `position` is where the consumer stood. `divergent_offset` is the first offset of which the leader's log is known
-    to be another; None when the leader knows nothing of the records that were read.
+    `position` is the consumer's position. `divergent_offset` is the first offset at which the leader's log differs
+    from what was read; None when the leader has none of the records that were read.
     """
 
     def __init__(self, partition: TopicPartition, position: int, divergent_offset: int | None) -> None:
         self.what = describe_truncation(partition, position, divergent_offset)
         """The message without the remedy."""
-        remedy = "auto.offset.reset=none; seek to where reading shall go on"
+        remedy = "auto.offset.reset=none; seek to the offset to continue from"
         super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.what}, and {remedy}")
         self.partition = partition
         self.position = position
@@ -52,17 +52,17 @@ class LogTruncated(Refusal):
 
 
 def describe_truncation(partition: TopicPartition, position: int, divergent_offset: int | None) -> str:
-    """Says that an unclean election took back records below `position`, where a reader stood."""
+    """Return a text that says that an unclean election lost records below a reader's `position`."""
     if divergent_offset is None:
         return f"{partition}: the log was truncated, and its leader has none of what was read up to offset {position}"
     return (
         f"{partition}: the log was truncated to offset {divergent_offset}, and offsets {divergent_offset} to "
-        f"{position - 1}, which were read, are gone or hold other records"
+        f"{position - 1}, which were read, are lost or hold other records"
     )
 
 
 class BufferExhausted(KraftError):
-    """The producer's `buffer_memory` stayed full for `max_block_ms`: brokers take records slower than they come."""
+    """The producer's `buffer_memory` stayed full for `max_block_ms`: brokers store records too slowly."""
 
 
 class ClientClosed(KraftError):
@@ -70,4 +70,4 @@ class ClientClosed(KraftError):
 
 
 class NotBuiltYet(KraftError):
-    """A feature that this version does not have."""
+    """A feature that this version does not support yet."""

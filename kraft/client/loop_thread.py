@@ -1,7 +1,7 @@
-"""The event loop behind the synchronous face: one background thread for each process, started at first use.
+"""Event loop of the synchronous clients: one background thread for each process, started at first use.
 
-A process that was forked has no such thread, whatever its parent had, so it starts its own. Connections opened before
-a fork do not work after it; clients must be made in the process that uses them.
+Threads do not survive a fork, so a forked process starts its own. Connections opened before a fork do not work after
+it; a client must be created in the process that uses it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _UNWINDING_MAX_S: Final = 5.0
 
 
 class LoopThread:
-    """An event loop that runs in a daemon thread; its methods may be called from any other thread."""
+    """An event loop in a daemon thread; its methods may be called from any other thread."""
 
     def __init__(self) -> None:
         self._pid = os.getpid()
@@ -37,7 +37,7 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Runs to the end. When the caller is interrupted, so is the work."""
+        """Run the coroutine on the loop and return its result. If the caller is interrupted, the coroutine is too."""
         try:
             future = self.start(work)
         except ClientClosed:
@@ -54,7 +54,7 @@ class LoopThread:
         self.loop.call_soon_threadsafe(callback)
 
     def iterate(self, items: AsyncGenerator[Result, None]) -> Iterator[Result]:
-        """What an asynchronous generator yields; its next step runs while the caller works on the last item."""
+        """Yield the items of an asynchronous generator; its next step runs while the caller works on an item."""
         step = self.start(_step(items))
         try:
             while found := step.result():
@@ -67,7 +67,7 @@ class LoopThread:
 
     def _check(self) -> None:
         if not self.is_of_this_process():
-            raise ClientClosed("this client was made before the process was forked; make one in the new process")
+            raise ClientClosed("this client was created before the process was forked; create one in the new process")
 
 
 _shared: LoopThread | None = None
@@ -75,8 +75,8 @@ _guard = threading.Lock()
 
 
 def shared_loop() -> LoopThread:
-    """The loop thread of this process. Clients share it, so that ten of them do not make ten threads."""
-    # Process-wide because gRPC's asyncio face works with one event loop in a process.
+    """Return the loop thread of this process. Clients share it, so that ten of them do not need ten threads."""
+    # One per process, because gRPC's asyncio API works with one event loop in a process.
     global _shared, _guard
     if _shared is not None and not _shared.is_of_this_process():
         # Another thread of the parent may have held the lock at the moment of the fork.
@@ -88,14 +88,14 @@ def shared_loop() -> LoopThread:
 
 
 async def _step(items: AsyncGenerator[Result, None]) -> tuple[Result] | None:
-    """The next item, or None behind the last one."""
+    """Return the next item, or None after the last one."""
     async for item in items:
         return (item,)
     return None
 
 
 async def _close(items: AsyncGenerator[Any, None]) -> None:
-    """A generator cannot be closed while a cancelled step of it is still unwinding, which takes a moment at most."""
+    """Close a generator; retried while a cancelled step of it still unwinds, because it cannot be closed then."""
     async with asyncio.timeout(_UNWINDING_MAX_S):
         while True:
             try:

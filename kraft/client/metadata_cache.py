@@ -1,7 +1,7 @@
-"""What the client knows of the cluster: brokers, the topics it deals with, and the leader of each partition.
+"""The client's cache of metadata: brokers, the topics that it uses, and the leader of each partition.
 
-Refreshed when it is too old and when a request shows that it is wrong, never more often than the backoff allows.
-A leader is replaced only by one of a newer epoch, so that a broker that lags behind cannot send the client back.
+It is refreshed when it is too old and when a request shows that it is wrong, never more often than the backoff allows.
+A leader is replaced only by one of a newer epoch, so that a broker that lags cannot send the client to an old leader.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from kraft.rpc.peers import Unreachable
 from kraft.runtime.clock import Clock
 
 MISSING_TOPIC_GRACE_MS: Final = 5_000
-"""How long a topic may stay unknown before it counts as missing: a new one takes a moment to reach every broker."""
+"""Time for which a topic may be unknown before it counts as missing: brokers learn of a new one after a moment."""
 
 REFRESH_BACKOFF_MAX_MS: Final = 300
-"""While a new leader is looked for, producers stand still, so this is short; metadata is cheap to answer."""
+"""Short, because producers wait while a new leader is looked for; a metadata request costs a broker little."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Where a partition is written and read."""
+    """Leader of a partition."""
 
     address: str
     epoch: int
@@ -47,7 +47,7 @@ class _Topic:
 
 
 class MetadataCache:
-    """Shared by all tasks of one client, which run on one event loop."""
+    """Metadata shared by all tasks of one client, which run on one event loop."""
 
     def __init__(
         self, connections: Connections, settings: ClientSettings, clock: Clock, chance: Callable[[], float]
@@ -66,33 +66,33 @@ class MetadataCache:
         self._wanted: set[str] = set()
         self._missing: dict[str, Refusal] = {}
         self._refreshed_at_ms: int | None = None
-        self._fruitless = 0
+        self._refreshes_without_change = 0
         self._refreshing: asyncio.Task[None] | None = None
         self.trouble = ""
-        """Why the last refresh failed; empty when it did not."""
+        """The reason why the last refresh failed; empty if it succeeded."""
         self.on_refresh: Callable[[], None] = lambda: None
-        """Called after every refresh in the background, one that failed included."""
+        """Called after every refresh in the background, also after one that failed."""
 
-    # --- asking -----------------------------------------------------------------------------------------------
+    # --- look-ups ---------------------------------------------------------------------------------------------
 
     def partition_count(self, topic: str) -> int | None:
-        """None for a topic that was not looked up yet."""
+        """Return the number of partitions; None for a topic that was not looked up yet."""
         known = self._topics.get(topic)
         return None if known is None else len(known.metadata.partitions)
 
     def leader(self, partition: TopicPartition) -> Leader | None:
-        """None while there is none, or none is known."""
+        """Return the leader; None while there is none or it is not known."""
         known = self._topics.get(partition.topic)
         leader_id, epoch = known.leaders.get(partition.partition, (-1, -1)) if known else (-1, -1)
         address = self._brokers.get(leader_id)
         return None if address is None else Leader(address, epoch)
 
     def refusal_of(self, topic: str) -> Refusal | None:
-        """Why the brokers did not describe the topic when they were asked last."""
+        """Return the error that brokers last gave for the topic; None if they described it."""
         return self._missing.get(topic)
 
     async def topic(self, name: str, timeout_ms: int) -> TopicMetadata:
-        """The topic, looked up if need be. Raises a Refusal that names it, or Unreachable."""
+        """Return the topic, looked up if it is not cached. Raises a Refusal that names it, or Unreachable."""
         if name in self._topics:
             return self._topics[name].metadata
         now_ms = self._clock.monotonic_ms()
@@ -115,7 +115,7 @@ class MetadataCache:
     # --- refreshing -------------------------------------------------------------------------------------------
 
     def request_refresh(self) -> None:
-        """Refreshes in the background, soon; requests that come while one is under way are served by it."""
+        """Refresh soon in the background. Does nothing while a refresh is in progress."""
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = asyncio.get_running_loop().create_task(self._refresh_soon(), name="metadata refresh")
 
@@ -129,7 +129,7 @@ class MetadataCache:
             await asyncio.wait([self._refreshing])
 
     async def refresh(self, timeout_ms: int) -> None:
-        """Asks for all topics of interest. Raises Unreachable."""
+        """Request metadata of all topics that the client uses. Raises Unreachable."""
         request = MetadataRequest(topics=sorted(self._wanted))
         try:
             response = await self.fetch(request, timeout_ms)
@@ -140,7 +140,7 @@ class MetadataCache:
         self._learn(response, request.topics)
 
     async def fetch(self, request: MetadataRequest, timeout_ms: int) -> MetadataResponse:
-        """One metadata request to whichever broker answers; what it says of brokers is remembered."""
+        """Send one metadata request to any broker, and remember the brokers that the response names."""
 
         async def ask(address: str, timeout_s: float) -> MetadataResponse:
             return await self._connections.peer(address).call(METADATA, request, timeout_s)
@@ -153,11 +153,11 @@ class MetadataCache:
 
     async def _refresh_soon(self) -> None:
         if self._refreshed_at_ms is not None:
-            self._fruitless += 1
-            wait_ms = self._backoff.delay_ms(self._fruitless) - self._age_ms()
+            self._refreshes_without_change += 1
+            wait_ms = self._backoff.delay_ms(self._refreshes_without_change) - self._age_ms()
             if wait_ms > 0:
                 await asyncio.sleep(wait_ms / 1000)
-        # Whoever waits asks again, so a failure is only remembered here.
+        # Tasks that wait request another refresh, so this only stores the reason of a failure.
         try:
             await self.refresh(self._settings.request_timeout_ms)
         except (Unreachable, Refusal) as error:
@@ -169,10 +169,10 @@ class MetadataCache:
         assert self._refreshed_at_ms is not None
         return self._clock.monotonic_ms() - self._refreshed_at_ms
 
-    # --- learning ---------------------------------------------------------------------------------------------
+    # --- updates ----------------------------------------------------------------------------------------------
 
     def learn_leader(self, partition: TopicPartition, leader_id: int, leader_epoch: int) -> None:
-        """A hint in a broker's answer. It counts when it is newer than what is known."""
+        """Take a leader from a broker's response if its leader epoch is newer than the known one."""
         known = self._topics.get(partition.topic)
         if known and leader_id >= 0 and leader_epoch > known.leaders.get(partition.partition, (-1, -1))[1]:
             known.leaders[partition.partition] = (leader_id, leader_epoch)
@@ -193,7 +193,7 @@ class MetadataCache:
     def _forget(self, name: str, refusal: Refusal) -> None:
         self._missing[name] = refusal
         if not refusal.error_code.retriable or refusal.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            # The number of partitions stays known, so that records already accepted keep their places.
+            # The partition count stays known, so that accepted records keep their partitions.
             known = self._topics.get(name)
             if known is not None:
                 known.leaders = {partition: (-1, epoch) for partition, (_, epoch) in known.leaders.items()}
@@ -206,12 +206,12 @@ class MetadataCache:
             before = old.get(each.partition, (-1, -1))
             leaders[each.partition] = (each.leader_id, each.leader_epoch) if each.leader_epoch >= before[1] else before
         if leaders != old:
-            self._fruitless = 0
+            self._refreshes_without_change = 0
         self._topics[topic.topic] = _Topic(topic.topic_id, topic, leaders)
 
 
 def _named(name: str, topic: TopicMetadata) -> Refusal:
-    """The refusal, with the topic's name in its text whether or not the broker put it there."""
+    """Return the broker's error for the topic as a Refusal whose text names the topic."""
     message = topic.error_message
     if not message and topic.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         message = f"topic {name!r} does not exist"

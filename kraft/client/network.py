@@ -1,4 +1,4 @@
-"""The outside world of a client: connections, time and chance. Tests bring their own."""
+"""Connections, clock and randomness of a client. Tests replace them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CHANCE_STEPS: Final = 1 << 20
 
 
 class Network:
-    """What a client is made with. Connections are opened by the client that uses them, on its own event loop."""
+    """Connections, clock and randomness that a client uses. The client opens the connections on its own event loop."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class Network:
         self.entropy: Entropy = entropy or SystemEntropy()
 
     def chance(self) -> float:
-        """A number from 0 to 1."""
+        """Return a random number from 0 to 1."""
         return self.entropy.below(_CHANCE_STEPS) / _CHANCE_STEPS
 
 

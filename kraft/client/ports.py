@@ -1,6 +1,6 @@
-"""What the client needs of the network. `kraft.rpc.peers` offers it; tests offer a cluster in memory.
+"""Interface between the client and the network. `kraft.rpc.peers` implements it; tests use a cluster in memory.
 
-All calls raise `Unreachable`, which means that the outcome on the other side is unknown.
+All calls raise `Unreachable`, after which it is unknown whether the other side carried the request out.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Received_co = TypeVar("Received_co", covariant=True)
 
 
 class OpenStream(Protocol[Sent_contra, Received_co]):
-    """Requests are answered in their order; a produce request with acks=0 is not answered."""
+    """A stream of requests, answered in order. A produce request with acks=0 gets no response."""
 
     async def send(self, request: Sent_contra, /) -> None: ...
     async def finish(self) -> None:
-        """No more is sent. The broker ends the stream when it has carried out everything."""
+        """End sending. The broker ends the stream when it has carried out every request."""
 
     async def receive(self) -> Received_co: ...
     async def close(self) -> None: ...
@@ -33,14 +33,14 @@ FetchStream: TypeAlias = OpenStream[FetchRequest, FetchResponse]
 
 
 class Node(Protocol):
-    """A node of the cluster, as its clients see it."""
+    """A node of the cluster as the client sees it."""
 
     async def call(self, call: Call[Request, Response], request: Request, timeout_s: float) -> Response: ...
     def open(self, stream: Stream[Request, Response]) -> OpenStream[Request, Response]: ...
 
 
 class Connections(Protocol):
-    """One channel for each address, opened at first use."""
+    """Channels to nodes: one for each address, opened at first use."""
 
     def peer(self, address: str) -> Node: ...
     async def close(self) -> None: ...

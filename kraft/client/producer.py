@@ -1,4 +1,4 @@
-"""The producer for threads: a face of `kraft.client.aio.producer.Producer` on the process's event loop thread."""
+"""Synchronous producer: runs `kraft.client.aio.producer.Producer` on the event loop thread of the process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kraft.client.values import Delivery, RecordMetadata
 from kraft.log.format.record_codec import Header
 
 INBOX_RECORDS_MAX: Final = 10_000
-"""Records between threads and event loop; above it `send` waits, as it does when `buffer_memory` is full."""
+"""Records between the threads and the event loop; `send` waits while there are so many, as for `buffer_memory`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,10 @@ class _Sent:
 
 
 class Producer:
-    """As the asynchronous one. May be used from any thread, but not across a fork.
+    """Synchronous producer; see `kraft.client.aio.Producer` for what it guarantees.
 
-    `send` hands records to the event loop through an inbox, so that many of them cost one change of threads.
+    May be used from any thread, but not in a forked process that did not create it. `send` passes records to the
+    event loop through an inbox, so that many of them cost one thread switch.
     """
 
     def __init__(
@@ -49,12 +50,13 @@ class Producer:
         network: Network | None = None,
         **settings: Any,
     ) -> None:
+        """Create a producer; `settings` are the fields of ProducerSettings. Raises InvalidSetting."""
         self._network = network or Network()
         self._producer = AsyncProducer(bootstrap_servers, network=self._network, **settings)
         self._thread: LoopThread = shared_loop()
         self._inbox: deque[_Sent] = deque()
         self._taken: deque[_Sent] = deque()
-        """What the event loop took out of the inbox and has not put into a batch; its own, so without a guard."""
+        """Records taken from the inbox and not yet in a batch. Only the event loop uses it, so it needs no guard."""
         self._guard = threading.Condition()
         self._is_draining = False
         self._drain_task: asyncio.Task[None] | None = None
@@ -78,9 +80,9 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Future[RecordMetadata]:
-        """Takes the record over; everything that can go wrong with it, a missing topic included, is in the future.
+        """Queue one record and return a future of its RecordMetadata. Errors, a missing topic too, are in the future.
 
-        Waits at most `max_block_ms` while brokers take records slower than they come, then raises BufferExhausted.
+        Waits at most `max_block_ms` while the buffers are full, then raises BufferExhausted. Raises ClientClosed.
         """
         future: Future[RecordMetadata] = Future()
         time_ms = self._network.clock.wall_ms() if timestamp_ms is None else checked_timestamp(timestamp_ms)
@@ -106,7 +108,7 @@ class Producer:
         partition: int | None = None,
         timestamps_ms: Sequence[int] | None = None,
     ) -> Future[Delivery]:
-        """Takes many records over at once, several times cheaper than one by one; one future stands for them all.
+        """Queue many records, several times faster than one by one, and return one future for all of them.
 
         Waits while `buffer_memory` is full. Raises RecordTooLarge, BufferExhausted, Unreachable, or a Refusal.
         """
@@ -116,16 +118,16 @@ class Producer:
             many = await self._producer.produce_many(
                 topic, values, keys, partition=partition, timestamps_ms=timestamps_ms
             )
-            return _handed_over(many)
+            return _thread_future(many)
 
         return self._thread.run(produce())
 
     def partitions_for(self, topic: str) -> list[int]:
-        """Partitions of the topic. Raises a Refusal that names it when it does not exist."""
+        """Return the partitions of the topic. Raises a Refusal that names it if it does not exist."""
         return self._thread.run(self._producer.partitions_for(topic))
 
     def flush(self, timeout_ms: int | None = None) -> bool:
-        """Waits until everything sent so far is stored or given up. False when `timeout_ms` was not enough."""
+        """Wait until all records sent so far are stored or failed. Return False if `timeout_ms` passes first."""
 
         async def flush() -> bool:
             began_ms = self._network.clock.monotonic_ms()
@@ -137,7 +139,10 @@ class Producer:
         return self._thread.run(flush())
 
     def close(self, timeout_ms: int | None = None) -> None:
-        """Flushes, then closes. What is not stored by then fails with ClientClosed. May be called again."""
+        """Flush for at most `timeout_ms` (None: no limit), then close. Records not stored then fail with ClientClosed.
+
+        May be called more than once.
+        """
         with self._guard:
             self._is_closed = True
 
@@ -147,7 +152,7 @@ class Producer:
             elif self._drain_task is not None:
                 self._drain_task.cancel()
             await self._producer.close(timeout_ms)
-            # A drain that was cancelled before its first step has told nobody.
+            # A drain that was cancelled before its first step did not fail its records.
             self._refuse_rest()
 
         if self._thread.is_of_this_process():
@@ -158,7 +163,7 @@ class Producer:
         has_room = self._guard.wait_for(lambda: len(self._inbox) < INBOX_RECORDS_MAX, max_block_ms / 1000)
         if not has_room:
             raise BufferExhausted(
-                f"{INBOX_RECORDS_MAX} records wait to be sent, and did for max.block.ms={max_block_ms}"
+                f"the queue of {INBOX_RECORDS_MAX} unsent records stayed full for max.block.ms={max_block_ms}"
             )
 
     # --- on the event loop ------------------------------------------------------------------------------------
@@ -175,7 +180,7 @@ class Producer:
             self._refuse_rest()
 
     def _take_inbox(self) -> bool:
-        """False when it is empty; then the next `send` starts another drain."""
+        """Return False if the inbox is empty; then the next `send` starts another drain."""
         with self._guard:
             self._is_draining = bool(self._inbox)
             self._taken, self._inbox = self._inbox, deque()
@@ -196,11 +201,11 @@ class Producer:
         except asyncio.CancelledError:
             sent.future.set_exception(ClientClosed("the producer was closed before its records were stored"))
             raise
-        except Exception as error:  # noqa: BLE001  It is not lost: whoever sent the record finds it in the future.
+        except Exception as error:  # noqa: BLE001  The record's future carries it to the sender.
             sent.future.set_exception(error)
 
     def _refuse_rest(self) -> None:
-        """What is left when draining was cut short by a close; nothing otherwise."""
+        """Fail what is left if a close ended the drain early."""
         with self._guard:
             rest = [*self._taken, *self._inbox] if self._is_closed else []
             if rest:
@@ -210,8 +215,8 @@ class Producer:
             sent.future.set_exception(ClientClosed("the producer was closed before its records were stored"))
 
     async def _drained(self, timeout_ms: int | None = None) -> bool:
-        """Waits until what the inbox held at the call has gone to its batch. False when time is up first."""
-        # A drain that was asked for by `send` starts with the next turn of the loop at the latest.
+        """Wait until the records now in the inbox are in their batches. Return False if the timeout passes first."""
+        # A drain that `send` requested starts with the next turn of the loop at the latest.
         await asyncio.sleep(0)
         if self._drain_task is None:
             return True
@@ -219,8 +224,8 @@ class Producer:
         return bool(done)
 
 
-def _handed_over(many: asyncio.Future[Delivery]) -> Future[Delivery]:
-    """The same future for a thread."""
+def _thread_future(many: asyncio.Future[Delivery]) -> Future[Delivery]:
+    """Return a future for threads that finishes as the given one does."""
     future: Future[Delivery] = Future()
 
     def finish(done: asyncio.Future[Delivery]) -> None:

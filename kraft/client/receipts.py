@@ -1,4 +1,4 @@
-"""Who waits for records to be stored: one future for a record, or one for all records of a call."""
+"""Receipts connect batches to the futures that users wait for: one for a record, or one for all records of a call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kraft.model.ids import TopicPartition
 
 
 class RecordFuture(Protocol):
-    """What asyncio's and concurrent.futures' futures have in common."""
+    """The methods that asyncio's and concurrent.futures' futures share."""
 
     def done(self) -> bool: ...
     def set_result(self, result: RecordMetadata, /) -> None: ...
@@ -24,7 +24,7 @@ class DeliveryFuture(Protocol):
 
 
 class RecordReceipt:
-    """Of one record."""
+    """Receipt of one record."""
 
     __slots__ = ("_future",)
 
@@ -45,7 +45,7 @@ class RecordReceipt:
 
 
 class DeliveryReceipt:
-    """Of all records of one `produce_many`, done when the last one is; the first failure is its outcome."""
+    """Receipt of all records of one `produce_many`: done when all are stored, failed at the first failure."""
 
     def __init__(self, future: DeliveryFuture, records: int) -> None:
         self._future = future

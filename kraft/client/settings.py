@@ -1,6 +1,6 @@
-"""The client's settings: Kafka's names with underscores, units last, checked when a client is made.
+"""Settings of the client: Kafka's keys with underscores, checked when a client is created.
 
-Dotted names (`linger.ms`) are accepted too, as they stand in a `.properties` file.
+Kafka's dotted keys (`linger.ms`), as in a `.properties` file, are accepted too.
 """
 
 from __future__ import annotations
@@ -39,29 +39,29 @@ _MAY_BE_ZERO: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """What every client has. The docstring under a field is Kafka's key, with what differs from Kafka."""
+    """Settings of every client. The docstring under a field names Kafka's key and says what differs from Kafka."""
 
     bootstrap_servers: tuple[str, ...]
-    """bootstrap.servers: addresses of gRPC listeners; the rest of the cluster is learnt from whichever answers."""
+    """bootstrap.servers: addresses of gRPC listeners; the first that answers names the other brokers."""
 
     request_timeout_ms: int = 30_000
-    """request.timeout.ms"""
+    """request.timeout.ms: how long one attempt of a request waits for its response."""
 
     default_api_timeout_ms: int = 60_000
-    """default.api.timeout.ms: how long a call may look for a broker that answers it."""
+    """default.api.timeout.ms: the timeout of a call, retries included."""
 
     metadata_max_age_ms: int = 300_000
-    """metadata.max.age.ms"""
+    """metadata.max.age.ms: age at which metadata is refreshed, even if no request showed that it is wrong."""
 
     bootstrap_refused_timeout_ms: int = 0
     """bootstrap.refused.timeout.ms (not in Kafka): how long a new client tries when every address refuses connections.
     0: as long as default.api.timeout.ms. Once a broker has answered, this setting no longer applies."""
 
     retry_backoff_ms: int = 100
-    """retry.backoff.ms"""
+    """retry.backoff.ms: the pause before the first retry; it doubles with each further one."""
 
     retry_backoff_max_ms: int = 1_000
-    """retry.backoff.max.ms"""
+    """retry.backoff.max.ms: the longest pause before a retry."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -79,42 +79,42 @@ class ClientSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminSettings(ClientSettings):
-    """Of the admin client; nothing beyond the common ones."""
+    """Settings of an admin client: the common ones only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerSettings(ClientSettings):
-    """Of a producer."""
+    """Settings of a producer."""
 
     acks: int = -1
     """acks: "all" (or -1), 1 or 0."""
 
     enable_idempotence: bool = True
-    """enable.idempotence: on when acks=all, as in Kafka; without it a retry may store a record twice."""
+    """enable.idempotence: on by default with acks=all, as in Kafka; without it a retry may store a record twice."""
 
     compression_type: Codec = Codec.NONE
     """compression.type: none, gzip, snappy, lz4 or zstd."""
 
     linger_ms: int = 5
-    """linger.ms"""
+    """linger.ms: how long a batch that is not full waits for more records."""
 
     batch_size: int = 256 * 1024
-    """batch.size, before compression. Kafka's 16 KiB costs a broker several times the work for each record."""
+    """batch.size: bytes before compression. With Kafka's 16 KiB a broker does several times the work per record."""
 
     buffer_memory: int = 32 * 1024 * 1024
-    """buffer.memory: bytes of records not yet acknowledged; above it, sending waits."""
+    """buffer.memory: bytes of records that are not acknowledged yet; `send` waits while it is full."""
 
     max_block_ms: int = 60_000
-    """max.block.ms: how long sending waits for metadata or memory."""
+    """max.block.ms: how long `send` waits for metadata or for buffer memory."""
 
     max_request_size: int = 1024 * 1024
-    """max.request.size: the largest record, and the most that one request carries."""
+    """max.request.size: bytes of the largest record, and of the largest request."""
 
     max_in_flight_requests_per_connection: int = 5
-    """max.in.flight.requests.per.connection: at most 5 with idempotence, since brokers remember five batches."""
+    """max.in.flight.requests.per.connection: at most 5 with idempotence, because brokers remember five batches."""
 
     delivery_timeout_ms: int = 120_000
-    """delivery.timeout.ms: after it, a record's future fails with the last reason."""
+    """delivery.timeout.ms: a record that is not acknowledged by then fails with the last reason."""
 
     def __post_init__(self) -> None:
         # Zero-argument super() does not work in a slotted dataclass before Python 3.14.
@@ -128,7 +128,8 @@ class ProducerSettings(ClientSettings):
             )
         if self.batch_size > self.max_request_size:
             raise InvalidSetting(
-                f"batch.size={self.batch_size} is above max.request.size={self.max_request_size}; raise the latter too"
+                f"batch.size={self.batch_size} is above max.request.size={self.max_request_size}; "
+                "lower batch.size or raise max.request.size"
             )
         if self.delivery_timeout_ms < self.request_timeout_ms + self.linger_ms:
             raise InvalidSetting(
@@ -142,60 +143,62 @@ class ProducerSettings(ClientSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSettings(ClientSettings):
-    """Of a consumer."""
+    """Settings of a consumer."""
 
     auto_offset_reset: str = "latest"
     """auto.offset.reset: earliest, latest or none; where to read when there is no position, or it is out of range.
 
-    The older words smallest and largest stand for earliest and latest. After a truncation of the log both policies go
-    on at the first offset that differs, and none raises LogTruncated.
+    The old names smallest and largest mean earliest and latest. After the log was truncated, earliest and latest
+    continue at the first offset that differs, and none raises LogTruncated.
     """
 
     fetch_min_bytes: int = 1
-    """fetch.min.bytes"""
+    """fetch.min.bytes: a broker waits for so many bytes, for at most fetch.max.wait.ms."""
 
     fetch_max_wait_ms: int = 500
-    """fetch.max.wait.ms"""
+    """fetch.max.wait.ms: how long a broker waits for fetch.min.bytes."""
 
     fetch_max_bytes: int = 8 * 1024 * 1024
-    """fetch.max.bytes: bounds one answer, and what is read ahead from one leader (at most twice this is held)."""
+    """fetch.max.bytes: limits one response, and what is read ahead from one leader (at most twice this in memory)."""
 
     max_partition_fetch_bytes: int = 1024 * 1024
-    """max.partition.fetch.bytes"""
+    """max.partition.fetch.bytes: limits the bytes of one partition in a response."""
 
     max_poll_records: int = 500
-    """max.poll.records"""
+    """max.poll.records: the most records that one poll returns."""
 
     check_crcs: bool = True
-    """check.crcs"""
+    """check.crcs: verify the CRC of each batch that is read."""
 
     def __post_init__(self) -> None:
         ClientSettings.__post_init__(self)
         if self.auto_offset_reset not in _OFFSET_RESETS:
-            words = f"{', '.join(_OFFSET_RESETS)}, nor of the older words {', '.join(_OLD_OFFSET_RESETS)}"
-            raise InvalidSetting(f"auto.offset.reset={self.auto_offset_reset} is none of {words}")
+            raise InvalidSetting(
+                f"auto.offset.reset={self.auto_offset_reset} is not one of {', '.join(_OFFSET_RESETS)}, "
+                f"nor of the old names {', '.join(_OLD_OFFSET_RESETS)}"
+            )
 
 
 def settings_of(kind: type[Settings], bootstrap_servers: str | Sequence[str], given: Mapping[str, Any]) -> Settings:
-    """The settings of one client from what its user wrote. Raises InvalidSetting or NotBuiltYet."""
+    """Return the settings of one client from the given keys and values. Raises InvalidSetting or NotBuiltYet."""
     named = {name.replace(".", "_"): value for name, value in given.items()}
     if named.pop("group_id", None) is not None:
-        raise NotBuiltYet("group.id: consumer groups are not built yet; use assign and seek")
+        raise NotBuiltYet("group.id: consumer groups are not supported yet; use assign and seek")
     known = {field.name: field.type for field in fields(kind)}
     for name in named:
         if name not in known:
             raise InvalidSetting(_unknown(kind, name, list(known)))
     if kind is ProducerSettings:
-        _read_producer_words(named)
+        _parse_producer_names(named)
     if kind is ConsumerSettings:
-        _read_consumer_words(named)
+        _parse_consumer_names(named)
     for name, value in named.items():
         named[name] = _typed(name, value, str(known[name]))
     return kind(bootstrap_servers=parse_addresses(bootstrap_servers), **named)
 
 
 def parse_addresses(bootstrap_servers: str | Sequence[str]) -> tuple[str, ...]:
-    """`host:port` addresses out of a list, or a text with commas; the default port where one has none.
+    """Return `host:port` addresses from a list or a comma-separated text; the port is DEFAULT_PORT unless given.
 
     Raises InvalidSetting.
     """
@@ -207,42 +210,42 @@ def parse_addresses(bootstrap_servers: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _with_port(address: str) -> str:
-    """`HOST:PORT` of `HOST` or `HOST:PORT`; an IPv6 host stands in brackets. Raises InvalidSetting."""
+    """Return `HOST:PORT` for `HOST` or `HOST:PORT`; an IPv6 host stands in brackets. Raises InvalidSetting."""
     found = _ADDRESS.fullmatch(address)
     if found is None or not 0 < int(found["port"] or DEFAULT_PORT) < 65536:
         raise InvalidSetting(f"bootstrap.servers: {address!r} is not HOST or HOST:PORT")
     return address if found["port"] else f"{found['host']}:{DEFAULT_PORT}"
 
 
-def _read_producer_words(named: dict[str, Any]) -> None:
-    """Replaces the words that Kafka uses for acks and codecs."""
+def _parse_producer_names(named: dict[str, Any]) -> None:
+    """Replace Kafka's names of acks and codecs by their values."""
     if "acks" in named:
         word = str(named["acks"]).lower()
         if word not in _ACKS:
-            raise InvalidSetting(f"acks={named['acks']} is none of all, -1, 0, 1")
+            raise InvalidSetting(f"acks={named['acks']} is not one of all, -1, 0, 1")
         named["acks"] = _ACKS[word]
         named.setdefault("enable_idempotence", named["acks"] == -1)
     if not isinstance(named.get("compression_type", Codec.NONE), Codec):
         word = str(named["compression_type"]).lower()
         if word not in CODEC_OF_NAME:
-            raise InvalidSetting(f"compression.type={word} is none of {', '.join(CODEC_OF_NAME)}")
+            raise InvalidSetting(f"compression.type={word} is not one of {', '.join(CODEC_OF_NAME)}")
         named["compression_type"] = CODEC_OF_NAME[word]
 
 
-def _read_consumer_words(named: dict[str, Any]) -> None:
-    """Replaces the words that Kafka uses, or once used, for where to read. Raises NotBuiltYet."""
+def _parse_consumer_names(named: dict[str, Any]) -> None:
+    """Replace the old names of reset policies by the present ones. Raises NotBuiltYet."""
     if "auto_offset_reset" in named:
         word = str(named["auto_offset_reset"]).lower()
         if word.startswith("by_duration"):
             raise NotBuiltYet(
-                f"auto.offset.reset={named['auto_offset_reset']}: resets by duration are not built yet; "
+                f"auto.offset.reset={named['auto_offset_reset']}: resets by duration are not supported yet; "
                 "use offsets_for_times and seek"
             )
         named["auto_offset_reset"] = _OLD_OFFSET_RESETS.get(word, word)
 
 
 def _typed(name: str, value: Any, wanted: str) -> Any:
-    """Numbers and truths may be given as text, as they stand in a file."""
+    """Return the value as its type; numbers and booleans may be text, as in a file. Raises InvalidSetting."""
     try:
         match wanted:
             case "int":

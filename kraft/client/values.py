@@ -1,4 +1,4 @@
-"""What users of the client get back."""
+"""Values that the client returns to its users."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from kraft.model.ids import TopicPartition
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record was stored. The offset is -1 with acks=0, and for a duplicate that the broker no longer places."""
+    """Position of a stored record.
+
+    The offset is -1 with acks=0, and for a duplicate whose offset the broker no longer has.
+    """
 
     topic: str
     partition: int
@@ -20,7 +23,7 @@ class RecordMetadata(NamedTuple):
 
 
 class ConsumerRecord(NamedTuple):
-    """One record, a tuple rather than a dataclass because they are made by the million."""
+    """One record. A tuple and not a dataclass, because programs read millions of them."""
 
     topic: str
     partition: int
@@ -33,14 +36,17 @@ class ConsumerRecord(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The first record at or after a point in time."""
+    """Offset and timestamp of the first record at or after a given time."""
 
     offset: int
     timestamp_ms: int
 
 
 class FoundOffset(NamedTuple):
-    """`record_epoch` is that of the record there, `leader_epoch` the one in which its leader answered."""
+    """Result of an offset look-up.
+
+    `record_epoch` is the leader epoch of the record at the offset, `leader_epoch` the one in which the leader answered.
+    """
 
     offset: int
     timestamp_ms: int
@@ -50,7 +56,10 @@ class FoundOffset(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """All records of one `produce_many` are stored; `end_offsets` are those behind the last one of each partition."""
+    """Result of one `produce_many` whose records are all stored.
+
+    `end_offsets` holds, for each partition, the offset after its last record of the call.
+    """
 
     records: int
     end_offsets: dict[TopicPartition, int]
@@ -58,10 +67,10 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionColumns:
-    """Records of one partition as columns: lists of equal length, in the order of their offsets."""
+    """Records of one partition as columns: lists of equal length, ordered by offset."""
 
     partition: TopicPartition
     timestamp_type: TimestampType
     columns: RecordColumns
     next_offset: int
-    """Where to read on. Offsets may be missing in between, so it is not the last offset here plus one by necessity."""
+    """The offset to continue from. It can be more than the last offset here plus one, because offsets may have gaps."""

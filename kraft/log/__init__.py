@@ -1,1 +1,1 @@
-"""The partition log: record batches in Kafka's format v2, and the segments that hold them. The disk is an argument."""
+"""The partition log: record batches in Kafka's format v2, and the segments that hold them. Callers pass in the disk."""

@@ -1,7 +1,7 @@
-"""What a producer may append. What comes from a leader was admitted there, and is not asked again.
+"""Checks of what a producer sends. Batches that a follower copies were checked by the leader and are not checked again.
 
-Records are unpacked only where the topic's configuration asks for something that the header does not tell: right away
-when they are few, else by a `RecordsWork`, off the event loop.
+Records are decompressed only if the topic's configuration needs a check that the header does not allow: at once if they
+are few, otherwise by a `RecordsWork`, off the event loop.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from kraft.model.ids import TopicPartition
 Batches = list[tuple[BatchHeader, memoryview]]
 
 BATCHES_MAX: Final = 1_000
-"""Of one partition in a produce request: the event loop appends them in about ten milliseconds. Kafka takes one."""
+"""Batches per partition in a produce request: the event loop appends them in about 10 ms. Kafka accepts one."""
 
 
 def admit(records: ProducedRecords, config: LogConfig, topic_partition: TopicPartition, now_ms: int) -> Batches:
-    """The batches of a produce request, each whole and within bounds. Raises Refusal with the code for the producer.
+    """Return the checked batches of a produce request. Raises Refusal with the error code for the producer.
 
-    Raises AppendMustWait when records have to be unpacked, or compressed anew, and that takes long.
+    Raises AppendMustWait if records have to be decompressed or recompressed and that takes long.
     """
     if isinstance(records, CheckedRecords):
         if records.config is config:
@@ -33,12 +33,12 @@ def admit(records: ProducedRecords, config: LogConfig, topic_partition: TopicPar
     batches = _batches(records, config, topic_partition)
     latest_ms = now_ms + config.message_timestamp_after_max_ms
     for header, batch in batches:
-        # Nearly always that is all: every append goes through here.
-        if header.max_timestamp_ms <= latest_ms and config.takes_records_unseen:
+        # The common case, and every append goes through here.
+        if header.max_timestamp_ms <= latest_ms and config.accepts_headers_alone:
             continue
-        if not _has_to_be_unpacked(header, config, now_ms):
+        if not _needs_record_checks(header, config, now_ms):
             continue
-        # Many batches are not few records, however small each of them is.
+        # Many batches hold many records, even if each batch is small.
         is_alone = len(batches) == 1 and not _changes_codec(header, config)
         if not (is_alone and check_records_at_once(header, batch, config, topic_partition, now_ms)):
             raise AppendMustWait(RecordsWork(config, topic_partition, now_ms))
@@ -46,7 +46,7 @@ def admit(records: ProducedRecords, config: LogConfig, topic_partition: TopicPar
 
 
 class RecordsWork:
-    """Checks every record of a produce request, and compresses batches as the topic wants them."""
+    """Work that checks every record of a produce request and recompresses batches to the topic's `compression.type`."""
 
     def __init__(self, config: LogConfig, topic_partition: TopicPartition, now_ms: int) -> None:
         self._config = config
@@ -54,16 +54,16 @@ class RecordsWork:
         self._now_ms = now_ms
 
     def run(self, records: ProducedRecords) -> CheckedRecords:
-        """In any thread. Raises Refusal with the code for the producer."""
+        """Return the checked records. Runs in any thread. Raises Refusal with the error code for the producer."""
         config, topic_partition = self._config, self._topic_partition
         sent = records.batches if isinstance(records, CheckedRecords) else _batches(records, config, topic_partition)
         batches = [
             checked_and_compressed(header, batch, config, topic_partition, self._now_ms)
-            if _has_to_be_unpacked(header, config, self._now_ms)
+            if _needs_record_checks(header, config, self._now_ms)
             else (header, batch)
             for header, batch in sent
         ]
-        # Compressed in another way they may have become larger.
+        # Recompression may have made them larger.
         for header, _ in batches:
             _check_size(header, config, topic_partition)
         _check_segment(sum(header.size_bytes for header, _ in batches), config)
@@ -71,11 +71,11 @@ class RecordsWork:
 
 
 def _batches(records: ProducedRecords, config: LogConfig, topic_partition: TopicPartition) -> Batches:
-    """Checked as far as headers and checksums tell."""
-    assert not isinstance(records, CheckedRecords), "these are checked already"
+    """Return the batches after the checks that need only headers and checksums."""
+    assert not isinstance(records, CheckedRecords), "the records are already checked"
     batches = split(records, BATCHES_MAX)
     if not batches:
-        raise InvalidBatch("a produce request holds no batch", ErrorCode.INVALID_RECORD)
+        raise InvalidBatch("the produce request contains no batch", ErrorCode.INVALID_RECORD)
     for header, batch in batches:
         if header.size_bytes > config.max_message_bytes:
             _check_size(header, config, topic_partition)
@@ -84,13 +84,15 @@ def _batches(records: ProducedRecords, config: LogConfig, topic_partition: Topic
     if len(records) > config.segment_bytes:
         _check_segment(len(records), config)
     if len(batches) > 1 and any(header.has_producer for header, _ in batches):
-        # Kafka's rule too: one answer could not tell a batch that was written before from one that is new.
-        raise InvalidBatch("an idempotent producer sends one batch at a time", ErrorCode.INVALID_RECORD)
+        # Kafka's rule too: one response cannot distinguish a duplicate batch from a new one.
+        raise InvalidBatch(
+            "an idempotent producer must send one batch per partition in a request", ErrorCode.INVALID_RECORD
+        )
     return batches
 
 
-def _has_to_be_unpacked(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
-    return config.looks_into_records or _changes_codec(header, config) or may_be_late(header, config, now_ms)
+def _needs_record_checks(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+    return config.must_check_records or _changes_codec(header, config) or may_be_late(header, config, now_ms)
 
 
 def _changes_codec(header: BatchHeader, config: LogConfig) -> bool:
@@ -110,20 +112,20 @@ def _check_segment(size_bytes: int, config: LogConfig) -> None:
     if size_bytes > config.segment_bytes:
         raise Refusal(
             ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"{size_bytes} bytes do not fit a segment (segment.bytes={config.segment_bytes})",
+            f"{size_bytes} bytes do not fit into a segment (segment.bytes={config.segment_bytes})",
         )
 
 
 def _check_header(header: BatchHeader) -> None:
-    """Clients write neither markers nor append times, and number their records from 0 without holes."""
+    """Raise InvalidBatch unless a client may write this: no marker, no append time, offsets from 0 without gaps."""
     if header.base_offset != 0:
-        reason = f"a producer's batch begins at offset 0, not at {header.base_offset}: its place is the broker's to say"
+        reason = f"a producer's batch must have base offset 0, not {header.base_offset}: the broker assigns offsets"
         raise InvalidBatch(reason, ErrorCode.INVALID_RECORD)
     if header.record_count != header.last_offset_delta + 1:
-        reason = f"{header.record_count} records over {header.last_offset_delta + 1} offsets"
+        reason = f"{header.record_count} records for {header.last_offset_delta + 1} offsets, both must be equal"
         raise InvalidBatch(f"a producer's batch has {reason}", ErrorCode.INVALID_RECORD)
     if header.has_producer and (header.base_sequence < 0 or header.producer_epoch < 0):
-        raise InvalidBatch("a batch with a producer id lacks its epoch or sequence", ErrorCode.INVALID_RECORD)
+        raise InvalidBatch("a batch with a producer id lacks its producer epoch or sequence", ErrorCode.INVALID_RECORD)
     if header.is_plain:
         return
     if header.is_control:
@@ -131,4 +133,4 @@ def _check_header(header: BatchHeader) -> None:
     if header.is_transactional:
         raise InvalidBatch("transactions are not supported by this version", ErrorCode.INVALID_REQUEST)
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
-        raise InvalidBatch("only a broker sets the timestamp type LogAppendTime", ErrorCode.INVALID_TIMESTAMP)
+        raise InvalidBatch("only a broker may set the timestamp type LogAppendTime", ErrorCode.INVALID_TIMESTAMP)

@@ -1,7 +1,7 @@
-"""What an append takes, what comes of it, and the work that it needs first when that is too long for the event loop.
+"""Input and result of an append, and the work that must precede it if that takes too long for the event loop.
 
-An append that meets such work raises AppendMustWait before it has changed anything. The caller runs it in a thread and
-appends again, see `kraft.server.replica.waiting_appends`.
+An append that needs such work raises AppendMustWait before it has changed anything. The caller runs the work in a
+thread and appends again; see `kraft.server.replica.waiting_appends`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from kraft.model.ids import Offset
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedRecords:
-    """Batches of a produce request as they are to be appended: all checks of `config` are done, codecs included."""
+    """Batches of a produce request, ready to append: checked and recompressed as `config` demands."""
 
     batches: list[tuple[BatchHeader, memoryview]]
     config: LogConfig
-    """Under another config they are not checked."""
+    """The checks do not count under another config."""
 
     @property
     def size_bytes(self) -> int:
@@ -30,17 +30,17 @@ class CheckedRecords:
 
 
 ProducedRecords = Buffer | CheckedRecords
-"""Records of a producer: as they came, or checked already."""
+"""Records of a producer: as received, or already checked."""
 
 
-MakeReady = Callable[[Change[None]], object]
-"""Runs a change that an append needs, or sees to it that it is run and raises."""
+RunChange = Callable[[Change[None]], object]
+"""Runs a change that an append needs, or schedules it and raises."""
 
 
 class AppendResult(NamedTuple):
-    """Where the records are. A `duplicate` was in the log already, at these offsets, and nothing was written.
+    """Offsets of the appended records. A `duplicate` was already in the log at these offsets; nothing was written.
 
-    `log_append_time_ms` is -1 when the timestamps are the producer's. A tuple, because one is made for every append.
+    `log_append_time_ms` is -1 if the timestamps are the producer's. A tuple, because one is created per append.
     """
 
     base_offset: Offset
@@ -51,25 +51,25 @@ class AppendResult(NamedTuple):
 
 
 class AppendWork(Protocol):
-    """Belongs to one append. Its records are bytes that nobody changes."""
+    """Work of one append, on records whose bytes do not change meanwhile."""
 
     def run(self, records: ProducedRecords) -> ProducedRecords:
-        """Called in a thread, and touches nothing that the event loop may change. Returns what is to be appended.
+        """Return the records to append. Runs in a thread and uses nothing that the event loop may change.
 
-        Raises Refusal when these records cannot be appended.
+        Raises Refusal if these records cannot be appended.
         """
 
 
 @runtime_checkable
 class AwaitedChange(Protocol):
-    """A change of the log, before which it takes no records."""
+    """A change of the log that must end before the log accepts records."""
 
     async def wait(self) -> None:
-        """Raises Refusal when these records cannot be appended because of how it ended."""
+        """Wait until the change ends. Raises Refusal if its outcome forbids appending these records."""
 
 
 class AppendMustWait(Exception):
-    """Nothing was appended: `work` has to be done first, then the append is tried again."""
+    """Nothing was appended: the caller must run `work` and then append again."""
 
     def __init__(self, work: AppendWork | AwaitedChange) -> None:
         super().__init__()

@@ -1,10 +1,10 @@
 """Changes of a log that wait for the disk, in steps.
 
-A change is a generator. What it does itself belongs to the loop, as everything that touches a log's state. What it
-yields is work on files, for any thread: it reads and writes files and touches nothing else that may change meanwhile.
-The change gets back what the work returned, or the error that it raised.
+A change is a generator. Its own code runs on the event loop, like everything that touches a log's state. It yields work
+on files, which any thread may run: that work reads and writes files and touches nothing else that may change meanwhile.
+The generator receives what the work returned, or the error that it raised.
 
-A log has one change under way at a time, and nothing is appended until it is over. Reads go on.
+A log has one change under way at a time, and nothing is appended until the change ends. Reads go on.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ Change = Generator[FileWork, Any, Result]
 
 
 class FileStep:
-    """One piece of a change's work. `run` may be called in any thread."""
+    """One piece of a change's work on files. Any thread may call `run`."""
 
     def __init__(self, work: FileWork) -> None:
         self._work = work
         self.result: Any = None
         self.error: Exception | None = None
-        self.is_run = False
+        self.has_run = False
 
     def run(self) -> None:
-        """Blocks. A failure is kept, for the change to act on."""
+        """Run the work and block until it ends. An error is kept for the change to handle."""
         try:
             self.result = self._work()
-        except Exception as error:  # noqa: BLE001  The change raises it again, on the loop.
+        except Exception as error:  # noqa: BLE001  It is raised again in the change, on the loop.
             self.error = error
-        self.is_run = True
+        self.has_run = True
 
 
 class ChangeUnderWay(Generic[Result]):
-    """A change that has begun: `step` has to be run, then `go_on` called, until `step` is None."""
+    """A change that has begun. Run `step`, then call `resume`, until `step` is None."""
 
     def __init__(self, change: Change[Result]) -> None:
-        """Raises what the change raises before its first step."""
+        """Begin the change. Raises what the change raises before its first step."""
         self._change = change
         self._result: Result | None = None
         self.step: FileStep | None = None
@@ -48,14 +48,14 @@ class ChangeUnderWay(Generic[Result]):
 
     @property
     def result(self) -> Result:
-        assert self.step is None, "the change is not over"
+        assert self.step is None, "the change has not ended"
         return self._result  # type: ignore[return-value]  # Set when the generator ended, whatever its type.
 
-    def go_on(self) -> None:
-        """The step was run. Raises what the change raises, and then it is over."""
+    def resume(self) -> None:
+        """Pass the result of the step to the change. Raises what the change raises, which ends the change."""
         step = self.step
-        assert step is not None, "the change is over"
-        assert step.is_run, "the step has to be run first"
+        assert step is not None, "the change has ended"
+        assert step.has_run, "the step has to run first"
         self.step = None
         error = step.error
         if error is None:
@@ -64,15 +64,15 @@ class ChangeUnderWay(Generic[Result]):
             self._advance(lambda: self._change.throw(error))
 
     def finish(self) -> Result:
-        """All that is left of it, here and now: blocks."""
+        """Run the rest of the change in the calling thread and return its result. Blocks."""
         while self.step is not None:
-            if not self.step.is_run:
+            if not self.step.has_run:
                 self.step.run()
-            self.go_on()
+            self.resume()
         return self.result
 
-    def give_up(self) -> None:
-        """Nothing more of it happens. Its step, if it is being run, goes on."""
+    def cancel(self) -> None:
+        """End the change without its remaining steps. A step that is running goes on."""
         self.step = None
         self._change.close()
 
@@ -84,5 +84,5 @@ class ChangeUnderWay(Generic[Result]):
 
 
 def run_now(change: Change[Result]) -> Result:
-    """The whole change in the calling thread: blocks."""
+    """Run the whole change in the calling thread and return its result. Blocks."""
     return ChangeUnderWay(change).finish()

@@ -1,4 +1,4 @@
-"""Whether batches that were copied from a leader continue a log, and which of them belong into one segment."""
+"""Checks that batches fetched from a leader continue a log, and splits them by segment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Batches = Sequence[tuple[BatchHeader, memoryview]]
 
 
 class Continuation(NamedTuple):
-    """Where the log ends with them. `has_hole`: offsets are left out, as a leader does whose log was compacted."""
+    """End of the log once the batches are appended. `has_hole`: offsets are missing, as in a compacted leader's log."""
 
     next_offset: Offset
     has_hole: bool
@@ -22,21 +22,23 @@ class Continuation(NamedTuple):
 def check_continuation(
     batches: Batches, log_end: Offset, latest_epoch: int, topic_partition: TopicPartition
 ) -> Continuation:
-    """Raises InvalidBatch unless the batches are whole, and neither offset nor leader epoch goes back."""
+    """Return where the log would end. Raises InvalidBatch for a corrupt batch, or if an offset or epoch goes back."""
     next_offset, epoch, has_hole = log_end, latest_epoch, False
     for header, batch in batches:
         check_crc(header, batch)
         if header.base_offset < next_offset:
-            raise InvalidBatch(f"{topic_partition}: offset {header.base_offset} came, expected {next_offset}")
+            raise InvalidBatch(f"{topic_partition}: received offset {header.base_offset}, expected {next_offset}")
         if header.leader_epoch < epoch:
-            raise InvalidBatch(f"{topic_partition}: leader epoch {header.leader_epoch} came after {epoch}")
+            raise InvalidBatch(f"{topic_partition}: received leader epoch {header.leader_epoch} after {epoch}")
         has_hole = has_hole or header.base_offset > next_offset
         next_offset, epoch = header.next_offset, header.leader_epoch
     return Continuation(next_offset, has_hole)
 
 
-def runs_that_fit(batches: Batches, size_bytes: int, segment_bytes: int) -> list[list[tuple[BatchHeader, memoryview]]]:
-    """What a leader wrote over several segments is not written into one, which holds `size_bytes` already."""
+def split_by_segment(
+    batches: Batches, size_bytes: int, segment_bytes: int
+) -> list[list[tuple[BatchHeader, memoryview]]]:
+    """Split batches into runs of one segment each. The active segment already holds `size_bytes`."""
     runs: list[list[tuple[BatchHeader, memoryview]]] = []
     size = size_bytes
     for header, batch in batches:

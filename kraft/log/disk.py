@@ -1,6 +1,6 @@
-"""What the log needs of a disk. The interface belongs to its user: one body is real, another is simulated.
+"""The disk interface of the log, with a real implementation and a simulated one.
 
-Paths are text joined by "/". Every operation may raise OSError, which the log takes as the end of that directory; a
+Paths are text joined by "/". Every operation may raise OSError, after which the log takes the directory for failed; a
 path that does not exist raises FileNotFoundError.
 """
 
@@ -12,43 +12,43 @@ from typing import Protocol
 
 
 def is_disk_full(error: OSError) -> bool:
-    """True when there was no room for a write, on the disk or within its owner's quota: the disk is well otherwise."""
+    """True if a write found no room, on the disk or within the owner's quota: the disk itself has not failed."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 class File(Protocol):
-    """An open file. Reads and writes name their position; there is no cursor to be shared."""
+    """An open file. Reads and writes name their position; there is no shared cursor."""
 
     @property
     def size(self) -> int:
-        """In bytes, as this process has written it."""
+        """Size in bytes, as this process has written it."""
         ...
 
     def read_at(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes; fewer only at the end of the file."""
+        """Return up to `size` bytes; fewer only at the end of the file."""
         ...
 
     def write_at(self, position: int, data: bytes | bytearray | memoryview) -> None:
-        """All of `data`. What is written lasts through a power failure only after `sync`."""
+        """Write all of `data`. It survives a power failure only after `sync`."""
         ...
 
     def append(self, pieces: Sequence[bytes | bytearray | memoryview]) -> int:
-        """Writes the pieces back to back at the end, and returns the position of the first byte."""
+        """Write the pieces back to back at the end, and return the position of the first byte."""
         ...
 
     def truncate(self, size: int) -> None:
-        """Cuts the file to `size`, and gives back what was reserved behind it."""
+        """Cut the file to `size`, and release the space reserved behind it."""
         ...
 
     def reserve(self, size: int) -> None:
-        """Sets disk space aside for a file that will grow to `size`; what the file holds, and `size`, stay as they are.
+        """Reserve disk space for a file that will grow to `size`; its content and its present size do not change.
 
         A disk that cannot do that does nothing; one without the space raises OSError ENOSPC.
         """
         ...
 
     def sync(self) -> None:
-        """Returns when everything written so far is durable. The one operation that another thread may run."""
+        """Block until everything written so far is durable. The only operation that another thread may run."""
         ...
 
     def close(self) -> None: ...
@@ -58,7 +58,7 @@ class Disk(Protocol):
     """Files and directories by path."""
 
     def open(self, path: str, create: bool) -> File:
-        """For reading and writing. Raises FileNotFoundError unless the file exists or `create` is set."""
+        """Open a file to read and write. Raises FileNotFoundError unless the file exists or `create` is set."""
         ...
 
     def exists(self, path: str) -> bool: ...
@@ -66,33 +66,33 @@ class Disk(Protocol):
     def read_file(self, path: str) -> bytes: ...
 
     def write_atomically(self, path: str, data: bytes) -> None:
-        """Whatever happens, the path holds its old content or this; the new one is durable on return."""
+        """Replace the file's content, durably on return. After a crash the path holds either the old or the new one."""
         ...
 
     def list(self, directory: str) -> Sequence[str]:
-        """The names in the directory, sorted."""
+        """Return the names in the directory, sorted."""
         ...
 
     def make_dir(self, path: str) -> None:
-        """With its parents; one that exists already is left as it is."""
+        """Create a directory and its parents; an existing one stays as it is."""
         ...
 
     def remove(self, path: str) -> None:
-        """Removes a file."""
+        """Remove a file."""
         ...
 
     def remove_tree(self, path: str) -> None:
-        """Removes a directory and all in it."""
+        """Remove a directory and everything in it."""
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Replaces the target."""
+        """Rename a file or directory; an existing target file is replaced."""
         ...
 
     def sync_dir(self, path: str) -> None:
-        """Makes creations, renames and removals in the directory durable."""
+        """Make creations, renames and removals in the directory durable."""
         ...
 
     def free_bytes(self, directory: str) -> int:
-        """What this process may still write to the file system of the directory."""
+        """Return how many bytes this process may still write to the directory's file system."""
         ...

@@ -1,4 +1,4 @@
-"""What a topic's configuration says about its logs. Defaults are Kafka's."""
+"""Configuration of a topic's logs. Defaults are Kafka's."""
 
 from __future__ import annotations
 
@@ -12,105 +12,105 @@ SEGMENT_BYTES_MAX: Final = 0x7FFFFFFF
 """Positions in an index are 31 bits wide in Kafka's format."""
 
 NEVER: Final = 0x7FFFFFFFFFFFFFFF
-"""The largest int64, which Kafka's defaults use for "not at all"."""
+"""The largest int64, which Kafka's defaults use for "never"."""
 
 UNLIMITED: Final = -1
-"""For `retention.ms` and `retention.bytes`."""
+"""No limit, in `retention.ms` and `retention.bytes`."""
 
 _DAY_MS: Final = 86_400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """Raises ValueError, naming Kafka's key, for a value that no log can work with."""
+    """Configs of one log. Raises ValueError, which names Kafka's key, for an invalid value."""
 
     # --- segments --------------------------------------------------------------------------------------------
 
     segment_bytes: int = 1 << 30
-    """`segment.bytes`: a segment that would grow above it is closed and a new one begun."""
+    """`segment.bytes`: the log rolls before a segment grows above this size."""
 
     segment_ms: int = 7 * _DAY_MS
-    """`segment.ms`: and one whose first record is that old."""
+    """`segment.ms`: the log rolls when the first record of the segment is this old."""
 
     segment_jitter_ms: int = 0
-    """`segment.jitter.ms`: up to so much earlier, so that not all partitions roll at once."""
+    """`segment.jitter.ms`: the log rolls up to this much earlier, so that not all partitions roll at once."""
 
     segment_index_bytes: int = 10 << 20
-    """`segment.index.bytes`: and one whose index is that large."""
+    """`segment.index.bytes`: the log rolls when an index of the segment is this large."""
 
     index_interval_bytes: int = 4096
-    """`index.interval.bytes`: how far apart, at least, the entries of an index are."""
+    """`index.interval.bytes`: minimum distance between two entries of an index."""
 
     preallocate: bool = False
-    """`preallocate`: a new segment's space is reserved on the disk at once."""
+    """`preallocate`: disk space for a new segment is reserved at once."""
 
-    # --- what is taken ---------------------------------------------------------------------------------------
+    # --- admission -------------------------------------------------------------------------------------------
 
     max_message_bytes: int = 1_048_588
-    """`max.message.bytes`: the largest batch a producer may send, its header included."""
+    """`max.message.bytes`: the largest batch that a producer may send, header included."""
 
     message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
-    """`message.timestamp.type`: whether timestamps are the producer's or the broker's."""
+    """`message.timestamp.type`: who sets timestamps, the producer or the broker."""
 
     message_timestamp_before_max_ms: int = NEVER
-    """`message.timestamp.before.max.ms`: how far behind the broker's clock a producer's timestamp may be."""
+    """`message.timestamp.before.max.ms`: how far a producer's timestamp may be behind the broker's clock."""
 
     message_timestamp_after_max_ms: int = 3_600_000
-    """`message.timestamp.after.max.ms`: and how far ahead of it."""
+    """`message.timestamp.after.max.ms`: how far a producer's timestamp may be ahead of the broker's clock."""
 
     compression: Codec | None = None
-    """`compression.type`: batches of other codecs are recompressed by this one; None for `producer`, as they come."""
+    """`compression.type`: batches are recompressed with this codec; None for `producer`, which keeps the producer's."""
 
     compression_level: int | None = None
-    """`compression.gzip.level` and so on, of that codec; None for its default."""
+    """`compression.gzip.level` and so on, for that codec; None for its default."""
 
     # --- durability ------------------------------------------------------------------------------------------
 
     flush_messages: int = NEVER
-    """`flush.messages`: with the page cache as durability, a sync is asked for after so many records."""
+    """`flush.messages`: if records are acknowledged from the page cache, a sync is due after this many records."""
 
     flush_ms: int = NEVER
-    """`flush.ms`: and when a record has waited for so long."""
+    """`flush.ms`: likewise, a sync is due when a record has waited this long."""
 
     # --- retention -------------------------------------------------------------------------------------------
 
     deletes: bool = True
-    """`cleanup.policy` names `delete`: old segments go by age and size."""
+    """`cleanup.policy` includes `delete`: old segments are deleted by age and size."""
 
     retention_ms: int = 7 * _DAY_MS
-    """`retention.ms`: a segment goes when its newest record is older; UNLIMITED keeps it."""
+    """`retention.ms`: a segment is deleted when its newest record is older than this; UNLIMITED keeps it."""
 
     retention_bytes: int = UNLIMITED
-    """`retention.bytes`: the oldest segments go while the log would still hold that much; UNLIMITED keeps them."""
+    """`retention.bytes`: the oldest segments are deleted while the rest holds this much; UNLIMITED keeps them."""
 
     file_delete_delay_ms: int = 60_000
-    """`file.delete.delay.ms`: how long the files of a segment outlive it."""
+    """`file.delete.delay.ms`: time between the deletion of a segment and the removal of its files."""
 
     # --- compaction ------------------------------------------------------------------------------------------
 
     compacts: bool = False
-    """`cleanup.policy` names `compact`: of each key the newest record stays."""
+    """`cleanup.policy` includes `compact`: the newest record of each key is kept."""
 
     min_cleanable_dirty_ratio: float = 0.5
-    """`min.cleanable.dirty.ratio`: a log is cleaned when that part of it was not cleaned yet."""
+    """`min.cleanable.dirty.ratio`: a log is cleaned when more than this part of it is dirty, not cleaned before."""
 
     min_compaction_lag_ms: int = 0
-    """`min.compaction.lag.ms`: a record stays at least that long."""
+    """`min.compaction.lag.ms`: a record is kept at least this long."""
 
     max_compaction_lag_ms: int = NEVER
-    """`max.compaction.lag.ms`: a log is cleaned, however little of it is dirty, when a record has waited that long."""
+    """`max.compaction.lag.ms`: a log is cleaned, even if little of it is dirty, when a record has waited this long."""
 
     delete_retention_ms: int = _DAY_MS
-    """`delete.retention.ms`: a tombstone stays that long after the cleaning that first met it."""
+    """`delete.retention.ms`: a tombstone is kept this long after the first cleaning that reads it."""
 
     @property
-    def takes_records_unseen(self) -> bool:
-        """True when the headers of batches whose timestamps are not too late say all that matters."""
+    def accepts_headers_alone(self) -> bool:
+        """True if batches can be appended by their headers alone, as long as their timestamps are not too late."""
         return not self.compacts and self.compression is None and self.message_timestamp_before_max_ms == NEVER
 
     @property
-    def looks_into_records(self) -> bool:
-        """True when a batch's header does not tell whether its records may be appended."""
+    def must_check_records(self) -> bool:
+        """True if each record has to be checked before its batch is appended."""
         return self.compacts or (
             self.message_timestamp_before_max_ms != NEVER and self.message_timestamp_type is TimestampType.CREATE_TIME
         )

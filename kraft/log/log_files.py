@@ -1,6 +1,6 @@
-"""All files of one log: its segments, and beside them its checkpoint, its leader epochs, snapshots of its producers.
+"""The files of one log: its segments, its checkpoint, its leader epochs, and the snapshots of its producers.
 
-What an append means, which records are committed and when to roll is the log's to know (partition_log.py).
+The meaning of an append, the committed records and the time to roll are decided in partition_log.py.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from kraft.model.ids import LeaderEpoch, Offset
 
 
 class LogFiles:
-    """Owns the segments, the leader epochs and the checkpoint: nobody else changes them.
+    """Owner of the segments, the leader epochs and the checkpoint: nothing else changes them.
 
-    Changes are durable when they are over. They raise OSError from the disk, and Refusal where they say so. No file
-    beside the segments may claim to know more than the segments hold after a crash.
+    A change is durable when it ends. Changes raise OSError from the disk, and Refusal where documented. After a crash
+    no file beside the segments may claim more than the segments hold.
     """
 
     def __init__(
@@ -45,32 +45,32 @@ class LogFiles:
         self._checkpoint = recovered.checkpoint
         self._epochs = recovered.epochs
         self._epochs_are_written = not recovered.epochs_changed
-        """False when the file may name epochs that the log has forgotten."""
+        """False if the file may name epochs that the log has dropped."""
         self._snapshots = recovered.snapshots
         self.sync = GroupCommit()
         self._being_replaced: Sequence[Segment] = ()
-        """Segments whose files a thread is swapping: their names may already be those of other content."""
+        """Segments whose files a thread is swapping: their names may already belong to other content."""
         self._is_closed = False
         self._begun: Segment | None = None
-        """Begun by a change and not yet one of the segments; closed with the log if the change is given up."""
+        """A segment that a change has begun and not yet added; closed with the log if the change is cancelled."""
         run_now(self._begin(config))
         self._log_end = self.active.next_offset
-        self.sync.durable_up_to(self._log_end)
+        self.sync.mark_durable_up_to(self._log_end)
 
     def _begin(self, config: LogConfig) -> Change[None]:
         if not self._epochs_are_written:
-            # Before a segment is begun: epochs of what was dropped must not be found beside an empty one.
+            # Before a segment begins: epochs of dropped records must not be found beside an empty segment.
             yield from self._write_epochs()
         if not self._segments:
             yield from self._begin_segment(self._checkpoint.log_start_offset, config)
-        # What an earlier process wrote may be in the page cache only; from here on it has to be durable to count.
+        # An earlier process may have left its writes in the page cache only; from here on they count as durable.
         yield self.active.file.sync
 
     # --- facts -----------------------------------------------------------------------------------------------
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """In order; only the last one grows."""
+        """The segments in order; only the last one grows."""
         return self._segments
 
     @property
@@ -93,27 +93,27 @@ class LogFiles:
 
     @property
     def log_end(self) -> Offset:
-        """Behind the last batch; in the midst of a change, where the log ended before."""
+        """The offset behind the last batch; during a change, the end before it."""
         return self._log_end
 
-    def has_still(self, segments: Sequence[Segment]) -> bool:
-        """Whether the files of all of these are in place, under their names, and stay there until the loop goes on."""
+    def still_has(self, segments: Sequence[Segment]) -> bool:
+        """Return whether the files of all these segments are in place under their names, as the loop sees it now."""
         return all(segment in self._segments and segment not in self._being_replaced for segment in segments)
 
     def read(self, start: Offset, bytes_max: int, upper: Offset) -> bytes:
-        """See `PartitionLog.read`."""
+        """Return whole batches, as `PartitionLog.read` does."""
         end = self._log_end
         is_sparse = self._checkpoint.is_sparse
         return lookup.read(self._segments, start, bytes_max, min(upper, end), self._epochs, is_sparse, end)
 
     def rebuild_producers(self) -> ProducerStates:
-        """What the producers have written, from the snapshots and the batches."""
+        """Return the state of the producers, from the snapshots and the batches."""
         return rebuild_producers(self._snapshots, self._segments, self._log_end)
 
     # --- growing ---------------------------------------------------------------------------------------------
 
     def append(self, pieces: Sequence[Buffer], headers: Sequence[BatchHeader]) -> None:
-        """Writes batches that continue the log, in epochs that `begin_epochs` has written. Raises OSError."""
+        """Write batches that continue the log, in epochs that `begin_epochs` has written. Raises OSError."""
         size, records = 0, 0
         for header in headers:
             size += header.size_bytes
@@ -121,7 +121,7 @@ class LogFiles:
         try:
             self._segments[-1].append(pieces, headers)
         except OSError:
-            self._forget_epochs_begun()
+            self._drop_unused_epochs()
             raise
         self._log_end = headers[-1].next_offset
         sync = self.sync
@@ -140,41 +140,44 @@ class LogFiles:
         self._begun = None
 
     def roll(self, config: LogConfig, producers: ProducerStates) -> Change[None]:
-        """Closes the active segment to appends and begins a new one. Raises Refusal, too."""
-        # The order matters: recovery takes it for granted that all segments but the last are durable.
+        """Close the active segment to appends and begin a new one. Also raises Refusal."""
+        # The order matters: recovery relies on all segments but the last being durable.
         old = self.active
         yield from self._health.sync(old.file)
         yield from old.finish()
-        self.sync.durable_up_to(self._log_end)
+        self.sync.mark_durable_up_to(self._log_end)
         yield from self._write_producers(producers)
         yield from self._begin_segment(self._log_end, config)
-        self.sync.rolled()
+        self.sync.note_roll()
         old.release_indexes()
         yield from self._drop_stale_snapshots()
 
     def settle(self, producers: ProducerStates) -> Change[None]:
-        """Makes everything durable, and what stands beside the segments up to date. Raises Refusal, too."""
+        """Make everything durable and bring the files beside the segments up to date. Also raises Refusal."""
         yield from self._health.sync(self.active.file)
         yield from self.active.write_indexes()
-        self.sync.durable_up_to(self._log_end)
+        self.sync.mark_durable_up_to(self._log_end)
         yield from self._write_producers(producers)
         yield from self._drop_stale_snapshots()
 
     def advance_recovery_point(self, producers: ProducerStates) -> Change[None]:
-        """After a crash, what is durable now need not be read again."""
+        """Move the recovery point to the durable end, so that recovery does not read again what is below."""
         yield from self.active.write_indexes()
-        # The snapshot may be ahead of what is durable; recovery takes it only if the log then reaches so far.
+        # The snapshot may be ahead of the durable end; recovery uses it only if the log still reaches that far.
         yield from self._write_producers(producers)
         yield from self._drop_stale_snapshots()
 
     # --- leader epochs ---------------------------------------------------------------------------------------
 
     def begins_epoch(self, headers: Sequence[BatchHeader]) -> bool:
-        """Whether `begin_epochs` has to be made before these batches are appended."""
+        """Return whether `begin_epochs` has to run before these batches are appended."""
         return headers[-1].leader_epoch != self._epochs.latest_epoch or not self._epochs_are_written
 
     def begin_epochs(self, headers: Sequence[BatchHeader]) -> Change[None]:
-        """Before the first batch of an epoch: recovery asks the file which epoch a batch is of. Raises Refusal, too."""
+        """Write the epochs that these batches begin, before the batches: recovery checks batches against the file.
+
+        Also raises Refusal.
+        """
         for header in headers:
             self._epochs = self._epochs.with_epoch(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
         try:
@@ -184,28 +187,28 @@ class LogFiles:
             yield from self._cut_epochs(self._log_end)
             raise
 
-    def forget_empty_epochs(self) -> Change[None]:
-        """Epochs in which this replica led and wrote nothing: records of earlier ones may come from its next leader."""
+    def drop_empty_epochs(self) -> Change[None]:
+        """Drop epochs in which this replica led and wrote nothing: its next leader may send records of earlier ones."""
         if self._epochs.entries[-1].start_offset >= self._log_end:
             yield from self._cut_epochs(self._log_end)
 
-    def _forget_epochs_begun(self) -> None:
-        """Takes back epochs whose records could not be written. The next append writes the file first."""
-        # An epoch that ends beyond the log would be answered to followers, and asked of the next records.
+    def _drop_unused_epochs(self) -> None:
+        """Drop epochs whose records could not be written. The next append writes the file first."""
+        # Otherwise followers would be sent an epoch beyond the log's end, and the next records would have to be of it.
         before = self._epochs.latest_epoch
         self._epochs = self._epochs.up_to(self._log_end)
         if self._epochs.latest_epoch != before:
             self._epochs_are_written = False
 
     def _cut_epochs(self, log_end: Offset) -> Change[None]:
-        """The log ends at `log_end`. Without room for the file it is removed: recovery then asks the batches."""
+        """Drop the epochs from `log_end` on. Without room for the file it is removed, and recovery rebuilds it."""
         self._epochs = self._epochs.up_to(log_end)
         try:
             yield from self._write_epochs()
         except OSError as error:
             if not is_disk_full(error):
                 raise
-            # One that named later epochs would deny, after a crash, what is appended in an earlier one.
+            # A file with later epochs would make recovery reject records that are appended in an earlier one.
             yield partial(self._remove_durably, self._directory, EPOCH_CHECKPOINT_NAME)
 
     def _write_epochs(self) -> Change[None]:
@@ -220,43 +223,43 @@ class LogFiles:
 
     # --- checkpoint and producers ----------------------------------------------------------------------------
 
-    def _remember(self, checkpoint: LogCheckpoint) -> Change[None]:
-        """Nothing is written when it is no news."""
+    def _save(self, checkpoint: LogCheckpoint) -> Change[None]:
+        """Write the checkpoint if it differs from the last one."""
         if checkpoint != self._checkpoint:
             directory = self._directory
             yield partial(write_checkpoint, self._disk, directory, checkpoint)
             if checkpoint.log_start_offset != self._checkpoint.log_start_offset:
-                # So that the file before says so, too: a front that was let go must not seem to be missing.
+                # Twice, so that the earlier file has it too: deleted segments must not seem to be missing.
                 yield partial(write_checkpoint, self._disk, directory, checkpoint)
             self._checkpoint = checkpoint
 
-    def remember_holes(self) -> Change[None]:
-        """Notes that there are holes before the first is made: after a crash they would be taken for rot."""
-        yield from self._remember(replace(self._checkpoint, is_sparse=True))
+    def mark_sparse(self) -> Change[None]:
+        """Note that offsets may be missing, before the first one is: recovery would take the hole for corruption."""
+        yield from self._save(replace(self._checkpoint, is_sparse=True))
 
-    def remember_start(self, offset: Offset) -> Change[None]:
-        """Notes where an empty log starts; it has no epochs."""
-        yield from self._remember(replace(self._checkpoint, log_start_offset=offset))
+    def set_start(self, offset: Offset) -> Change[None]:
+        """Set the start of an empty log, which has no epochs."""
+        yield from self._save(replace(self._checkpoint, log_start_offset=offset))
 
     def advance_start(self, offset: Offset) -> Change[None]:
-        """Records below are gone, though the segment that holds them may stay."""
-        yield from self._remember(replace(self._checkpoint, log_start_offset=offset))
+        """Delete the records below `offset`; the segment that holds them may stay."""
+        yield from self._save(replace(self._checkpoint, log_start_offset=offset))
         self._epochs = self._epochs.starting_at(offset)
         yield from self._write_epochs()
 
     def _write_producers(self, producers: ProducerStates) -> Change[None]:
-        """What they have written so far; then recovery may begin at the end of what is durable."""
+        """Write the producers' state, then move the recovery point to the durable end."""
         recovery_point = self.sync.synced_end
         yield from self._snapshots.write(self._log_end, producers.states)
-        yield from self._remember(replace(self._checkpoint, recovery_point=recovery_point))
+        yield from self._save(replace(self._checkpoint, recovery_point=recovery_point))
 
     def _drop_stale_snapshots(self) -> Change[None]:
-        """One is kept for each segment, for truncations, and the latest."""
+        """Remove all snapshots but the latest and one per segment, which truncations need."""
         bases = [segment.base_offset for segment in self._segments]
         yield from self._snapshots.keep_only([*bases, *self._snapshots.offsets[-1:]])
 
     def take_over(self, original: LogFiles, producers: ProducerStates) -> Change[None]:
-        """What `original` knows of the same batches, and `producers` of those who wrote them."""
+        """Take over checkpoint and epochs of `original`, which has the same batches, and the state of `producers`."""
         # Not the recovery point, which is a claim about these files.
         checkpoint = replace(
             self._checkpoint,
@@ -264,7 +267,7 @@ class LogFiles:
             cleaned_end_offset=original.checkpoint.cleaned_end_offset,
             is_sparse=self._checkpoint.is_sparse or original.checkpoint.is_sparse,
         )
-        yield from self._remember(checkpoint)
+        yield from self._save(checkpoint)
         yield from self._take_over_epochs(original.epochs)
         yield from self._snapshots.write(self._log_end, producers.states)
 
@@ -282,8 +285,8 @@ class LogFiles:
     # --- retention -------------------------------------------------------------------------------------------
 
     def drop_first(self, count: int) -> Change[list[str]]:
-        """Moves the start of the log behind these segments. Returns files that nobody needs any more."""
-        # The start moves first: a crash in between leaves files below it, which the next retention drops.
+        """Delete the first `count` segments and move the log start behind them. Returns files to remove."""
+        # The start moves first: a crash in between leaves files below it, which the next retention deletes.
         yield from self.advance_start(max(self.log_start, self._segments[count].base_offset))
         dropped = self._segments[:count]
         del self._segments[:count]
@@ -296,13 +299,10 @@ class LogFiles:
     # --- compaction ------------------------------------------------------------------------------------------
 
     def install(self, result: CleaningResult, cleaned: Sequence[Segment]) -> Change[list[str]]:
-        """Puts the cleaned segments in the place of what they were made from. Returns files that nobody needs any more.
-
-        Raises Refusal only.
-        """
+        """Replace segments by the cleaned ones. Returns files to remove. Raises only Refusal."""
         files: list[str] = []
         if result.groups:
-            yield from self._health.guarding(self.remember_holes())
+            yield from self._health.guarding(self.mark_sparse())
         directory = self._directory
         for group, segment in zip(result.groups, cleaned, strict=True):
             replaced = self._replaced_by(group)
@@ -311,7 +311,7 @@ class LogFiles:
             try:
                 files += yield partial(swap_in, self._disk, directory, group.base_offset, group.end_offset)
             except OSError as error:
-                # Half a swap is finished by recovery; until then nobody knows which files are which.
+                # Recovery completes half a swap; until then it is unknown which files hold what.
                 self._health.fail(error)
             else:
                 self._replace(replaced, segment)
@@ -319,12 +319,12 @@ class LogFiles:
                 self._being_replaced = ()
             yield from self._write_indexes(segment)
         checkpoint = replace(self._checkpoint, cleaned_end_offset=result.end_offset)
-        yield from self._health.guarding(self._remember(checkpoint))
+        yield from self._health.guarding(self._save(checkpoint))
         yield from self._health.guarding(self._drop_stale_snapshots())
         return files
 
     def _replaced_by(self, group: CleanedGroup) -> list[Segment]:
-        first = lookup.number_of(self._segments, group.base_offset)
+        first = lookup.segment_number(self._segments, group.base_offset)
         return self._segments[first : first + len(group.replaced)]
 
     def _replace(self, replaced: Sequence[Segment], cleaned: Segment) -> None:
@@ -338,60 +338,60 @@ class LogFiles:
             yield from cleaned.write_indexes()
             cleaned.release_indexes()
         except OSError as error:
-            # On a full disk they stay in memory, and recovery makes them anew.
+            # On a full disk they stay in memory, and recovery rebuilds them.
             self._health.tolerate_full_disk(error)
 
     # --- truncation ------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: Offset) -> Change[None]:
-        """Drops every batch that reaches `offset`, which is above the start of the first segment.
+        """Drop every batch that reaches `offset`, which is above the start of the first segment.
 
-        Raises Refusal when the disk failed half-way, be it only full: the log has failed then.
+        Raises Refusal if the disk fails half-way or is full: the log has failed then.
         """
-        growing = self._segments[lookup.number_of(self._segments, Offset(offset - 1))]
-        yield from self._forget_from(offset, growing.base_offset)
+        last = self._segments[lookup.segment_number(self._segments, Offset(offset - 1))]
+        yield from self._lower_claims(offset, last.base_offset)
         try:
             yield from self._cut_off(offset)
         except OSError as error:
-            # What is left may end below the end that the log remembers: what was appended there would leave a hole.
+            # The rest may end below `_log_end`: an append there would leave a hole.
             self._health.fail(error)
         self._log_end = self.active.next_offset
-        self.sync.durable_up_to(self._log_end)
+        self.sync.mark_durable_up_to(self._log_end)
         yield from self._cut_epochs(self._log_end)
 
-    def _forget_from(self, offset: Offset, growing: Offset) -> Change[None]:
-        """Nothing on the disk may claim to know more than a log that ends at `offset`, before it does.
+    def _lower_claims(self, offset: Offset, last_base: Offset) -> Change[None]:
+        """Remove from snapshots and checkpoint what they say of records from `offset` on, before the log ends there.
 
-        `growing` is where its last segment will begin.
+        `last_base` is where its last segment will begin.
         """
         before, directory = self._checkpoint, self._directory
         yield from self._snapshots.remove_above(offset)
         yield lambda: self._disk.sync_dir(directory)
-        yield from self._remember(
+        yield from self._save(
             replace(
                 before,
-                recovery_point=min(before.recovery_point, growing),
+                recovery_point=min(before.recovery_point, last_base),
                 cleaned_end_offset=min(before.cleaned_end_offset, offset),
             )
         )
 
     def _cut_off(self, offset: Offset) -> Change[None]:
-        # The latest segment goes first, so that a crash in between leaves a log without a hole.
+        # The last segment is removed first, so that a crash in between leaves a log without a hole.
         while len(self._segments) > 1 and self._segments[-1].base_offset >= offset:
             yield from self._remove_last()
         yield from self._segments[-1].truncate_to(offset)
 
-    def begin_anew(self, offset: Offset, config: LogConfig) -> Change[None]:
-        """Drops everything, and begins an empty segment at `offset`."""
-        yield from self._forget_from(Offset(0), Offset(0))
+    def restart_at(self, offset: Offset, config: LogConfig) -> Change[None]:
+        """Drop everything and begin an empty segment at `offset`."""
+        yield from self._lower_claims(Offset(0), Offset(0))
         while self._segments:
             yield from self._remove_last()
-        yield from self._remember(replace(self._checkpoint, log_start_offset=offset, is_sparse=False))
-        # While there is no segment recovery takes no epoch for the log's; beside one it would take those below its end.
+        yield from self._save(replace(self._checkpoint, log_start_offset=offset, is_sparse=False))
+        # Before a segment exists: recovery of a log with segments would keep the epochs below its end.
         yield from self._cut_epochs(Offset(0))
         yield from self._begin_segment(offset, config)
         self._log_end = offset
-        self.sync.begin_anew(offset)
+        self.sync.restart_at(offset)
 
     def _remove_last(self) -> Change[None]:
         segment, directory = self._segments.pop(), self._directory
@@ -403,17 +403,17 @@ class LogFiles:
             self._disk.remove(path)
         self._disk.sync_dir(directory)
 
-    # --- the directory, and the end --------------------------------------------------------------------------
+    # --- directory and close ---------------------------------------------------------------------------------
 
     def moved_to(self, directory: str) -> None:
-        """The directory with all in it has this name now."""
+        """Note that the directory was renamed to this."""
         self._directory = directory
         self._snapshots.moved_to(directory)
         for segment in self._segments:
             segment.moved_to(directory)
 
     def close(self) -> None:
-        """Closes the files as they are."""
+        """Close the files as they are."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -425,7 +425,7 @@ class LogFiles:
 
 
 def _keep_indexes(segments: Sequence[Segment]) -> Change[None]:
-    """Keeps the indexes in memory while their files are put aside: reads go on, and none is made anew on the loop."""
+    """Keep the indexes in memory while their files are renamed, so that reads go on without a rebuild on the loop."""
     stored = yield lambda: [segment.stored_index() for segment in segments]
     for segment, index in zip(segments, stored, strict=True):
         segment.keep_index(index)

@@ -1,4 +1,4 @@
-"""Whether a log can go on, and what an error of its disk means for that."""
+"""The health of a log: what disk errors mean for it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from kraft.model.ids import TopicPartition
 
 
 class LogHealth:
+    """State of one log: writable, or failed for good."""
+
     def __init__(self, directory: str, topic_partition: TopicPartition) -> None:
         self._directory = directory
         self._topic_partition = topic_partition
         self.failure: str | None = None
-        """Why the log takes no more appends; None while all is well."""
+        """The reason why the log accepts no more appends; None if it is healthy."""
 
     def moved_to(self, directory: str) -> None:
-        """The log's directory has this name now."""
+        """Note that the log's directory was renamed to this."""
         self._directory = directory
 
     def check_writable(self) -> None:
@@ -26,31 +28,31 @@ class LogHealth:
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._topic_partition} is offline: {self.failure}")
 
     def guarding(self, change: Change[Result]) -> Change[Result]:
-        """The change, with its errors as refusals."""
+        """Run the change and raise its OSErrors as Refusals."""
         try:
             return (yield from change)
         except OSError as error:
             self.refuse(error)
 
     def refuse(self, error: OSError) -> NoReturn:
-        """A full disk changed nothing that cannot be done again when there is room; any other error is the end."""
+        """Raise the error as a Refusal. After a full disk the log can retry; any other error fails the log."""
         if is_disk_full(error):
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._topic_partition}: the disk is full") from error
         self.fail(error)
 
     def tolerate_full_disk(self, error: OSError) -> None:
-        """For work that only makes a later one shorter."""
+        """Ignore a full disk, in work that only saves later work; any other error fails the log."""
         if not is_disk_full(error):
             self.fail(error)
 
     def sync(self, file: File) -> Change[None]:
-        """A sync that fails has lost data whatever the reason, a full disk included."""
+        """Sync the file. Any failure, a full disk included, has lost data and fails the log."""
         try:
             yield file.sync
         except OSError as error:
             self.fail(error)
 
     def fail(self, error: OSError) -> NoReturn:
-        """What the disk did with the bytes is not known any more, so nothing is tried again on it."""
+        """Fail the log for good: nobody knows which bytes the disk holds, so nothing is retried. Raises Refusal."""
         self.failure = self.failure or f"{self._directory}: {error}"
         raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._topic_partition} goes offline: {error}") from error

@@ -1,9 +1,8 @@
-"""One replica's log of one partition: segments of record batches, and what is known about them.
+"""The log of one partition on one broker: segments of record batches, and the facts about them.
 
-All methods belong to one thread, the loop's, except `SyncTicket.run` and the steps of changes (see change.py). What
-takes the disk's time is there as a change, and as a method that makes it and blocks. Offsets are handed out here, and
-nothing here knows of other replicas: which records count as committed is for the caller to say, by the `upper` it
-reads to.
+All methods run on the event loop, except `SyncTicket.run` and the steps of changes (see change.py). An operation that
+waits for the disk exists as a change, and as a method that runs the change and blocks. Offsets are assigned here. The
+log does not know other replicas: the caller says which records are committed, by the `upper` that it passes to reads.
 """
 
 from __future__ import annotations
@@ -11,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kraft.log.admission import admit
-from kraft.log.append_work import AppendResult, MakeReady, ProducedRecords
+from kraft.log.append_work import AppendResult, ProducedRecords, RunChange
 from kraft.log.change import Change, run_now
 from kraft.log.cleaning.cleaned_segments import CleaningResult, close_cleaned, discard
 from kraft.log.cleaning.retention import segments_to_drop
-from kraft.log.continuation import check_continuation, runs_that_fit
+from kraft.log.continuation import check_continuation, split_by_segment
 from kraft.log.disk import Disk
 from kraft.log.format.record_batch import BatchHeader, Buffer, TimestampType, placed, split
 from kraft.log.group_commit import SyncTicket
@@ -35,7 +34,7 @@ from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
 
 
 class PartitionLog:
-    """Made by `open`.
+    """The log of one partition; create it with `open`.
 
     Invariants: log_start_offset <= log_end_offset; synced_end_offset <= log_end_offset; the segments' offsets ascend,
     without holes unless compaction made them; only the last segment is written to, and all before it are durable.
@@ -54,7 +53,7 @@ class PartitionLog:
         self._producers: ProducerStates = recovered.producers
         start = recovered.checkpoint.log_start_offset
         if self.log_end_offset < start:
-            # With the page cache as durability the end of the log may be lost, though its start was moved beyond it.
+            # Records that were in the page cache only may be lost, even if the log start had already passed them.
             run_now(self._start_at(start))
 
     @classmethod
@@ -66,13 +65,13 @@ class PartitionLog:
         topic_partition: TopicPartition,
         clean_shutdown: bool = False,
     ) -> PartitionLog:
-        """Opens the log, or begins an empty one at offset 0; `recovery_report` says what was found.
+        """Open the log, or create an empty one at offset 0. `recovery_report` says what recovery did.
 
-        Raises Corruption for rot, and OSError from the disk.
+        Raises Corruption, and OSError from the disk.
         """
         disk.make_dir(directory)
         if not clean_shutdown:
-            # What an earlier process did to the directories may not have reached the disk, and is counted on from here.
+            # An earlier process may not have synced its changes of the directories; from here on they must be durable.
             disk.sync_dir(parent_of(directory))
             disk.sync_dir(directory)
         recovered = recover(disk, directory, config.index_interval_bytes, clean_shutdown)
@@ -86,27 +85,27 @@ class PartitionLog:
 
     @property
     def log_start_offset(self) -> Offset:
-        """Records below are gone."""
+        """The first offset that is kept."""
         return self._files.log_start
 
     @property
     def log_end_offset(self) -> Offset:
-        """The offset that the next record gets."""
+        """The next offset to be written."""
         return self._files.log_end
 
     @property
     def synced_end_offset(self) -> Offset:
-        """Everything below is durable."""
+        """The offset below which everything is durable."""
         return self._files.sync.synced_end
 
     @property
     def dirty(self) -> bool:
-        """True when there is something that a sync would make durable."""
+        """True if there are records that are not durable."""
         return self._files.sync.synced_end < self._files.log_end
 
     @property
     def unsynced_records(self) -> int:
-        """How many were appended since the last sync was prepared."""
+        """Number of records appended since the last sync was prepared."""
         return self._files.sync.unsynced_records
 
     @property
@@ -115,26 +114,26 @@ class PartitionLog:
 
     @property
     def cleaned_end_offset(self) -> Offset:
-        """Compaction has been through everything below."""
+        """The offset below which the log is compacted."""
         return self._files.checkpoint.cleaned_end_offset
 
     @property
     def is_sparse(self) -> bool:
-        """Compaction has left offsets out, or may have."""
+        """True if offsets may be missing because of compaction."""
         return self._files.checkpoint.is_sparse
 
     @property
     def producers(self) -> Mapping[int, ProducerState]:
-        """What is remembered of each idempotent producer, by its id."""
+        """State of each idempotent producer, by producer id."""
         return self._producers.states
 
     def segments(self) -> tuple[SegmentFacts, ...]:
-        """In order; the last one is the one that grows."""
+        """Return the facts of the segments in order; the last segment grows."""
         return lookup.facts(self._files.segments, self._files.log_end)
 
     @property
     def epoch_cache(self) -> LeaderEpochCache:
-        """The leader epochs that the log knows of."""
+        """The leader epochs of the log."""
         return self._files.epochs
 
     @property
@@ -147,47 +146,47 @@ class PartitionLog:
 
     @property
     def failure(self) -> str | None:
-        """Why the log takes no more appends; None while all is well."""
+        """The reason why the log accepts no more appends; None if it is healthy."""
         return self._health.failure
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
-        """The answer to OffsetsForLeaderEpoch; see `LeaderEpochCache.end_offset_for`."""
+        """Return the response to OffsetsForLeaderEpoch; see `LeaderEpochCache.end_offset_for`."""
         return self.epoch_cache.end_offset_for(epoch, self._files.log_end)
 
     def epoch_at(self, offset: Offset) -> LeaderEpoch:
-        """In which the record at `offset` was written; -1 when that is not known."""
+        """Return the leader epoch in which the record at `offset` was written; -1 if unknown."""
         return self.epoch_cache.epoch_at(offset)
 
     def reconfigure(self, config: LogConfig) -> None:
-        """Appends from now on follow `config`."""
+        """Use `config` from now on."""
         self._config = config
 
     # --- appending -------------------------------------------------------------------------------------------
 
     def append_as_leader(
-        self, records: ProducedRecords, leader_epoch: LeaderEpoch, now_ms: int, make_ready: MakeReady = run_now
+        self, records: ProducedRecords, leader_epoch: LeaderEpoch, now_ms: int, run_change: RunChange = run_now
     ) -> AppendResult:
-        """Checks what a producer sent, gives it offsets and writes it; all or, on a Refusal, nothing.
+        """Check a producer's records, assign offsets and write them; all of them or, on a Refusal, none.
 
-        Raises AppendMustWait, and changes nothing, when something has to be done first that takes long. `make_ready`
-        is given the change that the log needs before it takes these records, if it needs one: it makes it, or raises,
-        and then nothing was appended.
-        On a full disk that is KAFKA_STORAGE_ERROR with `failure` None: the log is well, and goes on when there is room.
+        Raises AppendMustWait, and changes nothing, if slow work has to be done first. If the log needs a change before
+        it can accept these records, `run_change` is called with it: it runs the change, or raises, and then nothing
+        was appended.
+        A full disk raises KAFKA_STORAGE_ERROR and leaves `failure` None: the log accepts records once there is room.
         """
         self._health.check_writable()
         latest_epoch = self._files.epochs.latest_epoch
         if leader_epoch < latest_epoch:
             raise Refusal(
-                ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {leader_epoch} is over, the log is at {latest_epoch}"
+                ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {leader_epoch} has ended, the latest is {latest_epoch}"
             )
         batches = admit(records, self._config, self.topic_partition, now_ms)
         is_append_time = self._config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
-        verdict = self._producers.check(batches[0][0])
-        if isinstance(verdict, Duplicate):
+        checked = self._producers.check(batches[0][0])
+        if isinstance(checked, Duplicate):
             return AppendResult(
-                base_offset=verdict.base_offset,
-                last_offset=verdict.last_offset,
-                log_append_time_ms=verdict.timestamp_ms if is_append_time else -1,
+                base_offset=checked.base_offset,
+                last_offset=checked.last_offset,
+                log_append_time_ms=checked.timestamp_ms if is_append_time else -1,
                 duplicate=True,
                 batches=0,
             )
@@ -200,65 +199,65 @@ class PartitionLog:
             stored = header.placed(next_offset, leader_epoch, append_time_ms)
             headers.append(stored)
             next_offset = stored.next_offset
-        if (change := self._needed_before(headers)) is not None:
-            make_ready(change)
+        if (change := self._change_before(headers)) is not None:
+            run_change(change)
         self._write(pieces, headers)
         log_append_time_ms = now_ms if is_append_time else -1
         return AppendResult(base_offset, Offset(next_offset - 1), log_append_time_ms, False, len(headers))
 
     def append_as_follower(self, records: Buffer) -> Offset:
-        """As `appending_as_follower`: blocks."""
+        """Run `appending_as_follower` and block."""
         return run_now(self.appending_as_follower(records))
 
     def appending_as_follower(self, records: Buffer) -> Change[Offset]:
-        """Copies batches from the leader as they are, and returns the last offset.
+        """Append batches fetched from the leader unchanged, and return the last offset.
 
-        Raises InvalidBatch, and writes nothing, unless they are whole and continue the log in offset and epoch; a
-        leader whose log was compacted may leave offsets out.
+        Raises InvalidBatch, and writes nothing, if a batch is corrupt or the batches do not continue the log in offset
+        and epoch; if the leader's log is compacted, offsets may be missing.
         """
         self._health.check_writable()
         batches = split(records)
         if batches and self.log_start_offset == self.log_end_offset:
-            yield from self._make_room_for(batches[0][0])
+            yield from self._fit_empty_log_to(batches[0][0])
         elif batches and batches[0][0].leader_epoch < self.latest_epoch:
-            yield from self._health.guarding(self._files.forget_empty_epochs())
+            yield from self._health.guarding(self._files.drop_empty_epochs())
         end = check_continuation(batches, self.log_end_offset, self.latest_epoch, self.topic_partition)
         if end.has_hole:
-            yield from self._health.guarding(self._files.remember_holes())
-        for run in runs_that_fit(batches, self._files.active.size_bytes, self._config.segment_bytes):
+            yield from self._health.guarding(self._files.mark_sparse())
+        for run in split_by_segment(batches, self._files.active.size_bytes, self._config.segment_bytes):
             headers = [header for header, _ in run]
-            if (change := self._needed_before(headers)) is not None:
+            if (change := self._change_before(headers)) is not None:
                 yield from change
             self._write([batch for _, batch in run], headers)
         return Offset(end.next_offset - 1)
 
-    def _make_room_for(self, first: BatchHeader) -> Change[None]:
-        """An empty log has nothing that its leader's batches would have to continue.
+    def _fit_empty_log_to(self, first: BatchHeader) -> Change[None]:
+        """Prepare an empty log for the leader's first batch, which it need not continue.
 
-        One that begins inside a batch takes all of it, and still begins where it did. One that held later epochs than
-        the leader's forgets them: nothing is left of what they wrote.
+        If the log starts inside the batch, it takes all of the batch and keeps its log start offset. Epochs later than
+        the batch's are dropped: the log has no records of them.
         """
         start = self.log_start_offset
         is_inside = first.base_offset < self.log_end_offset <= first.last_offset
         if is_inside or first.leader_epoch < self.latest_epoch:
             yield from self.starting_at(Offset(first.base_offset) if is_inside else start)
-            yield from self._health.guarding(self._files.remember_start(start))
+            yield from self._health.guarding(self._files.set_start(start))
 
-    def _needed_before(self, headers: Sequence[BatchHeader]) -> Change[None] | None:
-        """Change that has to be durable before these batches, which continue the log, are written; None for none."""
+    def _change_before(self, headers: Sequence[BatchHeader]) -> Change[None] | None:
+        """Return the change that has to be durable before these batches are appended; None if there is none."""
         size = sum(header.size_bytes for header in headers)
         rolls = must_roll_before(self._files.active, self._config, size, headers[-1])
         begins_epoch = self._files.begins_epoch(headers)
-        return self._make_ready(headers, rolls, begins_epoch) if rolls or begins_epoch else None
+        return self._prepare_append(headers, rolls, begins_epoch) if rolls or begins_epoch else None
 
-    def _make_ready(self, headers: Sequence[BatchHeader], rolls: bool, begins_epoch: bool) -> Change[None]:
+    def _prepare_append(self, headers: Sequence[BatchHeader], rolls: bool, begins_epoch: bool) -> Change[None]:
         if rolls:
             yield from self.rolling()
         if begins_epoch:
             yield from self._health.guarding(self._files.begin_epochs(headers))
 
     def _write(self, pieces: Sequence[Buffer], headers: Sequence[BatchHeader]) -> None:
-        """Offsets, epochs and sequences were checked; from here on only the disk can fail."""
+        """Write batches whose offsets, epochs and sequences were checked; from here on only the disk can fail."""
         try:
             self._files.append(pieces, headers)
         except OSError as error:
@@ -269,10 +268,10 @@ class PartitionLog:
     # --- reading ---------------------------------------------------------------------------------------------
 
     def read(self, start: Offset, bytes_max: int, upper: Offset) -> bytes:
-        """Whole batches from the one that holds `start`, none that ends above `upper`, of one segment.
+        """Return whole batches of one segment, from the one that holds `start`, none that ends above `upper`.
 
-        At least one batch, even above `bytes_max`, when there is one to give. Raises Refusal with OFFSET_OUT_OF_RANGE
-        outside [log_start_offset, log_end_offset]; Corruption for rot, none of which is given out. Source: KIP-74.
+        At least one batch, even above `bytes_max`, if there is one. Raises Refusal with OFFSET_OUT_OF_RANGE outside
+        [log_start_offset, log_end_offset], and Corruption; corrupt bytes are never returned. Source: KIP-74.
         """
         if not self.log_start_offset <= start <= self.log_end_offset:
             raise Refusal(
@@ -285,61 +284,63 @@ class PartitionLog:
             self._health.fail(error)
 
     def prepare_lookup(self, timestamp_ms: int) -> TimestampLookup:
-        """Look-up of the first record at or after that time. Its outcome counts if the log `has_still` what it read."""
+        """Return a look-up of the first record at or after that time. It counts if the log `still_has` its segments."""
         return timestamp_lookup.prepare(self._disk, self._files.segments, timestamp_ms, self.log_start_offset)
 
     def prepare_newest_lookup(self) -> TimestampLookup:
-        """Look-up of the first record that has the largest timestamp."""
+        """Return a look-up of the first record with the largest timestamp."""
         return timestamp_lookup.prepare_newest(self._disk, self._files.segments, self.log_start_offset)
 
-    def has_still(self, segments: Sequence[Segment]) -> bool:
-        """Whether none of these was dropped or cleaned, or is being swapped just now: then what was read of its files
-        says nothing, errors included. Truncation is not noticed: a leader does not truncate.
+    def still_has(self, segments: Sequence[Segment]) -> bool:
+        """Return whether all these segments are still in the log. If not, what was read of their files does not count.
+
+        Errors included. A segment that is just being swapped counts as gone. Truncation is not noticed: a leader does
+        not truncate.
         """
-        return self._files.has_still(segments)
+        return self._files.still_has(segments)
 
     # --- durability ------------------------------------------------------------------------------------------
 
     def prepare_sync(self) -> SyncTicket:
-        """A ticket for all that was appended so far: run it in any thread, then hand it to `complete_sync`.
+        """Return a ticket that syncs everything appended so far: run it in any thread, then call `complete_sync`.
 
-        One at a time; `dirty` says whether it is worth while.
+        One ticket at a time; not needed unless `dirty`.
         """
         self._health.check_writable()
         return self._files.sync.prepare(self._files.active.file, self._files.log_end)
 
-    def complete_sync(self, ticket: SyncTicket, make_change: MakeReady = run_now) -> None:
-        """Moves `synced_end_offset`, and now and then the recovery point: `make_change` is given that change.
+    def complete_sync(self, ticket: SyncTicket, run_change: RunChange = run_now) -> None:
+        """Advance `synced_end_offset`; from time to time also the recovery point, by a change passed to `run_change`.
 
-        Raises Refusal with KAFKA_STORAGE_ERROR, for good, when the sync had failed."""
+        Raises Refusal with KAFKA_STORAGE_ERROR if the sync failed; the log has then failed for good."""
         sync = self._files.sync
-        failed = sync.take_back(ticket)
+        failed = sync.finish(ticket)
         if failed is not None:
             self._health.fail(failed)
         self._health.check_writable()
-        if sync.completed(ticket):
-            make_change(self._advancing_recovery_point())
+        if sync.mark_synced(ticket):
+            run_change(self._advancing_recovery_point())
 
     def _advancing_recovery_point(self) -> Change[None]:
         self._health.check_writable()
         try:
             yield from self._files.advance_recovery_point(self._producers)
         except OSError as error:
-            # On a full disk recovery will have more to read, and that is all.
+            # On a full disk the only loss is that recovery will have more to read.
             self._health.tolerate_full_disk(error)
 
     def roll(self) -> None:
-        """As `rolling`: blocks."""
+        """Run `rolling` and block."""
         run_now(self.rolling())
 
     def rolling(self) -> Change[None]:
-        """Closes the active segment to appends and begins a new one; an empty one is left as it is."""
+        """Close the active segment to appends and begin a new one; an empty segment stays active."""
         self._health.check_writable()
         if self._files.active.size_bytes:
             yield from self._health.guarding(self._files.roll(self._config, self._producers))
 
     def rolling_if_due(self, now_ms: int) -> Change[bool]:
-        """Begins a new segment when the active one is old by the clock, so that retention and compaction reach it."""
+        """Roll, and return True, if the active segment is old by the clock: so retention and compaction reach it."""
         active = self._files.active
         is_due = bool(active.size_bytes) and is_old(active, self._config, now_ms)
         if is_due:
@@ -347,35 +348,35 @@ class PartitionLog:
         return is_due
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
-        """Forgets producers that wrote nothing for so long, and returns how many. The time is monotonic."""
+        """Drop the state of producers that wrote nothing for this long; return their number. The time is monotonic."""
         return self._producers.expire(now_ms, expiration_ms)
 
     # --- retention -------------------------------------------------------------------------------------------
 
     def advance_log_start(self, offset: Offset) -> None:
-        """As `advancing_log_start`: blocks."""
+        """Run `advancing_log_start` and block."""
         run_now(self.advancing_log_start(offset))
 
     def advancing_log_start(self, offset: Offset) -> Change[None]:
-        """Deletes the records below `offset`, durably; one that is not ahead changes nothing.
+        """Delete the records below `offset`, durably; no change unless it is above the log start offset.
 
-        Raises Refusal with OFFSET_OUT_OF_RANGE above the end of the log.
+        Raises Refusal with OFFSET_OUT_OF_RANGE above the log end offset.
         """
         self._health.check_writable()
         if offset > self.log_end_offset:
-            message = f"offset {offset} of {self.topic_partition} is above its end, {self.log_end_offset}"
+            message = f"offset {offset} of {self.topic_partition} is above the log end offset {self.log_end_offset}"
             raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, message)
         if offset > self.log_start_offset:
             yield from self._health.guarding(self._files.advance_start(offset))
 
     def apply_retention(self, now_ms: int, high_watermark: Offset) -> list[str]:
-        """As `applying_retention`: blocks."""
+        """Run `applying_retention` and block."""
         return run_now(self.applying_retention(now_ms, high_watermark))
 
     def applying_retention(self, now_ms: int, high_watermark: Offset) -> Change[list[str]]:
-        """Drops the segments that age, size or the log start have passed; only what is committed goes.
+        """Delete segments by age, size and log start offset; only committed records are deleted.
 
-        Returns files that nobody needs any more, for the caller to remove.
+        Returns files for the caller to remove.
         """
         self._health.check_writable()
         dropped = segments_to_drop(self.segments(), self._config, self.log_start_offset, high_watermark, now_ms)
@@ -388,14 +389,14 @@ class PartitionLog:
     # --- compaction ------------------------------------------------------------------------------------------
 
     def install_cleaned(self, result: CleaningResult, segments: Sequence[Segment]) -> list[str]:
-        """As `installing_cleaned`: blocks."""
+        """Run `installing_cleaned` and block."""
         return run_now(self.installing_cleaned(result, segments))
 
     def installing_cleaned(self, result: CleaningResult, segments: Sequence[Segment]) -> Change[list[str]]:
-        """Puts what a compaction wrote, and `open_cleaned` opened, in the place of the segments that were cleaned.
+        """Replace segments by the cleaned ones, which a compaction wrote and `open_cleaned` opened.
 
-        Returns files that nobody needs any more, for the caller to remove. A result that does not fit the log any
-        more, because it was truncated or dropped records meanwhile, is thrown away.
+        Returns files for the caller to remove. A result that no longer fits the log, because the log was truncated or
+        deleted records meanwhile, is discarded.
         """
         self._health.check_writable()
         if not result.fits(self.segments()):
@@ -410,19 +411,19 @@ class PartitionLog:
     # --- truncation ------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: Offset) -> Offset:
-        """As `truncating_to`: blocks."""
+        """Run `truncating_to` and block."""
         return run_now(self.truncating_to(offset))
 
     def truncating_to(self, offset: Offset) -> Change[Offset]:
-        """Drops every batch that reaches `offset`, durably, and returns the new end of the log.
+        """Drop every batch that reaches `offset`, durably, and return the new log end offset.
 
-        That is below `offset` when it lies inside a batch.
+        The new end is below `offset` if `offset` lies inside a batch.
         """
         self._health.check_writable()
         is_below = offset < self.log_start_offset
         if offset < self.log_end_offset and not is_below:
             yield from self._health.guarding(self._truncate_to(offset))
-            # The batch that was cut off may have begun below the start, or behind a hole that begins there.
+            # The batch that was cut off may have begun below the log start, or behind a hole that begins there.
             is_below = self.log_end_offset < self.log_start_offset
         if is_below:
             yield from self.starting_at(min(offset, self.log_start_offset))
@@ -431,38 +432,38 @@ class PartitionLog:
     def _truncate_to(self, offset: Offset) -> Change[None]:
         yield from self._files.truncate_to(offset)
         if self._producers.reaches(self.log_end_offset):
-            # Which older batches a producer's last five were is known to the log alone.
+            # Only the log knows which older batches are now a producer's last five.
             self._producers = self._files.rebuild_producers()
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
-        """As `starting_at`: blocks."""
+        """Run `starting_at` and block."""
         run_now(self.starting_at(offset))
 
     def starting_at(self, offset: Offset) -> Change[None]:
-        """Drops everything: the log is empty, and its next record is `offset`."""
+        """Drop everything: the log is empty and starts and ends at `offset`."""
         self._health.check_writable()
         try:
             yield from self._start_at(offset)
         except OSError as error:
-            # In between there is no log to go on with, full disk or not.
+            # Half-way there is no usable log, even if the disk is only full.
             self._health.fail(error)
 
     def _start_at(self, offset: Offset) -> Change[None]:
-        yield from self._files.begin_anew(offset, self._config)
+        yield from self._files.restart_at(offset, self._config)
         self._producers.clear()
 
-    # --- as a copy of another log ----------------------------------------------------------------------------
+    # --- copy of another log ---------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Makes everything durable, and what stands beside the segments up to date, as `close` does."""
+        """Make everything durable and bring the files beside the segments up to date, as `close` does."""
         self._health.check_writable()
         run_now(self._health.guarding(self._files.settle(self._producers)))
 
     def take_over(self, original: PartitionLog) -> None:
-        """Makes a log with the same batches, copied by `append_as_follower`, the equal of `original` in all.
+        """Make this log, which has the batches of `original` by `append_as_follower`, its equal in everything else.
 
-        What batches do not tell is taken from there: the configs, where the log starts, how far it is compacted,
-        leader epochs and producers of which no batch is left. All is durable afterwards. Raises Refusal.
+        Copies what batches do not hold: the configs, the log start offset, how far the log is compacted, and leader
+        epochs and producers of which no batch is left. Everything is durable afterwards. Raises Refusal.
         """
         self._health.check_writable()
         assert self.log_end_offset == original.log_end_offset, f"{self.log_end_offset}, not {original.log_end_offset}"
@@ -470,23 +471,23 @@ class PartitionLog:
         self._config = original.config
         self._producers = ProducerStates(original.producers)
         run_now(self._health.sync(self._files.active.file))
-        self._files.sync.durable_up_to(self.log_end_offset)
+        self._files.sync.mark_durable_up_to(self.log_end_offset)
         run_now(self._health.guarding(self._files.take_over(original._files, self._producers)))
 
     def moved_to(self, directory: str) -> None:
-        """The directory of the log has this name now."""
+        """Note that the log's directory was renamed to this."""
         self.directory = directory
         self._files.moved_to(directory)
         self._health.moved_to(directory)
 
-    # --- end of life -----------------------------------------------------------------------------------------
+    # --- close -----------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """As `closing`: blocks."""
+        """Run `closing` and block."""
         run_now(self.closing())
 
     def closing(self) -> Change[None]:
-        """Makes everything durable and closes the files. Does not raise for a log that had failed before."""
+        """Make everything durable and close the files. Does not raise for a log that had failed before."""
         try:
             if self.failure is None:
                 yield from self._health.guarding(self._files.settle(self._producers))
@@ -494,5 +495,5 @@ class PartitionLog:
             self._files.close()
 
     def release(self) -> None:
-        """Closes the files as they are; for a log that is to be deleted."""
+        """Close the files without syncing; for a log that is about to be deleted."""
         self._files.close()

@@ -1,4 +1,4 @@
-"""Checks of single records of a produced batch, and the batch compressed as its topic wants it."""
+"""Checks of the records inside a produced batch, and its recompression."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from kraft.model.errors import ErrorCode, InvalidBatch, InvalidRecords, RecordEr
 from kraft.model.ids import TopicPartition
 
 RECORD_ERRORS_MAX: Final = 1_000
-"""So many records of one batch are named, in an answer that takes the event loop a few milliseconds."""
+"""Invalid records of one batch that a response names; it takes the event loop a few milliseconds."""
 
 AT_ONCE_RECORDS_MAX: Final = 1_000
 AT_ONCE_BYTES_MAX: Final = 64 << 10
-"""Of a batch that is looked into on the event loop, before and after it is unpacked: for less than a millisecond."""
+"""Size limit, compressed and decompressed, of a batch that is checked on the event loop, in less than a millisecond."""
 
 _STEPS: Final = 10_000
-"""Records between two chances for other threads: compiled, the codec lets nobody else in."""
+"""Records that are checked in one call: the compiled codec does not yield to other threads during a call."""
 
 
 def may_be_late(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
-    """The header claims a timestamp that lies too far ahead."""
+    """Return whether the header has a timestamp too far ahead of the clock."""
     return (
         header.max_timestamp_ms - now_ms > config.message_timestamp_after_max_ms
         and config.message_timestamp_type is TimestampType.CREATE_TIME
@@ -33,7 +33,7 @@ def may_be_late(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
 def check_records_at_once(
     header: BatchHeader, batch: memoryview, config: LogConfig, topic_partition: TopicPartition, now_ms: int
 ) -> bool:
-    """False: the records are too many for the event loop, or something is wrong with how they are packed.
+    """Check the records if that is quick. Return False if they are too many for the event loop or cannot be decoded.
 
     Raises InvalidRecords.
     """
@@ -46,23 +46,23 @@ def check_records_at_once(
             return False
     except InvalidBatch:
         return False
-    _judge(skim, header, config, topic_partition, now_ms)
+    _raise_if_invalid(skim, header, config, topic_partition, now_ms)
     return True
 
 
 def checked_and_compressed(
     header: BatchHeader, batch: memoryview, config: LogConfig, topic_partition: TopicPartition, now_ms: int
 ) -> tuple[BatchHeader, memoryview]:
-    """The batch as it is to be appended. Takes long. Raises InvalidBatch, and InvalidRecords among them."""
+    """Return the batch to append, after checking each record; slow. Raises InvalidBatch, or its kind InvalidRecords."""
     try:
         payload = decompress(header.codec, batch[HEADER_BYTES:], DECOMPRESSED_BYTES_MAX)
         skim = _skim(header, payload, config, now_ms)
         while not skim.go_on(_STEPS):
             pass
     except InvalidBatch as error:
-        # Its checksum is right, so this is what the producer made: to send it again would be in vain.
+        # The checksum is right, so the producer built it like this, and a retry would not help.
         raise InvalidBatch(error.message, ErrorCode.INVALID_RECORD) from None
-    _judge(skim, header, config, topic_partition, now_ms)
+    _raise_if_invalid(skim, header, config, topic_partition, now_ms)
     codec = config.compression
     if codec is None or codec is header.codec:
         return header, batch
@@ -79,10 +79,10 @@ def _skim(header: BatchHeader, payload: bytes, config: LogConfig, now_ms: int) -
     return RecordSkim(payload, count, base_ms, earliest_ms, latest_ms, RECORD_ERRORS_MAX)
 
 
-def _judge(
+def _raise_if_invalid(
     skim: RecordSkim, header: BatchHeader, config: LogConfig, topic_partition: TopicPartition, now_ms: int
 ) -> None:
-    """Source of the bounds of timestamps: KIP-937."""
+    """Raise InvalidRecords if a record breaks a rule of the topic. Source of the bounds of timestamps: KIP-937."""
     if skim.late or may_be_late(header, config, now_ms):
         latest_ms = max(header.max_timestamp_ms, skim.max_timestamp_ms)
         reason = (
@@ -102,5 +102,5 @@ def _judge(
 
 
 def _invalid_records(reason: str, code: ErrorCode, wrong: list[int]) -> InvalidRecords:
-    """For a batch some of whose records are wrong, all in the same way."""
+    """Return the error for a batch in which the records `wrong` break the same rule."""
     return InvalidRecords(reason, code, [RecordError(batch_index=index, error_message=reason) for index in wrong])

@@ -1,5 +1,5 @@
-"""The cluster's metadata as a value: commands become records, records an image, and a delta says what changed.
+"""The cluster's metadata as a value: decisions give records, records an image, and a delta is what differs.
 
-Nothing here does I/O. The active controller decides with `controller`, every node replays the committed records into a
-`MetadataImage`, and a broker acts on the `BrokerDelta` between two images.
+Nothing here does I/O. The active controller decides with the `*_decisions` modules, every node replays the committed
+records into a `MetadataImage`, and a broker applies the `BrokerDelta` between two images.
 """

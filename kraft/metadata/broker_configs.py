@@ -1,8 +1,7 @@
-"""The configs of brokers that can be changed while they run, and what they make of the brokers' files.
+"""Dynamic broker configs, which change while brokers run, and their effect on the brokers' files.
 
-A value can be set for one broker, or for all that do not set their own; either wins over the broker's file. They are
-those that take effect without a restart: the defaults of topics, and how fast logs are compacted and read for rot.
-Source: KIP-226.
+A value can be set for one broker, or for all brokers that have none of their own; both override the broker's file. The
+dynamic keys are the defaults of topic configs, and the speed of compaction and scrub. Source: KIP-226.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from kraft.metadata.image import MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
 
 EVERY_BROKER: Final = ""
-"""Stands where a broker's id does, for all brokers."""
+"""Used in place of a broker's id for all brokers."""
 
 CLEANER_BACKOFF: Final = "log.cleaner.backoff.ms"
 CLEANER_IO: Final = "log.cleaner.io.max.bytes.per.second"
@@ -30,7 +29,7 @@ MAINTENANCE_KEYS: Final[Mapping[str, IntegerBetween]] = {
 }
 
 _AT_START_ONLY: Final = frozenset({"log.flush.scheduler.interval.ms"})
-"""Also the interval at which a task looks around that is not told anew."""
+"""Keys that brokers read only at start: this one is also the interval of a background task."""
 
 TOPIC_DEFAULT_KEYS: Final = frozenset(SERVER_KEYS) - _AT_START_ONLY
 
@@ -38,9 +37,9 @@ DYNAMIC_KEYS: Final = frozenset({*MAINTENANCE_KEYS, *TOPIC_DEFAULT_KEYS})
 
 
 def check_broker_config(key: str, value: str, known_keys: Collection[str]) -> None:
-    """Raises Refusal INVALID_CONFIG when brokers cannot change the key while they run, or it does not take the value.
+    """Raise Refusal INVALID_CONFIG if the key is not a dynamic broker config, or the value is not valid for it.
 
-    `known_keys` are all those that a broker's file may hold.
+    `known_keys` are all keys that a broker's file may hold.
     """
     check_broker_key(key, known_keys)
     try:
@@ -50,35 +49,33 @@ def check_broker_config(key: str, value: str, known_keys: Collection[str]) -> No
             declared, server_key = SERVER_KEYS[key]
             declared.read_server(server_key, value)
     except ValueError as error:
-        raise Refusal(ErrorCode.INVALID_CONFIG, f"{key}={_shown(value)}: {error} is needed") from None
+        raise Refusal(ErrorCode.INVALID_CONFIG, f"{key}={_shown(value)}: expected {error}") from None
 
 
 def check_broker_key(key: str, known_keys: Collection[str]) -> None:
     if key in DYNAMIC_KEYS:
         return
     if key in known_keys:
-        problem = f"{key} cannot be changed while a broker runs: set it in the broker's file and restart it"
+        problem = f"{key} cannot be changed while a broker runs: set it in the broker's file and restart the broker"
     elif key in TOPIC_CONFIGS:
-        problem = (
-            f"'{key}' is the topics' config: for all topics of a broker it is {TOPIC_CONFIGS[key].server_keys[0].name}"
-        )
+        problem = f"'{key}' is a topic config: for all topics of a broker use {TOPIC_CONFIGS[key].server_keys[0].name}"
     else:
         nearest = get_close_matches(key[:100], DYNAMIC_KEYS, n=1)
-        remedy = f"did you mean '{nearest[0]}'?" if nearest else "kraft configs describe --broker ID --all shows them"
-        problem = f"brokers have no config '{_shown(key)}': {remedy}"
+        remedy = f"did you mean '{nearest[0]}'?" if nearest else "kraft configs describe --broker ID --all lists all"
+        problem = f"there is no broker config '{_shown(key)}': {remedy}"
     raise Refusal(ErrorCode.INVALID_CONFIG, problem)
 
 
 def dynamic_configs(image: MetadataImage, broker: str) -> dict[str, str]:
-    """What was set for the broker or for all brokers; for EVERY_BROKER what was set for all."""
+    """Return the values set for the broker or for all brokers; for EVERY_BROKER, those set for all."""
     return {**image.broker_configs.get(EVERY_BROKER, {}), **image.broker_configs.get(broker, {})}
 
 
 class TopicDefaultsInEffect:
-    """What topics get that set nothing themselves: the broker's file, and what was set over it while it runs."""
+    """Defaults for topics that do not set a config themselves: the broker's file, overridden by dynamic configs."""
 
     def __init__(self, settings: Mapping[str, str], static: TopicConfig, broker: str = EVERY_BROKER) -> None:
-        """`settings` are those of the file, and `static` is what they come to."""
+        """`settings` are the keys of the file, and `static` the defaults that they give."""
         self._settings = settings
         self._static = static
         self._broker = broker
@@ -87,7 +84,7 @@ class TopicDefaultsInEffect:
 
     def __call__(self, image: MetadataImage) -> TopicConfig:
         if image.broker_configs is not self._of:
-            # The mapping is the same object as long as nothing in it changes.
+            # As long as nothing in the mapping changes, it is the same object.
             self._of, self._known = image.broker_configs, self._read(image)
         return self._known
 
@@ -100,8 +97,8 @@ class TopicDefaultsInEffect:
         try:
             return broker_defaults({**self._settings, **dynamic})
         except Refusal:
-            # Each value is good, and the controller found that they go together; with what this broker's file says
-            # beside them they do not. Then the file is what somebody has seen working.
+            # The controller checked that the dynamic values fit together, but they do not fit the rest of this broker's
+            # file. The file alone is known to work.
             return self._static
 
 

@@ -1,7 +1,7 @@
 """Decisions about brokers: registration, heartbeats, fencing, controlled shutdown, producer ids.
 
-A Refusal means that nothing changes; the caller turns it into the error code of its answer. Whatever a broker asks
-after its registration is refused with BROKER_ID_NOT_REGISTERED or, from an earlier life of it, STALE_BROKER_EPOCH.
+A Refusal means that nothing changes; the caller turns it into the error code of its response. Requests of a broker that
+is not registered are refused with BROKER_ID_NOT_REGISTERED, those of an earlier registration with STALE_BROKER_EPOCH.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PRODUCER_ID_BLOCK_SIZE = 1_000
 
 
 def initialise_cluster(image: MetadataImage, cluster_id: str) -> Decision[None]:
-    """Gives a new cluster its id and the latest levels. Once it has an id, the same is accepted, any other refused."""
+    """Give a new cluster its id and the latest feature levels. Once it has an id, any other id is refused."""
     if not image.cluster_id:
         levels = [
             FeatureLevelSet(feature=supported.feature, level=supported.max_level)
@@ -53,17 +53,17 @@ def register_broker(
     session_is_alive: bool,
     defaults: TopicConfig = KAFKA_DEFAULTS,
 ) -> Decision[RegistrationResult]:
-    """Makes a broker's process known under a new epoch, fenced until it has caught up with the metadata.
+    """Register a broker's process under a new epoch, fenced until it has caught up with the metadata.
 
-    The same process asking again (its answer was lost) gets its epoch again. Another process under the same id is
-    refused while `session_is_alive` says that the earlier one is heard from, unless that one is shutting down or had
-    one of the log directories: a process locks those, so the earlier one is gone, and a restart need not wait for it.
+    A process that asks again (its response was lost) gets the same epoch again. Another process under the same id is
+    refused while the earlier one's session is alive, unless that one is shutting down or had one of the new one's log
+    directories: a process locks its directories, so the earlier one has ended, and a restart need not wait.
 
-    A new process is not trusted to hold what the one before held: it leaves every ISR in which others remain, and
-    must be found in sync under its new epoch (KIP-903). A last ISR member stays, without leading until it is unfenced.
-    A clean shutdown needs no exception: the broker handed on its partitions and left their ISRs while it stopped.
-    What it had synced it still has, so it stays eligible (KIP-966), unless it says that it may have lost records, or
-    none of its log directories was there before. Of one that is lost among others it tells by `fail_replicas`.
+    A new process may not hold what the one before held: it leaves every ISR that has other members, and must be found
+    in sync under its new epoch (KIP-903). The last member of an ISR stays, without leading until it is unfenced. A
+    clean shutdown needs no exception: the broker left its ISRs and moved its leaderships while it stopped. The broker
+    still has what it had synced, so it stays eligible (KIP-966), unless it reports that it may have lost records, or
+    none of its log directories was registered before. It reports a single lost directory by `fail_replicas`.
     """
     _check_cluster_id(image, request.cluster_id)
     _check_registration(request)
@@ -71,13 +71,13 @@ def register_broker(
     earlier = image.broker(request.broker_id)
     if earlier is not None and earlier.incarnation_id == request.incarnation_id:
         return Decision(records=[], response=RegistrationResult(broker_epoch=earlier.broker_epoch))
-    if earlier is not None and session_is_alive and not (earlier.in_controlled_shutdown or _succeeds(request, earlier)):
+    if earlier is not None and session_is_alive and not _may_be_replaced(earlier, request):
         problem = (
-            f"another process is still heard from as broker {request.broker_id}: give each node its own node.id, "
-            "or, after a crash, try again when that session is over"
+            f"broker id {request.broker_id} is in use by another running process: give each node its own node.id, "
+            "or, after a crash, retry when that process's session has expired"
         )
         raise Refusal(ErrorCode.DUPLICATE_BROKER_REGISTRATION, problem)
-    is_trusted = _has_what_it_synced(request, earlier)
+    is_trusted = _has_all_synced_records(request, earlier)
     registration = RegisterBroker(
         broker_id=request.broker_id,
         incarnation_id=request.incarnation_id,
@@ -88,7 +88,7 @@ def register_broker(
         features=request.features,
     )
     return Decision(
-        records=_followed(
+        records=_with_changes(
             registration,
             image,
             lambda part: changes_when_gone(part, request.broker_id, defaults, trusted=is_trusted),
@@ -105,10 +105,9 @@ def heartbeat(
     committed_index: int,
     defaults: TopicConfig = KAFKA_DEFAULTS,
 ) -> Decision[HeartbeatResult]:
-    """What a heartbeat changes: it unfences a broker that has caught up, or takes a controlled shutdown further.
+    """Decide on a heartbeat: unfence a broker that has caught up, or continue a controlled shutdown.
 
-    The broker has caught up when it acted on the entry `caught_up_from_index`: that of its own registration, or a
-    later one.
+    The broker has caught up once it has applied the entry `caught_up_from_index`: its own registration, or a later one.
     """
     registration = _registered(image, request.broker_id, request.broker_epoch)
     records: Sequence[MetadataRecord] = []
@@ -129,63 +128,62 @@ def heartbeat(
 def unfence_broker(
     image: MetadataImage, broker_id: BrokerId, broker_epoch: BrokerEpoch, defaults: TopicConfig = KAFKA_DEFAULTS
 ) -> Decision[None]:
-    """Lets a broker lead and join ISRs; for the caller to ask when the broker has caught up with the metadata.
+    """Unfence a broker, so that it may lead and join ISRs. The caller checks that it has caught up with the metadata.
 
-    Nothing happens to one that is not fenced, that an operator keeps fenced, or that is shutting down: its process
-    comes back by registering anew.
+    Does nothing for a broker that is not fenced, has an operator fence, or is shutting down (it has to register again).
     """
     registration = _registered(image, broker_id, broker_epoch)
     if not registration.fenced or registration.fenced_by_operator or registration.in_controlled_shutdown:
         return Decision(records=[], response=None)
     unfenced = BrokerUnfenced(broker_id=broker_id, broker_epoch=broker_epoch)
-    records = _followed(unfenced, image, lambda part: changes_when_unfenced(part, broker_id, defaults))
+    records = _with_changes(unfenced, image, lambda part: changes_when_unfenced(part, broker_id, defaults))
     return Decision(records=records, response=None)
 
 
 def fence_broker(
     image: MetadataImage, broker_id: BrokerId, broker_epoch: BrokerEpoch, defaults: TopicConfig = KAFKA_DEFAULTS
 ) -> Decision[None]:
-    """Takes a broker that is no longer heard from out of service; nothing happens to one that is fenced already."""
+    """Fence a broker whose session has expired or whose process is gone; does nothing for one that is fenced."""
     registration = _registered(image, broker_id, broker_epoch)
     if registration.fenced:
         return Decision(records=[], response=None)
     fenced = BrokerFenced(broker_id=broker_id, broker_epoch=broker_epoch)
-    records = _followed(fenced, image, lambda part: changes_when_gone(part, broker_id, defaults))
+    records = _with_changes(fenced, image, lambda part: changes_when_gone(part, broker_id, defaults))
     return Decision(records=records, response=None)
 
 
 def begin_controlled_shutdown(
     image: MetadataImage, broker_id: BrokerId, broker_epoch: BrokerEpoch, defaults: TopicConfig = KAFKA_DEFAULTS
 ) -> Decision[bool]:
-    """Hands on what the broker leads. The answer says whether it may stop; it asks again until it may.
+    """Move the broker's leaderships to other brokers; the response is True once it may stop.
 
-    While something is being handed on the answer is no, so that the new leaders hear of it before the old one stops.
-    Together with the yes the broker is fenced: no client is sent to it any more, and what only it holds has no leader
-    until it is back.
+    The response is False while leaderships are moved, so that the new leaders know before the old one stops; the broker
+    asks again. With the response True the broker is fenced: clients are no longer sent to it, and partitions that only
+    it holds have no leader until it is back.
     """
     registration = _registered(image, broker_id, broker_epoch)
     if registration.fenced:
         return Decision(records=[], response=True)
-    handed_on = RecordsOnDemand(
+    moved = RecordsOnDemand(
         decided_in_slices(image, lambda part: changes_when_shutting_down(part, broker_id, defaults)),
     )
     if not registration.in_controlled_shutdown:
         announced = BrokerShuttingDown(broker_id=broker_id, broker_epoch=broker_epoch)
-        return Decision(records=RecordsOnDemand(chain([announced], handed_on)), response=False)
-    if handed_on:
-        return Decision(records=handed_on, response=False)
+        return Decision(records=RecordsOnDemand(chain([announced], moved)), response=False)
+    if moved:
+        return Decision(records=moved, response=False)
     return Decision(records=fence_broker(image, broker_id, broker_epoch, defaults).records, response=True)
 
 
 def allocate_producer_ids(image: MetadataImage, request: AllocateProducerIdsRequest) -> Decision[ProducerIdBlock]:
-    """The next block of producer ids, for this broker alone."""
+    """Allocate the next block of producer ids to this broker."""
     _registered(image, request.broker_id, request.broker_epoch)
     first = image.next_producer_id
     allocated = ProducerIdsAllocated(next_producer_id=ProducerId(first + PRODUCER_ID_BLOCK_SIZE))
     return Decision(records=[allocated], response=ProducerIdBlock(first=first, count=PRODUCER_ID_BLOCK_SIZE))
 
 
-def _followed(
+def _with_changes(
     first: MetadataRecord, image: MetadataImage, decide: Callable[[MetadataImage], Iterable[MetadataRecord]]
 ) -> RecordsOnDemand:
     return RecordsOnDemand(chain([first], decided_in_slices(image, decide)))
@@ -193,7 +191,7 @@ def _followed(
 
 def _check_cluster_id(image: MetadataImage, cluster_id: str) -> None:
     if cluster_id != image.cluster_id:
-        problem = f"this is cluster '{image.cluster_id}', the node belongs to cluster '{cluster_id}': check cluster.id"
+        problem = f"the node is of cluster '{cluster_id}', but this is cluster '{image.cluster_id}': check cluster.id"
         raise Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, problem)
 
 
@@ -202,7 +200,9 @@ def _check_registration(request: RegisterBrokerRequest) -> None:
         raise Refusal(ErrorCode.INVALID_REQUEST, f"broker id {request.broker_id} is negative: check node.id")
     listeners = [endpoint.listener for endpoint in request.endpoints]
     if not listeners or len(set(listeners)) < len(listeners):
-        problem = f"broker {request.broker_id} advertises listeners {listeners}: each exactly once, and at least one"
+        problem = (
+            f"broker {request.broker_id} advertises listeners {listeners}: advertise at least one, and each only once"
+        )
         raise Refusal(ErrorCode.INVALID_REQUEST, problem)
 
 
@@ -211,30 +211,34 @@ def _check_features(image: MetadataImage, request: RegisterBrokerRequest) -> Non
         level, supported = level_of(image, feature), range_of(request.features, feature)
         if not supported.min_level <= level <= supported.max_level:
             problem = (
-                f"broker {request.broker_id} supports {feature} {words(supported)}, and the cluster is at level "
-                f"{level}: run a version of kraft there that supports it"
+                f"broker {request.broker_id} supports {feature} {words(supported)}, but the cluster is at level "
+                f"{level}: install a version of Kraft on that node that supports it"
             )
             raise Refusal(ErrorCode.UNSUPPORTED_VERSION, problem)
 
 
-def _has_what_it_synced(request: RegisterBrokerRequest, earlier: BrokerRegistration | None) -> bool:
-    return not request.may_have_lost_records and (earlier is None or _succeeds(request, earlier))
+def _has_all_synced_records(request: RegisterBrokerRequest, earlier: BrokerRegistration | None) -> bool:
+    return not request.may_have_lost_records and (earlier is None or _shares_a_directory(request, earlier))
 
 
-def _succeeds(request: RegisterBrokerRequest, earlier: BrokerRegistration) -> bool:
-    # Not all of them: a directory may have failed or been added since.
+def _may_be_replaced(earlier: BrokerRegistration, request: RegisterBrokerRequest) -> bool:
+    return earlier.in_controlled_shutdown or _shares_a_directory(request, earlier)
+
+
+def _shares_a_directory(request: RegisterBrokerRequest, earlier: BrokerRegistration) -> bool:
+    # One common directory is enough: others may have failed or been added since.
     return not set(request.directory_ids).isdisjoint(earlier.directory_ids)
 
 
 def _registered(image: MetadataImage, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerRegistration:
-    """The broker's registration, when it is the one that the request was made under."""
+    """Return the broker's registration. Raises Refusal if the request was made under another one."""
     if broker_epoch >= image.next_broker_epoch:
-        # The registration was committed after our image, so another controller is active: this one must not judge.
-        raise Refusal(ErrorCode.NOT_CONTROLLER, "the broker knows newer metadata than this controller")
+        # The registration was committed after our image, so another controller is active: this one must not decide.
+        raise Refusal(ErrorCode.NOT_CONTROLLER, "the broker has newer metadata than this controller")
     registration = image.broker(broker_id)
     if registration is None:
         raise Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered")
     if registration.broker_epoch != broker_epoch:
-        problem = f"broker {broker_id} is registered under epoch {registration.broker_epoch}, not {broker_epoch}"
+        problem = f"broker {broker_id} is registered under broker epoch {registration.broker_epoch}, not {broker_epoch}"
         raise Refusal(ErrorCode.STALE_BROKER_EPOCH, problem)
     return registration

@@ -1,4 +1,4 @@
-"""When each follower of the metadata log last held everything that its leader did."""
+"""The time at which each follower of the metadata log last held everything that its leader held."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from collections.abc import Container
 
 
 class CaughtUpTimes:
-    """`times` is in milliseconds of the caller's clock; the more often `look` is called, the more exact it is.
+    """The last caught-up time of each follower, in milliseconds of the caller's clock.
 
-    A follower that now holds what the leader held at an earlier look had caught up as of that look, however much the
-    leader has taken since. So Kafka counts lastCaughtUpTimestamp, at each fetch.
+    A follower that now holds what the leader held at an earlier call of `observe` had caught up as of that call, even
+    if the leader has appended more since. Kafka computes lastCaughtUpTimestamp in the same way, at each fetch. The more
+    often `observe` is called, the more exact the times are.
     """
 
     def __init__(self) -> None:
         self.times: dict[int, int] = {}
-        """By node, of those that have ever caught up."""
+        """Times by node id; only nodes that have ever caught up."""
         self._pending: dict[int, tuple[int, int]] = {}
 
     def forget_all(self) -> None:
@@ -26,8 +27,8 @@ class CaughtUpTimes:
             self.times.pop(node_id, None)
             self._pending.pop(node_id, None)
 
-    def look(self, node_id: int, end: int, leader_end: int, now_ms: int) -> None:
-        """The follower holds the log up to `end`, the leader up to `leader_end`."""
+    def observe(self, node_id: int, end: int, leader_end: int, now_ms: int) -> None:
+        """Note that the follower holds the log up to `end`, and the leader up to `leader_end`."""
         if end >= leader_end:
             self.times[node_id] = now_ms
             self._pending.pop(node_id, None)

@@ -1,4 +1,4 @@
-"""Decisions about configs: altered one key at a time, and checked as a whole.
+"""Decisions that alter configs: one key at a time, checked together.
 
 Source: KIP-339 (IncrementalAlterConfigs); KIP-133 (AlterConfigs, which replaces all of them).
 """
@@ -22,7 +22,7 @@ from kraft.metadata.configs import (
     unknown_config,
 )
 from kraft.metadata.decision import Decision
-from kraft.metadata.election_decisions import unsettled_in
+from kraft.metadata.election_decisions import without_stale_elrs
 from kraft.metadata.features import require_settings
 from kraft.metadata.image import MetadataImage, TopicImage
 from kraft.metadata.records import BrokerConfigSet, MetadataRecord, TopicConfigSet
@@ -39,7 +39,7 @@ from kraft.model.configs import (
 from kraft.model.errors import ErrorCode, Refusal
 
 ALTERATIONS_PER_REQUEST_MAX = 10_000
-"""Kafka's bound too: a single request must not keep the controller busy for seconds."""
+"""Kafka's limit too: a single request must not keep the controller busy for seconds."""
 
 NO_SETTINGS: Final[Mapping[str, str]] = {}
 
@@ -52,11 +52,11 @@ def incremental_alter_configs(
     broker_settings: Mapping[str, str] = NO_SETTINGS,
     broker_keys: Collection[str] = frozenset(),
 ) -> Decision[IncrementalAlterConfigsResponse]:
-    """Alters each resource on its own: all that is asked of it, or nothing of it.
+    """Alter each resource on its own: all its alterations or none.
 
-    What a topic does not set itself is judged by `defaults`, and what is set for brokers together with
-    `broker_settings`, the file of whoever decides; `broker_keys` are those that such a file may hold. What is so
-    already gives no record.
+    A topic's configs are checked together with `defaults`, a broker's together with `broker_settings`, the
+    controller's own file; `broker_keys` are all keys that such a file may hold. An alteration that changes nothing
+    gives no record.
     """
     named = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     left = ALTERATIONS_PER_REQUEST_MAX
@@ -70,7 +70,7 @@ def incremental_alter_configs(
                 records += _altered_broker(image, resource, broker_settings, broker_keys)
             else:
                 topic = _topic(image, resource)
-                records += _altered(image, topic, _in_full(resource, topic.configs), defaults)
+                records += _altered(image, topic, _with_deletions(resource, topic.configs), defaults)
         except Refusal as refusal:
             results.append(_result(resource, refusal.error_code, refusal.message))
         else:
@@ -91,11 +91,11 @@ def _check_request(resource: ResourceAlteration, times_named: int, alterations_l
             raise Refusal(ErrorCode.INVALID_REQUEST, f"config '{key[:100]}' is in the request {times} times")
     for alteration in resource.alterations:
         if alteration.value is None and alteration.operation is not ConfigOperation.DELETE:
-            raise Refusal(ErrorCode.INVALID_REQUEST, f"config '{alteration.key[:100]}' is without a value")
+            raise Refusal(ErrorCode.INVALID_REQUEST, f"config '{alteration.key[:100]}' has no value: give it one")
 
 
-def _in_full(resource: ResourceAlteration, before: Mapping[str, str]) -> ResourceAlteration:
-    """With what follows for keys that are not named, when all of them are replaced."""
+def _with_deletions(resource: ResourceAlteration, before: Mapping[str, str]) -> ResourceAlteration:
+    """Add deletions of the set keys that are not named, if the request replaces all configs."""
     if not resource.replaces:
         return resource
     named = {alteration.key for alteration in resource.alterations}
@@ -106,10 +106,11 @@ def _in_full(resource: ResourceAlteration, before: Mapping[str, str]) -> Resourc
 def _topic(image: MetadataImage, resource: ResourceAlteration) -> TopicImage:
     if resource.resource_type is not ConfigResourceType.TOPIC:
         what = resource.resource_type.name.lower().replace("_", " ")
-        problem = f"configs of a {what} cannot be altered while the cluster runs: that is not built yet"
+        problem = f"altering configs of a {what} is not supported yet: alter those of a topic or a broker"
         raise Refusal(ErrorCode.INVALID_REQUEST, problem)
     if not resource.resource_name:
-        raise Refusal(ErrorCode.INVALID_REQUEST, "no topic is named: topics have no defaults that could be altered")
+        problem = "no topic is named, and configs cannot be altered for all topics at once: name one"
+        raise Refusal(ErrorCode.INVALID_REQUEST, problem)
     topic = image.topic(resource.resource_name)
     if topic is None:
         raise unknown_topic(resource.resource_name)
@@ -122,10 +123,10 @@ def _altered_broker(
     settings: Mapping[str, str],
     known_keys: Collection[str],
 ) -> list[MetadataRecord]:
-    require_settings(image, "a config of running brokers")
+    require_settings(image, "altering broker configs")
     broker = _broker_name(image, resource.resource_name)
     before = image.broker_configs.get(broker, {})
-    resource = _in_full(resource, before)
+    resource = _with_deletions(resource, before)
     wanted = dict(before)
     for alteration in resource.alterations:
         match alteration.operation:
@@ -138,9 +139,9 @@ def _altered_broker(
                     check_broker_key(alteration.key, known_keys)
                 wanted.pop(alteration.key, None)
             case ConfigOperation.APPEND | ConfigOperation.SUBTRACT:
-                problem = f"{alteration.key[:100]}: a broker's config is set as a whole, nothing is added or taken away"
+                problem = f"{alteration.key[:100]} of a broker cannot be appended to or subtracted from: set all of it"
                 raise Refusal(ErrorCode.INVALID_CONFIG, problem)
-    # One value is checked with all that would be in effect beside it.
+    # A value is checked together with all others that would be in effect.
     of_all = {} if broker == EVERY_BROKER else image.broker_configs.get(EVERY_BROKER, {})
     broker_defaults({**settings, **of_all, **wanted})
     return [
@@ -154,9 +155,11 @@ def _broker_name(image: MetadataImage, name: str) -> str:
     if name == EVERY_BROKER:
         return name
     if not name.isascii() or not name.isdigit() or len(name) > 10:
-        raise Refusal(ErrorCode.INVALID_REQUEST, f"'{name[:100]}' is no broker's id; without one, all are meant")
+        raise Refusal(
+            ErrorCode.INVALID_REQUEST, f"'{name[:100]}' is not a broker id: give one, or none for all brokers"
+        )
     if image.broker(int(name)) is None:
-        raise Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no broker {int(name)}")
+        raise Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {int(name)} is not registered: check the id")
     return str(int(name))
 
 
@@ -181,13 +184,13 @@ def _altered(
     ]
     if "min.insync.replicas" in changed:
         _check_min_insync_replicas(in_effect.min_insync_replicas, topic.replication_factor)
-        # Leaders wait for the minimum no longer, and commit again when nobody outside the ISR is counted on.
-        records += unsettled_in(image, replace(topic, configs=wanted), defaults)
+        # With a lower minimum, leaders commit again once there is no ELR left.
+        records += without_stale_elrs(image, replace(topic, configs=wanted), defaults)
     return records
 
 
 def _new_value(configs: Mapping[str, str], alteration: ConfigAlteration, defaults: TopicConfig) -> str | None:
-    """What the topic sets for the key afterwards. A value that is no good is found when all are checked together."""
+    """Return the topic's own value for the key after the alteration. Values are checked later, all together."""
     key, value = alteration.key, alteration.value
     match alteration.operation:
         case ConfigOperation.DELETE:
@@ -207,8 +210,8 @@ def _altered_list(configs: Mapping[str, str], key: str, value: str, defaults: To
         raise Refusal(ErrorCode.INVALID_CONFIG, unknown_config(key))
     if not isinstance(declared.kind, ListOf):
         verb = "appended to" if adds else "subtracted from"
-        raise Refusal(ErrorCode.INVALID_CONFIG, f"nothing can be {verb} {key}: its value is no list")
-    # A topic that sets nothing itself starts from what it has in effect, as in Kafka.
+        raise Refusal(ErrorCode.INVALID_CONFIG, f"nothing can be {verb} {key}, which is not a list: set it instead")
+    # A topic without a value of its own starts from the value in effect, as in Kafka.
     before = list_items(configs[key] if key in configs else text_in_effect(defaults, key))
     items = list_items(value)
     if adds:
@@ -217,11 +220,11 @@ def _altered_list(configs: Mapping[str, str], key: str, value: str, defaults: To
 
 
 def _check_min_insync_replicas(demanded: int, replication_factor: int) -> None:
-    """With more in-sync replicas demanded than there are replicas, every acks=all write would be refused for ever."""
+    """Refuse a minimum above the number of replicas: every acks=all write would be refused for ever."""
     if demanded > replication_factor:
         problem = (
-            f"min.insync.replicas would be {demanded} but the topic has {replication_factor} replicas, so that no "
-            f"acks=all write could succeed: set min.insync.replicas={replication_factor} at most"
+            f"min.insync.replicas would be {demanded}, but the topic has {replication_factor} replicas, so no acks=all "
+            f"write could succeed: set min.insync.replicas={replication_factor} at most"
         )
         raise Refusal(ErrorCode.INVALID_CONFIG, problem)
 

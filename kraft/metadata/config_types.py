@@ -1,6 +1,6 @@
-"""The kinds of value that a config takes: from text to value and back.
+"""The kinds of config values, with conversion from text to value and back.
 
-`read` raises ValueError for text that it does not take; `wanted` says what it takes.
+`read` raises ValueError for text that is not valid; `wanted` describes the valid values.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ Value = bool | int | float | str | tuple[str, ...]
 T_co = TypeVar("T_co", bound=Value, covariant=True)
 
 _TEXT_BYTES_MAX: Final = 100
-"""No value of any kind is longer, and the texts come from outside."""
+"""Maximum length of a list's text, which comes from outside; no valid list is longer."""
 
-_DECIMAL: Final = re.compile(r"[0-9]{1,19}(\.[0-9]{1,19})?([eE][+-]?[0-9]{1,2})?", re.ASCII)
+# repr() writes up to 17 significant digits, after up to 4 zeros.
+_DECIMAL: Final = re.compile(r"[0-9]{1,19}(\.[0-9]{1,25})?([eE][+-]?[0-9]{1,2})?", re.ASCII)
 
 
 class Kind(Protocol[T_co]):
@@ -39,7 +40,7 @@ class IntegerBetween:
     least: int
     most: int
     also: int | None = None
-    """A number outside of the range that is taken too."""
+    """A number outside the range that is valid too."""
 
     @property
     def type(self) -> ConfigType:
@@ -51,7 +52,7 @@ class IntegerBetween:
         return f"a whole number from {self.least} to {self.most}{also}"
 
     def read(self, text: str) -> int:
-        # int() would also take '1_000' and digits of other scripts, and works long on very long texts.
+        # int() would also accept '1_000' and digits of other scripts, and is slow on very long texts.
         digits = text.removeprefix("-")
         if len(digits) > 20 or not digits.isascii() or not digits.isdigit():
             raise ValueError(self.wanted)
@@ -115,7 +116,7 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOf:
-    """Each of `values` once at most, in any order, separated by commas. The empty text is the empty list."""
+    """A list of `values`, each at most once, in any order, separated by commas. The empty text is the empty list."""
 
     values: tuple[str, ...]
 
@@ -125,7 +126,7 @@ class ListOf:
 
     @property
     def wanted(self) -> str:
-        return f"{' or '.join(self.values)}, or several of them with commas between"
+        return f"{' or '.join(self.values)}, or several of them, separated by commas"
 
     def read(self, text: str) -> tuple[str, ...]:
         if len(text) > _TEXT_BYTES_MAX:
@@ -141,7 +142,7 @@ def list_items(text: str) -> tuple[str, ...]:
 
 
 def text_of(value: Value) -> str:
-    """What the value's kind would read as that value."""
+    """Return the text that the value's kind reads as this value."""
     match value:
         case bool():
             return "true" if value else "false"

@@ -1,8 +1,8 @@
-"""The topic configs that have effect here, in one table; it checks values, gives defaults and explains itself.
+"""The table of supported topic configs: types, defaults, documentation and checks.
 
 A key is set on a topic, or for all topics in a broker's configuration under one of its server keys; the topic's own
-value wins. Keys that Kafka knows and that are not built yet are refused rather than ignored: a setting that does
-nothing is worse than an error.
+value wins. Keys of Kafka that are not supported yet are refused rather than ignored: a setting without effect is worse
+than an error.
 
 Source of names, types, defaults and bounds: Kafka's TopicConfig, LogConfig and ServerTopicConfigSynonyms (4.x).
 """
@@ -49,7 +49,7 @@ _MINUTE_MS: Final = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerKey:
-    """A broker's key for topics that do not set their own; its unit is `unit` of the topic key's, in whole numbers."""
+    """A broker's key for the default of a topic key. One unit of it is `unit` units of the topic key."""
 
     name: str
     unit: int = 1
@@ -57,7 +57,7 @@ class ServerKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigKey:
-    """`server_keys` in their order: the first that is set counts. `default` is as it would be written."""
+    """A topic config. The first of `server_keys` that is set gives the default; `default` is the text of Kafka's."""
 
     key: str
     server_keys: tuple[ServerKey, ...]
@@ -70,24 +70,24 @@ class ConfigKey:
         return self.kind.type
 
     def default_server_key(self) -> tuple[str, str]:
-        """The server key that Kafka gives a default to, and that default in the key's unit."""
-        # Of retention.ms, for example, that is log.retention.hours=168.
+        """Return the server key that has a default in Kafka, and that default in the key's unit."""
+        # For retention.ms, for example, log.retention.hours and 168.
         server_key = next((each for each in reversed(self.server_keys) if each.unit != 1), self.server_keys[0])
         return server_key.name, self.default if server_key.unit == 1 else str(int(self.default) // server_key.unit)
 
     def read_server(self, server_key: ServerKey, text: str) -> Value:
-        """The value that `text` under `server_key` stands for. Raises ValueError that says what is wanted."""
+        """Return the value of `text` under `server_key`. Raises ValueError that describes the valid values."""
         if server_key.unit == 1:
             return self.kind.read(text)
         assert isinstance(self.kind, IntegerBetween), "only numbers have units"
         least = self.kind.least if self.kind.least < 0 else -(-self.kind.least // server_key.unit)
         number = IntegerBetween(least=least, most=min(INT32_MAX, self.kind.most // server_key.unit)).read(text)
-        # Less than nothing means "not at all" in any unit.
+        # A negative number means "unlimited" in any unit.
         return number if number < 0 else number * server_key.unit
 
 
 def topic_key(key: str, kind: Kind[T], documentation: str, *, default: T, server_keys: tuple[str, ...]) -> T:
-    """The field of TopicConfig that the key fills. The last word of a server key is its unit, where it has one."""
+    """Declare the field of TopicConfig for a key. The last word of a server key is its unit, if it has one."""
     units = {"hours": _HOUR_MS, "minutes": _MINUTE_MS}
     declared = ConfigKey(
         key=key,
@@ -102,13 +102,13 @@ def topic_key(key: str, kind: Kind[T], documentation: str, *, default: T, server
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """Every topic config in effect, declared with its key. A field's name is the key's with '_' for '.'."""
+    """Topic configs in effect, each declared with its key. A field is named like its key, with '_' for '.'."""
 
     # --- segments --------------------------------------------------------------------------------------------
     segment_bytes: int = topic_key(
         "segment.bytes",
-        # Kafka 4 asks for a MiB, with an internal key to get around that in its tests. A small segment is slow and
-        # no more than that, so here is no second key.
+        # Kafka 4's minimum is 1 MiB, with an internal key for smaller ones in its tests. A small segment is merely
+        # slow, so it needs no second key here.
         IntegerBetween(least=HEADER_BYTES, most=SEGMENT_BYTES_MAX),
         "Size in bytes at which a partition's log begins a new segment file.",
         default=1_073_741_824,
@@ -130,7 +130,7 @@ class TopicConfig:
     )
     segment_index_bytes: int = topic_key(
         "segment.index.bytes",
-        # Twelve bytes are one entry of the time index; Kafka's four would hold none.
+        # An entry of the time index has 12 bytes; Kafka's minimum of 4 would hold none.
         IntegerBetween(least=12, most=INT32_MAX),
         "Size in bytes of a segment's index at which the log begins a new segment file.",
         default=10_485_760,
@@ -150,7 +150,7 @@ class TopicConfig:
         default=False,
         server_keys=("log.preallocate",),
     )
-    # --- what is taken ---------------------------------------------------------------------------------------
+    # --- accepted records ------------------------------------------------------------------------------------
     max_message_bytes: int = topic_key(
         "max.message.bytes",
         IntegerBetween(least=0, most=INT32_MAX),
@@ -305,13 +305,13 @@ SERVER_KEYS: Final[Mapping[str, tuple[ConfigKey, ServerKey]]] = {
     for declared in TOPIC_CONFIGS.values()
     for server_key in declared.server_keys
 }
-"""Whose default a broker's key is, by its name."""
+"""The topic config whose default a broker's key sets, by the name of the broker's key."""
 
 _FIELDS: Final[Mapping[str, str]] = {each.metadata[_KEY].key: each.name for each in fields(TopicConfig)}
-"""By key."""
+"""Names of the fields of TopicConfig, by key."""
 
 KAFKA_DEFAULTS: Final = TopicConfig()
-"""What topics get where neither they nor the brokers' files say anything."""
+"""Configs of topics that set nothing, on brokers whose files set nothing."""
 
 NOT_BUILT_YET: Final = frozenset(
     {
@@ -332,7 +332,7 @@ NOT_BUILT_YET: Final = frozenset(
 
 
 def checked(defaults: TopicConfig, configs: Mapping[str, str]) -> TopicConfig:
-    """What a topic has in effect that sets `configs`. Raises Refusal INVALID_CONFIG when it cannot be so."""
+    """Return the configs in effect for a topic that sets `configs`. Raises Refusal INVALID_CONFIG if one is invalid."""
     own = {key: _read(_declared(key), value) for key, value in configs.items()}
     in_effect = _with(defaults, own)
     _check_together(in_effect, "min.compaction.lag.ms", "max.compaction.lag.ms")
@@ -340,11 +340,11 @@ def checked(defaults: TopicConfig, configs: Mapping[str, str]) -> TopicConfig:
 
 
 def broker_defaults(server_properties: Mapping[str, str]) -> TopicConfig:
-    """What topics get that set nothing themselves. Raises Refusal INVALID_CONFIG that names the server key."""
+    """Return the defaults of topics under a broker's file. Raises Refusal INVALID_CONFIG that names the server key."""
     values = {}
     for declared in TOPIC_CONFIGS.values():
         for server_key in reversed(declared.server_keys):
-            # From the last to the first, so that the first wins, and each that is set is checked.
+            # The order is reversed so that the first key wins, and every key that is set is checked.
             if (text := server_properties.get(server_key.name)) is not None:
                 values[declared.key] = _read_server(declared, server_key, text)
     defaults = _with(KAFKA_DEFAULTS, values)
@@ -353,27 +353,27 @@ def broker_defaults(server_properties: Mapping[str, str]) -> TopicConfig:
 
 
 def overridden(defaults: TopicConfig, configs: Mapping[str, str]) -> TopicConfig:
-    """`defaults` with a topic's own values. Those were checked when they were set, against the controller's defaults.
+    """Return `defaults` with a topic's own values, which the controller checked when they were set.
 
-    A broker's defaults may be others, so the values need not go together here as `checked` would ask for.
+    The controller's defaults may differ from these, so the values are not checked together as in `checked`.
     """
     own = {key: TOPIC_CONFIGS[key].kind.read(value) for key, value in configs.items() if key in TOPIC_CONFIGS}
     return _with(defaults, own)
 
 
 def text_in_effect(config: TopicConfig, key: str) -> str:
-    """The value of one key, as it would be written."""
+    """Return the value of one key as text."""
     return text_of(getattr(config, _FIELDS[key]))
 
 
 def unknown_config(key: str) -> str:
-    """One line on a key that no topic can set, with what to write instead where there is something."""
+    """Return the error for a key that no topic can set, in one line, with the key to use instead if there is one."""
     if key in NOT_BUILT_YET:
-        return f"topic config '{key}' is one of Kafka's that is not built yet: leave it out"
+        return f"topic config '{key}' is not supported yet: leave it out"
     if key in SERVER_KEYS:
-        return f"'{key}' is the brokers' config: on a topic it is called '{SERVER_KEYS[key][0].key}'"
+        return f"'{key}' is a broker config: for a topic use '{SERVER_KEYS[key][0].key}'"
     nearest = get_close_matches(key[:100], TOPIC_CONFIGS, n=1)
-    remedy = f"did you mean '{nearest[0]}'?" if nearest else "kraft configs describe --all shows those there are"
+    remedy = f"did you mean '{nearest[0]}'?" if nearest else "kraft configs describe --all lists all configs"
     return f"there is no topic config '{_shown(key)}': {remedy}"
 
 
@@ -388,18 +388,18 @@ def _read(declared: ConfigKey, text: str) -> Value:
     try:
         return declared.kind.read(text)
     except ValueError as error:
-        raise Refusal(ErrorCode.INVALID_CONFIG, f"{declared.key}={_shown(text)}: {error} is needed") from None
+        raise Refusal(ErrorCode.INVALID_CONFIG, f"{declared.key}={_shown(text)}: expected {error}") from None
 
 
 def _read_server(declared: ConfigKey, server_key: ServerKey, text: str) -> Value:
     try:
         return declared.read_server(server_key, text)
     except ValueError as error:
-        raise Refusal(ErrorCode.INVALID_CONFIG, f"{server_key.name}={_shown(text)}: {error} is needed") from None
+        raise Refusal(ErrorCode.INVALID_CONFIG, f"{server_key.name}={_shown(text)}: expected {error}") from None
 
 
 def _shown(text: str) -> str:
-    """Text from outside as part of one short line."""
+    """Shorten text from outside and replace unprintable characters, to fit into one line."""
     return "".join(letter if letter.isprintable() else "?" for letter in text[:60])
 
 
@@ -407,7 +407,7 @@ def _check_together(config: TopicConfig, min_lag_key: str, max_lag_key: str) -> 
     if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
         problem = (
             f"{min_lag_key} ({config.min_compaction_lag_ms}) is above {max_lag_key} ({config.max_compaction_lag_ms}): "
-            "a record would have to be compacted before it may be"
+            "lower the first or raise the second"
         )
         raise Refusal(ErrorCode.INVALID_CONFIG, problem)
 

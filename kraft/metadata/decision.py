@@ -1,8 +1,8 @@
-"""The shape of every command that the active controller decides: a function of the image and a request.
+"""Decisions of the active controller: each is a function of the image and a request.
 
-It gives a `Decision`: records to commit and the answer to give once they are committed. The caller decides on the image
-that includes all records it has proposed so far, one command after the other; so two decisions never contradict each
-other while the first is still on its way through the quorum.
+It returns a `Decision`: records to commit, and the response to send once they are committed. The caller decides one
+request after the other, each on the image that includes all records proposed so far, so two decisions never contradict
+each other while the first is not committed yet.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Response = TypeVar("Response")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision(Generic[Response]):
-    """Records to commit, and the answer to give once they are committed. Without records nothing changes."""
+    """Records to commit, and the response to send once they are committed. Without records nothing changes."""
 
     records: Sequence[MetadataRecord]
     response: Response
@@ -30,15 +30,15 @@ class Decision(Generic[Response]):
 def decided_in_slices(
     image: MetadataImage, decide: Callable[[MetadataImage], Iterable[MetadataRecord]]
 ) -> Iterator[MetadataRecord]:
-    """What is decided on every topic of the image, some topics at a time; no topic's fate may depend on another's."""
+    """Decide on all topics of the image, some topics at a time; no topic's decision may depend on another topic."""
     return chain.from_iterable(map(decide, image.in_slices()))
 
 
 class RecordsOnDemand(Sequence[MetadataRecord]):
-    """Records each of which is decided when it is asked for, and once.
+    """Records that are decided lazily, each once, when it is read.
 
-    For decisions on a large part of the cluster: whoever commits them does so piece by piece, and can do other things
-    in between. An image never changes, so that it makes no difference to what is decided.
+    Used for decisions on a large part of the cluster: the caller commits them piece by piece and can do other work in
+    between. An image never changes, so the time at which a record is read does not change the decision.
     """
 
     def __init__(self, records: Iterable[MetadataRecord]) -> None:
@@ -52,7 +52,7 @@ class RecordsOnDemand(Sequence[MetadataRecord]):
             number += 1
 
     def consumed(self) -> Iterator[MetadataRecord]:
-        """All of them, for the last time: those that were given are forgotten, so that they do not pile up."""
+        """Iterate over all records for the last time; each is dropped once it is returned, to free its memory."""
         decided, self._decided = deque(self._decided), []
         while decided:
             yield decided.popleft()
@@ -76,8 +76,8 @@ class RecordsOnDemand(Sequence[MetadataRecord]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and self._all() == list(other)
 
-    # It changes while it is asked, and so it is no key.
-    __hash__ = None  # type: ignore[assignment]  # This is how Python says so; the type of `object.__hash__` is not.
+    # Reading changes it, so it must not be a key.
+    __hash__ = None  # type: ignore[assignment]  # Python's way to make it unhashable; `object.__hash__` is typed otherwise.
 
     def __repr__(self) -> str:
         return repr(self._all())

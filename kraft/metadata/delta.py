@@ -1,6 +1,6 @@
-"""What the step from one image to the next means for one broker.
+"""The delta between two images, as one broker sees it.
 
-A restart is the same thing: the step from the empty image to the one that the broker starts with.
+A start is the delta between the empty image and the one that the broker starts with.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kraft.model.ids import BrokerId, TopicId, TopicIdPartition, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignedPartition:
-    """A partition that this broker holds, as it is from now on. `is_new`: it did not hold it before."""
+    """Partition that this broker holds, in its new state. `is_new`: the broker did not hold it before."""
 
     topic: str
     topic_id: TopicId
@@ -33,7 +33,7 @@ class AssignedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovedPartition:
-    """A partition to stop serving and whose files to delete. The topic id tells it from one re-created since."""
+    """Partition to stop serving and whose files to delete. The topic id distinguishes it from one created later."""
 
     topic: str
     topic_id: TopicId
@@ -46,10 +46,11 @@ class RemovedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerDelta:
-    """To be acted on in the order of the fields: a topic that was re-created under its name finds its place free.
+    """Changes for one broker, to be applied in the order of the fields, so that the name of a deleted topic is free.
 
-    `lead`: leadership is new here, or the leader epoch, ISR or replicas changed. `follow`: new here, or the leader or
-    its epoch changed; it may be without leader. `reconfigured`: topics held before and after whose configs changed.
+    `lead`: partitions whose leadership is new here, or whose leader epoch, ISR or replicas changed. `follow`:
+    partitions that are new here, or whose leader or leader epoch changed; they may have no leader. `reconfigured`:
+    topics held before and after whose configs changed.
     """
 
     remove: tuple[RemovedPartition, ...]
@@ -63,7 +64,7 @@ class BrokerDelta:
 
 
 def delta(before: MetadataImage, after: MetadataImage, broker_id: BrokerId) -> BrokerDelta:
-    """Looks only at what changed: partitions and topics untouched are the very same object in both images."""
+    """Return what changed for the broker. Unchanged topics and partitions are the same objects in both images."""
     remove: list[RemovedPartition] = []
     reconfigured: list[TopicImage] = []
     lead: list[AssignedPartition] = []
@@ -98,7 +99,7 @@ def _changed_topics(
     if before.topics is after.topics:
         return
     changed = list(PersistentMap.of(after.topics).differing_keys(before.topics))
-    # Those that are gone come first: one that was re-created finds its name free.
+    # Deleted topics come first, so that the name of one that was created again is free.
     for topic_id in changed:
         if topic_id not in after.topics:
             yield before.topics[topic_id], None
@@ -110,7 +111,7 @@ def _changed_topics(
 def _held_of_changed(
     before: TopicImage | None, after: TopicImage | None, broker_id: BrokerId
 ) -> tuple[dict[int, PartitionImage], dict[int, PartitionImage]]:
-    """Of the partitions that are not the same in both, those that the broker holds, before and after."""
+    """Return the changed partitions that the broker holds, before and after."""
     if before is None or after is None:
         return _held(before, broker_id), _held(after, broker_id)
     changed = list(PersistentSequence.of(after.partitions).differing_keys(before.partitions))

@@ -1,8 +1,8 @@
-"""The decisions on elections that do not follow from a broker's coming or going.
+"""Decisions on elections that are not caused by a broker that was fenced or unfenced.
 
-Preferred ones put partitions back where their first replica is, on demand or when too many have moved away from a
-broker. Unclean ones end the time without a leader at the cost of records. Source: KIP-460; KafkaController's and
-QuorumController's leader rebalancing.
+Preferred elections make the first replica the leader again, on request or when too many leaderships have moved away
+from a broker. Unclean elections give a partition a leader at the cost of records. Source: KIP-460; leader rebalancing
+in KafkaController and QuorumController.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig
 from kraft.metadata.decision import Decision
-from kraft.metadata.eligible_replicas import is_settled
+from kraft.metadata.eligible_replicas import has_stale_elr
 from kraft.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraft.metadata.leader_election import may_be_unclean, partition_change, unclean_change
 from kraft.metadata.partition_names import find_partition
@@ -28,18 +28,18 @@ from kraft.model.partitions import (
 )
 
 ELECTIONS_AT_ONCE_MAX = 1_000
-"""Of those that nobody asked for. The rest is left for the next time, so that clients are not all sent elsewhere."""
+"""Maximum of automatic elections at a time. The rest waits, so that not all clients change leaders at once."""
 
 ELECTIONS_PER_REQUEST_MAX = 8_000
-"""What is decided at once has to fit into one entry of the metadata log."""
+"""One request's elections have to fit into one entry of the metadata log."""
 
 
 def elect_leaders(
     image: MetadataImage, request: ElectLeadersRequest, *, defaults: TopicConfig = KAFKA_DEFAULTS
 ) -> Decision[ElectLeadersResponse]:
-    """Elects for each partition on its own. A partition that is named twice is elected for once.
+    """Elect a leader for each partition on its own; a partition that is named twice gets one election.
 
-    `defaults` are of topics that set nothing themselves.
+    `defaults` apply to topics that do not set a config themselves.
     """
     elections = {ElectionType.PREFERRED: _preferred, ElectionType.UNCLEAN: _unclean}
     election = elections[request.election_type]
@@ -49,7 +49,7 @@ def elect_leaders(
         try:
             topic, partition = find_partition(image, name.topic, name.partition)
             if len(records) == ELECTIONS_PER_REQUEST_MAX:
-                problem = f"more than {ELECTIONS_PER_REQUEST_MAX} elections in one request: ask again for the rest"
+                problem = f"more than {ELECTIONS_PER_REQUEST_MAX} elections in one request: repeat it for the rest"
                 raise Refusal(ErrorCode.INVALID_REQUEST, problem)
             records += election(image, topic, partition, defaults)
         except Refusal as refusal:
@@ -63,9 +63,10 @@ def elect_leaders(
 def balance_leaders(
     image: MetadataImage, *, imbalance_percentage: int, defaults: TopicConfig = KAFKA_DEFAULTS
 ) -> Decision[int]:
-    """Gives brokers back the partitions that prefer them, where others lead more than this part of those.
+    """Move leaderships back to their preferred brokers; the response is the number of moved ones.
 
-    Partitions that are being reassigned are left alone. The answer is how many were moved.
+    A broker gets them back if more than `imbalance_percentage` of the partitions that prefer it have another leader.
+    Partitions that are being reassigned stay as they are.
     """
     preferring: dict[BrokerId, int] = defaultdict(int)
     elsewhere: dict[BrokerId, list[tuple[TopicImage, PartitionImage]]] = defaultdict(list)
@@ -87,9 +88,10 @@ def balance_leaders(
 
 
 def elect_unclean_leaders(image: MetadataImage, *, defaults: TopicConfig) -> Decision[int]:
-    """Elects where nobody leads and the topic's unclean.leader.election.enable is true; the answer is how often.
+    """Elect unclean leaders for partitions without a leader; the response is the number of elections.
 
-    Most such elections come with the broker that went. This is for topics that set the config afterwards.
+    Only topics with unclean.leader.election.enable=true are considered. Most such elections happen when the broker is
+    fenced; this one serves topics that set the config afterwards.
     """
     records: list[PartitionChanged] = []
     for topic, partition in _partitions(image):
@@ -99,21 +101,21 @@ def elect_unclean_leaders(image: MetadataImage, *, defaults: TopicConfig) -> Dec
     return Decision(records=elected, response=len(elected))
 
 
-def settle_eligible_replicas(image: MetadataImage, *, defaults: TopicConfig) -> Decision[int]:
-    """Ends each ELR that has outlived its reason; the answer is how many.
+def clear_stale_elrs(image: MetadataImage, *, defaults: TopicConfig) -> Decision[int]:
+    """Clear each ELR that is no longer needed; the response is their number.
 
-    So it is with a min.insync.replicas that was lowered in the files of restarted nodes. Of what is set while the
-    cluster runs the ELRs hear at once.
+    That happens when min.insync.replicas was lowered in the files of restarted nodes. A change of the config while the
+    cluster runs clears them at once.
     """
-    records = [record for topic in image.topics.values() for record in unsettled_in(image, topic, defaults)]
-    settled = records[:ELECTIONS_AT_ONCE_MAX]
-    return Decision(records=settled, response=len(settled))
+    records = [record for topic in image.topics.values() for record in without_stale_elrs(image, topic, defaults)]
+    removed = records[:ELECTIONS_AT_ONCE_MAX]
+    return Decision(records=removed, response=len(removed))
 
 
-def unsettled_in(image: MetadataImage, topic: TopicImage, defaults: TopicConfig) -> Iterator[PartitionChanged]:
-    """The records that end those ELRs of the topic which have outlived their reason."""
+def without_stale_elrs(image: MetadataImage, topic: TopicImage, defaults: TopicConfig) -> Iterator[PartitionChanged]:
+    """Yield the records that clear the topic's ELRs that are no longer needed."""
     for partition in topic.partitions.values():
-        if not is_settled(image, topic, partition, defaults):
+        if has_stale_elr(image, topic, partition, defaults):
             yield from _led_by(image, topic, partition, partition.leader, defaults)
 
 
@@ -122,12 +124,12 @@ def _preferred(
 ) -> list[PartitionChanged]:
     preferred = partition.replicas[0]
     if partition.leader == preferred:
-        raise Refusal(ErrorCode.ELECTION_NOT_NEEDED, f"broker {preferred}, the preferred leader, leads already")
-    # One that is in sync, alive and does not lead though nobody else does has failed on that broker.
+        raise Refusal(ErrorCode.ELECTION_NOT_NEEDED, f"broker {preferred}, the preferred leader, is already the leader")
+    # If the partition has no leader although this replica is in sync and its broker active, the replica has failed.
     if not (partition.has_leader and preferred in partition.isr and image.is_active(preferred)):
         state = "in sync" if preferred in partition.isr else "not in sync"
         alive = "in service" if image.is_active(preferred) else "not in service"
-        problem = f"the preferred leader, broker {preferred}, is {state} and {alive}"
+        problem = f"the preferred leader, broker {preferred}, is {state} and {alive}: retry when it is both"
         raise Refusal(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, problem)
     return _led_by(image, topic, partition, preferred, defaults)
 
@@ -136,10 +138,10 @@ def _unclean(
     image: MetadataImage, topic: TopicImage, partition: PartitionImage, defaults: TopicConfig
 ) -> list[PartitionChanged]:
     if partition.has_leader:
-        raise Refusal(ErrorCode.ELECTION_NOT_NEEDED, f"broker {partition.leader} leads")
+        raise Refusal(ErrorCode.ELECTION_NOT_NEEDED, f"the partition has a leader, broker {partition.leader}")
     changes = unclean_change(image, topic, partition, image.is_active, defaults=defaults)
     if not changes:
-        problem = f"none of the brokers {list(partition.replicas)} is in service"
+        problem = f"none of the brokers {list(partition.replicas)} is in service: start one of them"
         raise Refusal(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, problem)
     return changes
 

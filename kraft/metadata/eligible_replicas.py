@@ -1,17 +1,18 @@
-"""Replicas outside the ISR that hold everything that is committed: the eligible leader replicas, ELR (KIP-966).
+"""Eligible leader replicas (ELR): replicas outside the ISR that hold every committed record (KIP-966).
 
-While the ISR is smaller than min.insync.replicas, or nobody leads, nothing is committed. A replica that leaves an ISR
-which falls below the minimum, or is below it, therefore goes on holding all that is committed, for as long as the ISR
-stays below: it is in the ELR. When nobody in the ISR can lead, somebody in the ELR can, and nothing that was
-acknowledged is lost. When the ISR reaches the minimum again records are committed that the ELR may not have, so it
-ends, in the very record that says so. The leader commits nothing while there is an ELR, whatever it takes the minimum
-to be.
+While the ISR is smaller than min.insync.replicas, or there is no leader, nothing is committed. A replica that leaves an
+ISR which is then below the minimum therefore holds every committed record as long as the ISR stays below: it is in the
+ELR. If no member of the ISR can lead, a member of the ELR can, and no acknowledged record is lost. When the ISR reaches
+the minimum again, records are committed that the ELR may not have; so the record with that ISR also empties the ELR.
+The leader commits nothing while there is an ELR, even if its own minimum differs.
 
-A replica that lost records, or may have, leaves the ELR. It is then in the last known ELR, as what used to be trusted:
-for people, no election looks at it. Both end with an unclean election, after which nobody holds all that was committed.
+A replica that lost records, or may have, leaves the ELR and joins the last known ELR. That list is for operators only;
+no election uses it. An unclean election empties both, because after it no replica is known to hold every committed
+record.
 
-Unlike Kafka's, an ISR never becomes empty: its last member stays in it without leading, and is as good as in the ELR.
-If it can no longer be trusted, the first of the ELR takes its place. With no ELR it stays, as the best there is.
+Unlike Kafka's, an ISR never becomes empty: its last member stays in it without leading, and counts like a member of the
+ELR. If it can no longer be trusted, the first member of the ELR replaces it. Without an ELR it stays, as the best
+replica there is.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ _MINIMUM = TOPIC_CONFIGS["min.insync.replicas"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Eligible:
-    """Both in the order of the replicas, apart from one another and from the ISR."""
+    """ELR and last known ELR, both in the order of the replicas; they share no member with each other or the ISR."""
 
     elr: tuple[BrokerId, ...] = ()
     last_known_elr: tuple[BrokerId, ...] = ()
 
 
-NOBODY = Eligible()
+NO_ELIGIBLE = Eligible()
 
 
 def minimum_isr(
@@ -44,7 +45,7 @@ def minimum_isr(
     replicas: Sequence[BrokerId],
     defaults: TopicConfig,
 ) -> int:
-    """Below so many in the ISR nothing is committed: the minimum of a topic with these configs, as its leader has it.
+    """Return the size of the ISR below which nothing is committed, for a topic with these configs.
 
     0 while the cluster keeps no ELR.
     """
@@ -65,11 +66,11 @@ def eligible_after(
     minimum: int,
     distrusted: Collection[BrokerId] = (),
 ) -> Eligible:
-    """Who is eligible beside this ISR and leader, on these replicas; `distrusted` may have lost what they held."""
+    """Return the ELRs beside a new ISR and leader; the `distrusted` brokers may have lost records."""
     trusted = {*partition.isr, *partition.elr}
     is_committing = leader != NO_BROKER and len(isr) >= minimum
     if is_committing or minimum == 0 or trusted.isdisjoint(isr):
-        return NOBODY
+        return NO_ELIGIBLE
     known = trusted.union(partition.last_known_elr).difference(isr)
     eligible = trusted.difference(isr, distrusted)
     return Eligible(
@@ -78,8 +79,8 @@ def eligible_after(
     )
 
 
-def is_settled(image: MetadataImage, topic: TopicImage, partition: PartitionImage, defaults: TopicConfig) -> bool:
-    """False for an ELR that has outlived its reason: the minimum was lowered, and the leader waits for nothing."""
+def has_stale_elr(image: MetadataImage, topic: TopicImage, partition: PartitionImage, defaults: TopicConfig) -> bool:
+    """Return whether the partition has an ELR that is no longer needed, because the ISR reaches a lowered minimum."""
     if not partition.has_leader or not (partition.elr or partition.last_known_elr):
-        return True
-    return len(partition.isr) < minimum_isr(image, topic.configs, partition.replicas, defaults)
+        return False
+    return len(partition.isr) >= minimum_isr(image, topic.configs, partition.replicas, defaults)

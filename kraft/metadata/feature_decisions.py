@@ -1,4 +1,4 @@
-"""The decision to act on another level of a feature, for good."""
+"""The decision to raise the levels of features; levels never go down."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def update_features(
     request: UpdateFeaturesRequest,
     controllers: Mapping[int, Sequence[FeatureRange]] = MappingProxyType({}),
 ) -> Decision[UpdateFeaturesResponse]:
-    """Takes the cluster to these levels, all or none. Raises Refusal INVALID_UPDATE_VERSION.
+    """Set these feature levels, all or none. Raises Refusal INVALID_UPDATE_VERSION.
 
-    Every registered broker has to support them, also one that is not in service now: it would not come back.
-    `controllers` is what those that are no brokers support, by node id: one that does not support a level stops when
-    it reads of it.
+    Every registered broker has to support them, even one that is not in service: it could not come back. `controllers`
+    are the ranges that the controllers without a broker role support, by node id: a node stops when it reads a level
+    that it does not support.
     """
     named = Counter(update.feature for update in request.updates)
     for update in request.updates:
@@ -39,25 +39,29 @@ def update_features(
 def _check(image: MetadataImage, update: FeatureUpdate, controllers: Mapping[int, Sequence[FeatureRange]]) -> None:
     feature, level = update.feature, update.level
     if feature not in SUPPORTED_FEATURES:
-        _refuse(f"there is no feature '{feature[:100]}': there are {', '.join(sorted(SUPPORTED_FEATURES))}")
+        _refuse(f"there is no feature '{feature[:100]}': choose one of {', '.join(sorted(SUPPORTED_FEATURES))}")
     current = level_of(image, feature)
     if level < current:
-        _refuse(f"{feature} is at level {current}, and going back to {level} is not built")
+        _refuse(f"{feature} is at level {current} and cannot go down to {level}: a downgrade is not supported yet")
     supported = SUPPORTED_FEATURES[feature]
     if level > supported.max_level:
-        _refuse(f"{feature} cannot be at level {level}: the active controller supports {words(supported)}")
+        _refuse(
+            f"{feature} cannot be at level {level}, because the active controller supports {words(supported)}: "
+            "upgrade every node first"
+        )
     for broker in sorted(image.brokers.values(), key=lambda each: each.broker_id):
         theirs = range_of(broker.features, feature)
         if not theirs.min_level <= level <= theirs.max_level:
             _refuse(
-                f"{feature} cannot be at level {level}: broker {broker.broker_id} supports {words(theirs)}; "
+                f"{feature} cannot be at level {level}, because broker {broker.broker_id} supports {words(theirs)}: "
                 "upgrade it first, or unregister it if it is gone for good"
             )
     for node_id, features in sorted(controllers.items()):
         theirs = range_of(features, feature)
         if not theirs.min_level <= level <= theirs.max_level:
             _refuse(
-                f"{feature} cannot be at level {level}: controller {node_id} supports {words(theirs)}; upgrade it first"
+                f"{feature} cannot be at level {level}, because controller {node_id} supports {words(theirs)}: "
+                "upgrade it first"
             )
 
 

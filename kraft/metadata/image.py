@@ -1,7 +1,7 @@
-"""The cluster's metadata at one point of its log.
+"""The metadata image: all metadata of the cluster as of one index of the metadata log.
 
-An image never changes. `replay` gives the next one and shares with it everything that the records did not touch, so
-that a change costs what it concerns, however large the topic and the cluster are (see `persistent_maps`).
+An image never changes. `replay` returns the next one, which shares with it everything that the records did not change;
+so the cost of a change does not depend on the size of the topic or the cluster (see `persistent_maps`).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Key = TypeVar("Key")
 Item = TypeVar("Item")
 
 QuotaSubject = tuple[QuotaEntity, ...]
-"""Whom quotas are for: a user, a client id, both, or an address, in the order of their types."""
+"""The subject of a quota: a user, a client id, both, or an IP address, ordered by type."""
 
 _FIRST_BROKER_EPOCH = BrokerEpoch(1)
 _FIRST_PRODUCER_ID = ProducerId(0)
@@ -65,11 +65,11 @@ _SLICE_PARTITIONS = 250
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistration:
-    """A broker as it last made itself known.
+    """A broker's last registration and its state.
 
-    A fenced broker is not heard from, or has not caught up with the metadata yet: it leads nothing and clients are
-    not sent to it. One in controlled shutdown still serves, but is given nothing new. One that is fenced by an operator
-    stays fenced until an operator takes that back.
+    A fenced broker has no session, or has not caught up with the metadata yet: it leads nothing, and clients are not
+    sent to it. A broker in controlled shutdown still serves, but gets no new replicas or leaderships. A broker with an
+    operator fence stays fenced until an operator removes it.
     """
 
     broker_id: BrokerId
@@ -85,7 +85,7 @@ class BrokerRegistration:
 
     @property
     def active(self) -> bool:
-        """True when the broker may be elected, join an ISR and take new replicas."""
+        """True if the broker may be elected, join an ISR and get new replicas."""
         return not self.fenced and not self.in_controlled_shutdown
 
     def endpoint(self, listener: str) -> Endpoint | None:
@@ -94,13 +94,13 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionImage:
-    """`replicas` in order of preference; `isr` is never empty and lies within it; `leader` is in it, or NO_BROKER.
+    """State of a partition. `replicas` are in order of preference; `isr` is a non-empty subset of them.
 
-    While the partition is being reassigned, `adding_replicas` are those of the replicas that were not there before,
-    and `removing_replicas` those that go when all of the former are in sync.
+    `leader` is in the ISR, or NO_BROKER. During a reassignment, `adding_replicas` are the replicas that the partition
+    did not have before, and `removing_replicas` those that are removed once all of the former are in sync.
 
-    `elr`, the eligible leader replicas, are outside the ISR and hold all that is committed, as long as they stay there;
-    `last_known_elr` once did, and are not relied on any more. See `kraft.metadata.eligible_replicas`.
+    `elr`, the eligible leader replicas, are outside the ISR and hold every committed record; `last_known_elr` once did
+    and are no longer trusted. See `kraft.metadata.eligible_replicas`.
     """
 
     partition: int
@@ -119,7 +119,7 @@ class PartitionImage:
         return self.leader != NO_BROKER
 
     def counts_on(self, broker_id: BrokerId) -> bool:
-        """Whether the broker's copy may be what all that is committed is read from after an election."""
+        """Return whether a clean election may choose the broker: its replica holds every committed record."""
         return broker_id in self.isr or broker_id in self.elr
 
     @property
@@ -129,7 +129,7 @@ class PartitionImage:
 
     @property
     def target_replicas(self) -> tuple[BrokerId, ...]:
-        """The replicas when the reassignment under way is completed; the replicas themselves without one."""
+        """The replicas after the reassignment under way; without one, the current replicas."""
         return tuple(replica for replica in self.replicas if replica not in self.removing_replicas)
 
     @property
@@ -140,7 +140,7 @@ class PartitionImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicImage:
-    """`configs` holds only what was set on the topic itself."""
+    """State of a topic. `configs` holds only the values set on the topic itself."""
 
     topic: str
     topic_id: TopicId
@@ -149,15 +149,15 @@ class TopicImage:
 
     @property
     def replication_factor(self) -> int:
-        """Number of replicas of the partition that has most, or is to have; 0 for a topic without partitions."""
+        """Largest number of replicas of a partition, reassignments completed; 0 for a topic without partitions."""
         return max((len(partition.target_replicas) for partition in self.partitions.values()), default=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataImage:
-    """`cluster_id` is empty until the cluster is initialised.
+    """All metadata of the cluster. `cluster_id` is empty until the cluster is initialised.
 
-    `features` are the levels that were set. `broker_configs` are by broker id, and under "" those of all brokers.
+    `features` are the levels that were set. `broker_configs` are by broker id; those under "" apply to all brokers.
     """
 
     cluster_id: str = ""
@@ -171,7 +171,7 @@ class MetadataImage:
     client_quotas: Mapping[QuotaSubject, Mapping[str, float]] = field(default_factory=dict)
 
     def replay(self, records: Iterable[MetadataRecord]) -> MetadataImage:
-        """The image after `records`. A record that does not fit is our own bug, so the process stops."""
+        """Return the image after `records`. A record that does not fit is a bug, so the process stops."""
         draft = _Draft(self)
         for record in records:
             draft.apply(record)
@@ -196,17 +196,17 @@ class MetadataImage:
         return registration is not None and registration.active
 
     def alive_brokers(self) -> list[BrokerRegistration]:
-        """Those that are not fenced, by id: where clients may be sent."""
+        """Return the brokers that are not fenced, by id: clients may be sent to them."""
         return [self.brokers[broker_id] for broker_id in sorted(self.brokers) if not self.brokers[broker_id].fenced]
 
     def active_brokers(self) -> list[BrokerRegistration]:
-        """Those alive that are not shutting down, by id: where new replicas and leaderships may go."""
+        """Return the unfenced brokers that are not shutting down, by id: they may get new replicas and leaderships."""
         return [registration for registration in self.alive_brokers() if registration.active]
 
     def in_slices(self) -> Iterator[MetadataImage]:
-        """Images each with some of the topics and the same brokers and settings: all topics are in one of them.
+        """Yield images with some of the topics each, and all brokers and settings; every topic is in one of them.
 
-        For whoever decides on every partition of the cluster, and has other things to do in between.
+        A decision on every partition of the cluster can so be interrupted for other work.
         """
         topics: dict[TopicId, TopicImage] = {}
         partitions = 0
@@ -220,7 +220,7 @@ class MetadataImage:
             yield replace(self, topics=topics)
 
     def partitions_of(self, broker_id: BrokerId) -> Iterator[tuple[TopicImage, PartitionImage]]:
-        """Every partition of which the broker holds a replica. Looks at all partitions of the cluster."""
+        """Yield every partition of which the broker holds a replica. Reads all partitions of the cluster."""
         for topic in self.topics.values():
             for partition in topic.partitions.values():
                 if broker_id in partition.replicas:
@@ -272,16 +272,16 @@ class _TopicDraft:
 
 
 class _Draft:
-    """The next image while records are replayed: copies of what they touch, made at the first touch."""
+    """The next image while records are replayed: copies of what they change, made at the first change."""
 
     def __init__(self, before: MetadataImage) -> None:
         self._before = before
         self._cluster_id = before.cluster_id
         self._next_broker_epoch = before.next_broker_epoch
         self._next_producer_id = before.next_producer_id
-        # None stands for a broker that was unregistered.
+        # None: the broker was unregistered.
         self._changed_brokers: dict[BrokerId, BrokerRegistration | None] = {}
-        # None stands for a topic that was deleted.
+        # None: the topic was deleted.
         self._changed_topics: dict[TopicId, _TopicDraft | None] = {}
         self._changed_names: dict[str, TopicId | None] = {}
         self._features = before.features
@@ -328,7 +328,7 @@ class _Draft:
             case TopicCreated() | PartitionCreated() | PartitionChanged() | TopicDeleted() | TopicConfigSet():
                 self._apply_to_topics(record)
             case TransactionBegun() | TransactionEnded() | TransactionAborted():
-                raise AssertionError(f"{record} says which records count, and changes nothing: see `replayed_image`")
+                raise AssertionError(f"{record} is a marker for `replayed_image` and changes no image")
             case _:
                 assert_never(record)
 
@@ -490,15 +490,15 @@ class _Draft:
                 adding_replicas=tuple(record.adding_replicas),
                 removing_replicas=tuple(record.removing_replicas),
             )
-            # A fetch that a removed replica sent before, and that arrives when it was added again, would say what it
-            # holds no more. The epoch that has passed meanwhile tells.
+            # A fetch that a replica sent before its removal may arrive after it was added again, and would claim
+            # records that it no longer holds. The later leader epoch exposes it.
             is_removal = not set(before.replicas).issubset(changed.replicas)
             assert not is_removal or changed.leader_epoch > before.leader_epoch, f"{record} after {before}"
         partitions[record.partition] = _consistent(changed)
 
 
 def _consistent(partition: PartitionImage) -> PartitionImage:
-    """The partition, when its ISR lies within the replicas and its leader, if any, in the ISR."""
+    """Return the partition; assert that its ISR, ELR and leader fit its replicas."""
     isr, replicas = set(partition.isr), set(partition.replicas)
     assert len(replicas) == len(partition.replicas) > 0, f"bad replicas: {partition}"
     assert len(isr) == len(partition.isr) > 0, f"bad ISR: {partition}"
@@ -519,7 +519,7 @@ def _consistent(partition: PartitionImage) -> PartitionImage:
 def _with_setting(
     before: Mapping[Key, Mapping[str, Item]], owner: Key, key: str, value: Item | None
 ) -> Mapping[Key, Mapping[str, Item]]:
-    """With that value for the owner's key, None meaning: gone. Whoever has no key left is gone, too."""
+    """Set the owner's key; None removes it. An owner without keys is removed too."""
     after = dict(before)
     settings = dict(_overlaid(before.get(owner, {}), {key: value}))
     if settings:
@@ -530,7 +530,7 @@ def _with_setting(
 
 
 def _overlaid(before: Mapping[Key, Item], changes: Mapping[Key, Item | None]) -> Mapping[Key, Item]:
-    """`before` with the changes, None meaning: gone. The very same mapping when there are none."""
+    """Return `before` with the changes; None removes a key. Without changes, return the same object."""
     if not changes:
         return before
     after = dict(before)

@@ -1,13 +1,12 @@
-"""Who leads a partition, and what becomes of a broker's partitions when it goes or comes.
+"""Leader elections, and the changes to a broker's partitions when it is fenced, unfenced or shut down.
 
-Only replicas that hold everything that was acknowledged are elected: members of the ISR, or, when none of those can
-lead, eligible replicas outside it (see `kraft.metadata.eligible_replicas`), the elected one alone in the new ISR. The
-ISR never becomes empty. Its last member stays in it without leading, when nobody else is known to hold what was
-acknowledged. Only where the topic's unclean.leader.election.enable says so, or an operator asks for it, somebody else
-leads all the same.
+Only replicas that hold every acknowledged record are elected: members of the ISR or, if none of those can lead,
+eligible replicas outside it (see `kraft.metadata.eligible_replicas`); such a leader is then alone in the ISR. The ISR
+never becomes empty: its last member stays in it without leading if no other replica is known to hold every acknowledged
+record. Another replica leads only if the topic's unclean.leader.election.enable allows it, or an operator asks for it.
 
 The leader epoch grows when the leader changes, and when a replica has failed; an ISR that merely shrinks does not
-interrupt producers (as Kafka does since 3.6). The partition epoch grows with every change.
+interrupt producers (as in Kafka since 3.6). The partition epoch grows with every change.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ _UNCLEAN = TOPIC_CONFIGS["unclean.leader.election.enable"]
 
 
 def elect(replicas: Sequence[BrokerId], isr: Sequence[BrokerId], can_lead: CanLead) -> BrokerId:
-    """The first of the replicas that is in sync and can lead; NO_BROKER when there is none."""
+    """Return the first of the replicas that is in sync and can lead; NO_BROKER if there is none."""
     return next((replica for replica in replicas if replica in isr and can_lead(replica)), NO_BROKER)
 
 
 def may_be_unclean(topic: TopicImage, defaults: TopicConfig) -> bool:
-    """Whether a replica that is not in sync may lead a partition of the topic when no other can."""
+    """Return whether a replica that is not in sync may lead a partition of the topic if no other can."""
     own = topic.configs.get(_UNCLEAN.key)
     return defaults.unclean_leader_election_enable if own is None else bool(_UNCLEAN.kind.read(own))
 
@@ -40,14 +39,14 @@ def may_be_unclean(topic: TopicImage, defaults: TopicConfig) -> bool:
 def changes_when_gone(
     image: MetadataImage, broker_id: BrokerId, defaults: TopicConfig = KAFKA_DEFAULTS, *, trusted: bool = True
 ) -> list[PartitionChanged]:
-    """For a broker that is fenced or registers anew: it leaves every ISR where others remain, and leads nothing.
+    """Return the changes for a broker that is fenced or registers again: it leads nothing, and leaves ISRs with others.
 
-    One that is not `trusted` may have lost what it acknowledged: it leaves every ELR, and it is not the last of an ISR
-    beside which there is one.
+    A broker that is not `trusted` may have lost acknowledged records: it leaves every ELR, and does not stay as the
+    last member of an ISR if there is an ELR.
     """
 
     def can_lead(candidate: BrokerId) -> bool:
-        # One that is shutting down still serves, which is better than nobody; it hands on with its next heartbeat.
+        # A broker that is shutting down still serves, and gives up the leadership with its next heartbeat.
         return candidate != broker_id and image.is_alive(candidate)
 
     distrusted = () if trusted else (broker_id,)
@@ -65,7 +64,7 @@ def changes_when_gone(
 def changes_when_unfenced(
     image: MetadataImage, broker_id: BrokerId, defaults: TopicConfig = KAFKA_DEFAULTS
 ) -> list[PartitionChanged]:
-    """For a broker that is back: it leads the partitions that waited for a member of their ISR or ELR."""
+    """Return the changes for an unfenced broker: it leads partitions that waited for a member of their ISR or ELR."""
 
     def can_lead(candidate: BrokerId) -> bool:
         return candidate == broker_id or image.is_alive(candidate)
@@ -84,9 +83,9 @@ def changes_when_unfenced(
 def changes_when_shutting_down(
     image: MetadataImage, broker_id: BrokerId, defaults: TopicConfig = KAFKA_DEFAULTS
 ) -> list[PartitionChanged]:
-    """For a broker in controlled shutdown: it hands on what somebody else in the ISR can lead.
+    """Return the changes for a controlled shutdown: another member of the ISR becomes leader where one can.
 
-    Where it is the only one in sync it goes on serving until it stops: there is nobody to hand the partition to.
+    A partition of which the broker has the only replica in sync keeps it as leader until it stops.
     """
 
     def can_lead(candidate: BrokerId) -> bool:
@@ -108,11 +107,11 @@ def changes_when_failed(
     used_in: LeaderEpoch,
     defaults: TopicConfig = KAFKA_DEFAULTS,
 ) -> list[PartitionChanged]:
-    """For a live broker whose replica failed, and that used it last in leader epoch `used_in`.
+    """Return the changes for a failed replica of a live broker, which used it last in leader epoch `used_in`.
 
-    The partition goes on to a later leader epoch than that even where the leader stays. A fetch that the broker sent
-    before its replica failed, and that is still on its way, then says nothing to the leader any more; it would
-    otherwise bring the broker back into the ISR, as the holder of records that it has lost.
+    The partition gets a later leader epoch than that even if the leader stays. So the leader ignores a fetch that the
+    broker sent before its replica failed and that is still under way; it would otherwise bring the broker back into the
+    ISR without the records that it has lost.
     """
 
     def can_lead(candidate: BrokerId) -> bool:
@@ -130,10 +129,10 @@ def changes_when_failed(
 def unclean_change(
     image: MetadataImage, topic: TopicImage, partition: PartitionImage, can_lead: CanLead, *, defaults: TopicConfig
 ) -> list[PartitionChanged]:
-    """The record with which a replica leads that is not in sync, alone in its ISR; none when there is no such replica.
+    """Return the record that makes a replica out of sync the leader, alone in the ISR; none if there is none.
 
-    For a partition without leader. Nothing is lost with one that is eligible, so that one comes first. One of its ISR
-    that could lead by `can_lead` comes last: it is there and does not lead, so its replica has failed.
+    The partition has no leader. An eligible replica comes first, because it loses nothing. A member of the ISR comes
+    last: if it can lead by `can_lead` and yet does not, its replica has failed.
     """
     outside = [replica for replica in partition.replicas if not partition.counts_on(replica)]
     leader = elect([*partition.elr, *outside, *partition.isr], partition.replicas, can_lead)
@@ -143,7 +142,7 @@ def unclean_change(
 
 
 def next_partition_epoch(topic: TopicImage, partition: PartitionImage) -> PartitionChanged:
-    """The partition as it is, in a new partition epoch: whatever was asked for in the one before is void."""
+    """Return the unchanged partition in a new partition epoch, which voids requests made in the previous one."""
     return _changed(topic, partition, partition.isr, partition.leader, partition.elr, partition.last_known_elr)
 
 
@@ -158,11 +157,11 @@ def partition_change(
     unclean: bool = False,
     distrusted: Collection[BrokerId] = (),
 ) -> list[PartitionChanged]:
-    """The record for a new ISR, with an election where the leader cannot stay; none when nothing changes.
+    """Return the record for a new ISR, with an election if the leader cannot stay; none if nothing changes.
 
-    Where nobody of the ISR can lead, one of the ELR does, alone in the ISR; with `unclean`, if there is none either,
-    any replica. An ISR that is empty is one whose last member is gone. `distrusted` may have lost what it acknowledged.
-    `defaults` are of topics that set nothing themselves.
+    If no member of the ISR can lead, a member of the ELR does, alone in the ISR; with `unclean`, failing that, any
+    replica. An empty `isr` means that its last member is gone. The `distrusted` brokers may have lost acknowledged
+    records. `defaults` apply to topics that do not set a config themselves.
     """
     stays = partition.leader in isr and can_lead(partition.leader)
     leader = partition.leader if stays else elect(partition.replicas, isr, can_lead)
@@ -179,7 +178,7 @@ def partition_change(
     minimum = minimum_isr(image, topic.configs, partition.replicas, defaults)
     after = eligible_after(partition, isr, leader, replicas=partition.replicas, minimum=minimum, distrusted=distrusted)
     change = _changed(topic, partition, isr, leader, after.elr, after.last_known_elr)
-    return [change] if _is_news(partition, change) else []
+    return [change] if _differs(partition, change) else []
 
 
 def _changed(
@@ -202,7 +201,7 @@ def _changed(
     )
 
 
-def _is_news(partition: PartitionImage, change: PartitionChanged) -> bool:
+def _differs(partition: PartitionImage, change: PartitionChanged) -> bool:
     before = (partition.leader, partition.isr, partition.elr, partition.last_known_elr)
     return before != (change.leader, tuple(change.isr), tuple(change.elr), tuple(change.last_known_elr))
 

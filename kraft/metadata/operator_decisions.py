@@ -1,4 +1,4 @@
-"""What operators decide about brokers: fenced until further notice, back in service, gone for good."""
+"""Decisions for operators about brokers: operator fences, and unregistration."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId
 
 NAMED_MAX = 10
-"""More partitions than these are counted in an answer, not named."""
+"""An error names at most this many partitions and counts the rest."""
 
 
 def fence_by_operator(
     image: MetadataImage, request: FenceBrokerRequest, *, defaults: TopicConfig = KAFKA_DEFAULTS
 ) -> Decision[BrokerActionResult]:
-    """Takes a broker out of service until an operator puts it back, over restarts of it and of everything else.
+    """Set an operator fence, which survives restarts and keeps a broker out of service until it is removed.
 
-    It leads nothing and is in no in-sync set where others are; it goes on following, so that it is soon back. Raises
-    Refusal, also when partitions would lose every leader that is in sync and nobody insists. `defaults` are those of
-    topics, for whether others may lead then.
+    The broker leads nothing and leaves every ISR that has other members; it keeps on following its leaders. Raises
+    Refusal, also if partitions would be left without a leader in sync and the request does not force it. `defaults`
+    apply to topics that do not set a config themselves.
     """
     require_settings(image, "fencing a broker")
     registration = _registered(image, request.broker_id)
@@ -41,7 +41,7 @@ def fence_by_operator(
     if leaderless and not request.force:
         problem = (
             f"fencing broker {registration.broker_id} would leave {_counted(leaderless)} without a leader in sync "
-            f"({_named(leaderless)}): no other replica of them is in sync and in service; wait for one, or force it"
+            f"({_named(leaderless)}): wait until another replica is in sync, or force it"
         )
         raise Refusal(ErrorCode.INVALID_REQUEST, problem)
     records: Sequence[MetadataRecord] = [OperatorFenceSet(broker_id=registration.broker_id, fenced=True)]
@@ -53,7 +53,7 @@ def fence_by_operator(
 
 
 def unfence_by_operator(image: MetadataImage, request: UnfenceBrokerRequest) -> Decision[BrokerActionResult]:
-    """Lets a broker back into service, which its next heartbeat puts it into when it has caught up."""
+    """Remove an operator fence; the broker's next heartbeat unfences it if it has caught up."""
     require_settings(image, "unfencing a broker")
     registration = _registered(image, request.broker_id)
     if not registration.fenced_by_operator:
@@ -65,20 +65,20 @@ def unfence_by_operator(image: MetadataImage, request: UnfenceBrokerRequest) -> 
 def unregister_broker(
     image: MetadataImage, request: UnregisterBrokerRequest, *, session_is_alive: bool
 ) -> Decision[BrokerActionResult]:
-    """Forgets a broker that is gone and holds nothing. Raises Refusal for one that is there or that holds replicas.
+    """Unregister a broker. Raises Refusal if it is running or holds replicas.
 
-    Should its process come back nevertheless, it registers as a new broker.
+    If its process comes back, it registers as a new broker.
     """
     require_settings(image, "unregistering a broker")
     registration = _registered(image, request.broker_id)
     broker_id = registration.broker_id
     if session_is_alive or not registration.fenced:
-        problem = f"broker {broker_id} is running, or was a moment ago: stop it first"
+        problem = f"broker {broker_id} is running, or its session has not expired yet: stop it and retry"
         raise Refusal(ErrorCode.INVALID_REQUEST, problem)
     held = [f"{topic.topic}-{partition.partition}" for topic, partition in image.partitions_of(broker_id)]
     if held:
         problem = (
-            f"broker {broker_id} has replicas of {_counted(held)} ({_named(held)}): move them to other brokers first"
+            f"broker {broker_id} holds replicas of {_counted(held)} ({_named(held)}): move them to other brokers first"
         )
         raise Refusal(ErrorCode.INVALID_REQUEST, problem)
     record = BrokerUnregistered(broker_id=broker_id, broker_epoch=registration.broker_epoch)
@@ -88,13 +88,14 @@ def unregister_broker(
 def _registered(image: MetadataImage, broker_id: int) -> BrokerRegistration:
     registration = image.broker(broker_id)
     if registration is None:
-        there = ", ".join(str(known) for known in sorted(image.brokers)) or "none"
-        raise Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no broker {broker_id}: registered are {there}")
+        known = ", ".join(str(each) for each in sorted(image.brokers)) or "none"
+        problem = f"broker {broker_id} is not registered: the registered brokers are {known}"
+        raise Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, problem)
     return registration
 
 
 def _leaderless(image: MetadataImage, broker_id: BrokerId) -> list[str]:
-    """Names of the partitions that the broker leads and that nobody else who holds all that is committed can lead."""
+    """Return the partitions that the broker leads and for which no other live broker is in the ISR or ELR."""
     return [
         f"{topic.topic}-{partition.partition}"
         for topic, partition in image.partitions_of(broker_id)

@@ -19,10 +19,10 @@ from kraft.model.topics import TopicResult, TopicResults
 def create_partitions(
     image: MetadataImage, request: CreatePartitionsRequest, *, placement_start: int
 ) -> Decision[TopicResults]:
-    """Adds partitions to each topic, each on its own: one that is refused does not stop the others.
+    """Add partitions to each topic on its own: one that is refused does not stop the others.
 
-    They get as many replicas as the topic's first partition has. Without assignments the placement goes on where the
-    topic's leaders are fewest; `placement_start` decides among places that are equally good.
+    The new partitions get as many replicas as the topic's first one. Without assignments, placement continues where the
+    topic has the fewest leaders; `placement_start` decides among places that are equally good.
     """
     named = Counter(asked.topic for asked in request.topics)
     left = PARTITIONS_PER_REQUEST_MAX
@@ -72,8 +72,8 @@ def _check_count(topic: TopicImage, asked: NewPartitions, left: int) -> None:
         raise Refusal(ErrorCode.INVALID_PARTITIONS, f"topic '{topic.topic}' already has {partitions}")
     if asked.count < has:
         problem = (
-            f"topic '{topic.topic}' has {partitions}, {asked.count} would not be an increase: "
-            "partitions can only be added, because with one its records would go"
+            f"topic '{topic.topic}' has {partitions}, and the number cannot go down to {asked.count}, because records "
+            f"would be lost: ask for more than {has}"
         )
         raise Refusal(ErrorCode.INVALID_PARTITIONS, problem)
     if asked.count - has > left:
@@ -94,7 +94,7 @@ def _placed(image: MetadataImage, topic: TopicImage, added: int, placement_start
 def _placed_by_hand(image: MetadataImage, topic: TopicImage, asked: NewPartitions) -> list[list[BrokerId]]:
     first, added = len(topic.partitions), asked.count - len(topic.partitions)
     if len(asked.assignments) != added:
-        problem = f"{added} partitions are to be added, but the replicas of {len(asked.assignments)} are named"
+        problem = f"{len(asked.assignments)} replica assignments for {added} new partitions: give one for each"
         raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
     assignment = [[BrokerId(replica) for replica in one.replicas] for one in asked.assignments]
     for partition, replicas in enumerate(assignment, start=first):

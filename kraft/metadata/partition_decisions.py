@@ -1,4 +1,4 @@
-"""The decisions on a leader's wish for another ISR, and on replicas that a broker cannot vouch for any more."""
+"""Decisions on an ISR that a leader proposes, and on replicas that have failed."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ from kraft.model.ids import UNKNOWN_BROKER_EPOCH, BrokerEpoch, BrokerId
 def alter_partition(
     image: MetadataImage, request: AlterPartitionRequest, *, defaults: TopicConfig = KAFKA_DEFAULTS
 ) -> Decision[AlterPartitionResult]:
-    """Takes over the ISR that the partition's leader proposes, if all it was formed under still holds.
+    """Accept the ISR that the partition's leader proposes, if the epochs of the proposal are still current.
 
-    A refusal is part of the answer, beside the partition's true state, so that the leader can go on from there. An ISR
-    that already is the committed one needs no record. INELIGIBLE_REPLICA begins a new partition epoch: an earlier copy
-    of the request may still lie in a connection, to be decided when the replica has become eligible, and the leader
-    waits for that replica no more once it is refused. The leader stays: one that is shutting down may still bring
-    others into sync, and hands the partition on with its next heartbeat. An ISR that completes a reassignment is taken
-    over without the replicas that go, and where some do in a new leader epoch: then the leader is told so by
-    NEW_LEADER_ELECTED, even if it stays, and finds its place in the metadata. `defaults` are of topics that set nothing
-    themselves.
+    A refusal is part of the response, with the partition's true state, so that the leader can continue from there. An
+    ISR that is already committed needs no record.
+
+    INELIGIBLE_REPLICA begins a new partition epoch: an earlier copy of the request may still be in a connection and
+    arrive after the replica has become eligible, but once refused, the leader no longer waits for that replica. The
+    leader stays: while it is shutting down it may still bring others into sync; its next heartbeat moves the
+    leadership. An ISR that completes a reassignment is accepted without the removed replicas; if there are any, the
+    leader epoch grows, and the response is NEW_LEADER_ELECTED, even if the leader stays.
+
+    `defaults` apply to topics that do not set a config themselves.
     """
     try:
         _check_epoch(image, request.broker_id, request.broker_epoch)
@@ -50,14 +52,14 @@ def alter_partition(
 def fail_replicas(
     image: MetadataImage, request: FailReplicasRequest, *, defaults: TopicConfig = KAFKA_DEFAULTS
 ) -> Decision[FailReplicasResult]:
-    """Takes the broker out of the ISRs and ELRs of these partitions, and lets others of those lead where it led.
+    """Remove the broker from the ISRs and ELRs of these partitions, and elect other leaders where it led.
 
-    Where it is the last of the ISR, and there is no ELR, it stays in it without leading: nobody else is known to hold
-    what was acknowledged, and nothing of that may be forgotten. A broker asks again until it sees the change; what was
-    acted on before, and what concerns a topic that is deleted, needs no record. Raises Refusal.
+    If it is the last member of an ISR and there is no ELR, it stays without leading: no other replica is known to hold
+    every acknowledged record. A broker repeats the request until it sees the change; a repetition, or a replica of a
+    deleted topic, gives no record. Raises Refusal.
     """
     _check_epoch(image, request.broker_id, request.broker_epoch)
-    # Named twice, the second mention would be decided on a state that the first has changed.
+    # A replica that is named twice is decided once: the second decision would not see the first.
     replicas = {(failed.topic_id, failed.partition): failed for failed in request.replicas}
     records = [record for failed in replicas.values() for record in _failed(image, request.broker_id, failed, defaults)]
     return Decision(records=records, response=FailReplicasResult())
@@ -71,7 +73,7 @@ def _failed(
     if topic is None or partition is None or broker_id not in partition.replicas:
         return []
     if failed.leader_epoch > partition.leader_epoch:
-        raise Refusal(ErrorCode.NOT_CONTROLLER, "the broker knows newer metadata than this controller")
+        raise Refusal(ErrorCode.NOT_CONTROLLER, "the broker has newer metadata than this controller")
     return changes_when_failed(image, topic, partition, broker_id, failed.leader_epoch, defaults)
 
 
@@ -85,7 +87,7 @@ def _decide(
     proposed = tuple(member.broker_id for member in request.new_isr)
     if completion := completed(image, topic, partition, proposed, defaults):
         return Decision(records=completion, response=_completed(partition, completion[0]))
-    # The order of an ISR means nothing, so another order is no change.
+    # The order of an ISR has no meaning, so another order is no change.
     isr = partition.isr if set(proposed) == set(partition.isr) else proposed
     changes = partition_change(
         image, topic, partition, isr, lambda candidate: candidate == partition.leader, defaults=defaults
@@ -102,7 +104,7 @@ def _decide(
 
 def _completed(before: PartitionImage, change: PartitionChanged) -> AlterPartitionResult:
     goes_on = change.leader_epoch == before.leader_epoch
-    problem = f"the reassignment is completed: the replicas are {change.replicas}, in sync are {change.isr}"
+    problem = f"the reassignment is completed: the replicas are {change.replicas}, the ISR is {change.isr}"
     return AlterPartitionResult(
         error_code=ErrorCode.NONE if goes_on else ErrorCode.NEW_LEADER_ELECTED,
         error_message="" if goes_on else problem,
@@ -131,7 +133,7 @@ def _refused(refusal: Refusal, partition: PartitionImage | None = None) -> Alter
 def _check_epoch(image: MetadataImage, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
     registration = image.broker(broker_id)
     if registration is None or registration.broker_epoch != broker_epoch:
-        problem = f"broker {broker_id} is not registered under epoch {broker_epoch}"
+        problem = f"broker {broker_id} is not registered under broker epoch {broker_epoch}"
         raise Refusal(ErrorCode.STALE_BROKER_EPOCH, problem)
 
 
@@ -148,16 +150,16 @@ def _find_partition(image: MetadataImage, request: AlterPartitionRequest) -> tup
 
 def _check_fencing(partition: PartitionImage, request: AlterPartitionRequest) -> None:
     if request.leader_epoch > partition.leader_epoch or request.partition_epoch > partition.partition_epoch:
-        # The leader acts on metadata that was committed after ours, so another controller is active.
-        raise Refusal(ErrorCode.NOT_CONTROLLER, "the broker knows newer metadata than this controller")
+        # The leader has metadata that was committed after ours, so another controller is active.
+        raise Refusal(ErrorCode.NOT_CONTROLLER, "the broker has newer metadata than this controller")
     if request.leader_epoch < partition.leader_epoch:
-        problem = f"leader epoch {request.leader_epoch} is over, it is {partition.leader_epoch} now"
+        problem = f"leader epoch {request.leader_epoch} is stale: the current one is {partition.leader_epoch}"
         raise Refusal(ErrorCode.FENCED_LEADER_EPOCH, problem)
     if request.broker_id != partition.leader:
-        problem = f"broker {request.broker_id} does not lead the partition, broker {partition.leader} does"
+        problem = f"broker {request.broker_id} is not the leader of the partition: broker {partition.leader} is"
         raise Refusal(ErrorCode.INVALID_REQUEST, problem)
     if request.partition_epoch < partition.partition_epoch:
-        problem = f"partition epoch {request.partition_epoch} is over, it is {partition.partition_epoch} now"
+        problem = f"partition epoch {request.partition_epoch} is stale: the current one is {partition.partition_epoch}"
         raise Refusal(ErrorCode.INVALID_UPDATE_VERSION, problem)
 
 
@@ -170,23 +172,23 @@ def _check_members(image: MetadataImage, partition: PartitionImage, request: Alt
         problem = f"ISR {members} has members outside the replicas {list(partition.replicas)}: {strangers}"
         raise Refusal(ErrorCode.INVALID_REQUEST, problem)
     if partition.leader not in members:
-        raise Refusal(ErrorCode.INVALID_REQUEST, f"ISR {members} is without the leader, broker {partition.leader}")
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"ISR {members} lacks the leader, broker {partition.leader}")
     for member in request.new_isr:
         _check_eligible(image, partition, member)
 
 
 def _check_eligible(image: MetadataImage, partition: PartitionImage, member: IsrMember) -> None:
-    """A member was in sync in its present life, and may be elected.
+    """Check that the member was in sync under its current registration, and may be elected. Raises Refusal.
 
-    A leader that has not heard from an ISR member yet names it without an epoch. Had that member come back in another
-    life, it would have left the ISR, and the partition epoch would tell.
+    A leader that has had no fetch from a member of the ISR yet names it without an epoch. Had that member registered
+    again, it would have left the ISR, and the request's partition epoch would be stale.
     """
     registration = image.brokers[member.broker_id]
     is_known_member = member.broker_epoch == UNKNOWN_BROKER_EPOCH and member.broker_id in partition.isr
     if registration.broker_epoch != member.broker_epoch and not is_known_member:
         problem = (
-            f"broker {member.broker_id} was found in sync under epoch {member.broker_epoch}, "
-            f"but is registered under {registration.broker_epoch}"
+            f"broker {member.broker_id} was in sync under broker epoch {member.broker_epoch}, "
+            f"but is registered under {registration.broker_epoch} now"
         )
         raise Refusal(ErrorCode.INELIGIBLE_REPLICA, problem)
     if not registration.active and member.broker_id != partition.leader:

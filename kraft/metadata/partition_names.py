@@ -1,4 +1,4 @@
-"""From a partition's name, as operators give it, to the partition."""
+"""Look-up of a partition by the name that an operator gives."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kraft.model.errors import ErrorCode, Refusal
 
 
 def find_partition(image: MetadataImage, topic: str, partition: int) -> tuple[TopicImage, PartitionImage]:
-    """Raises Refusal UNKNOWN_TOPIC_OR_PARTITION that says which of the two there is not."""
+    """Return the topic and the partition. Raises Refusal UNKNOWN_TOPIC_OR_PARTITION that names the missing one."""
     found = image.topic(topic)
     if found is None:
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{topic[:300]}'")

@@ -1,7 +1,7 @@
-"""Maps that never change, of which a changed copy shares nearly everything with the original.
+"""Immutable maps whose changed copies share nearly everything with the original.
 
-A copy of a dict costs as much as the dict is large, and so would each change of a large cluster's metadata. Here a
-change costs the few nodes on the way to it, and two versions are compared without looking at what they share.
+The cost of copying a dict grows with its size, and so would the cost of each change to a large cluster's metadata. Here
+a change copies only the few nodes on the path to it, and a comparison of two versions skips the parts that they share.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FAN_OUT: Final = 1 << _BITS
 _MASK: Final = _FAN_OUT - 1
 _LEAF_MAX: Final = 2 * _FAN_OUT
 _DEPTH_MAX: Final = 10
-"""Keys that still share all the bits of their hashes share a leaf, however large it becomes."""
+"""Keys whose hashes agree in all bits up to this depth share a leaf of any size."""
 
 _CHUNK_BITS: Final = 6
 _CHUNK: Final = 1 << _CHUNK_BITS
@@ -28,7 +28,7 @@ _Node = Union[dict[Key, Item], "tuple[_Node[Key, Item], ...]"]
 
 
 class PersistentMap(Mapping[Key, Item]):
-    """A trie by the keys' hashes. The order in which it is iterated means nothing."""
+    """A trie by the keys' hashes. Its iteration order has no meaning."""
 
     __slots__ = ("_count", "_root")
 
@@ -43,7 +43,7 @@ class PersistentMap(Mapping[Key, Item]):
         return items if isinstance(items, PersistentMap) else cls(items)
 
     def with_changes(self, changes: Mapping[Key, Item | None]) -> PersistentMap[Key, Item]:
-        """With those items in place of what was under their keys; None stands for: gone."""
+        """Return a map with these items set; None removes a key."""
         if not changes:
             return self
         after: PersistentMap[Key, Item] = PersistentMap()
@@ -52,7 +52,7 @@ class PersistentMap(Mapping[Key, Item]):
         return after
 
     def differing_keys(self, other: Mapping[Key, Item]) -> Iterator[Key]:
-        """Those whose items are not the very same object in both, or that one of them lacks."""
+        """Yield the keys whose items are not the same object in both, or that one of them lacks."""
         yield from _differing(self._root, PersistentMap.of(other)._root)
 
     def __getitem__(self, key: Key) -> Item:
@@ -75,7 +75,7 @@ class PersistentMap(Mapping[Key, Item]):
 def _changed(
     node: _Node[Key, Item], depth: int, changes: list[tuple[int, Key, Item | None]]
 ) -> tuple[_Node[Key, Item], int]:
-    """The node with the changes, and by how much it grew. The hashes come without the bits that led here."""
+    """Return the changed node and by how many items it grew; the bits of the hashes used so far are shifted out."""
     if isinstance(node, tuple):
         return _changed_branch(node, depth, changes)
     leaf = dict(node)
@@ -126,7 +126,7 @@ def _differing(one: _Node[Key, Item], other: _Node[Key, Item]) -> Iterator[Key]:
             if child is not other_child:
                 yield from _differing(child, other_child)
         return
-    # One of them may have been split meanwhile.
+    # One of them may have been split between the two versions.
     items, other_items = _flat(one), _flat(other)
     for key, item in items.items():
         if other_items.get(key) is not item:
@@ -141,7 +141,7 @@ def _flat(node: _Node[Key, Item]) -> dict[Key, Item]:
 
 
 class PersistentSequence(Mapping[int, Item], Generic[Item]):
-    """Items under the numbers from 0 on, without gaps, iterated in that order."""
+    """Items numbered from 0 without gaps, iterated in that order."""
 
     __slots__ = ("_chunks", "_count")
 
@@ -157,7 +157,7 @@ class PersistentSequence(Mapping[int, Item], Generic[Item]):
         return cls(items[number] for number in range(len(items)))
 
     def with_changes(self, changes: Mapping[int, Item]) -> PersistentSequence[Item]:
-        """With those in place of the items of their numbers; numbers from the length on are added, without gaps."""
+        """Return a sequence with these items set; numbers from the length on are appended and must have no gaps."""
         if not changes:
             return self
         chunks = list(self._chunks)
@@ -170,7 +170,7 @@ class PersistentSequence(Mapping[int, Item], Generic[Item]):
             if number < count:
                 drafts[place][within] = changes[number]
             else:
-                assert number == count, f"item {number} behind {count} items"
+                assert number == count, f"item {number} after {count} items"
                 drafts[place].append(changes[number])
                 count += 1
         chunks += [()] * (max(drafts) + 1 - len(chunks))
@@ -181,7 +181,7 @@ class PersistentSequence(Mapping[int, Item], Generic[Item]):
         return after
 
     def differing_keys(self, other: Mapping[int, Item]) -> Iterator[int]:
-        """Those whose items are not the very same object in both, or that one of them lacks; ascending."""
+        """Yield the numbers, ascending, whose items are not the same object in both, or that one of them lacks."""
         others = PersistentSequence.of(other)._chunks
         for place in range(max(len(self._chunks), len(others))):
             chunk = self._chunks[place] if place < len(self._chunks) else ()

@@ -1,11 +1,11 @@
-"""On which brokers the replicas of new partitions go.
+"""Placement of the replicas of new partitions on brokers.
 
-The brokers stand in a ring in which racks take turns. Partition after partition, the leader moves one place on; so
-leaders stay even whatever the racks look like. The followers are the places behind it; each time the leader has gone
-all the way round they start one place further on, so that a broker's partitions are not all backed up by the same
-neighbours. Each further replica goes to the rack that holds the fewest so far: RF replicas cover min(racks, RF) racks.
+The brokers form a ring in which racks alternate. From each partition to the next, the leader moves one place on, so
+leaders stay even whatever the racks are. The followers take the places after the leader; with each full round of the
+leader they start one place further on, so that a broker's partitions do not all have the same followers. Each further
+replica goes to the rack with the fewest replicas so far: RF replicas cover min(racks, RF) racks.
 
-Kafka places alike (AdminUtils, StripedReplicaPlacer), except that it begins at random; here the caller says where.
+Kafka places in the same way (AdminUtils, StripedReplicaPlacer), but begins at random; here the caller gives the start.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kraft.model.ids import BrokerId
 
 
 class UsableBroker(Protocol):
-    """A broker that may be given replicas."""
+    """A broker that may get replicas."""
 
     @property
     def broker_id(self) -> BrokerId: ...
@@ -32,15 +32,15 @@ class UsableBroker(Protocol):
 def place_partitions(
     *, partitions: int, replication_factor: int, brokers: Iterable[UsableBroker], start: int
 ) -> list[list[BrokerId]]:
-    """The replicas of each partition, preferred leader first.
+    """Return the replicas of each partition, preferred leader first.
 
-    `start` is the place in the ring, counted on over any number of rounds, of the first partition's leader: who passes
-    the number of partitions placed before continues their pattern. Brokers without a rack share one. Raises Refusal
+    `start` is the place of the first partition's leader in the ring, counted over any number of rounds: the number of
+    partitions placed before continues their pattern. Brokers without a rack share one. Raises Refusal
     INVALID_PARTITIONS or INVALID_REPLICATION_FACTOR.
     """
     ring = _ring(brokers)
     if partitions < 1:
-        raise Refusal(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions: at least 1 is needed")
+        raise Refusal(ErrorCode.INVALID_PARTITIONS, f"the partition count is {partitions}: it must be at least 1")
     _check_replication_factor(replication_factor, len(ring))
     return [_replicas(ring, position, replication_factor) for position in range(start, start + partitions)]
 
@@ -53,16 +53,16 @@ def place_more_partitions(
     brokers: Iterable[UsableBroker],
     start: int,
 ) -> list[list[BrokerId]]:
-    """The replicas of partitions that are added to the `existing` ones, so that leaders are as even as they can be.
+    """Return the replicas of partitions that are added to the `existing` ones, with leaders as even as possible.
 
-    In a topic whose pattern nobody changed that is where it would go on. Of places that are equally good the next one
-    behind the last partition's leader is taken, or from `start` on if that one is not there. Raises Refusal as
+    A topic whose partitions were never moved continues its pattern. Among equally good places, the next one after the
+    last partition's leader is used, or the next one from `start` if that broker is not in the ring. Raises Refusal as
     `place_partitions` does.
     """
     ring = _ring(brokers)
     _check_replication_factor(replication_factor, len(ring))
     leads = Counter(replicas[0] for replicas in existing)
-    # The followers go on as they would: one place further on for each round that the existing leaders made.
+    # The followers continue their pattern: one place further on for each round of the existing leaders.
     rounds = len(ring) * (len(existing) // len(ring))
     last_place = next((place for place, broker in enumerate(ring) if broker.broker_id == existing[-1][0]), None)
     first = start if last_place is None else last_place + 1
@@ -77,7 +77,7 @@ def place_more_partitions(
 
 
 def _unevenness(ring: Sequence[UsableBroker], leads: Counter[BrokerId], place: int, partitions: int) -> int:
-    """Less where the leaderships of the brokers are closer to each other."""
+    """Return a measure that is lower the more evenly the leaderships are spread over the brokers."""
     whole_rounds, rest = divmod(partitions, len(ring))
     after = [leads[broker.broker_id] + whole_rounds for broker in ring]
     for turn in range(rest):
@@ -87,17 +87,17 @@ def _unevenness(ring: Sequence[UsableBroker], leads: Counter[BrokerId], place: i
 
 def _check_replication_factor(replication_factor: int, brokers: int) -> None:
     if replication_factor < 1:
-        problem = f"replication factor {replication_factor}: at least 1 is needed"
+        problem = f"the replication factor is {replication_factor}: it must be at least 1"
         raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, problem)
     if replication_factor > brokers:
-        alive = "1 broker is" if brokers == 1 else f"{brokers} brokers are"
+        in_service = "1 broker is" if brokers == 1 else f"{brokers} brokers are"
         remedy = f"start more brokers or ask for at most {brokers}" if brokers else "start brokers first"
-        problem = f"replication factor {replication_factor}, but {alive} alive: {remedy}"
+        problem = f"the replication factor is {replication_factor}, but {in_service} in service: {remedy}"
         raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, problem)
 
 
 def _ring(brokers: Iterable[UsableBroker]) -> list[UsableBroker]:
-    """The brokers in order, one from each rack in turn."""
+    """Return the brokers in the order of the ring, one from each rack in turn."""
     racks: dict[str, list[UsableBroker]] = {}
     for broker in sorted(brokers, key=lambda broker: (broker.rack, broker.broker_id)):
         racks.setdefault(broker.rack, []).append(broker)
@@ -114,7 +114,7 @@ def _replicas(ring: list[UsableBroker], position: int, replication_factor: int) 
     replicas_in_rack = {leader.rack: 1}
     replicas = [leader.broker_id]
     while len(replicas) < replication_factor:
-        # The first of several equals wins, so a cluster without racks takes its followers in the ring's order.
+        # `min` returns the first of several equals, so a cluster without racks uses the ring's order.
         chosen = min(candidates, key=lambda broker: replicas_in_rack.get(broker.rack, 0))
         candidates.remove(chosen)
         replicas_in_rack[chosen.rack] = replicas_in_rack.get(chosen.rack, 0) + 1

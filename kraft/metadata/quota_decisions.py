@@ -1,6 +1,6 @@
-"""Decisions about the quotas of clients: whom they can be for, and which values they take.
+"""Decisions about client quotas: valid entities, and valid keys and values.
 
-They are kept and described. No broker enforces them yet.
+Quotas are stored and described; no broker enforces them yet.
 Source: KIP-546 (the API), KIP-599 (controller_mutation_rate), KIP-612 (connection_creation_rate).
 """
 
@@ -35,7 +35,7 @@ CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 
 _FRACTIONS: Final = None
-"""Stands for the bound of a key that takes fractions."""
+"""Used in place of the maximum of a key whose values may be fractions."""
 
 _OF_CLIENTS: Final[Mapping[str, int | None]] = {
     "consumer_byte_rate": INT64_MAX,
@@ -50,8 +50,8 @@ NAME_LENGTH_MAX: Final = 1_000
 
 
 def alter_client_quotas(image: MetadataImage, request: AlterClientQuotasRequest) -> Decision[AlterClientQuotasResponse]:
-    """Sets quotas and takes them away, all or none. What is so already gives no record. Raises Refusal."""
-    require_settings(image, "a quota of clients")
+    """Set and remove quotas, all or none; one that does not change gives no record. Raises Refusal."""
+    require_settings(image, "altering client quotas")
     if sum(len(alteration.operations) for alteration in request.alterations) > ALTERATIONS_PER_REQUEST_MAX:
         _refuse(f"more than {ALTERATIONS_PER_REQUEST_MAX} quotas in one request: alter fewer at a time")
     records: list[ClientQuotaSet] = []
@@ -72,16 +72,16 @@ def alter_client_quotas(image: MetadataImage, request: AlterClientQuotasRequest)
 
 
 def describe_client_quotas(image: MetadataImage, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
-    """Quotas of the entities that the filters let through, in the order of their names. Raises Refusal."""
+    """Return the quotas of the entities that match the filters, in the order of their names. Raises Refusal."""
     for number, each in enumerate(request.filters):
         if each.entity_type not in (USER, CLIENT_ID, IP):
             raise Refusal(ErrorCode.UNSUPPORTED_VERSION, _no_quotas(each.entity_type))
         if each.entity_type in (other.entity_type for other in request.filters[:number]):
-            _refuse(f"two filters for {each.entity_type}")
+            _refuse(f"there are two filters for {each.entity_type}: give one")
         if (each.name is not None) is not (each.match is QuotaMatch.EXACT):
-            _refuse(f"a filter for {each.entity_type} has a name exactly when that name is to be matched")
+            _refuse(f"the filter for {each.entity_type} must have a name if it matches exactly, and none otherwise")
     if len(request.filters) > 1 and IP in (each.entity_type for each in request.filters):
-        _refuse("no quota is of an ip and of a user or client-id, so there is nothing that such filters could find")
+        _refuse("no quota is for an ip together with a user or client-id: filter for one of them")
     described = [
         QuotaDescription(
             entity=list(subject), quotas=[QuotaValue(key=key, value=value) for key, value in sorted(quotas.items())]
@@ -107,13 +107,13 @@ def _subject(entity: Sequence[QuotaEntity]) -> QuotaSubject:
     for part in entity:
         _check_type(part.entity_type)
         if part.name is not None and not 0 < len(part.name) <= NAME_LENGTH_MAX:
-            _refuse(f"a {part.entity_type} whose name has {len(part.name)} letters: 1 to {NAME_LENGTH_MAX} are allowed")
+            _refuse(f"the {part.entity_type} name has {len(part.name)} letters: use 1 to {NAME_LENGTH_MAX}")
         if part.entity_type == IP and part.name is not None and not _is_address(part.name):
-            _refuse(f"'{part.name[:100]}' is no IP address")
+            _refuse(f"'{part.name[:100]}' is not an IP address: give an IPv4 or IPv6 address")
     if not types or len(set(types)) < len(types):
         _refuse(f"a quota is for a user, a client-id, a client-id of a user, or an ip, not for {types}")
     if IP in types and len(types) > 1:
-        _refuse("a quota of an ip cannot be for a user or client-id, too")
+        _refuse("a quota for an ip cannot also be for a user or client-id: set two quotas")
     return tuple(sorted(entity, key=lambda part: part.entity_type))
 
 
@@ -123,19 +123,19 @@ def _check_type(entity_type: str) -> None:
 
 
 def _no_quotas(entity_type: str) -> str:
-    return f"'{entity_type[:100]}' has no quotas: {USER}, {CLIENT_ID} and {IP} have"
+    return f"there are no quotas for '{entity_type[:100]}': use {USER}, {CLIENT_ID} or {IP}"
 
 
 def _check(operation: QuotaOperation, keys: Mapping[str, int | None]) -> None:
     if operation.key not in keys:
-        _refuse(f"there is no quota '{operation.key[:100]}' here: there are {', '.join(keys)}")
+        _refuse(f"there is no quota '{operation.key[:100]}' for such an entity: use one of {', '.join(keys)}")
     value, most = operation.value, keys[operation.key]
     if value is None:
         return
     if not isfinite(value) or value <= 0:
-        _refuse(f"{operation.key}={value:g}: a quota is above 0")
+        _refuse(f"{operation.key}={value:g}: expected a number above 0")
     if most is not _FRACTIONS and (value > most or value % 1):
-        _refuse(f"{operation.key}={value:g}: a whole number up to {most} is needed")
+        _refuse(f"{operation.key}={value:g}: expected a whole number up to {most}")
 
 
 def _is_address(name: str) -> bool:
@@ -150,10 +150,10 @@ def _matches(subject: QuotaSubject, request: DescribeClientQuotasRequest) -> boo
     names = {part.entity_type: part.name for part in subject}
     if request.strict and request.filters and len(names) > len(request.filters):
         return False
-    return all(each.entity_type in names and _lets_through(each, names[each.entity_type]) for each in request.filters)
+    return all(each.entity_type in names and _filter_matches(each, names[each.entity_type]) for each in request.filters)
 
 
-def _lets_through(each: QuotaFilter, name: str | None) -> bool:
+def _filter_matches(each: QuotaFilter, name: str | None) -> bool:
     match each.match:
         case QuotaMatch.EXACT:
             return name == each.name

@@ -1,12 +1,12 @@
-"""The decisions that move a partition's replicas to other brokers.
+"""Decisions that move a partition's replicas to other brokers.
 
-A reassignment goes through three states. First the replicas to be added stand beside those that there were, and copy
-what the leader has; nothing is taken away. When the last of them is in sync, in the very record that says so, the
-replicas to be removed are gone, and somebody else leads where the leader was one of them. Or an operator cancels it
-before, and what was added is gone again. Where there is nothing to add, the first state is skipped.
+A reassignment first adds the new replicas, which copy the leader's log; no replica is removed yet. The record that
+brings the last of them into the ISR also completes the reassignment: it removes the replicas to be removed, and elects
+another leader if the leader was one of them. Until then an operator can cancel it, which removes the added replicas. A
+reassignment that adds no replica is completed at once.
 
-Whenever a replica goes, the leader epoch grows, so that a fetch which it sent before says nothing any more should it be
-added again. Source: KIP-455; KIP-860.
+Whenever a replica is removed, the leader epoch grows, so that a fetch which it sent before is ignored if it is added
+again. Source: KIP-455; KIP-860.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from kraft.model.partitions import (
 )
 
 REASSIGNMENTS_PER_REQUEST_MAX = 5_000
-"""What is decided at once has to fit into one entry of the metadata log."""
+"""One request's reassignments have to fit into one entry of the metadata log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Layout:
-    """On which brokers a partition is, and who of them is in sync."""
+    """Replicas, reassignment and ISR of a partition."""
 
     replicas: tuple[BrokerId, ...]
     adding: tuple[BrokerId, ...]
     removing: tuple[BrokerId, ...]
     isr: tuple[BrokerId, ...]
 
-    def settled(self) -> _Layout:
-        """Without what is to be removed, when everything that is to be added is in sync; otherwise as it is.
+    def completed(self) -> _Layout:
+        """Return the layout without the replicas to be removed, once all added ones are in sync; until then, itself.
 
-        Somebody in sync has to be left: where those to be removed are the only ones, the others are waited for.
+        It also waits until a replica that stays is in sync.
         """
         isr = _without(self.isr, self.removing)
         if not isr or not set(self.adding).issubset(isr):
@@ -62,10 +62,10 @@ class _Layout:
 def alter_partition_reassignments(
     image: MetadataImage, request: AlterPartitionReassignmentsRequest, *, defaults: TopicConfig
 ) -> Decision[AlterPartitionReassignmentsResponse]:
-    """Begins to move each partition, or cancels that, each on its own; what is so already needs no record.
+    """Begin or cancel the reassignment of each partition on its own; one that changes nothing gives no record.
 
-    A new target replaces the one of a reassignment under way. `defaults` are of topics that set nothing themselves.
-    Raises Refusal UNSUPPORTED_VERSION while there may be nodes that would overlook what the records say.
+    A new target replaces that of a reassignment under way. `defaults` apply to topics that do not set a config
+    themselves. Raises Refusal UNSUPPORTED_VERSION while nodes may be running that would ignore these records' fields.
     """
     require_settings(image, "reassigning partitions")
     if len(request.partitions) > REASSIGNMENTS_PER_REQUEST_MAX:
@@ -94,7 +94,7 @@ def alter_partition_reassignments(
 def completed(
     image: MetadataImage, topic: TopicImage, partition: PartitionImage, isr: Sequence[BrokerId], defaults: TopicConfig
 ) -> list[PartitionChanged]:
-    """The record that takes over this ISR and with it completes the reassignment; none while that is not so far."""
+    """Return the record that accepts this ISR and completes the reassignment; none if the ISR does not complete it."""
     if not partition.is_reassigned:
         return []
     layout = _Layout(
@@ -103,14 +103,14 @@ def completed(
         removing=partition.removing_replicas,
         isr=tuple(isr),
     )
-    settled = layout.settled()
-    return [] if settled is layout else _change(image, topic, partition, settled, defaults)
+    after = layout.completed()
+    return [] if after is layout else _change(image, topic, partition, after, defaults)
 
 
 def list_partition_reassignments(
     image: MetadataImage, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """Those that are under way; of partitions that are not, or do not exist, nothing is told."""
+    """Return the reassignments under way; partitions that are not being reassigned or do not exist are left out."""
     wanted = {(asked.topic, asked.partition) for asked in request.partitions}
     found = [
         OngoingReassignment(
@@ -144,16 +144,16 @@ def _begun(
     original = partition.original_replicas
     removing = _without(original, target)
     replicas = (*target, *removing)
-    # What an earlier target wanted to add and this one does not is gone at once.
+    # Replicas that an earlier target added and this one does not have are removed at once.
     isr = _without(partition.isr, _without(partition.replicas, replicas)) or _eligible(image, partition, replicas)
     if not isr:
         raise Refusal(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"brokers {list(partition.isr)} alone are in sync, and were only being added: let them stay, "
-            "or wait until others are in sync",
+            f"only brokers {list(partition.isr)} are in sync, which an earlier reassignment added: keep one of them in "
+            "the target, or wait until others are in sync",
         )
     layout = _Layout(replicas=replicas, adding=_without(target, original), removing=removing, isr=isr)
-    return _change(image, topic, partition, layout.settled(), defaults)
+    return _change(image, topic, partition, layout.completed(), defaults)
 
 
 def _cancelled(
@@ -169,15 +169,15 @@ def _cancelled(
     if not isr:
         raise Refusal(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"brokers {list(partition.isr)} alone are in sync, and were only being added: "
-            "to take them away again would lose records; wait until others are in sync",
+            f"only brokers {list(partition.isr)} are in sync, which the reassignment added, and to remove them would "
+            "lose records: wait until others are in sync",
         )
     layout = _Layout(replicas=replicas, adding=(), removing=(), isr=isr)
     return _change(image, topic, partition, layout, defaults)
 
 
 def _eligible(image: MetadataImage, partition: PartitionImage, replicas: Sequence[BrokerId]) -> tuple[BrokerId, ...]:
-    """One of the replicas that can lead and holds all that is committed, though it is not in sync."""
+    """Return one of the replicas that is eligible and active, though not in sync; empty if there is none."""
     return tuple(replica for replica in replicas if replica in partition.elr and image.is_active(replica))[:1]
 
 
@@ -193,7 +193,7 @@ def _change(
     if layout == before:
         return []
     leader = partition.leader
-    # A partition that waits for its leader goes on waiting, unless that one was taken away.
+    # A partition that waits for a member of its ISR to lead keeps waiting, unless that member was removed.
     if leader not in layout.isr and (partition.has_leader or not set(layout.isr) & set(partition.isr)):
         leader = elect(layout.replicas, layout.isr, _can_lead(image, layout))
     minimum = minimum_isr(image, topic.configs, layout.replicas, defaults)
@@ -217,7 +217,7 @@ def _change(
 
 
 def _can_lead(image: MetadataImage, layout: _Layout) -> CanLead:
-    # One that is shutting down still serves, which is better than nobody.
+    # A broker that is shutting down still serves, and is used if no other can lead.
     has_active = any(image.is_active(member) for member in layout.isr)
     return image.is_active if has_active else image.is_alive
 
@@ -231,7 +231,7 @@ def _check_named_once(asked: Reassignment, named: Counter[tuple[str, int]]) -> N
         problem = f"partition {asked.partition} of topic '{asked.topic[:300]}' is in the request {times} times"
         raise Refusal(ErrorCode.INVALID_REQUEST, problem)
     if asked.cancels and asked.replicas:
-        raise Refusal(ErrorCode.INVALID_REQUEST, "a reassignment that is cancelled has no new replicas: leave them out")
+        raise Refusal(ErrorCode.INVALID_REQUEST, "a cancelled reassignment has no new replicas: leave them out")
 
 
 def _check_target(
@@ -244,20 +244,24 @@ def _check_target(
 ) -> None:
     target = asked.replicas
     if not target:
-        raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no replicas: at least one is needed")
+        raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the target has no replicas: name at least one broker")
     if len(set(target)) < len(target):
-        raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a broker holds at most one replica of a partition")
+        raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"replicas {target} name a broker twice: name it once")
     unknown = sorted(replica for replica in target if image.broker(replica) is None)
     if unknown:
-        raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"there are no brokers {unknown}")
+        problem = f"brokers {unknown} are not registered: name registered brokers"
+        raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
     replication_factor = len(partition.original_replicas)
     if len(target) != replication_factor and not allows_replication_factor_change:
-        problem = f"the replication factor would change from {replication_factor} to {len(target)}"
+        problem = (
+            f"the replication factor would change from {replication_factor} to {len(target)}: "
+            f"name {replication_factor} brokers, or allow the change"
+        )
         raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, problem)
     demanded = overridden(defaults, topic.configs).min_insync_replicas
     if len(target) < min(demanded, replication_factor):
         problem = (
-            f"{len(target)} replicas, but min.insync.replicas of topic '{topic.topic}' is {demanded}: "
+            f"the target has {len(target)} replicas, but min.insync.replicas of topic '{topic.topic}' is {demanded}: "
             f"name at least as many, or set min.insync.replicas={len(target)} on the topic first"
         )
         raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)

@@ -1,7 +1,7 @@
-"""The facts that the metadata log holds, in the order in which they became true.
+"""The records of the metadata log.
 
-Every record carries new values, never differences, so that replaying one needs no more than the image before it. The
-fields are plain (numbers, text, ids, lists and nested dataclasses) because the log's codec maps them by name.
+Every record carries new values, never differences, so that replaying one needs only the image before it. The fields are
+plain (numbers, text, ids, lists and nested dataclasses) because the log's codec maps them by name.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, Par
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterInitialised:
-    """The first record of a cluster; it is never written a second time."""
+    """The first record of a cluster; it is written only once."""
 
     cluster_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBroker:
-    """A broker's process became known under a new epoch. It starts fenced, whatever it was before.
+    """A broker's process registered under a new epoch. The broker is fenced, even if it was not before.
 
-    `features` is empty for a broker of a version that did not tell them.
+    `features` is empty for a broker of a version that did not send them.
     """
 
     broker_id: BrokerId
@@ -40,7 +40,7 @@ class RegisterBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerFenced:
-    """The broker leads nothing from here on, until it is unfenced."""
+    """The broker leads nothing until it is unfenced."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -48,7 +48,7 @@ class BrokerFenced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerUnfenced:
-    """The broker may lead, join an ISR and take new replicas."""
+    """The broker may lead, join an ISR and get new replicas."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -56,7 +56,7 @@ class BrokerUnfenced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerShuttingDown:
-    """The broker asked for a controlled shutdown; only a new registration takes that back."""
+    """The broker asked for a controlled shutdown; only a new registration ends that state."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -64,7 +64,7 @@ class BrokerShuttingDown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorFenceSet:
-    """An operator keeps the broker fenced, or does so no longer. It outlives the broker's registrations."""
+    """An operator set or removed the broker's operator fence, which persists over registrations."""
 
     broker_id: BrokerId
     fenced: bool
@@ -72,7 +72,7 @@ class OperatorFenceSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerUnregistered:
-    """The broker is gone for good: it is known again only when it registers anew."""
+    """The broker was removed from the metadata, until it registers again."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -80,7 +80,7 @@ class BrokerUnregistered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerEpochsUsed:
-    """Every broker epoch below `next_broker_epoch` is given away; for snapshots, where the last of them may be gone."""
+    """Every broker epoch below `next_broker_epoch` is used; in snapshots only, since the last broker may be gone."""
 
     next_broker_epoch: BrokerEpoch
 
@@ -93,10 +93,10 @@ class TopicCreated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionCreated:
-    """Partitions of a topic are created in order, from 0 on. The first of `replicas` is the preferred leader.
+    """A partition was created; a topic's partitions come in order from 0. `replicas[0]` is the preferred leader.
 
-    `adding_replicas` and `removing_replicas`, both among `replicas`, are there only in a snapshot of a reassignment
-    that was under way; `elr` and `last_known_elr` only in a snapshot, too.
+    Only a snapshot sets `adding_replicas` and `removing_replicas` (subsets of `replicas`, for a reassignment under
+    way), and `elr` and `last_known_elr`.
     """
 
     topic_id: TopicId
@@ -114,11 +114,11 @@ class PartitionCreated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionChanged:
-    """The partition's new state in full. `leader` is NO_BROKER while nobody in the ISR can lead.
+    """The complete new state of a partition. `leader` is NO_BROKER if no member of the ISR can lead.
 
-    Without `replicas` they stay as they are, and so does a reassignment that is under way. With them,
-    `adding_replicas` and `removing_replicas`, both among them, say what is under way from here on: nothing, if empty.
-    `elr` and `last_known_elr` are what they are from here on, also if empty.
+    If `replicas` is empty, the replicas and a reassignment under way do not change. Otherwise `adding_replicas` and
+    `removing_replicas`, subsets of it, are the reassignment under way; both are empty if there is none. `elr` and
+    `last_known_elr` always replace the earlier ones, even if empty.
     """
 
     topic_id: TopicId
@@ -141,7 +141,7 @@ class TopicDeleted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfigSet:
-    """`value` None takes the key back to the broker's default."""
+    """A topic config was set; `value` None returns it to the broker's default."""
 
     topic_id: TopicId
     key: str
@@ -150,14 +150,14 @@ class TopicConfigSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdsAllocated:
-    """Every producer id below `next_producer_id` is given away."""
+    """Every producer id below `next_producer_id` is allocated."""
 
     next_producer_id: ProducerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureLevelSet:
-    """Every node of the cluster acts on this level of the feature from here on."""
+    """Every node of the cluster uses this level of the feature from here on."""
 
     feature: str
     level: int
@@ -165,7 +165,7 @@ class FeatureLevelSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfigSet:
-    """`broker` is a broker's id, or empty for all that set nothing themselves; `value` None takes the key back."""
+    """A dynamic broker config was set. `broker` is an id, or empty for all brokers; `value` None removes the config."""
 
     broker: str
     key: str
@@ -174,7 +174,7 @@ class BrokerConfigSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientQuotaSet:
-    """`entity` in the order of its types; `value` None takes the quota away."""
+    """A client quota was set. `entity` is ordered by type; `value` None removes the quota."""
 
     entity: list[QuotaEntity]
     key: str
@@ -183,17 +183,17 @@ class ClientQuotaSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionBegun:
-    """The first record of an entry. All records from here on count together, when the transaction ends."""
+    """Begins a transaction, as the first record of an entry: the records after it take effect together at its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionEnded:
-    """The last record of an entry: everything since `TransactionBegun` counts."""
+    """Ends a transaction, as the last record of an entry: all records since `TransactionBegun` take effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionAborted:
-    """The last record of an entry: nothing since `TransactionBegun` counts."""
+    """Aborts a transaction, as the last record of an entry: no record since `TransactionBegun` takes effect."""
 
 
 BrokerRecord = (

@@ -1,10 +1,9 @@
-"""The image that a log's entries led to so far, and the one that an unfinished transaction is leading to.
+"""The image after the entries of the metadata log so far, and the image of an unfinished transaction.
 
-Decisions on very many partitions take several entries. The markers around their records make them count together or
-not at all, so that whoever leads next never finds half a topic, or a fenced broker that still leads. Nobody else
-decides anything meanwhile: a transaction holds all that is between its markers, and its author's successor aborts it.
-
-Source: KIP-868.
+Decisions on very many partitions take several entries. Markers around their records make them a transaction, which
+takes effect as a whole or not at all, so that the next active controller never finds half a topic, or a fenced broker
+that still leads. There are no other decisions between the markers; if the controller fails, the next one aborts the
+transaction. Source: KIP-868.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from kraft.metadata.records import MetadataRecord, TransactionAborted, Transacti
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedImage:
-    """`image` is what counts. `draft` has the records of an open transaction as well; None while there is none.
+    """The current `image`, and the `draft` that includes the records of an open transaction; None if there is none.
 
-    Images share what is the same in both, so a draft costs what the transaction changes.
+    Both share what is the same in them, so a draft costs only what the transaction changes.
     """
 
     image: MetadataImage = EMPTY_IMAGE
@@ -31,7 +30,7 @@ class ReplayedImage:
         return self.draft is not None
 
     def replay(self, entry: Sequence[MetadataRecord]) -> ReplayedImage:
-        """After one more entry. A transaction begins at the beginning of one, and ends at the end of one."""
+        """Replay one more entry. A transaction begins with the first record of an entry, and ends with the last."""
         if not entry:
             return self
         begins, last = isinstance(entry[0], TransactionBegun), entry[-1]

@@ -1,6 +1,6 @@
-"""A metadata image as the shortest run of records that leads to it from the empty image.
+"""The records of a snapshot: the shortest list that replays into an image from the empty one.
 
-This is what a snapshot holds. Records are all that a reader has to know: it replays them as it replays the log.
+A reader replays them like the metadata log, so it needs no other format.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from kraft.metadata.records import (
 
 
 def snapshot_records(image: MetadataImage) -> Iterator[MetadataRecord]:
-    """`EMPTY_IMAGE.replay(snapshot_records(image)) == image`, for every image that records can lead to."""
+    """Yield records such that `EMPTY_IMAGE.replay(snapshot_records(image)) == image`."""
     if image.cluster_id:
         yield ClusterInitialised(cluster_id=image.cluster_id)
     for feature, level in image.features.items():
         yield FeatureLevelSet(feature=feature, level=level)
     if image.next_producer_id != EMPTY_IMAGE.next_producer_id:
         yield ProducerIdsAllocated(next_producer_id=image.next_producer_id)
-    # Replay takes registrations in the order of their epochs only, and the last one says which epoch comes next.
+    # Replay accepts registrations only in the order of their epochs; the last one sets the next epoch.
     next_broker_epoch: int = EMPTY_IMAGE.next_broker_epoch
     for broker in sorted(image.brokers.values(), key=lambda broker: broker.broker_epoch):
         yield from _broker_records(broker)
         next_broker_epoch = broker.broker_epoch + 1
     if image.next_broker_epoch != next_broker_epoch:
-        # The broker that had the last epoch may be gone, and its epoch must not be given away again.
+        # The broker with the last epoch may be unregistered, and its epoch must not be used again.
         yield BrokerEpochsUsed(next_broker_epoch=image.next_broker_epoch)
     for name, configs in image.broker_configs.items():
         for key, value in configs.items():

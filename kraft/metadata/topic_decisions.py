@@ -19,20 +19,20 @@ from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult, TopicResults
 
 PARTITIONS_PER_REQUEST_MAX = 10_000
-"""Kafka's bound too: a single request must not keep the controller busy for seconds."""
+"""Kafka's limit too: a single request must not keep the controller busy for seconds."""
 
 CLUSTER_DEFAULT = -1
-"""Stands in a request for the cluster's default partition count or replication factor."""
+"""Used in a request for the cluster's default partition count or replication factor."""
 
 Assignment = Sequence[Sequence[BrokerId]]
-"""Replicas by partition, from partition 0 on, preferred leader first."""
+"""The replicas of each partition from 0, preferred leader first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerDefaults:
-    """What a new topic gets unless it asks otherwise.
+    """Defaults for new topics.
 
-    Kafka's keys: num.partitions, default.replication.factor, and those behind the topic configs.
+    Kafka's keys: num.partitions, default.replication.factor, and the broker keys of the topic configs.
     """
 
     partitions: int = 1
@@ -48,10 +48,10 @@ def create_topics(
     placement_start: int,
     defaults: ControllerDefaults,
 ) -> Decision[TopicResults]:
-    """Creates the topics, each on its own: one that is refused does not stop the others.
+    """Create each topic on its own: one that is refused does not stop the others.
 
-    `topic_ids` are fresh, one for each topic of the request. `placement_start` is where automatic placement begins;
-    the request's topics continue one another.
+    `topic_ids` are new, one for each topic of the request. Automatic placement begins at `placement_start`, and
+    continues from each topic of the request to the next.
     """
     assert len(topic_ids) == len(request.topics), "one id for each topic"
     creation = _Creation(image, defaults, placement_start)
@@ -69,7 +69,7 @@ def create_topics(
 
 
 def delete_topics(image: MetadataImage, request: DeleteTopicsRequest) -> Decision[TopicResults]:
-    """Deletes the topics for good, each on its own. One that is named twice, or named and meant by its id, stays."""
+    """Delete each topic on its own. One that the request names twice, by name or by id, is not deleted."""
     by_name = [(name, image.topic(name)) for name in request.topics]
     by_id = [(topic_id, image.topic_by_id(topic_id)) for topic_id in request.topic_ids]
     meant = Counter([*request.topics, *(topic.topic for _, topic in by_id if topic is not None)])
@@ -79,7 +79,7 @@ def delete_topics(image: MetadataImage, request: DeleteTopicsRequest) -> Decisio
         unknown = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name[:300]}'")
         results.append(_deleted(name, topic, unknown, meant, records))
     for topic_id, topic in by_id:
-        unknown = Refusal(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with the id {topic_id}")
+        unknown = Refusal(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {topic_id}")
         result = _deleted("" if topic is None else topic.topic, topic, unknown, meant, records)
         results.append(replace(result, topic_id=topic_id))
     return Decision(records=records, response=TopicResults(results=results))
@@ -88,7 +88,7 @@ def delete_topics(image: MetadataImage, request: DeleteTopicsRequest) -> Decisio
 def _deleted(
     name: str, topic: TopicImage | None, unknown: Refusal, meant: Counter[str], records: list[MetadataRecord]
 ) -> TopicResult:
-    """Adds the record of it. `unknown` is what is answered where there is no such topic."""
+    """Add the record of the deletion. `unknown` is the refusal if there is no such topic."""
     try:
         _check_named_once(name, meant)
         if topic is None:
@@ -100,7 +100,7 @@ def _deleted(
 
 
 class _Creation:
-    """One request's topics, one after the other: each is checked against those before it, too."""
+    """Creates the topics of one request in order, each checked against the ones before it too."""
 
     def __init__(self, image: MetadataImage, defaults: ControllerDefaults, placement_start: int) -> None:
         self.records: list[MetadataRecord] = []
@@ -141,7 +141,7 @@ class _Creation:
 
     def _placed_by_hand(self, new_topic: NewTopic) -> Assignment:
         if new_topic.partitions != CLUSTER_DEFAULT or new_topic.replication_factor != CLUSTER_DEFAULT:
-            problem = "a replica assignment already says how many partitions and replicas there are: leave them out"
+            problem = "a replica assignment fixes the partition count and the replication factor: leave those out"
             raise Refusal(ErrorCode.INVALID_REQUEST, problem)
         assignment = [[BrokerId(replica) for replica in each.replicas] for each in new_topic.assignments]
         self._check_partitions_left(len(assignment))
@@ -174,28 +174,28 @@ def _check_assignment(image: MetadataImage, assignment: Assignment) -> None:
 
 
 def assignment_problem(image: MetadataImage, replicas: Sequence[BrokerId], replication_factor: int) -> str:
-    """Why a new partition cannot be on these brokers; empty when it can."""
+    """Return why a new partition cannot be on these brokers, and the remedy; empty if it can."""
     if not replicas:
-        return "no replicas"
+        return "no broker is named: name at least one"
     if len(set(replicas)) < len(replicas):
-        return "a broker holds at most one replica of a partition"
+        return "a broker is named twice: name it once"
     if len(replicas) != replication_factor:
-        return f"partition 0 has {replication_factor} replicas, and all need the same number"
+        return f"partition 0 has {replication_factor} replicas: give every partition the same number"
     unknown = [broker_id for broker_id in replicas if image.broker(broker_id) is None]
     if unknown:
-        return f"there are no brokers {unknown}"
+        return f"brokers {unknown} are not registered: name registered brokers"
     if not any(image.is_active(broker_id) for broker_id in replicas):
-        return "none of these brokers is alive"
+        return "none of these brokers is in service: name one that is"
     return ""
 
 
 def _check_min_insync_replicas(new_topic: NewTopic, replication_factor: int, demanded: int) -> None:
-    """With more in-sync replicas demanded than there are replicas, every acks=all write would be refused for ever."""
+    """Refuse a minimum above the number of replicas: every acks=all write would be refused for ever."""
     if demanded > replication_factor:
         origin = "set on the topic" if "min.insync.replicas" in new_topic.configs else "the cluster's default"
         problem = (
-            f"min.insync.replicas is {demanded} ({origin}) but the replication factor is {replication_factor}, so that "
-            f"no acks=all write could succeed: raise the replication factor to {demanded} "
+            f"min.insync.replicas is {demanded} ({origin}), but the replication factor is {replication_factor}, so no "
+            f"acks=all write could succeed: raise the replication factor to {demanded}, "
             f"or set min.insync.replicas={replication_factor} on the topic"
         )
         raise Refusal(ErrorCode.INVALID_CONFIG, problem)
@@ -217,8 +217,8 @@ def _topic_records(
 def partition_created(
     image: MetadataImage, topic_id: TopicId, partition: int, replicas: Sequence[BrokerId]
 ) -> PartitionCreated:
-    """The record of a new partition, led by the first of these brokers that is in service."""
-    # An empty log is in sync on every broker that is there to have it.
+    """Return the record of a new partition, led by the first of these brokers that is in service."""
+    # An empty log is in sync on every broker in service.
     isr = [broker_id for broker_id in replicas if image.is_active(broker_id)]
     return PartitionCreated(
         topic_id=topic_id,
@@ -240,7 +240,7 @@ def _refused(name: str, refusal: Refusal) -> TopicResult:
 
 
 def _without_id(result: TopicResult) -> TopicResult:
-    """A topic that was only checked has no id yet."""
+    """Remove the id from the result: a topic that was only validated has none yet."""
     return TopicResult(
         topic=result.topic,
         error_code=result.error_code,

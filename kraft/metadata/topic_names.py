@@ -1,4 +1,4 @@
-"""What a topic may be called: Kafka's rules, so that a name is safe as a directory and as a metric.
+"""Kafka's rules for topic names, which make a name safe as a directory and as a metric.
 
 Source: org.apache.kafka.common.internals.Topic.
 """
@@ -15,21 +15,24 @@ TOPIC_NAME_LENGTH_MAX = 249
 
 _SEPARATORS = "._"
 _SPELLINGS_SEPARATORS_MAX = 6
-"""A name with so many separators can be spelt in 64 ways."""
+"""A name with this many separators has 64 spellings."""
 
-# A dollar sign would let a trailing newline through, so the whole name is matched.
+# Used with `fullmatch`: a dollar sign would accept a trailing newline.
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def check_topic_name(name: str) -> None:
-    """Raises Refusal INVALID_TOPIC_EXCEPTION that says which rule the name breaks."""
+    """Raise Refusal INVALID_TOPIC_EXCEPTION that says which rule the name breaks."""
     problem = _problem(name)
     if problem:
         raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
 
 
 def unknown_topic(name: str) -> Refusal:
-    """For a topic that is not there: INVALID_TOPIC_EXCEPTION when none can be, as clients then ask no more."""
+    """Return the refusal for a topic that does not exist: INVALID_TOPIC_EXCEPTION if the name is not valid.
+
+    Clients do not retry after that.
+    """
     problem = _problem(name)
     if problem:
         return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
@@ -38,25 +41,25 @@ def unknown_topic(name: str) -> Refusal:
 
 def _problem(name: str) -> str:
     if not name:
-        return "a topic name is empty"
+        return "the topic name is empty: give one"
     if name in (".", ".."):
-        return f"topic name '{name}' is not allowed: it would be a directory of its own"
+        return f"topic name '{name}' would be a special directory: choose another name"
     if len(name) > TOPIC_NAME_LENGTH_MAX:
-        return f"topic name '{name[:20]}...' has {len(name)} characters, at most {TOPIC_NAME_LENGTH_MAX} are allowed"
+        return f"topic name '{name[:20]}...' has {len(name)} characters: use at most {TOPIC_NAME_LENGTH_MAX}"
     if not _LEGAL.fullmatch(name):
-        return f"topic name {name!r} has characters other than ASCII letters, digits, '.', '_' and '-'"
+        return f"topic name {name!r} has characters that are not allowed: use ASCII letters, digits, '.', '_' and '-'"
     return ""
 
 
 def check_no_collision(name: str, existing: Collection[str]) -> None:
-    """Raises Refusal INVALID_TOPIC_EXCEPTION when another name differs only by '.' against '_'.
+    """Raise Refusal INVALID_TOPIC_EXCEPTION if another name differs only in '.' and '_'.
 
-    In metric names a '.' becomes a '_', so two such topics would be counted as one.
+    In metric names a '.' becomes a '_', so two such topics would share their metrics.
     """
     separators = sum(map(name.count, _SEPARATORS))
     if not separators:
         return
-    # Either all names that would collide are looked for, or, if those are too many, all that exist are looked at.
+    # Look up every colliding name, or, if there are too many of those, compare with every existing name.
     if separators <= _SPELLINGS_SEPARATORS_MAX:
         candidates: Iterable[str] = (other for other in _spellings(name) if other in existing)
     else:
@@ -64,7 +67,10 @@ def check_no_collision(name: str, existing: Collection[str]) -> None:
     plain = _as_metric_name(name)
     for other in candidates:
         if other != name and len(other) == len(name) and _as_metric_name(other) == plain:
-            message = f"topic '{name}' collides with topic '{other}': '.' and '_' count as the same character"
+            message = (
+                f"topic '{name}' collides with topic '{other}', because '.' and '_' count as the same character: "
+                "choose another name"
+            )
             raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
 
 

@@ -1,1 +1,1 @@
-"""The words every other package speaks: identifiers, errors, and the values of requests and answers."""
+"""The types that every other package uses: identifiers, errors, and requests and responses as values."""

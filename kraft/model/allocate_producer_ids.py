@@ -16,7 +16,7 @@ class AllocateProducerIdsRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdBlock:
-    """The ids from `first` on, `count` of them, which no other broker gets."""
+    """`count` producer ids from `first` on, which no other broker gets."""
 
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str = ""

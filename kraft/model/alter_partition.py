@@ -19,11 +19,11 @@ from kraft.model.ids import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsrMember:
-    """`broker_epoch` is the registration that the replica fetched under, UNKNOWN_BROKER_EPOCH before its first fetch.
+    """Member of a proposed ISR, with the broker epoch of its fetches; UNKNOWN_BROKER_EPOCH before its first fetch.
 
-    The controller refuses a registration that has ended, so a broker that came back is never taken for its
-    earlier life (KIP-903). An unknown epoch stands only beside replicas that are in the ISR already: when one
-    of those comes back, the controller takes it out of the ISR and the partition epoch refuses the proposal.
+    The controller refuses an epoch that has ended, so that a broker which registered again does not count as its
+    earlier process (KIP-903). Only replicas that are already in the ISR may have an unknown epoch: if such a broker
+    registers again, the controller removes it from the ISR, and the partition epoch makes the proposal stale.
     """
 
     broker_id: BrokerId
@@ -32,7 +32,7 @@ class IsrMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterPartitionRequest:
-    """The leader's wish for another ISR, fenced by all the epochs under which it formed it."""
+    """Proposal of a new ISR by the leader, with the epochs under which it was made; stale ones are refused."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -45,9 +45,9 @@ class AlterPartitionRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterPartitionResult:
-    """The partition's state after the change, or as it is when the change was refused and the partition is known.
+    """State of the partition after the change; if it was refused, the current state, if the partition exists.
 
-    While there are brokers in `elr`, the leader commits nothing.
+    While `elr` is not empty, the leader commits nothing.
     """
 
     error_code: ErrorCode = ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""What operators ask about brokers, and want done to them, as values."""
+"""Requests of operators about brokers, and their responses: describe, fence, unfence, unregister."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from kraft.model.features import FeatureRange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerDescription:
-    """A broker as it last registered, and what it holds now.
+    """Description of a broker: its last registration, and its replicas now.
 
-    `leaders` counts the partitions that it leads, `replicas` those of which it has one, `in_sync` those of which its
-    replica is in the in-sync set. `log_directory_ids` are those that it registered with.
+    `leaders` counts the partitions that it leads, `replicas` those of which it has a replica, and `in_sync` those of
+    which its replica is in the ISR. `log_directory_ids` are those of its registration.
     """
 
     broker_id: int
@@ -33,21 +33,21 @@ class BrokerDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeBrokersRequest:
-    """No ids: every registered broker."""
+    """Request to describe these brokers; without ids, every registered broker."""
 
     broker_ids: list[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeBrokersResponse:
-    """By id."""
+    """Descriptions of brokers, by id."""
 
     brokers: list[BrokerDescription]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FenceBrokerRequest:
-    """`force`: also where partitions are left without a leader."""
+    """Request for an operator fence. `force`: even if partitions are left without a leader."""
 
     broker_id: int
     timeout_ms: int
@@ -68,7 +68,7 @@ class UnregisterBrokerRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerActionResult:
-    """`changed` is False when it was so already. `leaderless`: partitions that the action left without a leader."""
+    """Result of an action. `changed` is False if there was nothing to do; `leaderless` partitions lost their leader."""
 
     changed: bool
     leaderless: list[str]

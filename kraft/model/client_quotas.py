@@ -1,4 +1,4 @@
-"""Quotas of clients, as values: set, taken away and described. Source: KIP-546, KIP-599, KIP-612."""
+"""Requests that alter and describe client quotas, and their responses. Source: KIP-546, KIP-599, KIP-612."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from enum import IntEnum
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaEntity:
-    """One part of whom a quota is for: a user, a client-id or an ip.
+    """Part of the entity of a quota: a user, a client-id or an ip.
 
-    `name` None stands for whoever has no quota of its own.
+    `name` None is the default, for all that have no quota of their own.
     """
 
     entity_type: str
@@ -19,7 +19,7 @@ class QuotaEntity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaOperation:
-    """`value` None takes the quota away."""
+    """Quota to set; `value` None removes it."""
 
     key: str
     value: float | None
@@ -27,7 +27,7 @@ class QuotaOperation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaAlteration:
-    """Of one entity: all of it is done, or nothing."""
+    """Operations on the quotas of one entity."""
 
     entity: list[QuotaEntity]
     operations: list[QuotaOperation]
@@ -35,7 +35,7 @@ class QuotaAlteration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterClientQuotasRequest:
-    """All of the alterations, or none."""
+    """Request to make all of these alterations, or none."""
 
     alterations: list[QuotaAlteration]
     timeout_ms: int
@@ -44,13 +44,13 @@ class AlterClientQuotasRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterClientQuotasResponse:
-    """`changed`: how many quotas have another value now, or would have."""
+    """Response of AlterClientQuotas. `changed` counts the quotas whose value changed, or would with `validate_only`."""
 
     changed: int
 
 
 class QuotaMatch(IntEnum):
-    """Which entities of a type are described. The numbers are Kafka's."""
+    """Way in which a filter selects entities of a type. The numbers are Kafka's."""
 
     EXACT = 0
     DEFAULT = 1
@@ -59,7 +59,7 @@ class QuotaMatch(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaFilter:
-    """`name` is for EXACT only."""
+    """Filter for entities of a type; `name` is set for EXACT only."""
 
     entity_type: str
     match: QuotaMatch
@@ -68,7 +68,10 @@ class QuotaFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeClientQuotasRequest:
-    """Entities that match every filter; with `strict` only those that have no part beside. No filter: all of them."""
+    """Request for the quotas of entities that match every filter; with `strict`, only those without further parts.
+
+    Without filters, the quotas of all entities.
+    """
 
     filters: list[QuotaFilter]
     strict: bool = False
@@ -82,7 +85,7 @@ class QuotaValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaDescription:
-    """The quotas of one entity, by key."""
+    """Quotas of one entity, by key."""
 
     entity: list[QuotaEntity]
     quotas: list[QuotaValue]

@@ -1,4 +1,4 @@
-"""Asking for configs and altering them, as values. The numbers are Kafka's.
+"""Requests that describe and alter configs, and their responses. The numbers are Kafka's.
 
 Source: KIP-133 (DescribeConfigs), KIP-226 (sources and synonyms), KIP-339 (IncrementalAlterConfigs).
 """
@@ -12,7 +12,7 @@ from kraft.model.errors import ErrorCode
 
 
 class ConfigResourceType(IntEnum):
-    """What has configs. A number that this version does not know is UNKNOWN."""
+    """Kind of resource that has configs. A number that this version does not know is UNKNOWN."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -27,7 +27,7 @@ class ConfigResourceType(IntEnum):
 
 
 class ConfigOperation(IntEnum):
-    """APPEND and SUBTRACT are for keys whose value is a list."""
+    """Operation on one config; APPEND and SUBTRACT are for keys whose value is a list."""
 
     SET = 0
     DELETE = 1
@@ -36,7 +36,7 @@ class ConfigOperation(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from: the topic itself, the broker's file, or nobody said anything."""
+    """Source of a value: the topic, dynamic broker configs, the broker's file, or the default."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -51,7 +51,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigType(IntEnum):
-    """What kind of value a key takes."""
+    """Type of a key's values."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -74,7 +74,7 @@ class ConfigType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigAlteration:
-    """`value` is None for DELETE, which takes the key back to its default."""
+    """Alteration of one config. `value` is None for DELETE, which returns the key to its default."""
 
     key: str
     operation: ConfigOperation
@@ -83,9 +83,9 @@ class ConfigAlteration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceAlteration:
-    """Of one topic or broker: all of it is done, or nothing.
+    """Alterations of one topic or broker, all or none of which are made.
 
-    With `replaces`, keys that are set and not named go back to their defaults.
+    With `replaces`, set keys that are not named return to their defaults.
     """
 
     resource_type: ConfigResourceType
@@ -96,7 +96,7 @@ class ResourceAlteration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncrementalAlterConfigsRequest:
-    """Keys that are not named stay as they are, unless their resource is replaced."""
+    """Request to alter configs. Keys that are not named do not change, unless their resource has `replaces`."""
 
     resources: list[ResourceAlteration]
     timeout_ms: int
@@ -113,7 +113,7 @@ class ResourceAlterationResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncrementalAlterConfigsResponse:
-    """One result a resource, in the request's order."""
+    """One result per resource, in the request's order."""
 
     results: list[ResourceAlterationResult]
 
@@ -123,7 +123,7 @@ class IncrementalAlterConfigsResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigResource:
-    """A topic by its name, or a broker by its id. No keys: all of them."""
+    """Topic by name, or broker by id, whose configs to describe; without `keys`, all of them."""
 
     resource_type: ConfigResourceType
     resource_name: str
@@ -139,7 +139,7 @@ class DescribeConfigsRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigSynonym:
-    """A key that could say the value, under the name it has there, and what it says."""
+    """Config that can supply the value of a key: its own name, its value and its source."""
 
     key: str
     value: str | None
@@ -148,7 +148,7 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
-    """A key with the value in effect. The first of `synonyms` is where that comes from; those after it would follow."""
+    """Config with its value in effect. `synonyms` are in order of precedence; the first supplies the value."""
 
     key: str
     value: str | None
@@ -163,7 +163,7 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceDescription:
-    """`entries` by key, in alphabetical order."""
+    """Configs of one resource, ordered by key."""
 
     resource_type: ConfigResourceType
     resource_name: str
@@ -174,6 +174,6 @@ class ResourceDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeConfigsResponse:
-    """One description a resource, in the request's order."""
+    """One description per resource, in the request's order."""
 
     results: list[ResourceDescription]

@@ -1,4 +1,4 @@
-"""DeleteRecords: a log begins later."""
+"""DeleteRecords: raises the log start offsets of partitions."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from kraft.model.errors import ErrorCode
 
 HIGH_WATERMARK = -1
-"""In DeleteRecords: everything that is committed."""
+"""Used in DeleteRecords for the high watermark: delete every committed record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteRecordsPartition:
-    """Records below `before_offset` are to go; HIGH_WATERMARK stands for the high watermark."""
+    """Partition whose records below `before_offset` to delete; HIGH_WATERMARK is the current high watermark."""
 
     topic: str
     partition: int
@@ -21,7 +21,7 @@ class DeleteRecordsPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteRecordsRequest:
-    """`timeout_ms` bounds the wait for the replicas."""
+    """Request to delete records; `timeout_ms` limits the wait for the replicas."""
 
     timeout_ms: int
     partitions: list[DeleteRecordsPartition]
@@ -29,7 +29,7 @@ class DeleteRecordsRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteRecordsPartitionResult:
-    """`low_watermark`: no in-sync replica keeps a record below it; -1 on an error."""
+    """Result for one partition. No in-sync replica has a record below `low_watermark`; -1 on an error."""
 
     topic: str
     partition: int
@@ -40,6 +40,6 @@ class DeleteRecordsPartitionResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteRecordsResponse:
-    """One result a partition, in the request's order."""
+    """One result per partition, in the request's order."""
 
     partitions: list[DeleteRecordsPartitionResult]

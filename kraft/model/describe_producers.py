@@ -1,4 +1,4 @@
-"""What operators ask a broker about idempotent producers, as values. Source: KIP-664."""
+"""DescribeProducers: the idempotent producers of partitions. Source: KIP-664."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class DescribeProducersRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveProducer:
-    """`last_sequence` is -1 when its epoch has written no batch yet."""
+    """Idempotent producer of a partition. `last_sequence` is -1 if its epoch has written no batch yet."""
 
     producer_id: int
     producer_epoch: int
@@ -25,7 +25,7 @@ class ActiveProducer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionProducers:
-    """By producer id."""
+    """Producers of one partition, by producer id."""
 
     topic: str
     partition: int

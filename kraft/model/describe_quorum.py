@@ -1,4 +1,4 @@
-"""DescribeQuorum: the controllers, and how far each has come."""
+"""DescribeQuorum: the voters and observers of the metadata quorum, and how far behind each is."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from kraft.model.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumMember:
-    """A voter or observer. -1 stands for what the leader has not heard yet.
+    """Voter or observer; a value that the leader does not know is -1.
 
-    `lag` counts the entries of the leader's log that the member does not hold. The timestamps are the leader's: when it
-    last heard from the member, and when the member last held all that the leader did.
+    `lag` counts the entries of the leader's log that the member does not hold. The timestamps are by the leader's
+    clock: the member's last contact, and the last time at which the member held all of the leader's entries.
     """
 
     node_id: int
@@ -25,7 +25,7 @@ class QuorumMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumDescription:
-    """The metadata quorum as its leader sees it."""
+    """Metadata quorum as its leader sees it."""
 
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str = ""

@@ -1,4 +1,4 @@
-"""Topics described page by page, as values. Source: KIP-966 (DescribeTopicPartitions)."""
+"""DescribeTopicPartitions: topics described in pages. Source: KIP-966."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kraft.model.metadata import TopicMetadata
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPlace:
-    """A partition, whether it exists or not, as a place in the order of topics and partitions."""
+    """Place in the order of topics and partitions; the partition need not exist."""
 
     topic: str
     partition: int
@@ -17,7 +17,7 @@ class PartitionPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPageRequest:
-    """No names: every topic. `begin` is where an earlier page said that the next one begins."""
+    """Request for a page of these topics; without names, of every topic. `begin` is `following` of the page before."""
 
     topics: list[str]
     partitions_max: int
@@ -26,7 +26,7 @@ class TopicPageRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPage:
-    """Topics by name, with the partitions that found room; `following` is None when nothing is left."""
+    """Page of topics, by name, with the partitions that fit. `following` begins the next page; None at the end."""
 
     topics: list[TopicMetadata]
     following: PartitionPlace | None = None

@@ -1,4 +1,4 @@
-"""Where a listener of a node is reached."""
+"""The endpoint of a node's listener."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where one listener of a broker is reached, as the broker advertises it."""
+    """Advertised address of one listener of a broker."""
 
     listener: str
     host: str
     port: int
 
     def __str__(self) -> str:
-        """As in `advertised.listeners`; an IPv6 address stands in brackets."""
+        """Return the text form used in `advertised.listeners`; an IPv6 address is in brackets."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.listener}://{host}:{self.port}"

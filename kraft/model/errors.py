@@ -1,6 +1,6 @@
-"""The three kinds of error: a `Refusal` is expected, `Corruption` means bad bytes, an `assert` means our own bug.
+"""The three kinds of errors: a `Refusal` is expected, `Corruption` means bad bytes, an `assert` means our own bug.
 
-Error codes are Kafka's, so that both listeners answer with the same numbers.
+Error codes are Kafka's, so that gRPC and Kafka listeners answer with the same numbers.
 Source: Kafka protocol guide, "Error codes".
 """
 
@@ -12,7 +12,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """Kafka's error codes, as far as this broker answers with them."""
+    """Kafka's error codes that this broker uses."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -76,7 +76,7 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """True when the same request may succeed later, after metadata was refreshed where needed."""
+        """True if the same request may succeed later, after a refresh of metadata where needed."""
         return self in _RETRIABLE
 
 
@@ -109,7 +109,7 @@ _RETRIABLE = frozenset(
 
 
 def error_code(number: int) -> ErrorCode:
-    """The code of that number; UNKNOWN_SERVER_ERROR for one that this version does not know."""
+    """Return the code with that number; UNKNOWN_SERVER_ERROR for one that this version does not know."""
     try:
         return ErrorCode(number)
     except ValueError:
@@ -117,11 +117,11 @@ def error_code(number: int) -> ErrorCode:
 
 
 class KraftError(Exception):
-    """Whatever a caller of this project may want to catch in one place. Its text is one line for a person."""
+    """Base class of the errors of this project. Its text is one line for a person."""
 
 
 class Refusal(KraftError):
-    """A request that is answered with an error code: expected, and nothing was changed by it."""
+    """An expected error that a request is answered with; the request changed nothing."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -133,7 +133,7 @@ class Refusal(KraftError):
 
 
 class Corruption(KraftError):
-    """Stored bytes that are not what was written: the log they belong to goes offline."""
+    """Stored bytes differ from what was written; their log goes offline."""
 
     def __init__(self, file: str, position: int, reason: str) -> None:
         super().__init__(f"{file} at byte {position}: {reason}")
@@ -143,7 +143,7 @@ class Corruption(KraftError):
 
 
 class InvalidBatch(Refusal):
-    """Record batch bytes from outside that break the format, with the code a producer is answered."""
+    """A record batch from outside is malformed; `code` is the producer's error code."""
 
     def __init__(self, reason: str, code: ErrorCode = ErrorCode.CORRUPT_MESSAGE) -> None:
         super().__init__(code, reason)
@@ -151,14 +151,14 @@ class InvalidBatch(Refusal):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordError:
-    """What is wrong with one record of a batch; `batch_index` counts the batch's records from 0."""
+    """Error in one record of a batch; `batch_index` counts the batch's records from 0."""
 
     batch_index: int
     error_message: str
 
 
 class InvalidRecords(InvalidBatch):
-    """A batch that is refused whole because of some of its records, which are named (KIP-467)."""
+    """A batch is refused because of some of its records, which the error names (KIP-467)."""
 
     def __init__(self, reason: str, code: ErrorCode, record_errors: Sequence[RecordError]) -> None:
         super().__init__(reason, code)

@@ -1,4 +1,4 @@
-"""FailReplicas: a broker reports replicas that it cannot use any more."""
+"""FailReplicas: a broker reports replicas that have failed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedReplica:
-    """A replica whose bytes cannot be trusted or reached.
+    """Replica whose bytes are corrupt or cannot be read.
 
-    `leader_epoch` is the last one in which the broker's process used it, -1 when it never did.
+    `leader_epoch` is the last one in which the broker's process used it; -1 if it never did.
     """
 
     topic_id: TopicId
@@ -29,7 +29,7 @@ class FailReplicasRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailReplicasResult:
-    """What became of the partitions is told by the metadata."""
+    """Result of FailReplicas; the new state of the partitions follows in the metadata."""
 
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str = ""

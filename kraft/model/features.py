@@ -1,6 +1,6 @@
-"""Feature levels as nodes support them and as a cluster has settled on them, and asking to change them.
+"""DescribeFeatures and UpdateFeatures: the feature levels that nodes support, and those that the cluster uses.
 
-Source: KIP-584 (versioning of features), KIP-1022 (features beside metadata.version).
+Source: KIP-584 (versioning of features), KIP-1022 (features besides metadata.version).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureRange:
-    """The levels of one feature that a node's version can live with."""
+    """Levels of one feature that a node's version supports."""
 
     feature: str
     min_level: int
@@ -19,9 +19,9 @@ class FeatureRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureDescription:
-    """`finalized_level` is acted on by every node; every registered broker supports `min_level` to `max_level`.
+    """Feature with `finalized_level`, which the cluster uses, and the levels that every registered broker supports.
 
-    Without a common level `max_level` is below `min_level`.
+    If the brokers have no level in common, `max_level` is below `min_level`.
     """
 
     feature: str
@@ -37,7 +37,7 @@ class DescribeFeaturesRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeFeaturesResponse:
-    """`epoch` is the metadata entry as of which this holds."""
+    """Features of the cluster; `epoch` is the index of the metadata entry as of which they are described."""
 
     epoch: int
     features: list[FeatureDescription]
@@ -51,7 +51,7 @@ class FeatureUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateFeaturesRequest:
-    """All of the updates, or none."""
+    """Request to make all of these updates, or none."""
 
     updates: list[FeatureUpdate]
     timeout_ms: int
@@ -60,6 +60,6 @@ class UpdateFeaturesRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateFeaturesResponse:
-    """The features whose level is another one now, with that level; those that had it before are left out."""
+    """Features whose level changed, with the new level."""
 
     changed: list[FeatureUpdate]

@@ -1,4 +1,4 @@
-"""Fetch: record batches from offsets on."""
+"""Fetch: reads record batches from given offsets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kraft.model.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchPartition:
-    """`current_leader_epoch` is the leader epoch that the client knows, -1 for none; it fences stale clients."""
+    """Partition to fetch. `current_leader_epoch` is the one that the client knows, -1 for none."""
 
     topic: str
     partition: int
@@ -20,7 +20,7 @@ class FetchPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchRequest:
-    """Waits up to `max_wait_ms` until `min_bytes` are there; at least one batch is answered (KIP-74)."""
+    """Request that waits up to `max_wait_ms` for `min_bytes`; the response has at least one batch (KIP-74)."""
 
     request_id: int
     max_wait_ms: int
@@ -31,7 +31,10 @@ class FetchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchPartitionResult:
-    """`records` are whole batches below the high watermark; the first may begin before `fetch_offset`."""
+    """Result for one partition. `records` are whole batches below the high watermark.
+
+    The first batch may begin before `fetch_offset`.
+    """
 
     topic: str
     partition: int

@@ -1,4 +1,4 @@
-"""FollowMetadata: committed metadata, from a controller to whoever follows it."""
+"""FollowMetadata: a controller streams committed metadata to a broker."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowMetadataRequest:
-    """`after_index` is the last entry that the broker already holds, 0 for none."""
+    """Request for the entries after `after_index`, the last one that the broker already holds; 0 for none."""
 
     cluster_id: str
     broker_id: int
@@ -16,9 +16,9 @@ class FollowMetadataRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataBatch:
-    """One committed entry of the metadata log, or a beat: no records, the last entry's index.
+    """Committed entry of the metadata log, or a heartbeat without records, with the last entry's index.
 
-    With `in_snapshot`, a part of a snapshot that stands at `index`; `ends_snapshot` says that it is whole now.
+    With `in_snapshot`, a part of the snapshot whose last entry is `index`; `ends_snapshot` marks its last part.
     """
 
     index: int

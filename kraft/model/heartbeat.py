@@ -1,4 +1,4 @@
-"""Heartbeat: a broker keeps its session with the active controller."""
+"""Heartbeat: keeps a broker's session with the active controller alive."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kraft.model.ids import BrokerEpoch, BrokerId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatRequest:
-    """`metadata_index` is the last metadata entry that the broker has acted on."""
+    """Heartbeat of a broker. `metadata_index` is the last metadata entry that it has applied."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -20,7 +20,7 @@ class HeartbeatRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatResult:
-    """`may_stop` answers `wants_shutdown`: nothing is left that another broker could take over."""
+    """Result of a heartbeat. `may_stop` answers `wants_shutdown`: no leadership is left to be moved."""
 
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str = ""

@@ -1,4 +1,4 @@
-"""Identifiers and positions, each its own type, so that an epoch is never passed where an offset belongs."""
+"""Identifiers and positions, each of its own type, so that an epoch is never passed as an offset."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import NamedTuple, NewType
 from uuid import UUID
 
 BrokerId = NewType("BrokerId", int)
-"""`node.id` of a node; a replica of a partition is named by the broker that holds it."""
+"""`node.id` of a node; a replica of a partition is identified by the broker that holds it."""
 
 BrokerEpoch = NewType("BrokerEpoch", int)
-"""Grows with every registration of a broker, so that a request of its earlier life is told apart."""
+"""Grows with every registration of a broker, so that requests of an earlier process are recognized."""
 
 Offset = NewType("Offset", int)
 """Position of a record in its partition. High watermark and log end offset are exclusive: the next offset."""
@@ -26,27 +26,27 @@ ProducerId = NewType("ProducerId", int)
 ProducerEpoch = NewType("ProducerEpoch", int)
 
 TopicId = NewType("TopicId", UUID)
-"""Given at creation; a topic that is deleted and created again under its old name gets a new one."""
+"""Assigned at creation; a topic that is created again under the name of a deleted one gets a new id."""
 
 DirectoryId = NewType("DirectoryId", UUID)
-"""Names one log directory's contents; an emptied directory gets a new one."""
+"""Identifies the contents of a log directory; an emptied directory gets a new id."""
 
 NO_BROKER = BrokerId(-1)
-"""Stands where a partition has no leader."""
+"""The leader of a partition without a leader."""
 
 NO_BROKER_EPOCH = BrokerEpoch(-1)
 NO_LEADER_EPOCH = LeaderEpoch(-1)
 NO_PARTITION_EPOCH = PartitionEpoch(-1)
 
 UNKNOWN_BROKER_EPOCH = BrokerEpoch(-1)
-"""Stands for an in-sync replica that has not yet fetched from this leader, so that its registration is not known."""
+"""The epoch of an in-sync replica that has not fetched from this leader yet, so its registration is not known."""
 
 NO_PRODUCER_ID = ProducerId(-1)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicPartition:
-    """One partition, by the topic's name, as clients name it."""
+    """Partition of a topic given by name, as clients know it."""
 
     topic: str
     partition: int
@@ -56,19 +56,19 @@ class TopicPartition:
 
 
 class TopicIdPartition(NamedTuple):
-    """One partition, by the topic's id: not the partition of that name in a topic that was deleted or created since."""
+    """Partition of a topic given by id, which differs from that of another topic with the same name."""
 
     topic_id: TopicId
     partition: int
 
 
 def uuid_to_text(value: UUID) -> str:
-    """Kafka's text form of a 128-bit id: URL-safe base64 without padding, 22 characters."""
+    """Return Kafka's text form of a 128-bit id: URL-safe base64 without padding, 22 characters."""
     return urlsafe_b64encode(value.bytes).rstrip(b"=").decode("ascii")
 
 
 def uuid_from_text(text: str) -> UUID:
-    """The id written by `uuid_to_text`. Raises ValueError for anything else."""
+    """Return the id written by `uuid_to_text`. Raises ValueError for any other text."""
     if len(text) != 22:
         raise ValueError(f"{text!r} is not a 22-character base64 id")
     data = urlsafe_b64decode(text + "==")

@@ -1,4 +1,4 @@
-"""InitProducerId: an id for an idempotent producer."""
+"""InitProducerId: allocates an id for an idempotent producer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ListOffsets: offsets by time."""
+"""ListOffsets: looks up offsets by timestamp."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from dataclasses import dataclass
 from kraft.model.errors import ErrorCode
 
 LATEST_TIMESTAMP = -1
-"""In ListOffsets: the high watermark."""
+"""Used in ListOffsets for the high watermark."""
 
 EARLIEST_TIMESTAMP = -2
-"""In ListOffsets: the log start offset."""
+"""Used in ListOffsets for the log start offset."""
 
 MAX_TIMESTAMP = -3
-"""In ListOffsets: the first record with the largest timestamp."""
+"""Used in ListOffsets for the first record with the largest timestamp."""
 
 EARLIEST_LOCAL_TIMESTAMP = -4
-"""In ListOffsets: the first offset on this broker's disk, which is the log start offset (KIP-405)."""
+"""Used in ListOffsets for the first offset on this broker's disk, which is the log start offset (KIP-405)."""
 
 LATEST_TIERED_TIMESTAMP = -5
-"""In ListOffsets: the last offset in tiered storage (KIP-1005). There is none, and no error."""
+"""Used in ListOffsets for the last offset in tiered storage (KIP-1005); there is none, and no error."""
 
 EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
-"""In ListOffsets: the first offset that is still to be tiered (KIP-1023). There is none, and no error."""
+"""Used in ListOffsets for the first offset that is not tiered yet (KIP-1023); there is none, and no error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOffsetsPartition:
-    """`timestamp_ms` is one of the negative numbers above, or a time to look up."""
+    """Partition to search. `timestamp_ms` is one of the negative numbers above, or a time."""
 
     topic: str
     partition: int
@@ -42,7 +42,7 @@ class ListOffsetsRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOffsetsPartitionResult:
-    """The first record at or after the time asked for; offset and timestamp -1 when there is none."""
+    """First record at or after the requested time; offset and timestamp are -1 if there is none."""
 
     topic: str
     partition: int

@@ -1,4 +1,4 @@
-"""Attend: the call that a broker in service holds open."""
+"""LivenessStream: the call that a broker in service holds open to the active controller."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kraft.model.ids import BrokerEpoch, BrokerId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LivenessRequest:
-    """A broker in service that holds this call open while it lives."""
+    """The broker whose process holds the stream open."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -17,4 +17,4 @@ class LivenessRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LivenessResponse:
-    """The call counts from here on."""
+    """Confirms that the controller counts the stream as open."""

@@ -1,4 +1,4 @@
-"""What operators ask a broker about its log directories, as values. Source: KIP-113, KIP-827."""
+"""Requests of operators about a broker's log directories, and their responses. Source: KIP-113, KIP-827."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kraft.model.partitions import PartitionName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeLogDirectoriesRequest:
-    """`all_partitions` stands for every replica of the broker."""
+    """Request to describe log directories with these replicas; with `all_partitions`, every replica of the broker."""
 
     partitions: list[PartitionName]
     all_partitions: bool = False
@@ -18,9 +18,10 @@ class DescribeLogDirectoriesRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaSize:
-    """`offset_lag` counts the records that are known to be committed and are not here yet.
+    """Size of a replica. `offset_lag` counts the records that are known to be committed and that it does not have yet.
 
-    A `is_future` one is the copy of a replica that moves to this directory, and lacks so many records of the replica's.
+    With `is_future`, it is the copy of a replica that is being moved to this directory, and `offset_lag` counts the
+    records of the replica that the copy lacks.
     """
 
     topic: str
@@ -32,7 +33,7 @@ class ReplicaSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaDirectory:
-    """In which log directory of the broker that is asked its replica of a partition is to be."""
+    """Replica of the broker, and the log directory to move it to."""
 
     topic: str
     partition: int
@@ -54,7 +55,7 @@ class ReplicaDirectoryResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirectoryDescription:
-    """`replicas` by topic and partition. A directory that has failed tells of none; -1 stands for what is not known."""
+    """Log directory with its replicas, by topic and partition; none if it has failed. An unknown size is -1."""
 
     directory: str
     error_code: ErrorCode = ErrorCode.NONE

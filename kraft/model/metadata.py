@@ -1,4 +1,4 @@
-"""Metadata: the brokers, and the leaders of partitions."""
+"""Metadata: the brokers of the cluster, and the leaders of partitions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kraft.model.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataRequest:
-    """`topics` names those asked for; `all_topics` asks for every one."""
+    """Request for the metadata of `topics`; with `all_topics`, of every topic."""
 
     topics: list[str]
     all_topics: bool = False
@@ -19,7 +19,7 @@ class MetadataRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerEndpoint:
-    """Where clients of the answering listener reach a broker."""
+    """Address of a broker for clients of the listener that was asked."""
 
     broker_id: int
     host: str
@@ -29,10 +29,10 @@ class BrokerEndpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionMetadata:
-    """`leader_id` is -1 while the partition has no leader.
+    """Metadata of a partition. `leader_id` is -1 while the partition has no leader.
 
-    `elr`, the eligible leader replicas, are not in sync and yet hold all that is committed; `last_known_elr` did, and
-    may not any more (KIP-966).
+    `elr`, the eligible leader replicas, are not in sync but hold every committed record; `last_known_elr` once did, and
+    may no longer (KIP-966).
     """
 
     partition: int
@@ -56,7 +56,7 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataResponse:
-    """`controller_id` is the active controller as this broker knows it, -1 for none."""
+    """Metadata of the cluster. `controller_id` is the active controller that this broker knows, -1 for none."""
 
     cluster_id: str
     controller_id: int

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where leader epochs end."""
+"""OffsetForLeaderEpoch: looks up the end offsets of leader epochs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kraft.model.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochEndPartition:
-    """Where does `leader_epoch` end? `current_leader_epoch` as in a fetch."""
+    """Leader epoch whose end offset to look up; `current_leader_epoch` is as in a fetch."""
 
     topic: str
     partition: int
@@ -24,7 +24,7 @@ class OffsetForLeaderEpochRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochEndPartitionResult:
-    """The largest epoch up to the one asked for, and the offset behind its last record; -1 when there is none."""
+    """Largest leader epoch up to the requested one, and the offset after its last record; -1 if there is none."""
 
     topic: str
     partition: int
@@ -35,6 +35,6 @@ class EpochEndPartitionResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetForLeaderEpochResponse:
-    """One result a partition, in the request's order."""
+    """One result per partition, in the request's order."""
 
     partitions: list[EpochEndPartitionResult]

@@ -1,6 +1,6 @@
-"""What operators ask about partitions and their replicas: more of them, other leaders, other brokers.
+"""Requests of operators about partitions: create partitions, elect leaders, reassign replicas.
 
-Lists of results are in the order of the request, one a part of it, each with its own error.
+Lists of results are in the order of the request, each result with its own error.
 Source: KIP-195 (CreatePartitions), KIP-460 (ElectLeaders), KIP-455 (reassignments), KIP-860.
 """
 
@@ -13,12 +13,12 @@ from kraft.model.errors import ErrorCode
 
 
 class ElectionType(IntEnum):
-    """The numbers are Kafka's."""
+    """Kind of election. The numbers are Kafka's."""
 
     PREFERRED = 0
-    """The first replica leads, where it is in sync and somebody else leads."""
+    """Makes the first replica the leader, if it is in sync and another one leads."""
     UNCLEAN = 1
-    """Where nobody leads, any replica that is there does: what only the others had is lost."""
+    """Gives a partition without a leader any replica in service; records that only others had are lost."""
 
 
 # --- more partitions -----------------------------------------------------------------------------------------
@@ -26,14 +26,14 @@ class ElectionType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaAssignment:
-    """The brokers of one partition, preferred leader first."""
+    """Brokers of one partition, preferred leader first."""
 
     replicas: list[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewPartitions:
-    """`count` is how many the topic is to have in all; `assignments` are of the new ones, none: where there is room."""
+    """New partition count of a topic, in all. `assignments` place the new ones; empty for automatic placement."""
 
     topic: str
     count: int
@@ -58,7 +58,7 @@ class PartitionName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectLeadersRequest:
-    """`all_partitions` stands for every partition of the cluster."""
+    """Request to elect leaders of `partitions`; with `all_partitions`, of every partition of the cluster."""
 
     election_type: ElectionType
     partitions: list[PartitionName]
@@ -76,7 +76,10 @@ class PartitionResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectLeadersResponse:
-    """Asked for all partitions, those that need no election are left out. `error_code` is of the request as a whole."""
+    """One result per partition; with `all_partitions`, those that need no election are left out.
+
+    `error_code` is that of the whole request.
+    """
 
     results: list[PartitionResult]
     error_code: ErrorCode = ErrorCode.NONE
@@ -88,7 +91,7 @@ class ElectLeadersResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reassignment:
-    """`cancels`: back to where the partition was before the reassignment under way; then without `replicas`."""
+    """New replicas of a partition. With `cancels`, and no `replicas`, the reassignment under way is cancelled."""
 
     topic: str
     partition: int
@@ -105,7 +108,7 @@ class AlterPartitionReassignmentsRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterPartitionReassignmentsResponse:
-    """`error_code` is of the request as a whole."""
+    """One result per partition; `error_code` is that of the whole request."""
 
     results: list[PartitionResult]
     error_code: ErrorCode = ErrorCode.NONE
@@ -114,7 +117,7 @@ class AlterPartitionReassignmentsResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListPartitionReassignmentsRequest:
-    """Without `all_partitions`, only those of `partitions` that are being reassigned are told."""
+    """Request for the reassignments under way of `partitions`; with `all_partitions`, of every partition."""
 
     partitions: list[PartitionName]
     all_partitions: bool = False
@@ -122,7 +125,7 @@ class ListPartitionReassignmentsRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OngoingReassignment:
-    """`replicas` are all that the partition has meanwhile, those to be added and to be removed included."""
+    """Reassignment under way. `replicas` are all current ones, including those being added and removed."""
 
     topic: str
     partition: int
@@ -133,6 +136,6 @@ class OngoingReassignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListPartitionReassignmentsResponse:
-    """By topic and partition."""
+    """Reassignments under way, by topic and partition."""
 
     partitions: list[OngoingReassignment]

@@ -1,4 +1,4 @@
-"""ProduceRecords and FetchRecords: single records, for languages without our codec."""
+"""ProduceRecords and FetchRecords: single records instead of batches, for languages without our codec."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class PlainHeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainRecord:
-    """One record as ProduceRecords takes and FetchRecords gives it; `timestamp_ms` -1 means: now."""
+    """Record of ProduceRecords or FetchRecords; with `timestamp_ms` -1, the broker sets the current time."""
 
     key: bytes | None = None
     value: bytes | None = None

@@ -1,4 +1,4 @@
-"""Produce: record batches for partitions, and where they came to stand."""
+"""Produce: appends record batches to partitions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ProducePartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceRequest:
-    """`acks` is 0, 1 or -1 (all in-sync replicas); `timeout_ms` bounds the wait for them."""
+    """Request to append batches. `acks` is 0, 1 or -1 (all in-sync replicas); `timeout_ms` limits the wait for them."""
 
     request_id: int
     acks: int
@@ -28,7 +28,10 @@ class ProduceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducePartitionResult:
-    """`base_offset` is that of the first record, -1 on an error; leader fields are hints, -1 when unknown."""
+    """Result for one partition. `base_offset` is that of the first record, -1 on an error.
+
+    `leader_id` and `leader_epoch` are hints, -1 if unknown.
+    """
 
     topic: str
     partition: int
@@ -40,7 +43,7 @@ class ProducePartitionResult:
     leader_id: int = -1
     leader_epoch: int = -1
     record_errors: list[RecordError] = field(default_factory=list)
-    """The records for which the batch was refused, where it was for single ones."""
+    """The invalid records, if the batch was refused because of single records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

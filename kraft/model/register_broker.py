@@ -1,4 +1,4 @@
-"""RegisterBroker: a broker makes itself known to the active controller."""
+"""RegisterBroker: registers a broker's process with the active controller."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from kraft.model.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, DirectoryId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBrokerRequest:
-    """`incarnation_id` is drawn anew by every process, `directory_ids` name what is on the broker's disks.
+    """Registration of a broker's process. `incarnation_id` is random, new in every process.
 
-    `features` are the levels that the broker's version supports; one that names none is of the first version.
-    `may_have_lost_records`: the process before this one acknowledged what it had not synced, and was not stopped in
-    order, so that what it acknowledged last may not be there any more.
+    `directory_ids` are those of the broker's log directories. `features` are the levels that the broker's version
+    supports; a broker that names none is of the first version. `may_have_lost_records`: the previous process
+    acknowledged records before it synced them, and did not stop cleanly, so the last of them may be lost.
     """
 
     cluster_id: str

@@ -1,4 +1,4 @@
-"""What a follower asks a partition's leader for, and what it is answered, as values."""
+"""ReplicaFetch: a follower copies records from the leaders of partitions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kraft.model.ids import TopicId, TopicIdPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaFetchPartition:
-    """`fetch_offset` N says: everything below N is on the follower's disk."""
+    """Partition to fetch. `fetch_offset` N says that everything below N is on the follower's disk."""
 
     topic_id: UUID
     partition: int
@@ -29,7 +29,7 @@ class ReplicaFetchPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaFetchRequest:
-    """Every partition that `replica_id` copies from the asked leader."""
+    """Request for every partition that broker `replica_id` copies from this leader."""
 
     replica_id: int
     broker_epoch: int
@@ -41,7 +41,7 @@ class ReplicaFetchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaFetchResult:
-    """A diverging epoch (KIP-595) is answered instead of records when the follower's log parts from the leader's."""
+    """Result for one partition: records, or the diverging epoch (KIP-595) if the follower's log has diverged."""
 
     topic_id: UUID
     partition: int

@@ -12,9 +12,9 @@ from kraft.model.partitions import ReplicaAssignment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """-1 for partitions or replication factor means the cluster's default.
+    """Topic to create. A partition count or replication factor of -1 is the cluster's default.
 
-    `assignments` places every partition by hand, from partition 0 on; then the numbers are left at -1.
+    `assignments` places every partition, from partition 0 on; the two numbers must be -1 then.
     """
 
     topic: str
@@ -43,14 +43,14 @@ class TopicResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicResults:
-    """Answer of CreateTopics and DeleteTopics: one result a topic, in the request's order; those by name come first."""
+    """Response of CreateTopics and DeleteTopics: one result per topic, in the request's order, names before ids."""
 
     results: list[TopicResult]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopicsRequest:
-    """Topics by name, and topics by id: a name may have come to mean another topic since."""
+    """Request to delete topics by name, or by id, which never means another topic with the same name."""
 
     topics: list[str]
     timeout_ms: int
@@ -59,14 +59,14 @@ class DeleteTopicsRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeTopicsRequest:
-    """No names: every topic."""
+    """Request to describe these topics; without names, every topic."""
 
     topics: list[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDescription:
-    """`configs` holds only what was set on the topic itself."""
+    """Description of a topic. `configs` holds only the values set on the topic itself."""
 
     metadata: TopicMetadata
     configs: dict[str, str]

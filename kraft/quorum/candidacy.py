@@ -1,47 +1,47 @@
-"""Who may stand as a candidate, and when others may; without I/O.
+"""Pre-votes: whether a voter may become a candidate. No I/O.
 
-A candidate raises the term, and with it every voter that hears of it leaves its leader. So a voter first asks the
-others whether they would vote for it, which changes nothing (the Raft thesis, 9.6), and nobody would, or does, while
-it hears a leader that lives, or has just voted for another. A voter that was cut off, or hears nobody, then disturbs no
-one when it comes back, and of two that lead one after the other, the first gives way.
+A candidate raises the term, and every voter that receives the higher term leaves its leader. So a voter first asks the
+others whether they would vote for it, which changes nothing (the Raft thesis, 9.6). A voter neither grants a pre-vote
+nor votes while it hears from a live leader, or when it has just voted for another candidate. A voter that was cut off
+therefore disturbs no one when it comes back, and where one leader succeeds another, the earlier one gives way.
 """
 
 from __future__ import annotations
 
 
 class LeaderWatch:
-    """Whether there is a leader that lives, or may soon be one, as far as this voter hears."""
+    """Decides whether this voter has, or may soon have, a live leader."""
 
     def __init__(self, timeout_ms: int, started_at_ms: int | None) -> None:
-        """A leader is taken to live for `timeout_ms` after it was heard, or voted for.
+        """A leader counts as live for `timeout_ms` after it was heard from, or voted for.
 
-        With `started_at_ms`, this voter took part before, and there may be one which it had no time to hear yet.
+        With `started_at_ms`, this voter took part before, and there may be a leader that it has not heard from yet.
         """
         self._timeout_ms = timeout_ms
         self._leader: int | None = None
         self._heard_at_ms = started_at_ms
 
     def heard(self, leader: int, now_ms: int) -> None:
-        """Or voted for; a candidate votes for itself."""
+        """Note a message from the leader, or a vote for it; a candidate votes for itself."""
         self._leader, self._heard_at_ms = leader, now_ms
 
-    def is_led_by_other_than(self, voter: int, now_ms: int) -> bool:
-        """A leader that asks for votes itself has given up its leadership."""
+    def has_leader_besides(self, voter: int, now_ms: int) -> bool:
+        """Return whether a live leader other than `voter` is known: one that asks for votes has stopped leading."""
         return voter != self._leader and self._heard_at_ms is not None and now_ms - self._heard_at_ms < self._timeout_ms
 
 
-class Canvass:
-    """What the other voters have promised in this round: to vote for this one in a term, should it stand."""
+class PreVotes:
+    """The pre-votes that the other voters have granted in this round, for one term."""
 
     def __init__(self, voter_count: int) -> None:
         self._majority = voter_count // 2 + 1
         self._term = -1
-        self._promises: set[int] = set()
+        self._granted_by: set[int] = set()
         self._next_round_ms = 0
 
     def begin(self, term: int, next_round_ms: int) -> None:
-        """The others are asked; again at `next_round_ms`, should they not be enough."""
-        self._term, self._promises, self._next_round_ms = term, set(), next_round_ms
+        """Start a round; the next one is due at `next_round_ms`, if this one finds no majority."""
+        self._term, self._granted_by, self._next_round_ms = term, set(), next_round_ms
 
     def is_due(self, now_ms: int) -> bool:
         return now_ms >= self._next_round_ms
@@ -50,14 +50,14 @@ class Canvass:
     def is_open(self) -> bool:
         return self._term >= 0
 
-    def promised(self, voter: int, term: int) -> None:
+    def granted(self, voter: int, term: int) -> None:
         if term == self._term:
-            self._promises.add(voter)
+            self._granted_by.add(voter)
 
     def is_won(self, term: int) -> bool:
-        """A majority, with this voter, would vote for it in that term."""
-        return term == self._term and len(self._promises) + 1 >= self._majority
+        """True if a majority, this voter included, would vote for it in that term."""
+        return term == self._term and len(self._granted_by) + 1 >= self._majority
 
     def end(self) -> None:
-        """There is a leader, or this voter stands: what was promised is void."""
+        """Discard the granted pre-votes: there is a leader, or this voter becomes a candidate."""
         self._term, self._next_round_ms = -1, 0

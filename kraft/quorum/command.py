@@ -1,8 +1,8 @@
-"""What our entries look like inside the engine's log.
+"""The bytes of our entries in the engine's log.
 
 An engine command is one type byte and a body. Two types exist here: the no-op that a new leader writes, and ours,
-whose body says for which term it was decided and which request it answers. Everything else is refused before it
-gets near the engine, which would unpickle it.
+whose body holds the term in which it was decided and the id of its request. Anything else is refused before it reaches
+the engine, which would unpickle it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from enum import IntEnum
 from struct import Struct
 
 REGULAR = 0
-"""The engine's type byte of a command by its user."""
+"""The engine's type byte for a command of its user."""
 
 NO_OP = 1
-"""The engine's type byte of an entry without content; such a command is this one byte."""
+"""The engine's type byte for an entry without content; such a command is this one byte."""
 
 REQUEST_ID_BYTES = 16
 
@@ -29,7 +29,7 @@ class CommandKind(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """An entry of ours. It counts only where it was stored in the term that it was decided in."""
+    """An entry of ours. It is valid only if it was stored in the term in which it was decided."""
 
     kind: CommandKind
     decided_term: int
@@ -38,12 +38,12 @@ class Command:
 
 
 def encode_body(command: Command) -> bytes:
-    """Without the type byte, which the engine puts before it."""
+    """Return the bytes of a command without the type byte, which the engine prepends."""
     return _BODY.pack(command.kind, command.decided_term, command.request_id) + command.payload
 
 
 def decode(data: bytes) -> Command | None:
-    """The command of an entry, type byte included; None for a no-op. Raises ValueError for anything else."""
+    """Return the command of an entry, type byte included; None for a no-op. Raises ValueError for anything else."""
     if data == bytes([NO_OP]):
         return None
     if len(data) < 1 + _BODY.size or data[0] != REGULAR:

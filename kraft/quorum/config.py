@@ -1,4 +1,4 @@
-"""Settings of one voter, checked when they are made."""
+"""Settings of one voter, checked at construction."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FRAME_BYTES_MAX = 4 * 1024 * 1024
-"""No frame between voters is larger; gRPC refuses to send or receive one."""
+"""Maximum size of a frame between voters; gRPC refuses to send or receive a larger one."""
 
 APPEND_BATCH_BYTES = 1024 * 1024
-"""The engine closes a batch of entries at the entry that reaches this. A single entry as large would be cut into
-pieces, which our transport does not carry: payloads must stay well below."""
+"""The engine closes a batch of entries at the entry that reaches this size. It would cut a single entry of this size
+into pieces, which our transport does not carry, so payloads must stay well below."""
 
 PAYLOAD_BYTES_MAX = 512 * 1024
 
 ROUNDS_PER_TIMEOUT = 4
-"""How often a voter asks again, in the time in which it would otherwise stand as a candidate once."""
+"""Pre-vote rounds in the time of one election timeout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,19 +32,20 @@ class VoterAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumConfig:
-    """`node.id`, `cluster.id`, `controller.quorum.voters` and `metadata.log.dir` of a voter, and its clocks.
+    """Settings of a voter: `node.id`, `cluster.id`, `controller.quorum.voters`, `metadata.log.dir`, and timeouts.
 
-    A candidate that is not elected within a random time between the two election timeouts stands again
-    (`controller.quorum.election.timeout.ms`). A follower that hears no leader for a random time between the two fetch
-    timeouts asks whether it may stand; nobody who heard a leader within the shorter one lets it. A leader that hears no
-    majority for the longer one steps down (`controller.quorum.fetch.timeout.ms`; 0: as the election timeout). Whoever
-    asks and finds no majority asks again after a random time of at most `election_backoff_ms_max`
-    (`controller.quorum.election.backoff.max.ms`; 0: a quarter of the election timeout). A voter that gives no sign of
-    life for `request_timeout_ms` is dialled anew (`controller.quorum.request.timeout.ms`). A leader gives a proposal up
-    to `append_linger_ms` to share its sync with others (`controller.quorum.append.linger.ms`).
+    A candidate that is not elected within a random time between the two election timeouts starts another election
+    (`controller.quorum.election.timeout.ms`). A follower that hears from no leader for a random time between the two
+    fetch timeouts asks for pre-votes; a voter that heard from a leader within the shorter one grants none. A leader
+    that hears from no majority for the longer one steps down (`controller.quorum.fetch.timeout.ms`; 0: as the election
+    timeout). A voter that finds no majority asks again after a random time of at most `election_backoff_ms_max`
+    (`controller.quorum.election.backoff.max.ms`; 0: a quarter of the election timeout). The connection to a voter that
+    sends nothing for `request_timeout_ms` is opened again (`controller.quorum.request.timeout.ms`). A leader delays a
+    proposal by up to `append_linger_ms`, so that it shares its sync with others
+    (`controller.quorum.append.linger.ms`).
 
-    The defaults leave room for a busy event loop. `beat_ms` is how often an idle voter looks at its clock: messages and
-    proposals are handled at once, so it only blurs the timeouts.
+    The defaults leave room for a busy event loop. An idle voter checks its timeouts every `beat_ms`; messages and
+    proposals are handled at once, so `beat_ms` only makes the timeouts less exact.
     """
 
     node_id: int
@@ -71,13 +72,13 @@ class QuorumConfig:
             raise ValueError("cluster.id is empty")
         for name, (least, most) in (
             ("election", (self.election_timeout_ms_min, self.election_timeout_ms_max)),
-            ("fetch", self.silence_ms),
+            ("fetch", self.fetch_timeout_range_ms),
         ):
             if not 0 < self.append_period_ms * 3 < least < most:
                 raise ValueError(
                     f"{name} timeouts: three append periods must be below the minimum, that below the maximum"
                 )
-        if self.append_linger_ms < 0 or self.append_linger_ms * 2 > self.silence_ms[0]:
+        if self.append_linger_ms < 0 or self.append_linger_ms * 2 > self.fetch_timeout_range_ms[0]:
             raise ValueError("append_linger_ms must be 0 or more, and at most half of the shorter fetch timeout")
         if self.request_timeout_ms <= 0 or self.election_backoff_ms_max < 0:
             raise ValueError("request_timeout_ms must be above 0, and election_backoff_ms_max not below 0")
@@ -92,26 +93,26 @@ class QuorumConfig:
         return tuple(sorted(voter for voter in self.voters if voter != self.node_id))
 
     @property
-    def silence_ms(self) -> tuple[int, int]:
-        """How long a follower hears no leader before it asks whether it may stand, at least and at most."""
+    def fetch_timeout_range_ms(self) -> tuple[int, int]:
+        """Shortest and longest time without a message of a leader after which a follower asks for pre-votes."""
         if not self.fetch_timeout_ms:
             return self.election_timeout_ms_min, self.election_timeout_ms_max
         return self.fetch_timeout_ms // 2, self.fetch_timeout_ms
 
     @property
     def round_ms_max(self) -> int:
-        """The longest pause before a voter that found no majority asks again."""
+        """Longest pause between two pre-vote rounds."""
         by_rounds = self.election_timeout_ms_max // ROUNDS_PER_TIMEOUT
         return min(self.election_backoff_ms_max or by_rounds, by_rounds)
 
     @property
-    def first_candidacy_ms(self) -> tuple[int, int]:
-        """When a voter that never took part stands for the first time, at the earliest and the latest.
+    def first_election_ms(self) -> tuple[int, int]:
+        """Earliest and latest time at which a voter that never took part starts its first election.
 
-        A new cluster has no leader that could be disturbed, so nobody need wait for one. The voters stand one after
-        the other, by their ids, lest they split the vote.
+        A new cluster has no leader that could be disturbed, so no voter waits for one. The voters start one after the
+        other, in the order of their ids, so that they do not split the vote.
         """
         rank = sorted(self.voters).index(self.node_id)
-        # The engine takes no timeout that is not above three append periods.
+        # The engine refuses a timeout that is not above three append periods.
         earliest_ms = min(3 * self.append_period_ms + 10 + 150 * rank, self.election_timeout_ms_min)
         return earliest_ms, earliest_ms + 50

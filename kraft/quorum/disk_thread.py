@@ -1,4 +1,4 @@
-"""A thread beside the event loop, for work that blocks on the disk: one piece after the other, in order."""
+"""A thread beside the event loop for work that blocks on the disk, one task after the other, in order."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Result = TypeVar("Result")
 
 class DiskThread(Protocol):
     def start(self, work: Callable[[], Result], done: Callable[[Future[Result]], None], /) -> None:
-        """Does the work when all before it is done; then `done` is called on the event loop, with how it ended."""
+        """Do the work after all work before it; then call `done` on the event loop with the finished future."""
 
     def close(self) -> None:
-        """Returns when the work is done; `done` may still be called after that."""
+        """Return when all work is done; `done` may still be called after that."""
 
 
 class OwnThread:
@@ -30,15 +30,15 @@ class OwnThread:
             self._executor = ThreadPoolExecutor(1, thread_name_prefix=self._name)
         loop = asyncio.get_running_loop()
 
-        def hand_over(future: Future[Result]) -> None:
+        def call_done(future: Future[Result]) -> None:
             try:
                 loop.call_soon_threadsafe(done, future)
             except RuntimeError:
-                # A node that ends at once closes its loop while work is under way: nobody is left to be called.
+                # A node that ends at once closes its loop while work is under way: `done` has no loop to run on.
                 if not loop.is_closed():
                     raise
 
-        self._executor.submit(work).add_done_callback(hand_over)
+        self._executor.submit(work).add_done_callback(call_done)
 
     def close(self) -> None:
         if self._executor is not None:

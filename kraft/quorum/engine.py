@@ -1,13 +1,13 @@
-"""PySyncObj, held to elections and log replication: no thread, no socket, no file, no pickle of its own.
+"""PySyncObj, limited to elections and log replication: no thread, socket, file or pickle of its own.
 
-Some of its private names are used, and their presence is checked at start, because the alternative is worse in each:
+Some of its private names are used, and their presence is checked at start. Each has a reason:
 `__doApplyCommand` is overridden, since the original unpickles what the network brought; `__newAppendEntriesTime` is
-set back, since otherwise an entry waits for the next heartbeat; `__raftLastApplied` is set forward past a snapshot;
-`__connectedToAnyone`, which it asks before it stands as a candidate, asks the other voters; `__raftElectionDeadline`
-is brought forward where it is to stand at once, and `__generateRaftTimeout` spreads the rounds of asking, and tells how
-long a follower waits from how long a candidate does;
-`createJournal` and `Serializer` are replaced while the engine is built, since it offers no other way to give it a
-journal, and makes snapshots of its own.
+reset, since otherwise an entry waits for the next heartbeat; `__raftLastApplied` is advanced past a snapshot;
+`__connectedToAnyone`, which it calls before it becomes a candidate, asks the other voters for pre-votes;
+`__raftElectionDeadline` is brought forward for an immediate election; and `__generateRaftTimeout` spreads the pre-vote
+rounds and gives followers another timeout than candidates.
+`createJournal` and `Serializer` are replaced while the engine is built: it has no other way to take a journal, and
+would make snapshots of its own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kraft.quorum.transport import QuorumTransport, VoterNode
 AUDITED_VERSION = "0.3.17"
 
 LEADER = 2
-"""The engine's number of that state."""
+"""The engine's number for the state of a leader."""
 
 _APPLY = "_SyncObj__doApplyCommand"
 _APPEND_DUE = "_SyncObj__newAppendEntriesTime"
@@ -36,23 +36,23 @@ _APPEND_DUE = "_SyncObj__newAppendEntriesTime"
 _LAST_APPLIED = "_SyncObj__raftLastApplied"
 
 _ELECTION_DUE = "_SyncObj__raftElectionDeadline"
-_MAY_STAND = "_SyncObj__connectedToAnyone"
+_MAY_CAMPAIGN = "_SyncObj__connectedToAnyone"
 _ELECTION_TIMEOUT = "_SyncObj__generateRaftTimeout"
 
 _NEVER = 10**9
 
 OnApply = Callable[[int, int, bytes], None]
-"""Index, term and command of an entry that is committed. It may not be on this voter's disk yet."""
+"""Takes index, term and command of a committed entry, which may not be on this voter's disk yet."""
 
 OnLeading = Callable[[bool], None]
 
 
 class UnsuitableEngine(Exception):
-    """The installed PySyncObj is not the one that this code was checked against."""
+    """The installed PySyncObj is not the version that this code was checked against."""
 
 
 class RaftEngine(syncobj.SyncObj):  # type: ignore[misc]  # PySyncObj has no type information.
-    """The engine. Its owner calls `advance` often; between two calls it does nothing but take messages."""
+    """The engine. Its owner calls `advance` often; between two calls it only receives messages."""
 
     def __init__(
         self,
@@ -62,14 +62,14 @@ class RaftEngine(syncobj.SyncObj):  # type: ignore[misc]  # PySyncObj has no typ
         on_apply: OnApply,
         on_leading: OnLeading,
     ) -> None:
-        """Neither callback may raise. `on_leading` is called inside an engine step, at once when the state changes."""
+        """Neither callback may raise. `on_leading` is called inside an engine step, as soon as the state changes."""
         _check_version()
         self._journal = journal
         self._transport = transport
         self._on_apply = on_apply
         self._sent_position = (0, 0)
         self._timeouts: _Timeouts | None = None
-        self._stands = False
+        self._campaigns = False
 
         def on_state_changed(old_state: int, new_state: int) -> None:
             if new_state == LEADER:
@@ -79,42 +79,42 @@ class RaftEngine(syncobj.SyncObj):  # type: ignore[misc]  # PySyncObj has no typ
 
         settings = _engine_settings(config, on_state_changed)
         if journal.last_index == 0:
-            settings.raftMinTimeout, settings.raftMaxTimeout = (bound / 1000 for bound in config.first_candidacy_ms)
-        with _journal_given(journal):
-            # The engine draws its first election timeout in here, and reads the settings anew for each later one.
+            settings.raftMinTimeout, settings.raftMaxTimeout = (bound / 1000 for bound in config.first_election_ms)
+        with _journal_injected(journal):
+            # The engine draws its first election timeout in here, and reads the settings again for each later one.
             super().__init__(VoterNode(config.node_id), transport.nodes, conf=settings, transport=transport)
         self._timeouts = _Timeouts(config, settings)
         self._check_private_names()
         self.skip_to(journal.start_index)
 
     def skip_to(self, index: int) -> None:
-        """Everything up to `index` was applied by a snapshot; the journal has that entry."""
+        """Skip the entries up to `index`, which a snapshot has applied; the journal has that entry."""
         assert self.raftLastApplied <= index <= self._journal.last_index, f"{self.raftLastApplied}, {index}"
         setattr(self, _LAST_APPLIED, index)
 
     def advance(self) -> None:
-        """Elects, commits, applies, and prepares messages. The journal is to be synced before those leave."""
+        """Elect, commit, apply, and prepare messages. The journal must be synced before those are sent."""
         self.doTick(0.0)
         while self._isLeader() and (self._position() != self._sent_position or self._transport.resend_wanted):
-            # What was just taken into the log, and what was just committed, would wait for the heartbeat.
+            # Otherwise entries that were just appended or committed would wait for the next heartbeat.
             self._sent_position = self._position()
             self._transport.resend_wanted = False
             setattr(self, _APPEND_DUE, 0.0)
             self.doTick(0.0)
 
     def append(self, body: bytes) -> None:
-        """Into the log at the next step, in the term of that moment; forgotten when this voter then does not lead."""
+        """Append an entry at the next step, in the term of that moment; dropped if this voter does not lead then."""
         self._applyCommand(body, None, REGULAR)
 
-    def stand_at_once(self) -> None:
-        """At the next step, if it may stand then."""
+    def campaign_now(self) -> None:
+        """Start an election at the next step, if `may_campaign` allows it then."""
         setattr(self, _ELECTION_DUE, 0.0)
 
     @property
     def leader_id(self) -> int | None:
         leader: VoterNode | None = self._getLeader()
-        # The engine remembers its last leader until it stands as a candidate itself.
-        return None if leader is None or self._transport.asks_for_promises else leader.id
+        # The engine remembers its last leader until it becomes a candidate itself.
+        return None if leader is None or self._transport.asks_for_pre_votes else leader.id
 
     @property
     def leading(self) -> bool:
@@ -124,19 +124,21 @@ class RaftEngine(syncobj.SyncObj):  # type: ignore[misc]  # PySyncObj has no typ
         return self._journal.last_index, self.raftCommitIndex
 
     def _SyncObj__connectedToAnyone(self) -> bool:
-        """In place of the engine's own. It is asked when the election timeout has passed, and answers whether to stand;
-        until it says yes, it is asked again at every step."""
-        assert self._timeouts is not None, "asked in a step, after the start"
+        """Return whether to become a candidate. Replaces the engine's own.
+
+        The engine calls it once the election timeout has passed, at every step until it returns True.
+        """
+        assert self._timeouts is not None, "called in a step, after the start"
         self._timeouts.use_election_timeout()
         drawn_s: float = super()._SyncObj__generateRaftTimeout()
-        self._stands = self._transport.may_stand(self._timeouts.round_ms(drawn_s))
-        return self._stands
+        self._campaigns = self._transport.may_campaign(self._timeouts.round_ms(drawn_s))
+        return self._campaigns
 
     def _SyncObj__generateRaftTimeout(self) -> float:
-        """In place of the engine's own: its first one is drawn while it is built, from the settings as they are."""
-        stands, self._stands = self._stands, False
+        """Draw an election or a fetch timeout. Replaces the engine's own; the first call comes while it is built."""
+        campaigns, self._campaigns = self._campaigns, False
         if self._timeouts is not None:
-            if self._getLeader() is None or stands:
+            if self._getLeader() is None or campaigns:
                 self._timeouts.use_election_timeout()
             else:
                 self._timeouts.use_fetch_timeout()
@@ -144,7 +146,7 @@ class RaftEngine(syncobj.SyncObj):  # type: ignore[misc]  # PySyncObj has no typ
         return drawn_s
 
     def _SyncObj__doApplyCommand(self, command: bytes) -> None:
-        """In place of the engine's own, which unpickles the command and calls a method by its number."""
+        """Pass on a committed entry. Replaces the engine's own, which unpickles the command and calls a method."""
         index = self.raftLastApplied + 1
         term = self._journal.term_at(index)
         assert term is not None, f"entry {index} was committed and is not in the journal"
@@ -157,7 +159,7 @@ class RaftEngine(syncobj.SyncObj):  # type: ignore[misc]  # PySyncObj has no typ
 
 
 class _Timeouts:
-    """The engine draws from its settings, whatever it waits for: so they are set before each time."""
+    """Sets the engine's one pair of timeouts before each draw, for an election or for a fetch."""
 
     def __init__(self, config: QuorumConfig, settings: SyncObjConf) -> None:
         self._config = config
@@ -167,20 +169,22 @@ class _Timeouts:
         self._use(self._config.election_timeout_ms_min, self._config.election_timeout_ms_max)
 
     def use_fetch_timeout(self) -> None:
-        self._use(*self._config.silence_ms)
+        self._use(*self._config.fetch_timeout_range_ms)
 
     def _use(self, least_ms: int, most_ms: int) -> None:
         self._settings.raftMinTimeout, self._settings.raftMaxTimeout = least_ms / 1000, most_ms / 1000
 
     def round_ms(self, drawn_s: float) -> int:
-        """The pause before the next round of asking, for an election timeout as it was drawn."""
+        """Return the pause before the next pre-vote round, scaled from a drawn election timeout."""
         return int(drawn_s * 1000 / self._config.election_timeout_ms_max * self._config.round_ms_max)
 
 
 def _check_version() -> None:
     if VERSION != AUDITED_VERSION:
-        raise UnsuitableEngine(f"PySyncObj {VERSION} is installed; the quorum was checked against {AUDITED_VERSION}")
-    for method in (_APPLY, _MAY_STAND, _ELECTION_TIMEOUT):
+        raise UnsuitableEngine(
+            f"PySyncObj {VERSION} is installed, but the quorum needs {AUDITED_VERSION}: install that version"
+        )
+    for method in (_APPLY, _MAY_CAMPAIGN, _ELECTION_TIMEOUT):
         if not hasattr(syncobj.SyncObj, method):
             raise UnsuitableEngine(f"PySyncObj {VERSION} has no {method}")
     for name in ("createJournal", "Serializer"):
@@ -190,7 +194,7 @@ def _check_version() -> None:
 
 def _engine_settings(config: QuorumConfig, on_state_changed: Callable[[int, int], None]) -> SyncObjConf:
     election_timeout_s_max = config.election_timeout_ms_max / 1000
-    silence_s_max = config.silence_ms[1] / 1000
+    fetch_timeout_s_max = config.fetch_timeout_range_ms[1] / 1000
     return SyncObjConf(
         autoTick=False,
         appendEntriesUseBatch=True,
@@ -198,13 +202,13 @@ def _engine_settings(config: QuorumConfig, on_state_changed: Callable[[int, int]
         appendEntriesPeriod=config.append_period_ms / 1000,
         raftMinTimeout=config.election_timeout_ms_min / 1000,
         raftMaxTimeout=election_timeout_s_max,
-        leaderFallbackTimeout=silence_s_max,
-        # Only the engine's own transport reads it, which is not used; it must not be below any election timeout.
-        connectionTimeout=max(silence_s_max, election_timeout_s_max, config.first_candidacy_ms[1] / 1000),
+        leaderFallbackTimeout=fetch_timeout_s_max,
+        # Read only by the engine's own transport, which is not used; must not be below any election timeout.
+        connectionTimeout=max(fetch_timeout_s_max, election_timeout_s_max, config.first_election_ms[1] / 1000),
         commandsQueueSize=0,
         commandsWaitLeader=False,
         dynamicMembershipChange=False,
-        # Snapshots of the engine lose acknowledged entries when it is killed at the wrong moment: none are made.
+        # The engine's own snapshots lose acknowledged entries when it is killed at the wrong moment, so they are off.
         logCompactionMinEntries=_NEVER,
         logCompactionMinTime=_NEVER,
         onStateChanged=on_state_changed,
@@ -212,8 +216,8 @@ def _engine_settings(config: QuorumConfig, on_state_changed: Callable[[int, int]
 
 
 @contextmanager
-def _journal_given(journal: QuorumJournal) -> Iterator[None]:
-    """While inside, the engine's factory of journals gives this one. Nothing else runs on the event loop meanwhile."""
+def _journal_injected(journal: QuorumJournal) -> Iterator[None]:
+    """Make the engine's journal factory return this journal. Nothing else may run on the event loop meanwhile."""
     originals = syncobj.createJournal, syncobj.Serializer
     syncobj.createJournal, syncobj.Serializer = (lambda _file: journal), _NoSnapshots
     try:
@@ -223,7 +227,7 @@ def _journal_given(journal: QuorumJournal) -> Iterator[None]:
 
 
 class _NoSnapshots(Serializer):  # type: ignore[misc]  # PySyncObj has no type information.
-    """In the place of the engine's own snapshots, which are off: ours are written and sent without it."""
+    """Replaces the engine's own snapshots, which are off: ours are written and sent without the engine."""
 
     def getTransmissionData(self, transmissionID: VoterNode) -> None:
-        """Called by the engine for a voter that lags; its transport sees to that one. The original logs a failure."""
+        """Do nothing for a voter that lags: the transport sends it a snapshot. The original logs a failure."""

@@ -1,8 +1,8 @@
-"""What stands between the network and the engine, because of what the engine does not check itself.
+"""Filters between the network and the engine, for what the engine does not check itself. No I/O.
 
-A follower of PySyncObj truncates its log behind every append it accepts, also where the entries already match, and
-so can drop an entry that it acknowledged. A leader counts an acknowledgement from an earlier term, takes any index
-from an answer, and counts one voter's vote as often as it arrives. Here this is put right on values, without I/O.
+A follower of PySyncObj truncates its log after every append it accepts, even if the entries already match, and so can
+drop an entry that it acknowledged. A leader counts an acknowledgement from an earlier term, accepts any index in a
+response, and counts a voter's vote as often as it arrives.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kraft.quorum.messages import Append, AppendResponse
 
 
 class Diverged(Exception):
-    """A leader contradicts what this voter has already applied. One of the two has lost its log; this one stops."""
+    """A leader contradicts an entry that this voter has applied: one of the two lost its log. This voter stops."""
 
 
 class LogView(Protocol):
@@ -27,10 +27,10 @@ class LogView(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrimmedAppend:
-    """What of an append is left for the engine.
+    """The part of an append that the engine still needs.
 
-    With `held_index`, everything up to there is already in the log and there is nothing to store: the engine is shown a
-    sign of life with `commit_index`, and the answer is given without it. Otherwise it gets `append`.
+    With `held_index`, everything up to there is already in the log and there is nothing to store: the engine gets a
+    heartbeat with `commit_index`, and the response is sent without it. Otherwise it gets `append`.
     """
 
     append: Append
@@ -39,10 +39,10 @@ class TrimmedAppend:
 
 
 def trim_append(append: Append, log: LogView, last_applied: int) -> TrimmedAppend:
-    """Takes away the entries that the log already holds, so that only a real conflict truncates it.
+    """Remove the entries that the log already holds, so that only a real conflict truncates it.
 
-    The commit index is held down to what the append itself proves to be the leader's: the log may be longer, with
-    entries of another leader. An append that does not fit the log is passed on for the engine to refuse.
+    The commit index is lowered to the last entry that the append proves to be the leader's: the log may be longer,
+    with entries of another leader. An append that does not fit the log is left for the engine to refuse.
     Raises Diverged.
     """
     verified_index = append.previous_index + len(append.entries)
@@ -71,34 +71,34 @@ def trim_append(append: Append, log: LogView, last_applied: int) -> TrimmedAppen
 
 
 RESEND_PERIOD_MS = 50
-"""How long the answers to what was sent again may take to come."""
+"""Pause before the same entries are sent to a voter again: its responses may still be under way."""
 
 
 class Acknowledgements:
-    """What the followers of one leadership have confirmed."""
+    """The entries that each follower has confirmed to the leader of one term."""
 
     def __init__(self) -> None:
         self._term = -1
         self._match_index: dict[int, int] = {}
         self._resent: dict[int, tuple[int, int]] = {}
-        """By voter: from which index it was last sent entries again, and when."""
+        """Index from which entries were last sent again, and the time, by voter."""
 
     def begin(self, term: int) -> None:
-        """A leadership begins: nothing is known of anybody."""
+        """Start the term of a new leader: no follower has confirmed anything yet."""
         self._term = term
         self._match_index = {}
         self._resent = {}
 
     def match_index(self, voter: int) -> int:
-        """The voter holds everything up to here; -1 when it has not answered."""
+        """Return the last entry that the voter is known to hold; -1 if it has not responded."""
         return self._match_index.get(voter, -1)
 
     def admit(self, voter: int, response: AppendResponse, last_index: int, now_ms: int) -> AppendResponse | None:
-        """The response as the engine may see it, None when it must not.
+        """Return the response as the engine may see it, None if it must not see it.
 
-        A reset makes the leader send again all that follows. It is held between what the voter has confirmed and the
-        end of the log, since the engine would look for what is not there; and where one gap makes a voter refuse many
-        appends, the leader is reset once, or their number would multiply.
+        A reset makes the leader send all following entries again. Its index is kept between what the voter has
+        confirmed and the end of the log, since the engine would look for entries that are not there. If one gap makes a
+        voter refuse many appends, only one reset passes; otherwise the appends would multiply.
         """
         if response.term != self._term:
             return None
@@ -120,7 +120,7 @@ class Acknowledgements:
         return True
 
 
-class BallotBox:
+class VoteCounter:
     """Counts a voter once in a term."""
 
     def __init__(self) -> None:
@@ -128,7 +128,7 @@ class BallotBox:
         self._voters: set[int] = set()
 
     def admit(self, voter: int, vote_term: int, current_term: int) -> bool:
-        """Whether the vote is for the current term and the voter's first in it."""
+        """Return whether the vote is for the current term and the voter's first in it."""
         if vote_term != current_term:
             return False
         if self._term != current_term:

@@ -1,4 +1,4 @@
-"""How two voters make sure that they belong together before any other word."""
+"""The handshake of two voters: the first frames prove that both belong to the same quorum."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ HANDSHAKE_DEADLINE_S = 5.0
 
 
 class VoterMismatch(Exception):
-    """The other side is not the voter that this configuration means; says in one line what differs."""
+    """The other side is not the voter that the configuration names; the message says in one line what differs."""
 
 
 def hello(config: QuorumConfig, receiver_id: int, incarnation_id: bytes = b"") -> raft_pb2.RaftFrame:
@@ -25,9 +25,9 @@ def hello(config: QuorumConfig, receiver_id: int, incarnation_id: bytes = b"") -
 
 
 def check_hello(config: QuorumConfig, frame: raft_pb2.RaftFrame) -> int:
-    """Node id of the voter that sent this first frame. Raises VoterMismatch."""
+    """Return the node id of the voter that sent this first frame. Raises VoterMismatch."""
     if frame.WhichOneof("content") != "hello":
-        raise VoterMismatch("the first frame is no hello")
+        raise VoterMismatch("the first frame is not a hello")
     received = frame.hello
     if received.cluster_id != config.cluster_id:
         raise VoterMismatch(
@@ -36,7 +36,7 @@ def check_hello(config: QuorumConfig, frame: raft_pb2.RaftFrame) -> int:
         )
     if received.receiver_id != config.node_id:
         raise VoterMismatch(
-            f"node {received.receiver_id} was meant, this is node {config.node_id}: compare node.id with"
+            f"this is node {config.node_id}, but node {received.receiver_id} was called: compare node.id with"
             " controller.quorum.voters"
         )
     if list(received.voter_ids) != sorted(config.voters):
@@ -47,5 +47,5 @@ def check_hello(config: QuorumConfig, frame: raft_pb2.RaftFrame) -> int:
     if received.sender_id == config.node_id:
         raise VoterMismatch(f"node.id {config.node_id} is this node's own: give each node its own node.id")
     if received.sender_id not in config.peer_ids:
-        raise VoterMismatch(f"node {received.sender_id} is not another voter")
+        raise VoterMismatch(f"node {received.sender_id} is not in controller.quorum.voters")
     return received.sender_id

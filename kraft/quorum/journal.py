@@ -1,11 +1,11 @@
-"""The voter's memory: term, vote and log entries, in append-only files that are synced before anything is told.
+"""The journal of a voter: term, vote and log entries, in append-only files that are synced before a voter acts on them.
 
-What the engine adds is buffered until it is taken as a write, which puts it into one frame and waits for the disk;
-nobody is told about it before. A write touches nothing but the files, so any one thread may carry it out, one write
-after the other. The whole journal is kept in memory and read again at every start; what a durable snapshot contains is
-cut off its front, and the last entry that was cut off stays as the base, without its content. That is noted, and files
-that hold nothing else are removed: nothing is written anew. The commit index is not stored: a voter learns it again
-from the leader, at no risk of believing too much.
+What the engine adds is buffered until it is taken as a write, which puts it into one frame and waits for the disk; no
+message that depends on it is sent earlier. A write touches only the files, so any one thread may carry it out, one
+write after the other. The whole journal is kept in memory and read again at every start. Entries that a durable
+snapshot contains are trimmed from its front; the last trimmed entry stays as the base, without its content. A record
+notes the trim, and files that hold nothing else are removed: nothing is rewritten. The commit index is not stored: a
+voter learns it again from the leader, and a low one does no harm.
 """
 
 from __future__ import annotations
@@ -37,39 +37,38 @@ DIRECTORY_NAME = journal_segments.DIRECTORY_NAME
 FILE_NAME = journal_segments.FILE_NAME
 
 FIRST_INDEX = 1
-"""The engine itself puts a no-op there in every new journal, the same on all voters."""
+"""The engine writes a no-op here in every new journal, the same on all voters."""
 
 FRAME_BODY_BYTES = 8 * 1024 * 1024
-"""A frame ends with the record that reaches this, so that none nears its own limit."""
+"""A frame ends with the record that reaches this size, so that no frame comes near its maximum."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalWrite:
-    """What was added since the write before: carried out in this order, each step durable before the next."""
+    """Everything added since the previous write; carried out in this order, each step durable before the next."""
 
     bodies: tuple[bytes, ...]
-    """Of frames. Were two of them under way at a time, the second could reach the disk without the first: rot."""
+    """Bodies of frames, written one at a time: else the second could reach the disk without the first: corruption."""
 
     begins_segment: tuple[int, int, bytes] | None
     """Index and term of the last entry before a new segment, and the record of the vote."""
 
     superfluous_segments: int
-    """The oldest ones, which hold nothing that a start would need any more."""
+    """Number of segments, the oldest first, that a start no longer needs."""
 
 
 Entry = tuple[bytes, int, int]
-"""Command, index, term: the order that the engine uses."""
+"""Command, index, term, in the engine's order."""
 
 
 class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type information.
-    """A journal as the engine wants one, with indexes from 1 upwards without gaps."""
+    """The journal behind the engine's interface; indexes start at 1 and have no gaps."""
 
     def __init__(self, directory: Path, disk: Disk) -> None:
-        """Opens, or creates, what is in `<directory>/__cluster_metadata`. To keep other processes out of there is the
-        caller's business.
+        """Open or create the journal in `<directory>/__cluster_metadata`; the caller keeps other processes out.
 
-        A torn tail is cut off; Corruption is raised for damage before it. Everything found is synced before it is
-        believed: the process that wrote it may have died before its own sync.
+        Cuts off a torn tail, and raises Corruption for damage before it. Syncs everything it finds before it is used:
+        the process that wrote it may have died before its own sync.
         """
         self._entries: list[Entry] = []
         self._term = 0
@@ -80,10 +79,10 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
         self._synced_index = 0
         self._index_under_way = 0
         self._reaches_back_to: list[int] = []
-        """Of each segment: had it been the first one, the base would be at this index, or behind it for a while."""
+        """Lowest base that a start would have at any time if this segment were the first, by segment."""
         self.sync_count = 0
         self.start_index = FIRST_INDEX
-        """Everything up to here is in the snapshot that the voter was started from."""
+        """The last entry in the snapshot that the voter started from."""
         self._segments = Segments(directory, disk)
         try:
             self._load()
@@ -96,7 +95,7 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
         for number, path, records in self._segments.read():
             self._reaches_back_to.append(0)
             if number and not (records and isinstance(records[0], StartRecord) and records[0].number == number):
-                raise Corruption(path, 0, f"not what segment {number} of a journal begins with")
+                raise Corruption(path, 0, f"the first record does not start segment {number} of a journal")
             for record in records:
                 self._replay(path, record)
         if self._segments.last_is_of_an_earlier_format or self._segments.last_is_full:
@@ -118,16 +117,18 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
                 self._entries = [_base(index, term)]
                 self._reaches_back_to[-1] = index
             case TrimRecord(index=index, term=term):
-                # Where segments before this one were removed, the first one left may begin behind that entry.
+                # If earlier segments were removed, the first one left may begin after that entry.
                 if index >= self.first_index:
                     if self.term_at(index) != term:
-                        raise Corruption(path, 0, f"trimmed to entry {index} of term {term}, which is not there")
+                        raise Corruption(path, 0, f"trimmed to entry {index} of term {term}, which is missing")
                     self._forget_before(index)
             case StartRecord(index=index, term=term):
                 if len(self._reaches_back_to) == 1:
                     self._entries = [_base(index, term)] if index else []
                 elif index != self.last_index or self.term_at(index) not in (term, None):
-                    raise Corruption(path, 0, f"a segment that follows entry {index}, behind entry {self.last_index}")
+                    raise Corruption(
+                        path, 0, f"the segment continues entry {index}, but the one before ends at {self.last_index}"
+                    )
                 self._reaches_back_to[-1] = index
             case _:
                 assert_never(record)
@@ -137,45 +138,45 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
         if from_index > self.first_index or self.first_index == FIRST_INDEX:
             del self._entries[max(from_index - self.first_index, 0) :]
         elif previous_term is not None:
-            # It reaches into a segment that was removed, and what is before it is not needed.
+            # The truncation reaches into a segment that was removed; nothing before it is needed.
             self._entries = [_base(from_index - 1, previous_term)]
         else:
-            raise Corruption(path, 0, f"a truncation to {from_index}, before {self.first_index}")
+            raise Corruption(path, 0, f"truncated from entry {from_index}, before the first entry {self.first_index}")
 
-    # --- what our own code asks ----------------------------------------------------------------------------------
+    # --- called by our own code ----------------------------------------------------------------------------------
 
     @property
     def path(self) -> Path:
-        """The file that is written to."""
+        """Path of the segment that is written to."""
         return Path(self._segments.last_path)
 
     @property
     def first_index(self) -> int:
-        """The base, of which only index and term are here; in a journal that was never trimmed, the first entry."""
+        """Index of the base, which has no content; in a journal that was never trimmed, of the first entry."""
         return self._entries[0][1] if self._entries else FIRST_INDEX
 
     @property
     def last_index(self) -> int:
-        """0 for an empty journal."""
+        """Index of the last entry; 0 for an empty journal."""
         return self._entries[-1][1] if self._entries else 0
 
     @property
     def synced(self) -> bool:
-        """Everything that was added is on disk."""
+        """True if everything that was added is on disk."""
         return not self._buffer and self._under_way is None
 
     @property
     def synced_index(self) -> int:
-        """Every entry up to this one is on disk as it is here, or in a snapshot that is."""
+        """Index up to which every entry is on disk unchanged, or in a snapshot on disk."""
         return self._synced_index
 
     def term_at(self, index: int) -> int | None:
-        """Term of the entry, None where there is none."""
+        """Return the term of the entry, None if there is no such entry."""
         position = index - self.first_index
         return self._entries[position][2] if 0 <= position < len(self._entries) else None
 
     def next_write(self) -> JournalWrite | None:
-        """All that was added since the last one; None when nothing was. The one before is `written`."""
+        """Return everything added since the last write, None if nothing was. The last one must be `written`."""
         assert self._under_way is None, "a write is under way"
         if not self._buffer:
             return None
@@ -195,7 +196,7 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
         return self._under_way
 
     def carry_out(self, write: JournalWrite) -> None:
-        """Blocks on the disk, in any thread. An OSError from here ends the process: it is never retried."""
+        """Carry out the write; blocks on the disk, in any thread. An OSError ends the process: never retry it."""
         for body in write.bodies:
             self._segments.append(body)
         if write.begins_segment is not None:
@@ -203,30 +204,30 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
         self._segments.remove_oldest(write.superfluous_segments)
 
     def written(self) -> None:
-        """The write that was under way is durable."""
+        """Note that the write under way is durable."""
         self._under_way = None
         self._synced_index = self._index_under_way
         self.sync_count += 1
 
     def sync(self) -> None:
-        """Returns once everything added is on disk. An OSError from here ends the process: it is never retried."""
+        """Write everything added; return once it is on disk. An OSError ends the process: never retry it."""
         write = self.next_write()
         if write is not None:
             self.carry_out(write)
             self.written()
 
     def trim(self, index: int) -> None:
-        """As `begin_trim`, durable on return."""
+        """Do what `begin_trim` does, durable on return."""
         self.begin_trim(index)
         self.sync()
 
     def rebase(self, index: int, term: int) -> None:
-        """As `begin_rebase`, durable on return."""
+        """Do what `begin_rebase` does, durable on return."""
         self.begin_rebase(index, term)
         self.sync()
 
     def begin_trim(self, index: int) -> None:
-        """Forgets what is before the entry at `index`, which becomes the base."""
+        """Drop the entries before `index`, whose entry becomes the base."""
         if index <= self.first_index:
             return
         term = self.term_at(index)
@@ -234,9 +235,10 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
         self.begin_rebase(index, term)
 
     def begin_rebase(self, index: int, term: int) -> None:
-        """Makes that entry the base. What follows it stays if the very entry is here; else nothing does.
+        """Make that entry the base. Later entries stay if exactly this entry is in the journal; otherwise none do.
 
-        A snapshot that contains it must be durable. The next write says so on disk, and removes what is superfluous.
+        A snapshot that contains it must be durable. The next write puts this on disk and removes segments that are no
+        longer needed.
         """
         if self.term_at(index) == term:
             self._forget_before(index)
@@ -245,11 +247,11 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
             self._entries = [_base(index, term)]
             self._buffer.append(journal_format.encode_base(index, term))
             self._reaches_back_to[-1] = index
-            self._holds_only(index)
+            self._lower_synced_index(index)
         self._was_trimmed = True
 
-    def _holds_only(self, last_index: int) -> None:
-        """Lowers the synced index: entries above `last_index` were replaced."""
+    def _lower_synced_index(self, last_index: int) -> None:
+        """Lower the synced index: entries above `last_index` were replaced."""
         self._synced_index = min(self._synced_index, last_index)
         self._index_under_way = min(self._index_under_way, last_index)
 
@@ -258,7 +260,7 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
         self._entries[0] = _base(index, self._entries[0][2])
 
     def _take_superfluous_segments(self) -> int:
-        """Those without which a start finds all from the base on, and the term and the vote with it."""
+        """Count and forget the oldest segments without which a start still finds base, later entries, term and vote."""
         superfluous, reaches_back_to = 0, self.last_index
         for position in reversed(range(len(self._reaches_back_to))):
             reaches_back_to = min(reaches_back_to, self._reaches_back_to[position])
@@ -269,13 +271,13 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
         return superfluous
 
     def close(self) -> None:
-        """Closes the files. What was not synced was told to nobody and is forgotten."""
+        """Close the files. What was not synced is dropped; no message depended on it."""
         self._segments.close()
 
-    # --- what the engine asks, by the engine's names ---------------------------------------------------------------
+    # --- called by the engine, under its names ---------------------------------------------------------------------
 
     def add(self, command: bytes, idx: int, term: int) -> None:
-        assert idx == self.last_index + 1, f"entry {idx} was added behind entry {self.last_index}"
+        assert idx == self.last_index + 1, f"entry {idx} was added after entry {self.last_index}"
         self._entries.append((command, idx, term))
         self._buffer.append(journal_format.encode_entry(idx, term, command))
 
@@ -284,7 +286,7 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
         del self._entries[entryFrom:]
         self._buffer.append(journal_format.encode_truncation(from_index, self.term_at(from_index - 1) or 0))
         self._reaches_back_to[-1] = min(self._reaches_back_to[-1], from_index - 1)
-        self._holds_only(from_index - 1)
+        self._lower_synced_index(from_index - 1)
 
     def setCurrentTerm(self, term: int, votedForNodeId: int | None) -> None:
         self._term = term
@@ -298,7 +300,7 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
         return None if self._voted_for == NO_VOTE else self._voted_for
 
     def setRaftCommitIndex(self, raftCommitIndex: int) -> None:
-        """Not stored, see above."""
+        """Do nothing: the commit index is not stored."""
 
     def getRaftCommitIndex(self) -> int:
         return self.start_index
@@ -326,16 +328,16 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
 
 
 def join_snapshot(journal: QuorumJournal, snapshot_id: SnapshotId | None) -> None:
-    """Makes a journal that was just opened go on from the snapshot. Raises Corruption when the two do not fit.
+    """Make a journal that was just opened continue from the snapshot. Raises Corruption if the two do not fit.
 
-    A voter that ends between the two halves of taking over another's snapshot leaves it beside an older journal, which
-    is brought up here. That voter was in the snapshot's term before; a journal that was not is another's, or new.
+    A voter that stops while it installs another voter's snapshot leaves that snapshot beside an older journal, which is
+    advanced here. That voter had reached the snapshot's term; a journal that did not is another voter's, or new.
     """
     path, first, last = str(journal.path), journal.first_index, journal.last_index
     if snapshot_id is None:
         if first > FIRST_INDEX:
             raise Corruption(
-                path, 0, f"the journal begins at entry {first}, and there is no snapshot of what was before"
+                path, 0, f"the journal begins at entry {first}, and the snapshot of the entries before it is missing"
             )
         return
     index, term = snapshot_id.index, snapshot_id.term
@@ -343,18 +345,18 @@ def join_snapshot(journal: QuorumJournal, snapshot_id: SnapshotId | None) -> Non
         raise Corruption(
             path,
             0,
-            f"the journal ends at entry {last} in term {journal.getCurrentTerm()}, and the snapshot stands at"
-            f" entry {index} of term {term}: the journal was lost, and with it whom this voter has voted for",
+            f"the journal ends at entry {last} in term {journal.getCurrentTerm()}, but the snapshot ends at"
+            f" entry {index} of term {term}: the journal was lost, and with it this voter's vote",
         )
     if index < first:
-        raise Corruption(path, 0, f"the journal begins at entry {first}, behind the snapshot at entry {index}")
+        raise Corruption(path, 0, f"the journal begins at entry {first}, after the snapshot's last entry {index}")
     if journal.term_at(index) != term:
         journal.rebase(index, term)
     journal.start_index = index
 
 
 def _joined(records: list[bytes]) -> Iterator[bytes]:
-    """The bodies of as few frames as possible."""
+    """Join the records into the bodies of as few frames as possible."""
     pieces: list[bytes] = []
     size = 0
     for record in records:
@@ -368,5 +370,5 @@ def _joined(records: list[bytes]) -> Iterator[bytes]:
 
 
 def _base(index: int, term: int) -> Entry:
-    # The content was applied long ago, and is asked for by nobody.
+    # Nothing reads the content any more: the entry was applied long ago.
     return bytes([NO_OP]), index, term

@@ -1,21 +1,21 @@
-"""Bytes of a segment of the journal: a header, then frames, each holding the records of one sync.
+"""The byte format of a journal segment: a header, then frames, each with the records of one sync.
 
     header   magic (8), format version (4), CRC-32C of these (4)
     frame    magic (4), length of the body (4), CRC-32C of position, length and body (4), body
     body     records, back to back: type (1), then
              entry       index (8), term (8), length (4), command
              vote        term (8), node id voted for (8, signed; -1 for none)
-             truncation  first index that no longer counts (8), term of the entry before it (8)
-             base        index (8) and term (8) of the entry that takes the place of all before this record
-             trim        index (8) and term (8) of an entry: what is before it is not needed
+             truncation  first index that was truncated (8), term of the entry before it (8)
+             base        index (8) and term (8) of the entry that replaces everything before this record
+             trim        index (8) and term (8) of an entry: the entries before it are not needed
              start       number of the segment (8), index (8) and term (8) of the entry that it follows; the first
                          record of every segment but number 0
 
-Version 1 knew one segment alone. Its truncations (another type) have no term, and it has neither trims nor starts.
+Version 1 had a single segment. Its truncations (another type) have no term, and it has neither trims nor starts.
 
-All numbers are big-endian. A frame is written only after the one before it was synced. So what a crash can tear is
-the last frame alone, and a bad frame with a good one behind it is rot. The position inside the CRC keeps bytes that
-merely look like a frame, such as a journal stored inside a command, from passing for one.
+All numbers are big-endian. A frame is written only after the one before it was synced. So a crash can tear only the
+last frame, and an invalid frame before a valid one is corruption. The CRC includes the position, so that bytes which
+merely look like a frame, such as a journal stored inside a command, are not taken for one.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class VoteRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruncationRecord:
-    """Entries from `from_index` on no longer count; the one before it is of the term, which version 1 did not tell."""
+    """Entries from `from_index` on were removed. The entry before has the term; version 1 did not store it (None)."""
 
     from_index: int
     previous_term: int | None
@@ -87,7 +87,7 @@ class TruncationRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseRecord:
-    """What was up to this entry, of that term, is in a snapshot and no longer in the journal."""
+    """Everything up to this entry, of that term, is in a snapshot and no longer in the journal."""
 
     index: int
     term: int
@@ -95,7 +95,7 @@ class BaseRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrimRecord:
-    """What is before this entry, of that term, is in a snapshot. What follows it stays."""
+    """Everything before this entry, of that term, is in a snapshot. The entries after it stay."""
 
     index: int
     term: int
@@ -103,7 +103,7 @@ class TrimRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRecord:
-    """Segment `number` goes on behind this entry, of that term; index 0 for no entry."""
+    """Segment `number` continues after this entry, of that term; index 0 if there is none."""
 
     number: int
     index: int
@@ -115,9 +115,9 @@ JournalRecord = EntryRecord | VoteRecord | TruncationRecord | BaseRecord | TrimR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """What a journal holds; `valid_bytes` of it, and behind them at most a torn frame.
+    """Records of a journal segment. After the first `valid_bytes` there is at most a torn frame.
 
-    `last_frame` is where the last valid frame begins, or the end of the header where there is none.
+    `last_frame` is the byte at which the last valid frame begins; the end of the header if there is none.
     """
 
     records: list[JournalRecord]
@@ -164,7 +164,7 @@ def _frame_crc(position: int, body: bytes | memoryview) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """The records of one sync; the frame is the bytes from `position` to `end`."""
+    """Records of one sync; the frame is the bytes from `position` to `end`."""
 
     position: int
     end: int
@@ -172,12 +172,12 @@ class Frame:
 
 
 def is_journal(data: bytes) -> bool:
-    """Whether the bytes begin as a journal's do."""
+    """Return whether the bytes begin like a journal's."""
     return data.startswith(_MAGIC)
 
 
 def scan(file: str, data: bytes) -> Scan:
-    """Everything in a journal's bytes. Raises Corruption for a foreign header and for rot."""
+    """Return all records in a journal's bytes. Raises Corruption for a foreign header or damage."""
     records: list[JournalRecord] = []
     last_frame = end = HEADER_BYTES
     for frame in frames(file, data):
@@ -187,7 +187,7 @@ def scan(file: str, data: bytes) -> Scan:
 
 
 def frames(file: str, data: bytes) -> Iterator[Frame]:
-    """Those of a journal, one after the other, up to a torn one. Raises Corruption for a foreign header and for rot."""
+    """Yield the frames of a journal up to a torn one. Raises Corruption for a foreign header or damage."""
     _check_header(file, data)
     position = HEADER_BYTES
     while (body := _frame_at(data, position)) is not None:
@@ -199,13 +199,13 @@ def frames(file: str, data: bytes) -> Iterator[Frame]:
         raise Corruption(
             file,
             position,
-            f"damaged, while what was written later at byte {survivor} is intact: the disk changed what was synced to"
-            " it; move this directory away to keep it, and ask the other voters before bringing this one back",
+            f"damaged, but a later frame at byte {survivor} is intact: the disk changed synced bytes; check that the"
+            " other voters are healthy, then move this directory away and start this voter again",
         )
 
 
 def version_of(header: bytes) -> int:
-    """Of a header that is valid."""
+    """Return the format version in a valid header."""
     return int(_HEADER.unpack_from(header)[1])
 
 
@@ -216,12 +216,12 @@ def _check_header(file: str, data: bytes) -> None:
         raise Corruption(file, 0, "the header's CRC does not match")
     version = version_of(data)
     if not 1 <= version <= FORMAT_VERSION:
-        readable = f"this program reads versions 1 to {FORMAT_VERSION}"
+        readable = f"this version of Kraft reads versions 1 to {FORMAT_VERSION}"
         raise Corruption(file, len(_MAGIC), f"format version {version}; {readable}")
 
 
 def _frame_at(data: bytes, position: int) -> bytes | None:
-    """Body of the frame that begins at `position`, None when there is no whole and valid one."""
+    """Return the body of the frame at `position`, None if there is no complete valid one."""
     if position + _FRAME.size > len(data):
         return None
     magic, length, checksum = _FRAME.unpack_from(data, position)
@@ -233,7 +233,7 @@ def _frame_at(data: bytes, position: int) -> bytes | None:
 
 
 def _next_frame(data: bytes, position: int) -> int | None:
-    """Where the first valid frame at or behind `position` begins."""
+    """Return the byte at which the first valid frame at or after `position` begins."""
     while (position := data.find(FRAME_MAGIC, position)) >= 0:
         if _frame_at(data, position) is not None:
             return position
@@ -252,13 +252,13 @@ def _records(file: str, frame_position: int, body: bytes) -> Iterator[JournalRec
 
 
 def _record_at(body: bytes, position: int) -> tuple[JournalRecord, int]:
-    """The record at `position` and where the next one begins."""
+    """Return the record at `position` and the position of the next one."""
     match body[position]:
         case _Type.ENTRY:
             _, index, term, length = _ENTRY.unpack_from(body, position)
             start = position + _ENTRY.size
             if start + length > len(body):
-                raise ValueError("an entry longer than its frame")
+                raise ValueError("an entry is longer than its frame")
             return EntryRecord(index=index, term=term, command=body[start : start + length]), start + length
         case _Type.VOTE:
             _, term, voted_for = _VOTE.unpack_from(body, position)

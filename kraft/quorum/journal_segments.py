@@ -1,8 +1,8 @@
-"""The files of the journal: segments, of which only the last one is written to.
+"""The files of the journal: segments, of which only the last is written to.
 
-`quorum.journal` is the first one, and each further one is named for its number. A segment that has become large is
-followed by a new one, which begins with where the last one ends, term and vote. So the earlier ones can be removed,
-each at once however large it is; the oldest goes first, and durably, so that no gap ever comes to be.
+The first is `quorum.journal`; the name of each later one holds its number. When a segment is full, a new one begins
+with the position, the term and the vote at the end of the last one. So earlier segments can be removed as whole files.
+The oldest is removed first, and durably, so that there is never a gap.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ DIRECTORY_NAME: Final = "__cluster_metadata"
 FILE_NAME: Final = "quorum.journal"
 
 SEGMENT_BYTES: Final = 8 * 1024 * 1024
-"""A segment ends with the frame that reaches this."""
+"""A segment ends with the frame that reaches this size."""
 
 _FURTHER_NAME = re.compile(r"quorum-([0-9]{20})\.journal")
 
 
 def segment_name(number: int) -> str:
-    """From 0 on."""
+    """Return the file name of a segment; numbers start at 0."""
     return f"quorum-{number:020}.journal" if number else FILE_NAME
 
 
 def segment_paths(directory: Path, disk: Disk) -> list[str]:
-    """The journal's files below `directory`, the oldest first. Raises Corruption when one between them is missing."""
+    """Return the journal's files below `directory`, the oldest first. Raises Corruption if one between is missing."""
     folder = directory / DIRECTORY_NAME
     return [str(folder / segment_name(number)) for number in _numbers(folder, disk)]
 
 
 def _numbers(folder: Path, disk: Disk) -> list[int]:
-    """Ascending, without a gap. Raises Corruption."""
+    """Return the numbers of the segments, ascending. Raises Corruption if one between is missing."""
     names = disk.list(str(folder))
     further = sorted(int(name[1]) for name in map(_FURTHER_NAME.fullmatch, names) if name)
     numbers = [0, *further] if FILE_NAME in names else further
@@ -50,10 +50,10 @@ def _numbers(folder: Path, disk: Disk) -> list[int]:
 
 
 class Segments:
-    """Those of one journal. Every operation may raise OSError, and is not to be tried again then."""
+    """The segments of one journal. Every operation may raise OSError and must not be retried then."""
 
     def __init__(self, directory: Path, disk: Disk) -> None:
-        """Finds them, or creates the first. Raises Corruption when one is missing."""
+        """Find the segments or create the first. Raises Corruption if one is missing."""
         self._disk = disk
         self._folder = directory / DIRECTORY_NAME
         _create_first(self._folder, disk)
@@ -68,14 +68,16 @@ class Segments:
         return str(self._folder / segment_name(number))
 
     def read(self) -> Iterator[tuple[int, str, list[JournalRecord]]]:
-        """Number, path and records of each. A torn tail of the last one is cut off, and what it holds is made durable;
-        Corruption is raised for any other damage."""
+        """Yield number, path and records of each segment.
+
+        Cuts off a torn tail of the last one and makes the rest of it durable. Raises Corruption for other damage.
+        """
         for number in self.numbers[:-1]:
             path = self._path(number)
             data = self._disk.read_file(path)
             found = journal_format.scan(path, data)
             if found.valid_bytes < len(data):
-                raise Corruption(path, found.valid_bytes, "damaged, while what was written later, elsewhere, is intact")
+                raise Corruption(path, found.valid_bytes, "damaged, but a later segment of the journal exists")
             yield number, path, found.records
         data = self._file.read_at(0, self._file.size)
         found = journal_format.scan(self.last_path, data)
@@ -92,19 +94,19 @@ class Segments:
         return self._file.size >= SEGMENT_BYTES
 
     def would_be_full(self, bodies: Sequence[bytes]) -> bool:
-        """Whether the last one is, once frames with these bodies are written to it."""
+        """Return whether the last segment is full once frames with these bodies are written to it."""
         frame_bytes = sum(len(body) + journal_format.FRAME_OVERHEAD_BYTES for body in bodies)
         return self._file.size + frame_bytes >= SEGMENT_BYTES
 
     def append(self, body: bytes) -> None:
-        """A frame with these records. Durable on return."""
+        """Append a frame with these records, durable on return."""
         self._file.append([journal_format.encode_frame(self._file.size, body)])
         self._file.sync()
 
     def roll(self, index: int, term: int, vote: bytes) -> None:
-        """A new segment behind that entry, the last one here; `vote` is the record of the current one.
+        """Begin a new segment after that entry, the journal's last; `vote` is the record of the current vote.
 
-        It exists whole or not at all, and everything before it is durable.
+        The file is complete or does not exist, and everything before it is durable.
         """
         number = self.numbers[-1] + 1
         header = journal_format.encode_header()
@@ -116,11 +118,11 @@ class Segments:
         self.numbers.append(number)
 
     def remove_oldest(self, count: int) -> None:
-        """The last one stays."""
+        """Remove the `count` oldest segments; the last one always stays."""
         assert count < len(self.numbers), "the last segment is written to"
         for _ in range(count):
             self._disk.remove(self._path(self.numbers[0]))
-            # Two removals that are not durable may come to be in any order, and leave a gap.
+            # Removals that were not synced may reach the disk in any order, and a crash would leave a gap.
             self._disk.sync_dir(str(self._folder))
             del self.numbers[0]
 
@@ -129,20 +131,20 @@ class Segments:
 
 
 def settle(file: File, data: bytes, found: Scan) -> None:
-    """Cuts off a torn tail, and makes the rest durable."""
+    """Cut off a torn tail and make the rest durable."""
     if found.valid_bytes < file.size:
         file.truncate(found.valid_bytes)
-    # The process before may have ended because its sync failed. The kernel then shows the last frame, takes it for
-    # written, and would sync nothing: written anew, it is.
+    # The previous process may have ended because its sync failed. The kernel then shows the last frame, believes it
+    # written, and would sync nothing. Writing it again makes the sync real.
     file.write_at(found.last_frame, data[found.last_frame : found.valid_bytes])
     file.sync()
 
 
 def _create_first(folder: Path, disk: Disk) -> None:
-    """The journal never exists without a header."""
+    """Create the first segment if there is none; a segment never exists without its header."""
     disk.make_dir(str(folder))
     if not _numbers(folder, disk):
         disk.write_atomically(str(folder / FILE_NAME), journal_format.encode_header())
-    # Also when it exists: the process that created it may have died before it synced the names.
+    # Sync existing names too: the process that created them may have died before its own sync.
     for directory in [folder, *folder.parents][:3]:
         disk.sync_dir(str(directory))

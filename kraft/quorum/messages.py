@@ -1,8 +1,8 @@
-"""What voters say to each other, as values, in the engine's dictionaries, and as protobuf.
+"""Messages between voters: as values, as the engine's dictionaries, and as protobuf.
 
-Only these messages cross the network. The engine knows more: forwarded commands, leadership transfer, snapshots of its
-own. None of them can be expressed here, so none can arrive. The parts of snapshots and the questions before an election
-are ours, and it never sees them.
+Only these messages cross the network. The engine has more: forwarded commands, leadership transfer, snapshots of its
+own. None of them can be expressed here, so none can arrive. Parts of snapshots and pre-votes are ours; the engine never
+sees them.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from kraft.quorum.pb import raft_pb2
 EngineMessage = dict[str, Any]
 
 _BATCH_BYTES_TARGET = FRAME_BYTES_MAX // 2
-"""A batch is closed at the message that would exceed this; one message alone stays below the other half."""
+"""A batch ends before the message that would exceed this. A single message stays below the other half."""
 
 
 class BadMessage(ValueError):
-    """Bytes from another voter that no sound voter sends."""
+    """Another voter sent something that no correct voter sends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Append:
-    """Entries for a follower, in the engine's own shape, each index one above the last."""
+    """Entries for a follower, as the engine represents them; the indexes have no gaps."""
 
     term: int
     previous_index: int
@@ -39,7 +39,7 @@ class Append:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendResponse:
-    """`term` is ours: the engine's answers do not say in which term they were given."""
+    """Response to an append. `term` is our addition: the engine's responses do not name their term."""
 
     term: int
     next_index: int
@@ -61,7 +61,7 @@ class VoteResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreVoteRequest:
-    """Would the receiver vote for the sender, should it stand in `term`?"""
+    """Asks whether the receiver would vote for the sender in `term`."""
 
     term: int
     last_log_index: int
@@ -70,7 +70,7 @@ class PreVoteRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreVoteResponse:
-    """Granted for `term`, or refused by a voter that has reached `term` already."""
+    """Pre-vote granted for `term`, or refused by a voter that is already in `term`."""
 
     term: int
     granted: bool
@@ -78,7 +78,7 @@ class PreVoteResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotPart:
-    """A chunk of the snapshot that stands at an entry, by the leader of `term`; `number` from 0 on."""
+    """Chunk of the snapshot that ends at entry `index`, sent by the leader of `term`; `number` starts at 0."""
 
     term: int
     index: int
@@ -93,11 +93,11 @@ Message = ForEngine | PreVoteRequest | PreVoteResponse | SnapshotPart
 
 
 _FIELDS_BYTES = 64
-"""What the fields of a message besides its content take at most, and those of an entry besides its command."""
+"""Maximum size of a message's fields without its content, and of an entry's fields without its command."""
 
 
 def size_bytes(message: Message) -> int:
-    """About as much as the message takes, encoded or in memory; never less than encoded."""
+    """Return about the size of the message, encoded or in memory; never less than its encoded size."""
     match message:
         case Append():
             return _FIELDS_BYTES + sum(len(data) + _FIELDS_BYTES for data, _, _ in message.entries)
@@ -111,7 +111,7 @@ def size_bytes(message: Message) -> int:
 
 
 def from_engine(message: EngineMessage, term: int) -> ForEngine | None:
-    """A message that the engine sends while in `term`; None for one that must not leave this process."""
+    """Return the message that the engine sends in `term`; None for one that must not leave this process."""
     match message["type"]:
         case "append_entries" if "entries" in message:
             return Append(
@@ -168,9 +168,11 @@ def to_engine(message: ForEngine) -> EngineMessage:
             assert_never(message)
 
 
-def sign_of_life(term: int, commit_index: int) -> EngineMessage:
-    """An append that names no previous entry: the engine takes over leader, term and commit index, and truncates and
-    answers nothing."""
+def heartbeat(term: int, commit_index: int) -> EngineMessage:
+    """Return an append without a previous entry.
+
+    The engine takes leader, term and commit index from it; it neither truncates its log nor responds.
+    """
     return {"type": "append_entries", "term": term, "commit_index": commit_index}
 
 
@@ -178,7 +180,7 @@ def sign_of_life(term: int, commit_index: int) -> EngineMessage:
 
 
 def to_frames(messages: Iterable[Message]) -> list[raft_pb2.RaftFrame]:
-    """As few frames as hold the messages within the size cap, in order; an empty one, as a sign of life, for none."""
+    """Pack the messages, in order, into as few frames as the maximum size allows; without any, one empty frame."""
     frames = [raft_pb2.RaftFrame(batch=raft_pb2.RaftBatch())]
     batch_bytes = 0
     for message in messages:
@@ -193,9 +195,9 @@ def to_frames(messages: Iterable[Message]) -> list[raft_pb2.RaftFrame]:
 
 
 def from_frame(frame: raft_pb2.RaftFrame) -> list[Message]:
-    """Raises BadMessage for anything but a batch of sound messages."""
+    """Return the messages of a frame. Raises BadMessage for anything but a batch of valid messages."""
     if frame.WhichOneof("content") != "batch":
-        raise BadMessage("a frame that is no batch")
+        raise BadMessage("the frame is not a batch")
     return [_from_proto(message) for message in frame.batch.messages]
 
 
@@ -268,17 +270,19 @@ def _from_proto(message: raft_pb2.RaftMessage) -> Message:
         case "vote_response":
             return VoteResponse(term=message.vote_response.term)
         case "pre_vote_request":
-            question = message.pre_vote_request
+            pre_vote = message.pre_vote_request
             return PreVoteRequest(
-                term=question.term, last_log_index=question.last_log_index, last_log_term=question.last_log_term
+                term=pre_vote.term, last_log_index=pre_vote.last_log_index, last_log_term=pre_vote.last_log_term
             )
         case "pre_vote_response":
-            answer = message.pre_vote_response
-            return PreVoteResponse(term=answer.term, granted=answer.granted)
+            pre_vote_response = message.pre_vote_response
+            return PreVoteResponse(term=pre_vote_response.term, granted=pre_vote_response.granted)
         case "snapshot_part":
             part = message.snapshot_part
             if not 0 < part.index_term <= part.term or part.index <= FIRST_INDEX:
-                raise BadMessage(f"a snapshot at entry {part.index} of term {part.index_term} in term {part.term}")
+                raise BadMessage(
+                    f"a leader of term {part.term} sent a snapshot at entry {part.index} of term {part.index_term}"
+                )
             return SnapshotPart(
                 term=part.term,
                 index=part.index,
@@ -288,17 +292,17 @@ def _from_proto(message: raft_pb2.RaftMessage) -> Message:
                 is_last=part.is_last,
             )
         case _:
-            raise BadMessage("a message without content, or of a kind that this version does not know")
+            raise BadMessage("the message has no content, or is of a kind that this version does not know")
 
 
 def _append_from_proto(append: raft_pb2.RaftAppend) -> Append:
     if append.previous_index < FIRST_INDEX:
-        raise BadMessage("an append before the first entry")
+        raise BadMessage("the append begins before the first entry")
     entries: list[Entry] = []
     term = append.previous_term
     for index, entry in enumerate(append.entries, append.previous_index + 1):
         if not term <= entry.term <= append.term:
-            raise BadMessage(f"entry {index} of term {entry.term} out of order")
+            raise BadMessage(f"entry {index} of term {entry.term} is out of order")
         term = entry.term
         _check_command(index, entry.command)
         entries.append((entry.command, index, term))

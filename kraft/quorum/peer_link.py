@@ -1,8 +1,8 @@
-"""The stream that this voter dials to one other voter: opened, kept, and opened again when it breaks.
+"""The stream that this voter dials to one other voter: opened, kept open, and opened again when it breaks.
 
-Messages are sent in order or lost. Losing them is the quorum's daily bread, waiting for a dead voter is not: what has
-queued up when a stream breaks is dropped. Whoever sends much asks first whether there is room: what exceeds the queue
-by far is dropped, from the first message on that does not fit.
+Messages are sent in order or lost. Raft tolerates lost messages but must not wait for a dead voter, so messages that
+are queued when a stream breaks are dropped. A sender of many messages checks `room_bytes` first: from the first
+message that exceeds the queue, messages are dropped.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ RETRY_DELAY_S_MIN = 0.1
 RETRY_DELAY_S_MAX = 1.0
 
 WINDOW_BYTES = 8 * 1024 * 1024
-"""With this much waiting to be written, a link has no room; with half of it, it has again."""
+"""A link with this many bytes waiting to be written has no room; with half of them it has room again."""
 
 QUEUED_BYTES_MAX = 2 * WINDOW_BYTES
-"""Nobody who heeds the window comes here: an append is up to 1.5 MiB, and all other messages are small."""
+"""A sender that respects the window never reaches this: an append is up to 1.5 MiB, other messages are small."""
 
 _FRAME_BYTES_TARGET = 1024 * 1024
-"""Frames end at the message that reaches this: what waits is encoded piece by piece."""
+"""A frame ends at the message that reaches this, so that a long queue is encoded piece by piece."""
 
 _CHANNEL_OPTIONS = (
     ("grpc.enable_http_proxy", 0),
@@ -46,27 +46,30 @@ _CHANNEL_OPTIONS = (
 CANCEL_AGAIN_AFTER_S = 0.1
 
 SERVER_OPTIONS: tuple[tuple[str, int], ...] = (("grpc.max_receive_message_length", 2 * FRAME_BYTES_MAX),)
-"""Options that a CONTROLLER listener's `grpc.aio` server needs for the quorum's streams. Larger frames than
-FRAME_BYTES_MAX are refused by whoever guards the listener, who can name the peer, and these by gRPC itself."""
+"""Options that a CONTROLLER listener's `grpc.aio` server needs for the quorum's streams. The listener's guard refuses
+frames above FRAME_BYTES_MAX and logs the peer; gRPC itself refuses frames above twice that."""
 
 SILENT_CHECKS_MAX = 4
-"""A voter that is not heard from in this many checks in a row, spread over the request timeout, is taken for dead.
-Checks rather than seconds, because after a pause of our own everything seems to have been silent. gRPC's keepalive does
-not notice a frozen process."""
+"""A voter that sends nothing during this many checks in a row, spread over the request timeout, counts as dead.
+Checks rather than seconds, because after a pause of this process every voter seems to have been silent. gRPC's
+keepalive does not notice a frozen process."""
 
 HANDSHAKE_FAILURES_BEFORE_ALARM = 2
-"""A single one may be that of a voter which was ended in the middle of it."""
+"""A single failure may come from a voter that was stopped during the handshake."""
 
 _Call = grpc.aio.StreamStreamCall[raft_pb2.RaftFrame, raft_pb2.RaftFrame]
 
 
-class Silence(Exception):
-    """The other voter, or the network on its way back, does not live."""
+class PeerSilent(Exception):
+    """The other voter is dead, or the network loses what it sends."""
 
 
 class PeerLink:
-    """One dialed stream. `on_up` and `on_down` are called in turn, on the event loop, and between them `on_room` when
-    there is room again where there was none."""
+    """One dialed stream.
+
+    `on_up` and `on_down` are called in turn, on the event loop; between them `on_room`, when a full link has room
+    again.
+    """
 
     def __init__(
         self,
@@ -89,12 +92,12 @@ class PeerLink:
         self._unsent_bytes = 0
         self._is_full = False
         self._filled = asyncio.Event()
-        self._hurry = asyncio.Event()
+        self._retry_now = asyncio.Event()
         self._has_written = False
         self._silent_checks = 0
         self._is_up = False
         self._last_problem = ""
-        self._times_in_a_row = 0
+        self._problem_count = 0
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -103,12 +106,12 @@ class PeerLink:
     async def stop(self) -> None:
         task, self._task = self._task, None
         while task is not None and not task.done():
-            # gRPC swallows a cancellation that meets the end of a call, so one need not be enough.
+            # gRPC swallows a cancellation that coincides with the end of a call, so one may not be enough.
             task.cancel()
             await asyncio.wait([task], timeout=CANCEL_AGAIN_AFTER_S)
 
     def send(self, messages: list[Message]) -> None:
-        """Queues for the stream; dropped while there is none. Of what is too much, the first part is queued."""
+        """Queue messages for the stream; drop them while there is none, and those that exceed the queue."""
         if not self._is_up:
             return
         for message in messages:
@@ -121,56 +124,56 @@ class PeerLink:
 
     @property
     def room_bytes(self) -> int:
-        """How much more may be sent without a wait; 0 or below for nothing. Then `on_room` tells when there is."""
+        """Bytes that may be sent without a wait; 0 or below for none. `on_room` is then called when there is room."""
         return WINDOW_BYTES - self._unsent_bytes
 
     def heard(self) -> None:
-        """The voter spoke, on the stream that it dialed itself."""
+        """Note a message from the voter, on the stream that it dialed itself."""
         self._silent_checks = 0
 
-    def greeted(self) -> None:
-        """The voter began a stream of its own, so there is no point in waiting before the next attempt."""
+    def hello_received(self) -> None:
+        """Note that the voter opened a stream of its own, so the next attempt to dial it need not wait."""
         self.heard()
-        self._hurry.set()
+        self._retry_now.set()
 
     async def _keep_connected(self) -> None:
         delay_s = RETRY_DELAY_S_MIN
         while True:
             problem = await self._connect_until_problem()
-            self._note_problem(problem)
+            self._log_problem(problem)
             delay_s = RETRY_DELAY_S_MIN if self._is_up else min(delay_s * 2, RETRY_DELAY_S_MAX)
             self._mark_down()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(delay_s):
-                    await self._hurry.wait()
+                    await self._retry_now.wait()
 
     async def _connect_until_problem(self) -> str:
-        """A channel of its own for each attempt: an old one keeps a delay of its own before it dials again."""
-        self._hurry.clear()
+        """Open a new channel for each attempt: an old one waits for a backoff of its own before it dials again."""
+        self._retry_now.clear()
         address = self._config.voters[self.peer_id]
         async with self._security.dial(str(address), _CHANNEL_OPTIONS) as channel:
             return await self._converse_until_problem(RaftStub(channel).Exchange())
 
     async def _converse_until_problem(self, call: _Call) -> str:
-        """What ended the stream, in one line."""
+        """Run the stream until it ends; return the reason in one line."""
         try:
             await self._converse(call)
         except grpc.aio.AioRpcError as error:
             return error.details() or error.code().name
         except TimeoutError:
-            return "no answer to the hello"
+            return "the other side did not answer the hello"
         except asyncio.CancelledError:
-            # gRPC raises this also when the other side cancels the stream; only a cancel of our own is passed on.
+            # gRPC raises this also when the other side cancels the stream; only our own cancellation is raised again.
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 self._mark_down()
                 raise
-        except Exception as error:  # noqa: BLE001  The quorum lives without a link, and the link is tried again.
+        except Exception as error:  # noqa: BLE001  The quorum works without a link, and the link is tried again.
             return str(error) or type(error).__name__
         return "the other side closed the stream"
 
     async def _converse(self, call: _Call) -> None:
-        """Returns or raises when the stream ends. Raises VoterMismatch."""
+        """Shake hands and write until the stream ends. Raises VoterMismatch."""
         try:
             async with asyncio.timeout(HANDSHAKE_DEADLINE_S):
                 await call.write(hello(self._config, self.peer_id, self._incarnation_id))
@@ -185,7 +188,7 @@ class PeerLink:
             call.cancel()
 
     async def _write_until_end(self, call: _Call) -> None:
-        """The other side sends nothing more, so a read returns, or raises, when the stream ends."""
+        """Write until the stream ends: the other side sends nothing more, so a read returns or raises then."""
         tasks = [asyncio.ensure_future(part) for part in (call.read(), self._write(call), self._watch())]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -214,7 +217,7 @@ class PeerLink:
         return messages
 
     async def _write_one(self, call: _Call, messages: list[Message]) -> None:
-        """Waits for the other side as long as that takes."""
+        """Write the messages; waits for the other side without a limit."""
         for frame in to_frames(messages):
             await call.write(frame)
         self._has_written = True
@@ -224,7 +227,7 @@ class PeerLink:
             self._on_room(self.peer_id)
 
     async def _watch(self) -> None:
-        """Gives a sign of life when nothing else is written, and looks for one. Raises Silence."""
+        """Send an empty frame when nothing else is written, and check for messages. Raises PeerSilent."""
         request_timeout_s = self._config.request_timeout_ms / 1000
         while self._silent_checks < SILENT_CHECKS_MAX:
             await asyncio.sleep(request_timeout_s / SILENT_CHECKS_MAX)
@@ -232,7 +235,7 @@ class PeerLink:
             if not self._has_written:
                 self._filled.set()
             self._has_written = False
-        raise Silence(f"nothing was heard for {request_timeout_s:g} s")
+        raise PeerSilent(f"no message for {request_timeout_s:g} s")
 
     def _mark_up(self) -> None:
         self._is_up = True
@@ -253,18 +256,19 @@ class PeerLink:
             self._is_up = False
             self._on_down(self.peer_id)
 
-    def _note_problem(self, problem: str) -> None:
-        """Once, not at every attempt. That a voter is not there yet is no cause for alarm; that one is gone may be."""
+    def _log_problem(self, problem: str) -> None:
+        """Log a problem once, not at every attempt: at INFO if the voter is not there yet, at WARN otherwise."""
         handshake_failure = self._security.handshake_failure(problem)
         problem = handshake_failure or problem
-        self._times_in_a_row = self._times_in_a_row + 1 if problem == self._last_problem else 1
+        self._problem_count = self._problem_count + 1 if problem == self._last_problem else 1
         self._last_problem = problem
-        if self._times_in_a_row != (HANDSHAKE_FAILURES_BEFORE_ALARM if handshake_failure else 1):
+        if self._problem_count != (HANDSHAKE_FAILURES_BEFORE_ALARM if handshake_failure else 1):
             return
-        told = {"node": self._config.node_id, "peer": self.peer_id, "address": str(self._config.voters[self.peer_id])}
+        address = str(self._config.voters[self.peer_id])
+        fields = {"node": self._config.node_id, "peer": self.peer_id, "address": address}
         if handshake_failure:
-            log.warning("raft handshake failed", **told, problem=problem)
+            log.warning("raft handshake failed", **fields, problem=problem)
         elif self._is_up:
-            log.warning("raft connection lost", **told, problem=problem)
+            log.warning("raft connection lost", **fields, problem=problem)
         else:
-            log.info("raft connection failed", **told, problem=problem)
+            log.info("raft connection failed", **fields, problem=problem)

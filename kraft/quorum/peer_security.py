@@ -1,4 +1,4 @@
-"""How a voter reaches the others and checks who calls it. Given by the owner of the CONTROLLER listener."""
+"""Security of the connections between voters, supplied by the owner of the CONTROLLER listener."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ log = structlog.get_logger(__name__)
 ChannelOptions = Sequence[tuple[str, Any]]
 
 
-def _dial_openly(address: str, options: ChannelOptions) -> grpc.aio.Channel:
+def _dial_insecurely(address: str, options: ChannelOptions) -> grpc.aio.Channel:
     return grpc.aio.insecure_channel(address, options=options)
 
 
-def _object_to_nobody(_context: grpc.aio.ServicerContext[Any, Any], _voter: int) -> None:
+def _no_objection(_context: grpc.aio.ServicerContext[Any, Any], _voter: int) -> None:
     return None
 
 
-def _know_no_handshake(_details: str) -> None:
+def _no_handshake_failure(_details: str) -> None:
     return None
 
 
@@ -32,16 +32,16 @@ def _log_refusal(peer: str, reason: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerSecurity:
-    """Without arguments, everybody on the network is trusted."""
+    """Security of the streams between voters. The defaults trust every caller on the network."""
 
-    dial: Callable[[str, ChannelOptions], grpc.aio.Channel] = _dial_openly
-    """A channel to the CONTROLLER listener at this address."""
+    dial: Callable[[str, ChannelOptions], grpc.aio.Channel] = _dial_insecurely
+    """Opens a channel to the CONTROLLER listener at this address."""
 
-    objection: Callable[[grpc.aio.ServicerContext[Any, Any], int], str | None] = _object_to_nobody
-    """Why whoever made this call cannot be the voter that it says it is; None when it may be."""
+    objection: Callable[[grpc.aio.ServicerContext[Any, Any], int], str | None] = _no_objection
+    """Returns why the caller cannot be the voter that it claims to be; None if it may be."""
 
-    handshake_failure: Callable[[str], str | None] = _know_no_handshake
-    """Why a voter that is there cannot be spoken with, from what gRPC says of it; None where time may still help."""
+    handshake_failure: Callable[[str], str | None] = _no_handshake_failure
+    """Returns, from gRPC's error text, why the TLS handshake with a voter failed; None if a retry may help."""
 
     refused: Callable[[str, str], None] = _log_refusal
-    """Tells of a stream that was refused: gRPC's name of its peer, and why. May be called very often."""
+    """Reports a refused stream: gRPC's name of the peer, and the reason. May be called very often."""

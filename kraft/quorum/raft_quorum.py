@@ -1,9 +1,9 @@
-"""One voter: the engine driven on the event loop, between the journal, the links and the listener.
+"""One voter: drives the engine on the event loop, between the journal, the links and the listener.
 
-A step takes the messages and proposals that have come and lets the engine decide. What it adds to the journal is
-written in a thread, one write after the other, and each takes all that was added meanwhile. Persist before you tell:
-what a step says is held until all that it added is durable, and the listener is told of entries that are.
-A step follows every message and proposal at once, and a slow beat when nothing comes.
+A step takes the messages and proposals that have arrived and lets the engine decide. What it adds to the journal is
+written in a thread, one write after the other; each write takes everything added meanwhile. Persist before you tell:
+messages of a step are held until everything that the step added is durable, and the listener gets only durable
+entries. A step runs at once after every message and proposal, and periodically when none arrive.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from kraft.quorum.world import QuorumWorld
 log = structlog.get_logger(__name__)
 
 Fatal = Callable[[str], None]
-"""Ends the process, soon if not at once: the voter has already fallen silent when this is called."""
+"""Ends the process, not necessarily at once: the voter has already stopped taking part when this is called."""
 
 
 class RaftQuorum:
-    """The Quorum port. `service` belongs on the CONTROLLER listener before this is started."""
+    """Implements the Quorum port. `service` must be on the CONTROLLER listener before `start`."""
 
     def __init__(
         self,
@@ -57,10 +57,10 @@ class RaftQuorum:
         security: PeerSecurity | None = None,
         snapshots: SnapshotKeeper | None = None,
     ) -> None:
-        """Without `security`, everybody is trusted. Without `snapshots`, the journal is never trimmed."""
+        """Without `security`, every caller is trusted. Without `snapshots`, the journal is never trimmed."""
         self._committed: deque[tuple[int, int, bytes]] = deque()
-        """Index, term and content of entries that the listener was not told of yet."""
-        self._told_index = 0
+        """Index, term and content of committed entries that the listener does not have yet."""
+        self._applied_index = 0
         self._is_writing = False
         self._incoming: _IncomingSnapshot | None = None
         self._incarnation = world.entropy.bytes(command.REQUEST_ID_BYTES // 2)
@@ -76,7 +76,7 @@ class RaftQuorum:
         self._next_beat: asyncio.TimerHandle | None = None
         self._step_scheduled = False
         self._lingering: list[bytes] = []
-        """Proposals that wait for others, to share a sync with them."""
+        """Proposals that wait to share a sync with later ones."""
         self._linger_end: asyncio.TimerHandle | None = None
         self._failed = False
         self._leadership_term: int | None = None
@@ -87,7 +87,7 @@ class RaftQuorum:
     # --- life ------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Raises Corruption."""
+        """Open the journal and take part. Raises Corruption."""
         assert self._parts is None, "started twice"
         self._loop = asyncio.get_running_loop()
         journal = QuorumJournal(self._config.directory, self._world.disk)
@@ -99,14 +99,14 @@ class RaftQuorum:
         transport = QuorumTransport(self._config, journal, self._world.clock)
         engine = RaftEngine(self._config, journal, transport, self._on_apply, self._on_leading)
         links = {peer: self._link_to(peer) for peer in self._config.peer_ids}
-        self._told_index = journal.start_index
+        self._applied_index = journal.start_index
         self._parts = _Parts(journal, transport, engine, links)
         transport.attach(engine, self._parts)
         if self._snapshots is not None:
             transport.latest_snapshot, transport.install_snapshot = self._snapshots.latest, self._install_snapshot
         for link in links.values():
             link.start()
-        self.service.open(self._on_messages, lambda peer: links[peer].greeted())
+        self.service.open(self._on_messages, lambda peer: links[peer].hello_received())
         self._beat()
         log.info("quorum voter started", node=self._config.node_id, entries=journal.last_index, term=self.term)
 
@@ -114,7 +114,7 @@ class RaftQuorum:
         parts = self._parts
         if parts is None:
             return
-        self._fall_silent("this voter was stopped")
+        self._halt("this voter was stopped")
         self._parts = None
         await self.service.close()
         for link in parts.links.values():
@@ -137,23 +137,20 @@ class RaftQuorum:
     # --- snapshots ---------------------------------------------------------------------------------------------------
 
     def forget_entries_to(self, index: int) -> None:
-        """Two snapshots contain everything up to `index`, both durable: nobody needs these entries from here.
-
-        A voter that lacks them is sent a snapshot.
-        """
+        """Drop the entries up to `index`, which two durable snapshots contain. A voter that lags gets a snapshot."""
         if self._parts is None or self._failed:
             return
-        assert self._snapshots is not None, "nobody could be sent a snapshot"
-        assert index <= self.last_applied, f"entry {index} is not applied; {self.last_applied} is the last"
+        assert self._snapshots is not None, "a voter that lags could not be sent a snapshot"
+        assert index <= self.last_applied, f"entry {index} is not applied; entry {self.last_applied} is the last"
         self._parts.journal.begin_trim(index)
         self._schedule_step()
 
     def _install_snapshot(self, sender: int, term: int, snapshot: Snapshot) -> None:
-        """Begins with it when what is in the journal is durable; one at a time."""
+        """Install a snapshot once everything in the journal is durable; one at a time."""
         if self._incoming is None:
             self._incoming = _IncomingSnapshot(sender, term, snapshot)
         else:
-            # Its sender has no answer, and sends it again.
+            # The sender gets no response, and sends it again.
             log.info(
                 "snapshot ignored",
                 node=self._config.node_id,
@@ -162,7 +159,7 @@ class RaftQuorum:
             )
 
     def _keep_snapshot(self, incoming: _IncomingSnapshot) -> None:
-        assert self._snapshots is not None, "without a keeper nothing is installed"
+        assert self._snapshots is not None, "without a keeper no snapshot is installed"
         incoming.is_under_way = True
         keep, snapshot = self._snapshots.keep, incoming.snapshot
         self._world.snapshot_thread.start(lambda: keep(snapshot), lambda kept: self._snapshot_kept(incoming, kept))
@@ -172,23 +169,23 @@ class RaftQuorum:
         if self._parts is None or self._failed:
             return
         try:
-            self._take_over(incoming.snapshot, kept.result())
-        except Exception as error:  # noqa: BLE001  Whatever it is, this voter must not speak or vote again.
+            self._restore(incoming.snapshot, kept.result())
+        except Exception as error:  # noqa: BLE001  After any error, this voter must not send or vote again.
             self._fail(f"{type(error).__name__}: {error}")
             return
         self._parts.transport.snapshot_installed(incoming.sender, incoming.term, incoming.snapshot.id.index)
         self._schedule_step()
 
-    def _take_over(self, snapshot: Snapshot, restore: Callable[[], None]) -> None:
+    def _restore(self, snapshot: Snapshot, restore: Callable[[], None]) -> None:
         assert self._parts is not None, "called between start and stop"
         index, term = snapshot.id.index, snapshot.id.term
         if index <= self._parts.engine.raftLastApplied:
-            # Entries came after all, while it was written.
+            # The entries arrived while the snapshot was written.
             return
         log.info("snapshot installed", node=self._config.node_id, index=index, last_applied=self.last_applied)
         self._committed.clear()
         restore()
-        self._told_index = index
+        self._applied_index = index
         self._parts.journal.begin_rebase(index, term)
         self._parts.engine.skip_to(index)
 
@@ -198,12 +195,12 @@ class RaftQuorum:
         if len(payload) > self._config.payload_bytes_max:
             raise PayloadTooLarge(len(payload), self._config.payload_bytes_max)
         if self._leadership_term != term:
-            raise NotLeader(f"node {self._config.node_id} does not lead in term {term}", self.leader_id)
+            raise NotLeader(f"node {self._config.node_id} is not the leader in term {term}", self.leader_id)
         return await self._submit(CommandKind.PAYLOAD, payload, term, deadline_s)
 
     async def barrier(self, deadline_s: float) -> int:
         if self._leadership_term is None:
-            raise NotLeader(f"node {self._config.node_id} does not lead", self.leader_id)
+            raise NotLeader(f"node {self._config.node_id} is not the leader", self.leader_id)
         return await self._submit(CommandKind.BARRIER, b"", self._leadership_term, deadline_s)
 
     @property
@@ -224,7 +221,7 @@ class RaftQuorum:
 
     @property
     def last_applied(self) -> int:
-        return 0 if self._parts is None else self._told_index
+        return 0 if self._parts is None else self._applied_index
 
     def describe(self) -> QuorumStatus:
         return QuorumStatus(
@@ -260,9 +257,9 @@ class RaftQuorum:
             self._pending.pop(request_id, None)
 
     def _append(self, entry: Command, linger_s: float = 0) -> None:
-        """At the next step, or with `linger_s` at the first one after that time."""
-        assert self._parts is not None, "appended before the start"
-        assert self._loop is not None, "appended before the start"
+        """Append at the next step; with `linger_s`, at the first one after that time."""
+        assert self._parts is not None, "append before start"
+        assert self._loop is not None, "append before start"
         body = command.encode_body(entry)
         if not linger_s:
             self._parts.engine.append(body)
@@ -287,13 +284,13 @@ class RaftQuorum:
     # --- steps -------------------------------------------------------------------------------------------------------
 
     def _beat(self) -> None:
-        assert self._loop is not None, "beats begin with the start"
+        assert self._loop is not None, "beat before start"
         self._step()
         if not self._failed:
             self._next_beat = self._loop.call_later(self._config.beat_ms / 1000, self._beat)
 
     def _schedule_step(self) -> None:
-        """Soon rather than now, so that everything which arrives in this turn of the loop shares one sync."""
+        """Run a step soon: everything that arrives in this turn of the event loop shares one sync."""
         if not self._step_scheduled and self._loop is not None:
             self._step_scheduled = True
             self._loop.call_soon(self._step)
@@ -306,15 +303,15 @@ class RaftQuorum:
             self._parts.engine.advance()
             if not self._is_writing:
                 self._persist(self._parts)
-        except Exception as error:  # noqa: BLE001  Whatever it is, this voter must not speak or vote again.
+        except Exception as error:  # noqa: BLE001  After any error, this voter must not send or vote again.
             self._fail(f"{type(error).__name__}: {error}")
 
     def _persist(self, parts: _Parts) -> None:
-        """Everything that was said so far leaves when all that was added so far is durable. No write is under way."""
+        """Write everything added so far, then send the messages held so far. No write may be under way."""
         parts.transport.hold()
         write = parts.journal.next_write()
         if write is None:
-            self._speak(parts)
+            self._release(parts)
             return
         self._is_writing = True
         carry_out, to_disk = parts.journal.carry_out, write
@@ -329,32 +326,32 @@ class RaftQuorum:
             self._fail(f"{type(error).__name__}: {error}")
             return
         parts.journal.written()
-        self._speak(parts)
+        self._release(parts)
         if not self._failed:
-            # What was added while that was written.
+            # Write what was added during that write.
             self._step()
 
-    def _speak(self, parts: _Parts) -> None:
-        """Sends held messages and reports committed entries that are durable."""
+    def _release(self, parts: _Parts) -> None:
+        """Send held messages and pass committed entries that are durable to the listener."""
         parts.transport.release()
         while self._committed and self._committed[0][0] <= parts.journal.synced_index and not self._failed:
-            self._tell(*self._committed.popleft())
+            self._apply_entry(*self._committed.popleft())
         incoming = self._incoming
-        # A snapshot beside a term that was not written yet would look like one beside a journal that was lost.
+        # A snapshot of a term that the journal on disk does not have yet would look like a lost journal at a start.
         if incoming is not None and not incoming.is_under_way and parts.journal.synced:
             self._keep_snapshot(incoming)
 
     def _on_messages(self, sender: int, messages: list[Message]) -> None:
-        """Raises BadMessage."""
+        """Take messages from another voter. Raises BadMessage."""
         if self._parts is None or self._failed:
             return
         self._parts.links[sender].heard()
         try:
             self._parts.transport.receive(sender, messages)
         except BadMessage:
-            # Its sender is told, and this voter is none the worse.
+            # The sender gets the error; this voter is unharmed.
             raise
-        except Exception as error:  # noqa: BLE001  Whatever it is, this voter must not speak or vote again.
+        except Exception as error:  # noqa: BLE001  After any error, this voter must not send or vote again.
             self._fail(f"{type(error).__name__}: {error}")
         if messages:
             self._schedule_step()
@@ -377,38 +374,44 @@ class RaftQuorum:
         if self._failed:
             return
         log.error("quorum voter failed", node=self._config.node_id, reason=reason)
-        self._fall_silent(f"this voter failed: {reason}")
-        self._fatal(f"the metadata quorum of node {self._config.node_id} cannot go on: {reason}")
+        self._halt(f"this voter failed: {reason}")
+        self._fatal(f"the quorum voter of node {self._config.node_id} failed: {reason}")
 
-    def _fall_silent(self, reason: str) -> None:
+    def _halt(self, reason: str) -> None:
+        """Stop taking part: no step, message or vote follows."""
         self._failed = True
         for timer in (self._next_beat, self._linger_end):
             if timer is not None:
                 timer.cancel()
         self._withdraw_leadership(reason)
 
-    # --- what the engine tells ---------------------------------------------------------------------------------------
+    # --- called by the engine ----------------------------------------------------------------------------------------
 
     def _on_apply(self, index: int, term: int, data: bytes) -> None:
-        """Told when the entry is on this voter's disk: with one voter the engine takes its own copy for a majority as
-        soon as it is added. Never raises, or the engine would apply the entry again, and again."""
+        """Queue a committed entry until it is on this voter's disk.
+
+        A single voter's engine counts its own copy as a majority as soon as it is added. Must not raise, or the engine
+        would apply the entry again and again.
+        """
         self._committed.append((index, term, data))
 
-    def _tell(self, index: int, term: int, data: bytes) -> None:
-        self._told_index = index
+    def _apply_entry(self, index: int, term: int, data: bytes) -> None:
+        self._applied_index = index
         try:
             entry = command.decode(data)
             if entry is not None:
                 self._apply(index, term, entry)
-        except Exception as error:  # noqa: BLE001  The entry counts on the other voters; here nothing may follow it.
+        except Exception as error:  # noqa: BLE001  The other voters apply it, so this one may apply nothing after it.
             self._fail(f"entry {index} could not be applied: {type(error).__name__}: {error}")
 
     def _apply(self, index: int, term: int, entry: Command) -> None:
         answer = self._pending.get(entry.request_id)
         if entry.decided_term != term:
-            # Its author led in another term and decided on a state that others have changed since.
+            # The leader that decided it led in another term; others may have changed the state since.
             if answer is not None and not answer.done():
-                answer.set_exception(NotLeader("the payload was stored in a later term and is void", self.leader_id))
+                answer.set_exception(
+                    NotLeader("the leader changed before the change was stored, so it was dropped", self.leader_id)
+                )
             return
         if entry.kind is CommandKind.PAYLOAD:
             self._listener.on_committed(index, term, entry.payload)
@@ -422,7 +425,7 @@ class RaftQuorum:
         if self._failed:
             return
         if not leads:
-            self._withdraw_leadership("leadership was lost")
+            self._withdraw_leadership("this voter lost its leadership")
             return
         self._parts.transport.acknowledgements.begin(self.term)
         self._leadership_request = self._new_request_id()
@@ -439,7 +442,7 @@ class RaftQuorum:
         self._leadership_request = b""
         for answer in self._pending.values():
             if not answer.done():
-                answer.set_exception(ProposalUnknown(f"{reason} before the quorum's answer"))
+                answer.set_exception(ProposalUnknown(f"{reason} before the quorum committed the change"))
         if self._leadership_term is not None:
             log.info("raft leadership lost", node=self._config.node_id, term=self._leadership_term, reason=reason)
             self._leadership_term = None
@@ -448,17 +451,17 @@ class RaftQuorum:
 
 @dataclass(slots=True)
 class _IncomingSnapshot:
-    """Sent by the leader of a term."""
+    """Snapshot that the leader of a term has sent."""
 
     sender: int
     term: int
     snapshot: Snapshot
     is_under_way: bool = False
-    """It is on its way to the disk; before that, it waits for the journal."""
+    """True while it is being written; before that, it waits for the journal."""
 
 
 class _Parts:
-    """What exists between start and stop."""
+    """The objects that exist between start and stop."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The streams that other voters dial to this one, as a gRPC service on the CONTROLLER listener."""
+"""The gRPC service on the CONTROLLER listener for the streams that other voters dial."""
 
 from __future__ import annotations
 
@@ -22,44 +22,44 @@ if TYPE_CHECKING:
 CLOSE_DEADLINE_S: Final = 1.0
 
 ALIVE_S: Final = 1.0
-"""A voter's stream carries a sign of life every quarter of a second; one that carried something within this lives."""
+"""A stream that carried a frame within this time is alive: voters send one at least every quarter of a second."""
 
 Receive = Callable[[int, list[Message]], None]
 
 
 class RaftService(raft_pb2_grpc.RaftServicer):
-    """Takes messages while open; answers UNAVAILABLE before and after, and the dialing voter tries again."""
+    """Takes messages while open; before and after, answers UNAVAILABLE, and the dialing voter tries again."""
 
     def __init__(self, config: QuorumConfig, security: PeerSecurity | None = None, incarnation_id: bytes = b"") -> None:
         self._config = config
         self._security = security if security is not None else PeerSecurity()
         self._incarnation_id = incarnation_id
         self._receive: Receive | None = None
-        self._on_greeted: Callable[[int], None] | None = None
+        self._on_hello: Callable[[int], None] | None = None
         self._streams: dict[int, _Stream] = {}
 
     def add_to(self, server: grpc.aio.Server) -> None:
-        """Serve on `server`, which is to be made with `SERVER_OPTIONS`. To be called before the server starts."""
+        """Add this service to `server`, made with `SERVER_OPTIONS` and not yet started."""
         raft_pb2_grpc.add_RaftServicer_to_server(self, server)
 
-    def open(self, receive: Receive, on_greeted: Callable[[int], None]) -> None:
-        """`receive` takes the messages of one frame with their sender, `on_greeted` a voter whose stream begins. The
-        former may raise BadMessage, which ends the stream.
+    def open(self, receive: Receive, on_hello: Callable[[int], None]) -> None:
+        """Begin to take messages.
 
-        Both are called on the event loop.
+        `receive` gets the sender and the messages of each frame; it may raise BadMessage, which ends the stream.
+        `on_hello` gets each voter whose stream begins. Both are called on the event loop.
         """
         self._receive = receive
-        self._on_greeted = on_greeted
+        self._on_hello = on_hello
 
     async def close(self) -> None:
-        """Ends all streams."""
+        """End all streams."""
         self._receive = None
         streams = [stream.task for stream in self._streams.values()]
         for stream in streams:
             stream.cancel()
         if streams:
-            # gRPC swallows a cancellation that meets the end of the call. Such a stream ends with the server at last,
-            # and takes no more messages meanwhile.
+            # gRPC swallows a cancellation that coincides with the end of the call. Such a stream ends with the server
+            # and takes no messages until then.
             await asyncio.wait(streams, timeout=CLOSE_DEADLINE_S)
 
     async def Exchange(
@@ -68,12 +68,12 @@ class RaftService(raft_pb2_grpc.RaftServicer):
         if self._receive is None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, f"node {self._config.node_id} is starting or stopping")
         try:
-            sender, incarnation_id = await self._greeted_by(request_iterator, context)
-            stream = self._take_over(sender, incarnation_id)
+            sender, incarnation_id = await self._receive_hello(request_iterator, context)
+            stream = self._replace_stream(sender, incarnation_id)
             yield hello(self._config, sender, self._incarnation_id)
             async for frame in request_iterator:
                 stream.heard()
-                self._hand_on(sender, frame)
+                self._receive_frame(sender, frame)
         except VoterMismatch as error:
             self._security.refused(context.peer(), str(error))
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
@@ -81,26 +81,29 @@ class RaftService(raft_pb2_grpc.RaftServicer):
             self._security.refused(context.peer(), str(error))
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except DecodeError as error:
-            problem = f"bytes that are no frame: {error}"
+            problem = f"the bytes are not a frame: {error}"
             self._security.refused(context.peer(), problem)
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, problem)
         except asyncio.CancelledError:
-            # By ourselves, see below; gRPC alone would leave the other side waiting.
+            # This voter cancelled the stream, in `close` or `_replace_stream`; without an abort, gRPC would leave the
+            # other side waiting.
             if context.cancelled():
                 raise
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "this stream has been replaced, or the voter stops")
+            await context.abort(
+                grpc.StatusCode.UNAVAILABLE, "the stream was replaced by a newer one, or the voter is stopping"
+            )
         finally:
             self._forget_stream()
 
-    async def _greeted_by(
+    async def _receive_hello(
         self, request_iterator: _MaybeAsyncIterator[raft_pb2.RaftFrame], context: _ServicerContext
     ) -> tuple[int, bytes]:
-        """Node id and incarnation of the dialing voter. Raises VoterMismatch for everybody else."""
+        """Return node id and incarnation of the dialing voter. Raises VoterMismatch if the caller is not a voter."""
         try:
             async with asyncio.timeout(HANDSHAKE_DEADLINE_S):
                 first = await anext(request_iterator)
         except TimeoutError:
-            raise VoterMismatch("no hello came") from None
+            raise VoterMismatch("no hello arrived") from None
         except StopAsyncIteration:
             raise VoterMismatch("the stream ended before its hello") from None
         sender = check_hello(self._config, first)
@@ -108,15 +111,15 @@ class RaftService(raft_pb2_grpc.RaftServicer):
             raise VoterMismatch(objection)
         return sender, first.hello.incarnation_id
 
-    def _hand_on(self, sender: int, frame: raft_pb2.RaftFrame) -> None:
-        """Raises BadMessage."""
+    def _receive_frame(self, sender: int, frame: raft_pb2.RaftFrame) -> None:
+        """Pass on the messages of a frame. Raises BadMessage."""
         if self._receive is not None:
             self._receive(sender, from_frame(frame))
 
-    def _take_over(self, sender: int, incarnation_id: bytes) -> _Stream:
-        """A voter has one stream: what is still under way on its earlier one is older than what comes now.
+    def _replace_stream(self, sender: int, incarnation_id: bytes) -> _Stream:
+        """Make this the voter's only stream: messages on an earlier one are older than those on this one.
 
-        Raises VoterMismatch when the earlier one is another process' that lives.
+        Raises VoterMismatch if the earlier one belongs to another process that is alive.
         """
         task = asyncio.current_task()
         assert task is not None, "a gRPC handler runs in a task"
@@ -124,12 +127,12 @@ class RaftService(raft_pb2_grpc.RaftServicer):
         if earlier is not None:
             if earlier.incarnation_id != incarnation_id and earlier.is_alive:
                 raise VoterMismatch(
-                    f"node.id {sender} belongs to another process that runs: give each node its own node.id"
+                    f"node.id {sender} is in use by another running process: give each node its own node.id"
                 )
             earlier.task.cancel()
         stream = self._streams[sender] = _Stream(task, incarnation_id, asyncio.get_running_loop().time())
-        if self._on_greeted is not None:
-            self._on_greeted(sender)
+        if self._on_hello is not None:
+            self._on_hello(sender)
         return stream
 
     def _forget_stream(self) -> None:
@@ -139,7 +142,7 @@ class RaftService(raft_pb2_grpc.RaftServicer):
 
 @dataclass(slots=True)
 class _Stream:
-    """The stream of one voter's process."""
+    """Stream of one voter's process."""
 
     task: asyncio.Task[object]
     incarnation_id: bytes

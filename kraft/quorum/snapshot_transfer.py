@@ -1,8 +1,8 @@
-"""Snapshots between voters: who is to be sent one, and what became whole of what arrives. No I/O.
+"""Transfer of snapshots between voters: which parts to send to whom, and parts joined into a snapshot. No I/O.
 
-A voter lags so far behind that the leader no longer has the entries which it lacks. It gets a snapshot in parts, in
-order, no faster than its link takes them. Parts may be lost, and then the whole of it: nothing is answered, and it is
-sent again after a while.
+A voter that lags so far behind that the leader no longer has the entries which it lacks gets a snapshot. It is sent in
+parts, in order, no faster than the link takes them. If a part is lost, the whole snapshot is lost: the receiver does
+not respond, and the leader sends it again after a pause.
 """
 
 from __future__ import annotations
@@ -21,32 +21,35 @@ log = structlog.get_logger(__name__)
 
 RESEND_MS: Final = 2_000
 RESEND_MS_PER_MIB: Final = 1_000
-"""A large one is given more time before it is sent again."""
+"""Added to RESEND_MS by the size of a snapshot: a large one has more time before it is sent again."""
 
 SNAPSHOT_BYTES_MAX: Final = 1024 * 1024 * 1024
 SNAPSHOT_PARTS_MAX: Final = 65_536
-"""Nobody is sent a larger one, and of whoever sends one no more than this is kept in memory."""
+"""A voter sends no larger snapshot, and keeps no more than this of an arriving one in memory."""
 
 _NO_SNAPSHOT = (-1, -1, -1, -1)
 
 
 class SnapshotKeeper(Protocol):
-    """Who keeps the snapshots of a voter. All calls but `keep` are on the event loop, and block on nothing."""
+    """Stores the snapshots of a voter. All calls but `keep` are on the event loop and do not block."""
 
     @property
     def start_id(self) -> SnapshotId | None:
-        """What the listener was started from; None for the very beginning."""
+        """The snapshot that the listener started from; None if it started from the first entry."""
 
     def latest(self) -> Snapshot | None:
-        """For a voter that lags. None when none can be had just now: it is asked for again soon."""
+        """Return a snapshot for a voter that lags; None if none is available now, and the caller asks again soon."""
 
     def keep(self, snapshot: Snapshot) -> Callable[[], None]:
-        """In a thread: durable on return. What is returned has the listener stand where it does; only on the event
-        loop, and only if the voter takes it over. Raises Corruption and OSError: the voter ends."""
+        """Store a snapshot, in a thread; durable on return. Raises Corruption and OSError, which end the voter.
+
+        The returned function sets the listener to the state of the snapshot. It is called on the event loop, and only
+        if the voter installs the snapshot.
+        """
 
 
 def parts_of(snapshot: Snapshot, term: int) -> Iterator[SnapshotPart]:
-    """What the leader of `term` sends."""
+    """Yield the parts that the leader of `term` sends."""
     chunks = snapshot.chunks or (b"",)
     for number, chunk in enumerate(chunks):
         yield SnapshotPart(
@@ -60,7 +63,7 @@ def parts_of(snapshot: Snapshot, term: int) -> Iterator[SnapshotPart]:
 
 
 class OutgoingSnapshots:
-    """Which voters are being sent one, as fast as their links take it, and when they may be sent one again."""
+    """The transfers under way, by voter, and when each voter may be sent a snapshot again."""
 
     def __init__(self) -> None:
         self._transfers: dict[int, _Transfer] = {}
@@ -68,14 +71,14 @@ class OutgoingSnapshots:
 
     @property
     def under_way(self) -> list[int]:
-        """To whom there are parts left to send, ascending."""
+        """The voters for which parts are left to send, ascending."""
         return sorted(self._transfers)
 
     def is_due(self, voter: int, now_ms: int) -> bool:
         return voter not in self._transfers and now_ms >= self._again_at_ms.get(voter, now_ms)
 
     def begin(self, voter: int, snapshot: Snapshot, term: int, now_ms: int) -> None:
-        """By the leader of `term`."""
+        """Begin to send a snapshot, as the leader of `term`."""
         snapshot_bytes = sum(map(len, snapshot.chunks))
         if snapshot_bytes > SNAPSHOT_BYTES_MAX or len(snapshot.chunks) > SNAPSHOT_PARTS_MAX:
             log.error("snapshot too large to send", voter=voter, index=snapshot.id.index, size_bytes=snapshot_bytes)
@@ -85,7 +88,7 @@ class OutgoingSnapshots:
         self._transfers[voter] = _Transfer(term, snapshot_bytes, deque(parts_of(snapshot, term)))
 
     def next_parts(self, voter: int, term: int, room_bytes: int, now_ms: int) -> list[SnapshotPart]:
-        """As many as there is room for; in another term, none ever again."""
+        """Return as many parts as there is room for; in another term, drop the transfer and return none."""
         transfer = self._transfers[voter]
         if transfer.term != term:
             self.forget(voter)
@@ -103,12 +106,12 @@ class OutgoingSnapshots:
         self._again_at_ms[voter] = now_ms + RESEND_MS + RESEND_MS_PER_MIB * snapshot_bytes // (1024 * 1024)
 
     def arrived(self, voter: int) -> None:
-        """It holds what the snapshot stands for. Should it lack more, it may be sent another one at once."""
+        """Note that the voter holds the snapshot's entries. If it lacks more, it may be sent another one at once."""
         if voter not in self._transfers:
             self._again_at_ms.pop(voter, None)
 
     def forget(self, voter: int) -> None:
-        """What was sent to it is lost."""
+        """Drop the voter's transfer: the parts sent to it are lost."""
         self._transfers.pop(voter, None)
         self._again_at_ms.pop(voter, None)
 
@@ -121,7 +124,7 @@ class _Transfer:
 
 
 class IncomingSnapshot:
-    """The parts of one snapshot by one leader; whatever does not continue it begins anew, or is dropped."""
+    """Parts received of one snapshot by one leader: a first part starts again, others out of order are dropped."""
 
     def __init__(self) -> None:
         self._key = _NO_SNAPSHOT
@@ -129,7 +132,7 @@ class IncomingSnapshot:
         self._size_bytes = 0
 
     def take(self, sender: int, part: SnapshotPart) -> Snapshot | None:
-        """The snapshot, once it is whole. Raises BadMessage for one that is too large, and keeps nothing of it."""
+        """Return the snapshot once it is complete. Raises BadMessage for one that is too large, and drops its parts."""
         key = (sender, part.term, part.index, part.index_term)
         if part.number == 0:
             self._begin(key)
@@ -154,6 +157,6 @@ class IncomingSnapshot:
         parts, size_bytes = len(self._chunks), self._size_bytes
         self._begin(_NO_SNAPSHOT)
         raise BadMessage(
-            f"the snapshot at entry {index} has more than {size_bytes - 1} bytes or {parts - 1} parts; this node takes"
+            f"the snapshot at entry {index} has more than {size_bytes - 1} bytes or {parts - 1} parts; the maximum is"
             f" {SNAPSHOT_BYTES_MAX} bytes in {SNAPSHOT_PARTS_MAX} parts"
         )

@@ -1,12 +1,12 @@
-"""Snapshots of what a replicated log led to, as files; the content is the owner's business.
+"""Snapshot files of a replicated log; the owner decides on their content.
 
-    header   magic (8), format version (4), index (8) and term (8) it stands at, CRC-32C of these (4)
+    header   magic (8), format version (4), index (8) and term (8) of its last entry, CRC-32C of these (4)
     chunk    length (4), CRC-32C of position, length and content (4), content
     end      a chunk without content; nothing follows
 
-All numbers are big-endian. A file is named for where it stands, `<index, 20 digits>-<term, 10 digits>.checkpoint` as
-Kafka's are. It appears whole or not at all, and the one before it is kept, for the day on which the disk does not give
-back what was written. The position inside the CRC tells of a chunk that was lost, repeated or swapped.
+All numbers are big-endian. A file is named for its last entry, `<index, 20 digits>-<term, 10 digits>.checkpoint`, as
+Kafka's are. It is written atomically. The snapshot before it is kept too, in case the disk damages the new one. The
+position inside the CRC detects a chunk that was lost, repeated or swapped.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ SUFFIX: Final = ".checkpoint"
 DAMAGED_SUFFIX: Final = ".damaged"
 
 CHUNK_BYTES_MAX: Final = 8 * 1024 * 1024
-"""No chunk is larger: a length above it is damage."""
+"""Maximum size of a chunk; a greater length is damage."""
 
 _NEW_DIRECTORIES_MAX = 2
-"""The directory itself and the one that it is in may both be new."""
+"""The directory itself and its parent may both be new."""
 
 _MAGIC = b"KRAFTSN\0"
 _HEADER = Struct(">8sIQQ")
@@ -44,14 +44,14 @@ _CRC = Struct(">I")
 _CHUNK = Struct(">II")
 _CRC_SEED = Struct(">QI")
 _NAME = re.compile(r"([0-9]{20})-([0-9]{10,20})" + re.escape(SUFFIX))
-_ON_THE_WAY = re.compile(_NAME.pattern + r"\.tmp")
+_TEMPORARY_NAME = re.compile(_NAME.pattern + r"\.tmp")
 
 HEADER_BYTES: Final = _HEADER.size + _CRC.size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class SnapshotId:
-    """The last entry that a snapshot contains. Later ones are greater."""
+    """Index and term of the last entry that a snapshot contains; a later snapshot's id is greater."""
 
     index: int
     term: int
@@ -63,7 +63,7 @@ class SnapshotId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """What the entries up to `id` led to, in chunks that are not empty."""
+    """State after the entries up to `id`, in chunks that are not empty."""
 
     id: SnapshotId
     chunks: tuple[bytes, ...]
@@ -71,14 +71,14 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedChunk:
-    """A chunk and the byte of the file at which its content begins."""
+    """Chunk and the byte of the file at which its content begins."""
 
     position: int
     content: bytes
 
 
 def encode(snapshot_id: SnapshotId, chunks: Iterable[bytes]) -> bytes:
-    """The bytes of a snapshot's file."""
+    """Return the bytes of a snapshot's file."""
     header = _HEADER.pack(_MAGIC, FORMAT_VERSION, snapshot_id.index, snapshot_id.term)
     data = bytearray(header + _CRC.pack(crc32c(header)))
     for chunk in chunks:
@@ -90,30 +90,30 @@ def encode(snapshot_id: SnapshotId, chunks: Iterable[bytes]) -> bytes:
 
 
 def decode(file: str, data: bytes) -> Snapshot:
-    """Raises Corruption for anything but the whole of what was written."""
+    """Return the snapshot in a file's bytes. Raises Corruption unless they are complete and undamaged."""
     snapshot_id = decode_header(file, data)
     return Snapshot(id=snapshot_id, chunks=tuple(chunk.content for chunk in decode_chunks(file, data)))
 
 
 def is_snapshot(data: bytes) -> bool:
-    """Whether the bytes begin as a snapshot's do."""
+    """Return whether the bytes begin like a snapshot's."""
     return data.startswith(_MAGIC)
 
 
 def decode_header(file: str, data: bytes) -> SnapshotId:
-    """Raises Corruption."""
+    """Return the id in a file's header. Raises Corruption."""
     if len(data) < HEADER_BYTES or not is_snapshot(data):
         raise Corruption(file, 0, "not a snapshot")
     if _CRC.unpack_from(data, _HEADER.size)[0] != crc32c(data[: _HEADER.size]):
         raise Corruption(file, 0, "the CRC of the header does not match")
     _, version, index, term = _HEADER.unpack_from(data)
     if version != FORMAT_VERSION:
-        raise Corruption(file, len(_MAGIC), f"format version {version}; this program reads version {FORMAT_VERSION}")
+        raise Corruption(file, len(_MAGIC), f"format version {version}; this version of Kraft reads {FORMAT_VERSION}")
     return SnapshotId(index=index, term=term)
 
 
 def decode_chunks(file: str, data: bytes) -> Iterator[PlacedChunk]:
-    """Those behind the header, one after the other, and then what is wrong behind them: raises Corruption."""
+    """Yield the chunks after the header. Raises Corruption at the first damaged one, or for bytes after the end."""
     position = HEADER_BYTES
     while True:
         if position + _CHUNK.size > len(data):
@@ -121,7 +121,7 @@ def decode_chunks(file: str, data: bytes) -> Iterator[PlacedChunk]:
         length, checksum = _CHUNK.unpack_from(data, position)
         start = position + _CHUNK.size
         if length > CHUNK_BYTES_MAX or start + length > len(data):
-            raise Corruption(file, position, f"a chunk of {length} bytes, with {len(data) - start} bytes left")
+            raise Corruption(file, position, f"a chunk has {length} bytes, but only {len(data) - start} bytes are left")
         content = data[start : start + length]
         if _chunk_crc(position, content) != checksum:
             raise Corruption(file, position, "the CRC of a chunk does not match")
@@ -130,7 +130,7 @@ def decode_chunks(file: str, data: bytes) -> Iterator[PlacedChunk]:
             break
         yield PlacedChunk(position=start, content=content)
     if position < len(data):
-        raise Corruption(file, position, f"{len(data) - position} bytes behind the end of the snapshot")
+        raise Corruption(file, position, f"{len(data) - position} bytes follow the end of the snapshot")
 
 
 def _chunk_crc(position: int, content: bytes) -> int:
@@ -140,13 +140,13 @@ def _chunk_crc(position: int, content: bytes) -> int:
 class SnapshotStore:
     """The snapshots in one directory. Every operation blocks on the disk and may raise OSError.
 
-    Any thread may call; those that write or read a snapshot wait for each other.
+    Any thread may call; calls that read or write a snapshot wait for each other.
     """
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._directory = directory
-        self._one_at_a_time = Lock()
+        self._lock = Lock()
         self._directory_is_durable = False
 
     @property
@@ -157,27 +157,27 @@ class SnapshotStore:
         return f"{self._directory}/{snapshot_id.file_name}"
 
     def generations(self) -> list[SnapshotId]:
-        """What the directory's names tell, the latest first."""
+        """Return the ids in the directory's file names, the latest first."""
         if not self._disk.exists(self._directory):
             return []
         names = (_NAME.fullmatch(name) for name in self._disk.list(self._directory))
         return sorted((SnapshotId(index=int(name[1]), term=int(name[2])) for name in names if name), reverse=True)
 
     def read(self, snapshot_id: SnapshotId) -> Snapshot:
-        """Raises Corruption."""
+        """Read one snapshot. Raises Corruption."""
         path = self.path(snapshot_id)
         snapshot = decode(path, self._disk.read_file(path))
         if snapshot.id != snapshot_id:
-            raise Corruption(path, 0, f"the file holds the snapshot at entry {snapshot.id.index} by its header")
+            raise Corruption(path, 0, f"the header is that of the snapshot at entry {snapshot.id.index}")
         return snapshot
 
     def load(self) -> Snapshot | None:
-        """The latest that is whole; None where there is none at all.
+        """Return the latest undamaged snapshot; None if there is no snapshot at all.
 
-        One that is damaged is kept under another name, and the one before it is taken. Raises Corruption, about the
-        latest, when there is nothing else to take; then every file is left as it is.
+        A damaged one is renamed, and the one before it is used. If all are damaged, raises the Corruption of the latest
+        and leaves every file as it is.
         """
-        with self._one_at_a_time:
+        with self._lock:
             return self._load()
 
     def _load(self) -> Snapshot | None:
@@ -189,36 +189,36 @@ class SnapshotStore:
                 damaged[snapshot_id] = corruption
                 continue
             for other, damage in damaged.items():
-                log.error("snapshot damaged, previous snapshot used", reason=str(damage))
-                self._set_aside(other)
+                log.error("snapshot corrupt, previous snapshot used", reason=str(damage))
+                self._mark_damaged(other)
             return snapshot
         if damaged:
             raise next(iter(damaged.values()))
         return None
 
-    def set_all_aside(self) -> None:
-        """Every snapshot is kept under another name and counts no more."""
+    def mark_all_damaged(self) -> None:
+        """Rename every snapshot, so that none is read again."""
         for snapshot_id in self.generations():
-            self._set_aside(snapshot_id)
+            self._mark_damaged(snapshot_id)
 
     def write(self, snapshot_id: SnapshotId, chunks: Iterable[bytes]) -> int:
-        """Its size in bytes, once it is durable; only then are those too many removed.
+        """Write a snapshot, durable on return, and then remove old ones; return its size in bytes.
 
-        0 when nothing was done, because one stands there already, or further on.
+        Does nothing and returns 0 if there is already a snapshot with this id or a later one.
         """
         self._make_directory()
         if self._is_superfluous(snapshot_id):
             return 0
         data = encode(snapshot_id, chunks)
-        with self._one_at_a_time:
+        with self._lock:
             if self._is_superfluous(snapshot_id):
                 return 0
             self._disk.write_atomically(self.path(snapshot_id), data)
-            self._tidy()
+            self._remove_old()
         return len(data)
 
     def _make_directory(self) -> None:
-        """Once in a process: whoever created it may have ended before its name was durable."""
+        """Create and sync the directory, once in a process: the one that created it may have died before its sync."""
         if not self._directory_is_durable:
             self._disk.make_dir(self._directory)
             for directory in list(PurePosixPath(self._directory).parents)[:_NEW_DIRECTORIES_MAX]:
@@ -229,14 +229,14 @@ class SnapshotStore:
         found = self.generations()
         return bool(found) and found[0] >= snapshot_id
 
-    def _set_aside(self, snapshot_id: SnapshotId) -> None:
+    def _mark_damaged(self, snapshot_id: SnapshotId) -> None:
         path = self.path(snapshot_id)
         self._disk.rename(path, path + DAMAGED_SUFFIX)
         self._disk.sync_dir(self._directory)
 
-    def _tidy(self) -> None:
+    def _remove_old(self) -> None:
         superfluous = [one.file_name for one in self.generations()[GENERATIONS_KEPT:]]
-        # A crash while one was written leaves it under its temporary name.
-        superfluous += [name for name in self._disk.list(self._directory) if _ON_THE_WAY.fullmatch(name)]
+        # A crash during a write leaves a file under its temporary name.
+        superfluous += [name for name in self._disk.list(self._directory) if _TEMPORARY_NAME.fullmatch(name)]
         for name in superfluous:
             self._disk.remove(f"{self._directory}/{name}")

@@ -1,7 +1,7 @@
-"""The engine's transport: filters what arrives, and holds back what leaves until the journal is synced.
+"""The engine's transport: filters incoming messages, and holds outgoing ones until the journal is synced.
 
-The engine believes it sends at once. Its messages wait in the outbox until `flush`, which the driver calls after the
-sync that covers them.
+The engine believes that it sends at once. Its messages wait in the outbox; the driver calls `hold` before the write
+that they depend on and `release` after it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Protocol
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 
-from kraft.quorum.candidacy import Canvass, LeaderWatch
+from kraft.quorum.candidacy import LeaderWatch, PreVotes
 from kraft.quorum.config import QuorumConfig
-from kraft.quorum.filters import Acknowledgements, BallotBox, LogView, trim_append
+from kraft.quorum.filters import Acknowledgements, LogView, VoteCounter, trim_append
 from kraft.quorum.messages import (
     Append,
     AppendResponse,
@@ -26,7 +26,7 @@ from kraft.quorum.messages import (
     VoteRequest,
     VoteResponse,
     from_engine,
-    sign_of_life,
+    heartbeat,
     size_bytes,
     to_engine,
 )
@@ -39,14 +39,14 @@ class Links(Protocol):
     """The streams to the other voters."""
 
     def deliver(self, peer: int, messages: list[Message]) -> None:
-        """Takes the messages of one step; they may be lost, never reordered."""
+        """Send the messages of one step; they may be lost, never reordered."""
 
     def room_bytes(self, peer: int) -> int:
-        """How much more may be sent to the voter before its link tells that there is room."""
+        """Return the bytes that may be sent to the voter before `link_has_room` is called."""
 
 
 class EngineFacts(Protocol):
-    """What the filters must know of the engine."""
+    """The engine, as the filters see it."""
 
     @property
     def raftCurrentTerm(self) -> int: ...
@@ -57,17 +57,17 @@ class EngineFacts(Protocol):
     @property
     def leading(self) -> bool: ...
 
-    def stand_at_once(self) -> None: ...
+    def campaign_now(self) -> None: ...
 
 
 class DurableLog(LogView, Protocol):
     @property
     def first_index(self) -> int:
-        """Nothing before it can be sent to anybody."""
+        """Index of the first entry; no earlier one can be sent."""
 
     @property
     def synced_index(self) -> int:
-        """Every entry up to this one is on disk."""
+        """Index up to which every entry is on disk."""
 
 
 def _no_snapshot() -> Snapshot | None:
@@ -75,21 +75,21 @@ def _no_snapshot() -> Snapshot | None:
 
 
 def _refuse_snapshot(sender: int, term: int, snapshot: Snapshot) -> None:
-    raise ValueError(f"a snapshot at entry {snapshot.id.index} arrived, and this voter keeps none")
+    raise ValueError(f"a snapshot at entry {snapshot.id.index} arrived, but this voter keeps none")
 
 
 class VoterNode(Node):  # type: ignore[misc]  # PySyncObj has no type information.
-    """A voter by its node id. An integer hashes alike in every process, so sets of voters have one order everywhere."""
+    """A voter by its node id, whose hash is the same in every process, so that sets of voters have one order."""
 
     def __str__(self) -> str:
         return str(self.id)
 
 
 class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type information.
-    """Joins the engine with the links to the other voters. Everything happens on the event loop."""
+    """Connects the engine with the links to the other voters. Everything happens on the event loop."""
 
     def __init__(self, config: QuorumConfig, log: DurableLog, clock: MonotonicClock) -> None:
-        """A log without any entry is that of a voter which never took part."""
+        """A log without any entry belongs to a voter that never took part."""
         super().__init__(None, None, [])
         self._node_id = config.node_id
         self._nodes = {peer: VoterNode(peer) for peer in config.peer_ids}
@@ -101,32 +101,32 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
         self._outbox_bytes = dict.fromkeys(self._nodes, 0)
         self._held: dict[int, list[Message]] = {peer: [] for peer in self._nodes}
         """Messages held until the write that they depend on is on disk."""
-        self._ballots = BallotBox()
-        self._canvass = Canvass(len(config.voters))
-        self._leader = LeaderWatch(config.silence_ms[0], clock.monotonic_ms() if log.last_index else None)
+        self._votes = VoteCounter()
+        self._pre_votes = PreVotes(len(config.voters))
+        self._leader = LeaderWatch(config.fetch_timeout_range_ms[0], clock.monotonic_ms() if log.last_index else None)
         self._heard_at_ms: dict[int, int] = {}
         self.acknowledgements = Acknowledgements()
         self.resend_wanted = False
-        """A follower asked for entries again; waiting for the next period would make it a period an answer."""
+        """True if a follower asked for entries again. The engine alone would answer only in its next append period."""
         self.latest_snapshot: Callable[[], Snapshot | None] = _no_snapshot
-        """What a voter is sent that lacks more than the log has."""
+        """Returns the snapshot for a voter that lacks entries which the log no longer has."""
         self.install_snapshot: Callable[[int, int, Snapshot], None] = _refuse_snapshot
-        """Begins to make this voter stand where the snapshot does, that the leader of a term has sent. When that is
-        done, `snapshot_installed` is called."""
+        """Begins to install a snapshot, given the leader that sent it and its term. When that is done,
+        `snapshot_installed` is called."""
         self._connected: set[int] = set()
         self._lagging: set[int] = set()
-        """Those to whom the engine had nothing to send in this step, because the log begins behind what they lack."""
+        """Voters to which the engine had nothing to send in this step: the log begins after the entries they lack."""
         self._full: set[int] = set()
-        """Those whose links have no room. To the engine they are not connected, and it goes on later where it was."""
+        """Voters whose links have no room. The engine sees them as not connected, and continues later where it was."""
         self._outgoing = OutgoingSnapshots()
         self._incoming = IncomingSnapshot()
 
     def attach(self, engine: EngineFacts, links: Links) -> None:
-        """Joins both sides; before that, nothing is sent or received."""
+        """Connect both sides; before that, nothing is sent or received."""
         self._engine, self._links = engine, links
 
     def heard_ms_ago(self, voter: int) -> int:
-        """-1 when nothing was ever heard from the voter."""
+        """Return the time since the voter's last message; -1 if there was none."""
         heard_at_ms = self._heard_at_ms.get(voter)
         return -1 if heard_at_ms is None else self._clock.monotonic_ms() - heard_at_ms
 
@@ -137,11 +137,11 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
         return list(self._nodes.values())
 
     def send(self, node: VoterNode, message: EngineMessage) -> bool:
-        """Called by the engine. True says: kept for the next flush."""
+        """Take a message from the engine; return whether it will be sent."""
         if self._engine is None:
             return False
         if "serialized" in message:
-            self._put_off(node, message)
+            self._postpone_snapshot(node, message)
             return True
         translated = from_engine(message, self._engine.raftCurrentTerm)
         if translated is None:
@@ -150,7 +150,8 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
             self._leader.heard(node.id, self._clock.monotonic_ms())
         self._put(node.id, translated)
         if isinstance(translated, Append) and self._room_bytes(node.id) <= 0:
-            # The engine would go on to the end of the log. It stops behind this append, and loses count of nothing.
+            # The engine would continue to the end of the log. As "disconnected" it stops after this append, and keeps
+            # its position.
             self._full.add(node.id)
             self._onNodeDisconnected(node)
         return True
@@ -163,9 +164,13 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
         assert self._links is not None, "nothing is sent before the links were attached"
         return self._links.room_bytes(peer) - self._outbox_bytes[peer]
 
-    def _put_off(self, node: VoterNode, message: EngineMessage) -> None:
-        """The engine wants to send a snapshot, and would try for as long as the voter is connected: until the flush it
-        is not. Meanwhile the voter is shown that there is a leader; its answer tells the engine that it lives."""
+    def _postpone_snapshot(self, node: VoterNode, message: EngineMessage) -> None:
+        """Send an empty append in place of the snapshot that the engine wants to send.
+
+        The engine would repeat the attempt as long as the voter is connected, so the voter counts as disconnected until
+        the next `hold`. The empty append shows the voter that there is a leader; its response shows the engine that the
+        voter is alive.
+        """
         self._lagging.add(node.id)
         self._onNodeDisconnected(node)
         base = self._log.first_index
@@ -195,53 +200,57 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
                 self._put(peer, part)
 
     @property
-    def asks_for_promises(self) -> bool:
-        """No leader was heard within the election timeout, nor since."""
-        return self._canvass.is_open
+    def asks_for_pre_votes(self) -> bool:
+        """True if no leader was heard from within the fetch timeout, nor since."""
+        return self._pre_votes.is_open
 
-    def may_stand(self, round_ms: int) -> bool:
-        """Whether a majority would vote for this voter. When it is not known, the others are asked, and every
-        `round_ms` again."""
+    def may_campaign(self, round_ms: int) -> bool:
+        """Return whether a majority would vote for this voter.
+
+        While that is not known, asks the others for pre-votes, again every `round_ms`.
+        """
         assert self._engine is not None, "the engine was not attached before its first step"
         term, now_ms = self._engine.raftCurrentTerm + 1, self._clock.monotonic_ms()
-        if self._canvass.is_won(term):
-            self._canvass.end()
+        if self._pre_votes.is_won(term):
+            self._pre_votes.end()
             self._leader.heard(self._node_id, now_ms)
             return True
         if not self._nodes:
             return True
-        if self._canvass.is_due(now_ms):
-            self._canvass.begin(term, now_ms + round_ms)
+        if self._pre_votes.is_due(now_ms):
+            self._pre_votes.begin(term, now_ms + round_ms)
             last_log_term, last_log_index = self._log_end()
-            question = PreVoteRequest(term=term, last_log_index=last_log_index, last_log_term=last_log_term)
+            request = PreVoteRequest(term=term, last_log_index=last_log_index, last_log_term=last_log_term)
             for peer in sorted(self._connected):
-                self._put(peer, question)
+                self._put(peer, request)
         return False
 
     def hold(self) -> None:
-        """Everything that was sent up to now leaves with the next `release`: to be called before the write on which it
-        depends is carried out. What is sent meanwhile depends on a later one."""
-        assert self._engine is not None, "held before it was attached"
+        """Hold every message sent so far for the next `release`.
+
+        Called before the write that these messages depend on; messages sent later depend on a later write.
+        """
+        assert self._engine is not None, "hold before attach"
         self._send_snapshots(self._engine)
         for peer, messages in self._outbox.items():
             self._held[peer] += messages
             self._outbox[peer] = []
 
     def release(self) -> None:
-        """Sends held messages. The write that they depend on is durable."""
-        assert self._links is not None, "released before it was attached"
+        """Send the held messages. The write that they depend on must be durable."""
+        assert self._links is not None, "release before attach"
         for peer, messages in self._held.items():
             if messages:
                 self._held[peer] = []
                 self._outbox_bytes[peer] -= sum(map(size_bytes, messages))
-                self._links.deliver(peer, [message for message in messages if self._is_still_true(message)])
+                self._links.deliver(peer, [message for message in messages if self._is_still_valid(message)])
         for peer in sorted(self._full):
             if self._room_bytes(peer) > 0:
-                # The link took so much meanwhile that it was not full when this came, and will not tell of room.
+                # The link never became full, because it has written enough meanwhile; so it will not report room.
                 self.link_has_room(peer)
 
-    def _is_still_true(self, message: Message) -> bool:
-        """False for an acknowledgement of entries that have since been truncated."""
+    def _is_still_valid(self, message: Message) -> bool:
+        """Return False for an acknowledgement of entries that have since been truncated."""
         match message:
             case AppendResponse(success=True, next_index=next_index):
                 return next_index - 1 <= self._log.synced_index
@@ -249,7 +258,7 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
                 return True
 
     def flush(self) -> None:
-        """Everything that was sent leaves. The journal must be synced."""
+        """Send every message. The journal must be synced."""
         self.hold()
         self.release()
 
@@ -261,7 +270,7 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
         self._onNodeConnected(self._nodes[peer])
 
     def link_has_room(self, peer: int) -> None:
-        """Again, after it had none."""
+        """Note that a full link has room again."""
         self._full.discard(peer)
         if peer in self._connected:
             self._onNodeConnected(self._nodes[peer])
@@ -275,7 +284,7 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
         self._onNodeDisconnected(self._nodes[peer])
 
     def receive(self, peer: int, messages: Iterable[Message]) -> None:
-        """Hands on what the engine may see. Raises Diverged, and BadMessage for a snapshot that is too large."""
+        """Pass on what the engine may see. Raises Diverged, and BadMessage for a snapshot that is too large."""
         if self._engine is None:
             return
         self._heard_at_ms[peer] = self._clock.monotonic_ms()
@@ -291,22 +300,22 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
             case SnapshotPart():
                 self._receive_part(engine, peer, message)
             case PreVoteRequest():
-                self._receive_question(engine, peer, message)
+                self._receive_pre_vote_request(engine, peer, message)
             case PreVoteResponse(granted=True):
-                self._canvass.promised(peer, message.term)
+                self._pre_votes.granted(peer, message.term)
             case PreVoteResponse():
-                if message.term > engine.raftCurrentTerm and not self._is_led(engine, peer):
+                if message.term > engine.raftCurrentTerm and not self._has_leader_besides(engine, peer):
                     self._take_term(peer, message.term)
             case VoteRequest():
-                if not self._is_led(engine, peer):
-                    self._hand(peer, to_engine(message))
+                if not self._has_leader_besides(engine, peer):
+                    self._pass_to_engine(peer, to_engine(message))
             case VoteResponse():
-                if self._ballots.admit(peer, message.term, engine.raftCurrentTerm):
-                    self._hand(peer, to_engine(message))
+                if self._votes.admit(peer, message.term, engine.raftCurrentTerm):
+                    self._pass_to_engine(peer, to_engine(message))
 
     def _receive_append(self, engine: EngineFacts, peer: int, append: Append) -> None:
         if append.term < engine.raftCurrentTerm:
-            # Its leader would otherwise never learn why this voter takes nothing from it.
+            # Without a response, the sender would never learn that it no longer leads.
             self._put(
                 peer,
                 AppendResponse(
@@ -314,12 +323,12 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
                 ),
             )
             return
-        self._hear_leader(peer)
+        self._note_leader(peer)
         trimmed = trim_append(append, self._log, engine.raftLastApplied)
         if trimmed.held_index is None:
-            self._hand(peer, to_engine(trimmed.append))
+            self._pass_to_engine(peer, to_engine(trimmed.append))
             return
-        self._hand(peer, sign_of_life(append.term, trimmed.commit_index))
+        self._pass_to_engine(peer, heartbeat(append.term, trimmed.commit_index))
         self._put(
             peer,
             AppendResponse(term=engine.raftCurrentTerm, next_index=trimmed.held_index + 1, success=True, reset=False),
@@ -328,39 +337,41 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
     def _receive_response(self, engine: EngineFacts, peer: int, response: AppendResponse) -> None:
         now_ms = self._clock.monotonic_ms()
         if engine.leading and response.term > engine.raftCurrentTerm:
-            # That voter can follow no leader of this term. Where the others still follow this one, they vote for it at
-            # once in a later term; where they have voted for another one, it gives way.
+            # That voter can follow no leader of this term, so this leader campaigns in a later one. Voters that still
+            # follow it vote for it at once; if they have voted for another candidate, this leader steps down.
             self._take_term(peer, response.term)
-            engine.stand_at_once()
+            engine.campaign_now()
             return
         admitted = self.acknowledgements.admit(peer, response, self._log.last_index, now_ms)
         if admitted is not None:
             if admitted.success:
                 self._outgoing.arrived(peer)
             self.resend_wanted |= admitted.reset
-            self._hand(peer, to_engine(admitted))
+            self._pass_to_engine(peer, to_engine(admitted))
 
-    def _receive_question(self, engine: EngineFacts, peer: int, question: PreVoteRequest) -> None:
+    def _receive_pre_vote_request(self, engine: EngineFacts, peer: int, request: PreVoteRequest) -> None:
         current_term = engine.raftCurrentTerm
-        if question.term <= current_term:
+        if request.term <= current_term:
             self._put(peer, PreVoteResponse(term=current_term, granted=False))
-        elif (question.last_log_term, question.last_log_index) >= self._log_end() and not self._is_led(engine, peer):
-            self._put(peer, PreVoteResponse(term=question.term, granted=True))
+            return
+        is_up_to_date = (request.last_log_term, request.last_log_index) >= self._log_end()
+        if is_up_to_date and not self._has_leader_besides(engine, peer):
+            self._put(peer, PreVoteResponse(term=request.term, granted=True))
 
-    def _is_led(self, engine: EngineFacts, candidate: int) -> bool:
-        """The candidate is not needed: there is a leader, and it lives."""
-        return engine.leading or self._leader.is_led_by_other_than(candidate, self._clock.monotonic_ms())
+    def _has_leader_besides(self, engine: EngineFacts, candidate: int) -> bool:
+        """Return whether there is a live leader other than the candidate, so that it gets no vote."""
+        return engine.leading or self._leader.has_leader_besides(candidate, self._clock.monotonic_ms())
 
-    def _hear_leader(self, peer: int) -> None:
+    def _note_leader(self, peer: int) -> None:
         self._leader.heard(peer, self._clock.monotonic_ms())
-        self._canvass.end()
+        self._pre_votes.end()
 
     def _take_term(self, peer: int, term: int) -> None:
-        """The engine leaves its state and its leader for a later term, as for a candidate that it must not vote for."""
-        self._hand(peer, to_engine(VoteRequest(term=term, last_log_index=0, last_log_term=-1)))
+        """Move the engine to a later term, without a leader, by the request of a candidate that gets no vote."""
+        self._pass_to_engine(peer, to_engine(VoteRequest(term=term, last_log_index=0, last_log_term=-1)))
 
     def _log_end(self) -> tuple[int, int]:
-        """Term and index of the last entry: which of two logs is ahead."""
+        """Return term and index of the last entry: the greater pair is the more up-to-date log."""
         index = self._log.last_index
         term = self._log.term_at(index)
         assert term is not None, "the engine begins a log with an entry of its own"
@@ -369,8 +380,8 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
     def _receive_part(self, engine: EngineFacts, peer: int, part: SnapshotPart) -> None:
         if part.term < engine.raftCurrentTerm:
             return
-        self._hear_leader(peer)
-        self._hand(peer, sign_of_life(part.term, 0))
+        self._note_leader(peer)
+        self._pass_to_engine(peer, heartbeat(part.term, 0))
         snapshot = self._incoming.take(peer, part)
         if snapshot is None:
             return
@@ -380,13 +391,13 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
             self.snapshot_installed(peer, part.term, snapshot.id.index)
 
     def snapshot_installed(self, peer: int, term: int, index: int) -> None:
-        """This voter stands at that entry or behind it, which the leader of the term is told, if it still leads."""
-        assert self._engine is not None, "snapshots arrive when it is attached"
+        """Acknowledge to the leader of `term`, if it still leads, that this voter holds the entries up to `index`."""
+        assert self._engine is not None, "a snapshot arrived before attach"
         if self._engine.raftCurrentTerm != term:
             return
-        # Whoever has applied an entry holds all before it as every leader does.
-        self._hand(peer, sign_of_life(term, index))
+        # A voter that has applied an entry holds the same entries before it as every leader.
+        self._pass_to_engine(peer, heartbeat(term, index))
         self._put(peer, AppendResponse(term=term, next_index=index + 1, success=True, reset=False))
 
-    def _hand(self, peer: int, message: EngineMessage) -> None:
+    def _pass_to_engine(self, peer: int, message: EngineMessage) -> None:
         self._onMessageReceived(self._nodes[peer], message)

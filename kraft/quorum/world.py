@@ -1,4 +1,4 @@
-"""What a voter needs of the world outside: a disk, the time, and chance. A simulation gives others than a process."""
+"""The outside world of a voter: disk, time and randomness. A process supplies real ones, a simulation its own."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from kraft.quorum.disk_thread import DiskThread, OwnThread
 
 class MonotonicClock(Protocol):
     def monotonic_ms(self) -> int:
-        """Milliseconds since some point in the past; never goes back."""
+        """Return the milliseconds since some point in the past; never goes back."""
 
 
 class RandomBytes(Protocol):
     def bytes(self, count: int) -> bytes:
-        """Random bytes, for ids."""
+        """Return random bytes, for ids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,4 +26,4 @@ class QuorumWorld:
     entropy: RandomBytes
     journal_thread: DiskThread = field(default_factory=lambda: OwnThread("quorum-journal"))
     snapshot_thread: DiskThread = field(default_factory=lambda: OwnThread("quorum-snapshot"))
-    """For snapshots that arrive, which are large: the journal does not wait for them."""
+    """Writes snapshots that arrive, which are large, so that the journal does not wait for them."""

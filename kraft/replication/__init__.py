@@ -1,1 +1,1 @@
-"""One partition's replication: what its leader and its followers decide, without a disk, a network or a clock."""
+"""Replication of one partition: state machines of the leader and the follower, without disk, network or clock."""

@@ -1,10 +1,10 @@
-"""Where two logs part, found by leader epochs alone.
+"""Finds the offset where two logs diverge, by leader epochs alone.
 
-A high watermark cannot say it: it reaches a follower late, so that a log cut back to it may lose committed
-records (KIP-101) or keep ones that the new leader never had (KIP-279). A leader epoch can, because an epoch has
+The high watermark cannot be used: it reaches a follower late, so a log truncated to it may lose committed
+records (KIP-101) or keep records that the new leader never had (KIP-279). Leader epochs can, because an epoch has
 one leader, and so one sequence of records: two logs agree up to the smaller of their ends of the last epoch that
-both know. The follower names its last epoch with every fetch, the leader answers where its own log left that
-epoch, the follower cuts back and asks again, until they agree (KIP-595).
+both have. The follower sends its last epoch with every fetch, the leader answers where that epoch ends in its own
+log, the follower truncates and fetches again, until they agree (KIP-595).
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from kraft.model.replica_fetch import ReplicaFetchPartition
 
 
 class EpochEnds(Protocol):
-    """What a log knows about the leader epochs of its records."""
+    """A log's offsets and the leader epochs of its records."""
 
     @property
     def log_start_offset(self) -> int:
-        """Of the first record that is kept."""
+        """Offset of the first record that is kept."""
 
     @property
     def log_end_offset(self) -> int:
-        """Of the record that will be appended next."""
+        """Offset of the next record to be appended."""
 
     def epoch_at(self, offset: Offset, /) -> int:
-        """In which the record at `offset` was written; -1 when that is not known."""
+        """Return the epoch in which the record at `offset` was written; -1 if unknown."""
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch, /) -> tuple[int, int]:
-        """The largest known epoch that is not above `epoch`, and the offset at which it ends.
+        """Return the largest known epoch that is not above `epoch`, and the offset at which it ends.
 
         An epoch ends where the next one begins, the latest one at the log end. For an epoch above or below all
-        that are known the answer may also be -1 and any offset.
+        known epochs the result may also be -1 and any offset.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DivergingEpoch:
-    """The leader's log has records of `epoch` up to `end_offset`, and nothing of any later epoch below it."""
+    """End of an epoch in the leader's log: below `end_offset` there is no record of a later epoch."""
 
     epoch: LeaderEpoch
     end_offset: Offset
@@ -50,10 +50,11 @@ class DivergingEpoch:
 def check_follower_fetch(
     log: EpochEnds, leader_epoch: LeaderEpoch, fetch: ReplicaFetchPartition
 ) -> DivergingEpoch | None:
-    """The leader's side: None when the follower's log is a prefix of `log`, so that records may be sent.
+    """Compare a follower's fetch with the leader's `log`.
 
-    Raises Refusal FENCED_LEADER_EPOCH for a follower of an earlier epoch, UNKNOWN_LEADER_EPOCH for one that has
-    heard of a later one, OFFSET_OUT_OF_RANGE for an offset that the log does not have. Source: KIP-320, KIP-595.
+    Returns None when the follower's log is a prefix of `log`, so that records may be sent. Raises Refusal
+    FENCED_LEADER_EPOCH for a follower in an earlier epoch, UNKNOWN_LEADER_EPOCH for one in a later epoch,
+    OFFSET_OUT_OF_RANGE for an offset outside the log. Source: KIP-320, KIP-595.
     """
     _check_epoch(leader_epoch, fetch.current_leader_epoch)
     if fetch.fetch_offset < log.log_start_offset:
@@ -68,18 +69,18 @@ def check_follower_fetch(
 
 
 def last_epoch_below(log: EpochEnds, offset: Offset) -> LeaderEpoch:
-    """Of the record before `offset`; -1 when the log keeps none.
+    """Return the epoch of the record before `offset`; -1 when the log has no such record.
 
-    Not the latest epoch that the log has heard of: an epoch may have begun here and ended without a record, and
-    no other log would know it.
+    This is not always the latest epoch in the log's epoch cache: an epoch may have begun here and ended without a
+    record, and no other log has it.
     """
     return LeaderEpoch(log.epoch_at(Offset(offset - 1))) if offset > log.log_start_offset else NO_LEADER_EPOCH
 
 
 def truncation_offset(log: EpochEnds, diverging: DivergingEpoch) -> Offset:
-    """The follower's side: up to here its records may be the leader's, from here on they are not.
+    """Return the offset that the follower truncates to: its records from there on differ from the leader's.
 
-    May lie below the log's start, when nothing that it keeps is the leader's.
+    It may be below the log start, when no kept record agrees with the leader's log.
     """
     local_end = _end_of_epoch(log, diverging.epoch).end_offset
     return Offset(min(diverging.end_offset, local_end))
@@ -91,7 +92,7 @@ def _end_of_epoch(log: EpochEnds, epoch: LeaderEpoch) -> DivergingEpoch:
         return DivergingEpoch(epoch=last_epoch, end_offset=Offset(log.log_end_offset))
     known_epoch, end_offset = log.end_offset_for_epoch(epoch)
     if known_epoch < 0:
-        # Every record that is left has a later epoch, so what this one wrote ended at or before the log's start.
+        # Every record that is left has a later epoch, so this epoch ended at or before the log start.
         return DivergingEpoch(epoch=epoch, end_offset=Offset(log.log_start_offset))
     return DivergingEpoch(epoch=LeaderEpoch(known_epoch), end_offset=Offset(end_offset))
 
@@ -99,16 +100,16 @@ def _end_of_epoch(log: EpochEnds, epoch: LeaderEpoch) -> DivergingEpoch:
 def _check_epoch(leader_epoch: LeaderEpoch, asked_epoch: int) -> None:
     if asked_epoch < leader_epoch:
         raise Refusal(
-            ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {asked_epoch} has ended, the current one is {leader_epoch}"
+            ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {asked_epoch} has ended; the current one is {leader_epoch}"
         )
     if asked_epoch > leader_epoch:
         raise Refusal(
-            ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch {asked_epoch} is not known here yet, only {leader_epoch}"
+            ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch {asked_epoch} is unknown here; the latest is {leader_epoch}"
         )
 
 
 def _out_of_range(log: EpochEnds, fetch_offset: int) -> Refusal:
     return Refusal(
         ErrorCode.OFFSET_OUT_OF_RANGE,
-        f"offset {fetch_offset} is outside the log, which has {log.log_start_offset} to {log.log_end_offset}",
+        f"offset {fetch_offset} is out of range: the log has {log.log_start_offset} to {log.log_end_offset}",
     )

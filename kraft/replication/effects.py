@@ -1,4 +1,4 @@
-"""What the machines of this package want done. The shell runs the effects of one call in their order."""
+"""Effects that the machines of this package return. The shell runs the effects of one call in their order."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from kraft.model.ids import LeaderEpoch, Offset, PartitionEpoch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposeIsr:
-    """Ask the controller for this ISR, and report its answer with the same `attempt`.
+    """Send this ISR to the controller, and report its answer with the same `attempt`.
 
-    Nobody waits for an earlier attempt once the next one is sent, but a copy of it may still reach a controller, at
-    any later time. Only a newer partition epoch makes sure that it changes nothing.
+    The answer to an earlier attempt is ignored once the next one is sent, but a copy of the earlier request may still
+    reach a controller later. Only a newer partition epoch guarantees that it changes nothing.
     """
 
     attempt: int
@@ -27,14 +27,14 @@ class ProposeIsr:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HighWatermarkAdvanced:
-    """Every in-sync replica has the records below `high_watermark` on disk: complete what waits for them."""
+    """Every in-sync replica has the records below `high_watermark` on disk: complete the requests that wait for it."""
 
     high_watermark: Offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsrChanged:
-    """The committed ISR, or the minimum it is measured against, changed: ask `acks_result` for parked produces."""
+    """The committed ISR or its required minimum changed: ask `acks_result` for parked produces."""
 
 
 LeaderEffect: TypeAlias = ProposeIsr | HighWatermarkAdvanced | IsrChanged
@@ -58,14 +58,14 @@ class TruncateTo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartAt:
-    """Drop the whole local log and let it begin at `offset`; then report `truncated`."""
+    """Drop the whole local log and restart it at `offset`; then report `truncated`."""
 
     offset: Offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruncatedBelowHighWatermark:
-    """The truncation that follows drops records that were committed: an unclean election, or a bug. Log it loudly."""
+    """The truncation that follows drops committed records, after an unclean election or by a bug: log an error."""
 
     offset: Offset
     high_watermark: Offset
@@ -73,28 +73,28 @@ class TruncatedBelowHighWatermark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetHighWatermark:
-    """The local high watermark, for the checkpoint and for a later leadership."""
+    """The follower's high watermark rose: it goes to the checkpoint, and is the first one if this replica leads."""
 
     high_watermark: Offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvanceLogStart:
-    """The leader's log begins here, and so does this one from now on: durably, before the next fetch says so."""
+    """Advance the local log start to the leader's, durably, before the next fetch reports it."""
 
     offset: Offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """Ask for `next_fetch` again, after this time."""
+    """Call `next_fetch` again after this time."""
 
     after_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitForMetadata:
-    """A newer leader epoch exists: this machine is done, its successor begins when the metadata arrives."""
+    """A newer leader epoch exists: this machine is done, and another is made when the metadata arrives."""
 
 
 FollowerEffect: TypeAlias = (

@@ -1,8 +1,8 @@
-"""A follower of one partition in one leader epoch: asks, cuts its log back to the leader's, appends.
+"""The follower of one partition in one leader epoch: fetches, truncates where its log diverges, appends.
 
-The fetch offset is the end of what is synced, so a fetch is at the same time the promise that the leader counts:
-everything below is on this disk. Only what the leader's epochs say is ever truncated; the high watermark is
-carried along for the day when this replica leads.
+The fetch offset is the end of what is synced, so a fetch also tells the leader that everything below it is on this
+disk. The log is truncated only where the leader's epochs differ; the high watermark is kept because this replica
+may lead later.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kraft.replication.effects import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchPosition:
-    """What to ask the leader for; `last_fetched_epoch` is that of the record below `fetch_offset`, -1 for none."""
+    """Parameters of the next fetch; `last_fetched_epoch` is that of the record below `fetch_offset`, -1 for none."""
 
     fetch_offset: Offset
     last_fetched_epoch: LeaderEpoch
@@ -38,7 +38,7 @@ class FetchPosition:
     log_start: Offset
 
     def asks_the_same_as(self, other: FetchPosition) -> bool:
-        """True when the leader's answer to the one is its answer to the other."""
+        """True if the leader's answer to one is valid for the other."""
         return (self.fetch_offset, self.last_fetched_epoch, self.current_leader_epoch) == (
             other.fetch_offset,
             other.last_fetched_epoch,
@@ -49,15 +49,15 @@ class FetchPosition:
 class _Phase(Enum):
     FETCHING = auto()
     CHANGING_LOG = auto()
-    """An append or a truncation was asked for and is not reported yet."""
+    """An append or a truncation was requested, and its end is not reported yet."""
     FENCED = auto()
 
 
 class PartitionFollower:
     """Owns the fetch position and the high watermark of a partition that this broker follows.
 
-    `log` is asked for its epochs and its offsets. Invariant: the high watermark goes down only by a truncation
-    below it, which takes an unclean election.
+    `log` supplies epochs and offsets. Invariant: the high watermark goes down only by a truncation below it, which
+    takes an unclean election.
     """
 
     def __init__(
@@ -86,25 +86,25 @@ class PartitionFollower:
 
     @property
     def high_watermark(self) -> Offset:
-        """End of what is committed and on this disk, as far as this replica knows."""
+        """End of the records known to be committed and on this disk."""
         return self._high_watermark
 
     @property
     def needs_sync(self) -> bool:
-        """True while the log has an unsynced tail, as after leading: sync it and report `appended` to go on."""
+        """True while the log has an unsynced tail, as after leading: sync it and call `appended` to continue."""
         return self._durable_end < self._log.log_end_offset
 
     def next_fetch(self) -> FetchPosition | None:
-        """Where to read on; None while the log is being changed or synced, and after the leader epoch has ended."""
+        """Return the next fetch; None while the log is changing or needs a sync, and after the leader epoch ended."""
         if self._phase is not _Phase.FETCHING or self.needs_sync:
             return None
         return self._position()
 
     def answered(self, asked: FetchPosition, result: ReplicaFetchResult) -> list[FollowerEffect]:
-        """The leader's answer to `asked`. On OFFSET_OUT_OF_RANGE it carries the leader's `log_start_offset`.
+        """Handle the leader's answer to `asked`. On OFFSET_OUT_OF_RANGE it carries the leader's `log_start_offset`.
 
-        An answer that comes after the log went on is dropped: the end of an epoch that it names was asked for
-        another log, and truncating to it could drop records that the leader has since counted as ours.
+        An answer that arrives after the log changed is dropped: its diverging epoch refers to another state of the
+        log, and truncating to it could drop records that the leader has since counted as replicated here.
         """
         if self._phase is not _Phase.FETCHING or self.needs_sync or not asked.asks_the_same_as(self._position()):
             return []
@@ -117,12 +117,12 @@ class PartitionFollower:
             case ErrorCode.OFFSET_OUT_OF_RANGE:
                 return self._out_of_range(result)
             case _:
-                # That the leader does not know this epoch, or does not know that it leads, passes as soon as it
-                # has read the metadata that we have read: there is no newer one for us to wait for.
+                # A leader that does not know this epoch, or that it leads, has yet to read metadata that this broker
+                # has. There is no newer metadata to wait for here.
                 return [Retry(after_ms=self._retry_backoff_ms)]
 
     def appended(self, log_end: Offset, durable_end: Offset) -> list[FollowerEffect]:
-        """The log was appended to or synced. A report of both ends; fetching goes on when they are equal."""
+        """Handle an append or a sync of the log. Fetching continues when both ends are equal."""
         assert durable_end <= log_end == self._log.log_end_offset, f"reported {durable_end}, {log_end}"
         self._durable_end = durable_end
         if self._phase is _Phase.CHANGING_LOG:
@@ -130,17 +130,17 @@ class PartitionFollower:
         return self._caught_up_with_leader()
 
     def append_refused(self) -> list[FollowerEffect]:
-        """The records did not pass the log's checks (damaged on their way, or out of place): ask again, later."""
+        """Handle records that failed the log's checks (damaged in transit, or out of order): fetch again later."""
         if self._phase is _Phase.CHANGING_LOG:
             self._phase = _Phase.FETCHING
         return [Retry(after_ms=self._retry_backoff_ms)]
 
     def log_moved(self, log: EpochEnds) -> None:
-        """The same log, in another place: it is the one to be asked from here on."""
+        """Use `log`, an equal log in another log directory, from now on."""
         self._log = log
 
     def truncated(self, log_end: Offset, durable_end: Offset) -> list[FollowerEffect]:
-        """`TruncateTo` or `RestartAt` was done."""
+        """Handle the end of a `TruncateTo` or `RestartAt`."""
         assert durable_end <= log_end == self._log.log_end_offset, f"reported {durable_end}, {log_end}"
         self._durable_end = durable_end
         if self._phase is _Phase.CHANGING_LOG:
@@ -160,7 +160,7 @@ class PartitionFollower:
             diverging = DivergingEpoch(
                 epoch=LeaderEpoch(result.diverging_epoch), end_offset=Offset(result.diverging_end_offset)
             )
-            return self._cut_back(truncation_offset(self._log, diverging))
+            return self._truncate(truncation_offset(self._log, diverging))
         self._leader_high_watermark = Offset(result.high_watermark)
         self._leader_log_start = Offset(result.log_start_offset)
         if not result.records:
@@ -168,9 +168,9 @@ class PartitionFollower:
         self._phase = _Phase.CHANGING_LOG
         return [AppendRecords(records=result.records)]
 
-    def _cut_back(self, offset: Offset) -> list[FollowerEffect]:
+    def _truncate(self, offset: Offset) -> list[FollowerEffect]:
         if offset < 0 or offset >= self._log.log_end_offset:
-            # Nothing would change, and the same question would be answered the same for ever.
+            # Nothing would change, and the same fetch would get the same answer without end.
             return [Retry(after_ms=self._retry_backoff_ms)]
         if offset < self._log.log_start_offset:
             return self._restart(offset)
@@ -181,7 +181,7 @@ class PartitionFollower:
         leader_start = Offset(result.log_start_offset)
         is_empty = self._log.log_start_offset == self._log.log_end_offset
         if leader_start > self._durable_end or (is_empty and 0 <= leader_start < self._durable_end):
-            # Either retention outran this replica, or the leader's whole log lies before where our empty one begins.
+            # Either retention passed this replica, or the leader's whole log is below the start of our empty one.
             return self._restart(leader_start)
         return [Retry(after_ms=self._retry_backoff_ms)]
 
@@ -209,14 +209,14 @@ class PartitionFollower:
         return [*self._raise_high_watermark(), *self._raise_log_start()]
 
     def _raise_log_start(self) -> list[FollowerEffect]:
-        # Not above the high watermark: what is not known to be committed may still be truncated, and a log cannot be
-        # cut back to before its start. The rest of the way is made when the high watermark has come so far.
+        # Not above the high watermark: records above it may still be truncated, and a log cannot be truncated below its
+        # start. The log start advances further as the high watermark does.
         reached = Offset(min(self._leader_log_start, self._high_watermark))
         return [AdvanceLogStart(offset=reached)] if reached > self._log.log_start_offset else []
 
     def _raise_high_watermark(self) -> list[FollowerEffect]:
-        # Never above what is synced: a crash may take the rest. Never down: a new leader may know less than we do
-        # of what was committed before it, and everything below our own high watermark was.
+        # Never above what is synced: a crash may lose the rest. Never down: a new leader's high watermark may lag
+        # behind ours, and everything below ours is committed.
         reached = Offset(min(self._leader_high_watermark, self._durable_end))
         if reached <= self._high_watermark:
             return []

@@ -1,17 +1,17 @@
-"""The leader of one partition in one leader epoch: who is in sync, and what is committed.
+"""The leader of one partition in one leader epoch: maintains the ISR and the high watermark.
 
 A record is committed when every in-sync replica has it on disk, this one included; the high watermark is the end
-of what is committed. Three rules keep a committed record from ever being lost in an election out of the ISR:
+of the committed records. Three rules keep committed records safe in every election from the ISR:
 
-- whoever might be in the ISR is waited for. Between a proposal and its outcome the high watermark is computed over
-  the committed ISR and the proposed one together (KIP-497's maximal ISR). Only a state of the partition in a newer
-  partition epoch is an outcome: until then an earlier copy of the request may still be applied, whatever was answered
-  to a later one;
+- the leader waits for every replica that may be in the ISR. Between a proposal and its outcome the high watermark is
+  computed over the committed ISR and the proposed one together (KIP-497's maximal ISR). Only a state of the partition
+  in a newer partition epoch is an outcome: until then an earlier copy of the request may still be applied, even if a
+  later one was refused;
 - a follower joins the ISR only at or past both the high watermark and the start of this leader epoch. A new leader's
-  high watermark lags, so what earlier leaders committed may lie anywhere below that start (KAFKA-7128);
-- below the minimum ISR, and while the metadata counts on eligible replicas outside the ISR, nothing is committed at
-  all, so that a last replica standing may lose its unsynced tail, or stay away, without anything being lost that
-  somebody was told (KIP-966).
+  high watermark lags, so the records that earlier leaders committed may end anywhere below that start (KAFKA-7128);
+- below the minimum ISR, and while the metadata has eligible leader replicas outside the ISR, nothing is committed at
+  all, so that the last replica may lose its unsynced tail, or not return, without the loss of acknowledged records
+  (KIP-966).
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ _WAIT_FOR_METADATA = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Refusals of a proposal that say: the partition has moved on, and the news is on its way to this broker."""
+"""Refusals of a proposal that mean: the partition has changed, and this broker has yet to receive the new metadata."""
 
 _JOINER_SILENCE_MAX_MS = 1_000
-"""A follower outside the ISR that did not fetch for so long is not waited for. While records arrive, one that lives
-fetches all the time; one that was fenced, fetched to the end and died would otherwise hold everything up until its
-lag time is over, since nobody tells the leader of a death that changes no ISR."""
+"""The leader does not wait for a follower outside the ISR that has not fetched for this long. While records arrive, a
+live follower fetches all the time. A follower that was fenced, caught up and then died would otherwise stop the high
+watermark for its whole lag time, because its death changes no ISR and so the leader receives no metadata about it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowerState:
-    """One follower, for descriptions and metrics; offset and broker epoch are -1 until it fetches."""
+    """State of one follower, for descriptions and metrics; offset and broker epoch are -1 until it fetches."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -57,7 +57,7 @@ class FollowerState:
 
 @dataclass(slots=True, kw_only=True)
 class _Proposal:
-    """An ISR whose outcome is not known; `resend_at_ms` is None when only newer metadata can tell it."""
+    """A proposed ISR without an outcome yet; `resend_at_ms` is None when only newer metadata can bring it."""
 
     attempt: int
     isr: tuple[BrokerId, ...]
@@ -66,7 +66,7 @@ class _Proposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogState:
-    """A replica's log when it begins to lead. Below `high_watermark` all is committed, as far as this broker knows."""
+    """A replica's log when it becomes leader. Everything below `high_watermark` is known to be committed."""
 
     start: Offset
     end: Offset
@@ -88,9 +88,8 @@ class LeaderSettings:
 class PartitionLeader:
     """Owns ISR and high watermark of a partition that this broker leads.
 
-    A broker that registers anew is given a new leader epoch, and with it a new machine. Invariants: the high
-    watermark never goes down; at most one proposal is in flight; committed state only moves to a higher
-    partition epoch.
+    A broker that registers again gets a new leader epoch, and with it a new machine. Invariants: the high watermark
+    never goes down; at most one proposal is in flight; committed state only moves to a higher partition epoch.
     """
 
     def __init__(
@@ -105,10 +104,10 @@ class PartitionLeader:
         now_ms: int,
         is_active: Callable[[BrokerId], bool] = lambda _: True,
     ) -> None:
-        """`state` is the metadata's, and names this broker as the leader.
+        """`state` comes from the metadata and has this broker as the leader.
 
-        `is_active` says of a broker, as far as the metadata here goes, that it is neither fenced nor shutting down.
-        The controller lets no other one into an ISR. It is asked whenever a follower might join.
+        `is_active` returns True for a broker that is neither fenced nor shutting down in this broker's metadata; the
+        controller accepts no other broker in an ISR. It is called whenever a follower might join.
         """
         assert broker_id in state.isr, f"broker {broker_id} leads without being in the ISR {state.isr}"
         self.topic_id = topic_id
@@ -125,7 +124,7 @@ class PartitionLeader:
         self._log_end = log.end
         self._durable_end = log.durable_end
         self._epoch_start = log.end
-        # What this broker knew as a follower, or from its checkpoint: behind the truth at times, never ahead of it.
+        # Known to this broker as a follower, or from its checkpoint: it may be behind the real one, never ahead of it.
         self._high_watermark = Offset(min(max(log.high_watermark, log.start), log.end))
         self._settings = settings
         self._now_ms = now_ms
@@ -136,30 +135,30 @@ class PartitionLeader:
         self._track_followers()
         for broker in self._isr:
             if broker != broker_id:
-                # The in-sync replicas need a moment to hear of their new leader and fetch from it.
+                # The in-sync replicas need time to receive the metadata of their new leader and fetch from it.
                 self._followers[broker].joined_isr(now_ms)
 
     # --- queries ---------------------------------------------------------------------------------------------
 
     @property
     def high_watermark(self) -> Offset:
-        """End of what is committed, as far as this leader knows."""
+        """End of the records that this leader knows to be committed."""
         return self._high_watermark
 
     @property
     def isr(self) -> tuple[BrokerId, ...]:
-        """The committed ISR: what the controller last said."""
+        """The committed ISR: the latest one from the controller."""
         return self._isr
 
     @property
     def maximal_isr(self) -> frozenset[BrokerId]:
-        """Every replica that may be in the ISR by now: the committed one and the one that was proposed."""
+        """Every replica that may be in the ISR: those of the committed ISR and of the proposed one."""
         proposed = self._proposal.isr if self._proposal is not None else ()
         return frozenset(self._isr).union(proposed)
 
     @property
     def low_watermark(self) -> Offset:
-        """Below it no replica that may be in the ISR keeps anything; -1 until each of them has fetched once."""
+        """Smallest log start of the replicas that may be in the ISR; -1 until each of them has fetched once."""
         maximal_isr = self.maximal_isr
         followers = (each for each in self._followers.values() if each.broker_id in maximal_isr)
         return min([self._log_start, *(follower.log_start for follower in followers)])
@@ -170,25 +169,26 @@ class PartitionLeader:
 
     @property
     def epoch_start_offset(self) -> Offset:
-        """Where the log ended when this leader was elected."""
+        """Log end when this leader was elected."""
         return self._epoch_start
 
     @property
     def below_minimum_isr(self) -> bool:
-        """True while the committed ISR is smaller than min.insync.replicas (or than all replicas there are).
+        """True while the committed ISR is smaller than min.insync.replicas (or than the number of replicas).
 
-        The controller may have another minimum, from its own file or before this broker heard of a new one. While there
-        is an ELR the ISR is below that one, and those in the ELR are counted on to have all that is committed.
+        The controller may have another minimum, from its own file or because this broker has yet to receive a new one.
+        While there is an ELR the ISR is below the controller's minimum, and the replicas in the ELR must keep holding
+        every committed record.
         """
         return bool(self._elr) or len(self._isr) < min(self._settings.min_insync_replicas, len(self._replicas))
 
     def check_produce(self, acks: int) -> None:
-        """Raises Refusal NOT_ENOUGH_REPLICAS for acks=all while the ISR is below its minimum."""
+        """Raise Refusal NOT_ENOUGH_REPLICAS for acks=all while the ISR is below its minimum."""
         if acks == -1 and self.below_minimum_isr:
             raise Refusal(ErrorCode.NOT_ENOUGH_REPLICAS, self._shortage())
 
     def acks_result(self, required_offset: Offset) -> ErrorCode | None:
-        """What an acks=all produce that ends at `required_offset` is answered; None: it still waits.
+        """Return the answer to an acks=all produce that ends at `required_offset`; None: it still waits.
 
         NOT_ENOUGH_REPLICAS_AFTER_APPEND when the ISR shrank below its minimum before the records were committed:
         they stay in the log and may be committed later.
@@ -198,7 +198,7 @@ class PartitionLeader:
         return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if self.below_minimum_isr else None
 
     def followers(self) -> list[FollowerState]:
-        """Every other replica, in the order of the assignment."""
+        """Return the state of every other replica, in the order of the assignment."""
         return [
             FollowerState(
                 broker_id=follower.broker_id,
@@ -213,23 +213,23 @@ class PartitionLeader:
     # --- events of the local log -----------------------------------------------------------------------------
 
     def start(self) -> list[LeaderEffect]:
-        """To be called once: a partition whose only in-sync replica is this one commits what it has at once."""
+        """Begin to lead; call it once. If this is the only in-sync replica, its synced records are committed now."""
         return self._advance()
 
     def appended(self, log_end: Offset) -> list[LeaderEffect]:
-        """The local log ends at `log_end`. Nothing is committed by that: only what is synced counts."""
+        """Set the local log end. Nothing is committed by this: only synced records count."""
         assert log_end >= self._log_end, f"a leader's log went back from {self._log_end} to {log_end}"
         self._log_end = log_end
         return []
 
     def synced(self, durable_end: Offset) -> list[LeaderEffect]:
-        """Everything below `durable_end` is on this broker's disk."""
+        """Set the local durable end: everything below it is on this broker's disk."""
         assert durable_end <= self._log_end, f"synced to {durable_end}, past the log end {self._log_end}"
         self._durable_end = max(self._durable_end, durable_end)
         return self._advance()
 
     def log_start_advanced(self, log_start: Offset) -> None:
-        """The local log begins at `log_start`: records went by retention, or because somebody deleted them."""
+        """Set the local log start, after retention or DeleteRecords."""
         assert self._log_start <= log_start <= self._high_watermark, f"a log start at {log_start}"
         self._log_start = log_start
 
@@ -243,30 +243,33 @@ class PartitionLeader:
         now_ms: int,
         log_start: Offset = UNKNOWN_OFFSET,
     ) -> list[LeaderEffect]:
-        """A replica asked for the records from `fetch_offset` on: everything below it is on that replica's disk.
+        """Handle a follower's fetch from `fetch_offset`: everything below it is on that replica's disk.
 
-        To be called only for a fetch that `check_follower_fetch` found to be in line with the log. Raises
-        Refusal UNKNOWN_LEADER_EPOCH for a broker that is not a replica (it may know newer metadata),
-        STALE_BROKER_EPOCH for a fetch that an earlier life of the broker sent, OFFSET_OUT_OF_RANGE.
+        Call it only for a fetch that `check_follower_fetch` accepted. Raises Refusal UNKNOWN_LEADER_EPOCH for a
+        broker that is not a replica (it may have newer metadata), STALE_BROKER_EPOCH for a fetch from an earlier
+        process of the broker, OFFSET_OUT_OF_RANGE.
         """
         follower = self._followers.get(broker_id)
         if follower is None:
             raise Refusal(ErrorCode.UNKNOWN_LEADER_EPOCH, f"broker {broker_id} is not a replica in {self._replicas}")
         if broker_epoch < follower.broker_epoch:
-            raise Refusal(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} has registered since epoch {broker_epoch}")
+            raise Refusal(
+                ErrorCode.STALE_BROKER_EPOCH,
+                f"broker {broker_id} has registered again since epoch {broker_epoch}",
+            )
         if fetch_offset > self._log_end:
-            raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {fetch_offset} is past the end {self._log_end}")
-        self._see_time(now_ms)
+            raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {fetch_offset} is past the log end {self._log_end}")
+        self._advance_clock(now_ms)
         follower.fetched(
             broker_epoch=broker_epoch, fetch_offset=fetch_offset, leader_end=self._log_end, now_ms=self._now_ms
         )
         follower.log_start = log_start
-        # First the proposal, then the high watermark: it must wait for the replica from here on.
+        # First the proposal, then the high watermark: from the proposal on it must wait for the replica.
         return [*self._expand(follower), *self._advance()]
 
     def tick(self, now_ms: int) -> list[LeaderEffect]:
-        """Shrink the ISR by followers that lag for too long; send a proposal again whose answer is overdue."""
-        self._see_time(now_ms)
+        """Remove followers that lag for too long from the ISR; resend a proposal whose answer is overdue."""
+        self._advance_clock(now_ms)
         effects: list[LeaderEffect] = []
         if self._proposal is None:
             remaining = tuple(broker for broker in self._isr if not self._is_lagging(broker))
@@ -279,7 +282,7 @@ class PartitionLeader:
     # --- events from the controller --------------------------------------------------------------------------
 
     def partition_changed(self, state: PartitionImage) -> list[LeaderEffect]:
-        """The metadata tells a new state of the partition in the same leader epoch. An older one is ignored."""
+        """Apply a new state of the partition in the same leader epoch. An older state is ignored."""
         if state.partition_epoch <= self._partition_epoch:
             return []
         self._replicas = state.replicas
@@ -287,10 +290,10 @@ class PartitionLeader:
         return self._commit(state.isr, state.partition_epoch, state.elr)
 
     def alter_partition_answered(self, attempt: int, answer: AlterPartitionResult) -> list[LeaderEffect]:
-        """The controller's answer to `ProposeIsr` number `attempt`.
+        """Handle the controller's answer to `ProposeIsr` number `attempt`.
 
-        Late answers are told apart: a state by its epochs, a refusal by its attempt. INELIGIBLE_REPLICA comes with the
-        state that the refusal has led to.
+        Late answers are recognized: a state by its epochs, a refusal by its attempt. INELIGIBLE_REPLICA comes with the
+        partition's state after the refusal.
         """
         is_latest = self._proposal is not None and attempt == self._proposal.attempt
         is_of_this_epoch = answer.leader_epoch == self.leader_epoch
@@ -308,7 +311,7 @@ class PartitionLeader:
         return []
 
     def min_insync_changed(self, min_insync_replicas: int) -> list[LeaderEffect]:
-        """The topic's min.insync.replicas was altered."""
+        """Apply a new min.insync.replicas of the topic."""
         if min_insync_replicas == self._settings.min_insync_replicas:
             return []
         self._settings = replace(self._settings, min_insync_replicas=min_insync_replicas)
@@ -327,12 +330,12 @@ class PartitionLeader:
             leader_end=self._log_end, now_ms=self._now_ms, lag_time_max_ms=self._settings.replica_lag_time_max_ms
         )
 
-    def _must_have(self) -> Iterable[FollowerProgress]:
-        """The followers without whose copy nothing is committed."""
+    def _awaited_followers(self) -> Iterable[FollowerProgress]:
+        """Yield the followers that must have a record before it is committed."""
         maximal_isr = self.maximal_isr
         for follower in self._followers.values():
-            # A follower that keeps up is waited for even before it is in the ISR. Without that a leader alone in
-            # its ISR would move the high watermark with every sync, a step ahead of each fetch, and never be joined.
+            # The leader waits for a follower that keeps up even before it is in the ISR. Otherwise a leader alone in
+            # its ISR would advance the high watermark with every sync, ahead of each fetch, and no follower could join.
             if follower.broker_id in maximal_isr or self._is_about_to_join(follower):
                 yield follower
 
@@ -340,15 +343,15 @@ class PartitionLeader:
         fetched_ms = follower.last_fetch_ms
         if fetched_ms is None or self._now_ms - fetched_ms > _JOINER_SILENCE_MAX_MS:
             return False
-        # Who may not be proposed is not waited for: a broker that stops in order is fenced, and fetches to its very
-        # end, caught up. Were it waited for, every producer would pause when it is gone.
+        # The leader does not wait for a broker that it may not propose: one in a controlled shutdown is fenced, and
+        # fetches, caught up, until it stops. If the leader waited for it, every producer would pause when it is gone.
         may_be_proposed = fetched_ms >= self._no_expansion_before_ms and self._is_active(follower.broker_id)
         return may_be_proposed and self._is_caught_up(follower)
 
     def _advance(self) -> list[LeaderEffect]:
         if self.below_minimum_isr:
             return []
-        committed = min([self._durable_end, *(follower.durable_end for follower in self._must_have())])
+        committed = min([self._durable_end, *(follower.durable_end for follower in self._awaited_followers())])
         if committed <= self._high_watermark:
             return []
         self._high_watermark = committed
@@ -362,8 +365,8 @@ class PartitionLeader:
         if self._now_ms < self._no_expansion_before_ms or not self._may_join(follower):
             return []
         if not self._is_active(follower.broker_id):
-            # A proposal that is certain to be refused would be waited for all the same, and for long when the
-            # controller is the one that stops.
+            # The leader would wait for the replica of a proposal that is certain to be refused, and for long if it is
+            # the controller's node that shuts down.
             return []
         return [self._propose((*self._isr, follower.broker_id))]
 
@@ -382,7 +385,8 @@ class PartitionLeader:
     def _refused(self, error_code: ErrorCode) -> None:
         assert self._proposal is not None
         if error_code in _WAIT_FOR_METADATA:
-            # An earlier attempt may have been applied, so the proposed replicas are waited for until we know.
+            # An earlier attempt may have been applied, so the leader waits for the proposed replicas until the metadata
+            # shows the outcome.
             self._proposal.resend_at_ms = None
         else:
             self._proposal.resend_at_ms = self._now_ms + self._settings.retry_backoff_ms
@@ -394,21 +398,21 @@ class PartitionLeader:
         before, self._isr, self._elr = self._isr, isr, elr
         self._partition_epoch = partition_epoch
         if set(isr) == set(before):
-            self._put_off_joiners()
-        # Whatever was in flight named an older partition epoch, and is refused from now on.
+            self._delay_joining()
+        # A proposal in flight has an older partition epoch, and is refused from now on.
         self._proposal = None
         for broker, follower in self._followers.items():
             if broker in isr and broker not in before:
                 follower.joined_isr(self._now_ms)
             elif broker in before and broker not in isr:
                 follower.left_isr()
-        is_news = isr != before or self.below_minimum_isr != was_below_minimum
-        changed: list[LeaderEffect] = [IsrChanged()] if is_news else []
+        is_changed = isr != before or self.below_minimum_isr != was_below_minimum
+        changed: list[LeaderEffect] = [IsrChanged()] if is_changed else []
         return [*changed, *self._advance()]
 
-    def _put_off_joiners(self) -> None:
-        """Those proposed were not taken in. It may come of a registration that is still on its way to this broker, so
-        the next attempt is not far."""
+    def _delay_joining(self) -> None:
+        """Delay the next expansion after a refused one. The delay is short: the reason may be a registration that this
+        broker has yet to receive."""
         joiners = () if self._proposal is None else set(self._proposal.isr).difference(self._isr)
         for broker in joiners:
             if broker in self._followers:
@@ -431,7 +435,7 @@ class PartitionLeader:
     def _shortage(self) -> str:
         is_ours = len(self._isr) < self._settings.min_insync_replicas
         minimum = f"min.insync.replicas={self._settings.min_insync_replicas}" if is_ours else "the controller's minimum"
-        return f"the in-sync replicas {list(self._isr)} are fewer than {minimum}; retry when a replica is back"
+        return f"the in-sync replicas {list(self._isr)} are fewer than {minimum}; retry when more replicas are in sync"
 
-    def _see_time(self, now_ms: int) -> None:
+    def _advance_clock(self, now_ms: int) -> None:
         self._now_ms = max(self._now_ms, now_ms)

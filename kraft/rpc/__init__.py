@@ -1,4 +1,4 @@
-"""gRPC, both ends: services turn messages into values and call a handler, peers turn values into calls.
+"""gRPC on both ends: services decode messages into values and call handlers, peers send values as calls.
 
-Protobuf types stay in here.
+Protobuf types do not leave this package.
 """

@@ -1,6 +1,6 @@
-"""A call of a gRPC service, declared once for both ends: its name, and the values that its messages stand for.
+"""Declaration of a gRPC call, used by both ends: its name, and the dataclasses of its request and response.
 
-The proto file says which messages those are. A value whose fields have other names than its message raises at import.
+The proto file names the messages. A dataclass whose fields differ from its message's raises TypeError at import.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Response = TypeVar("Response")
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A call and the handler that answers it here. A Refusal out of the handler ends the call."""
+    """A call and the handler that serves it. A Refusal that the handler raises ends the call."""
 
     call: AnyCall
     handler: Callable[[Any], Any]
@@ -32,7 +32,7 @@ class _Declaration(Generic[Request, Response]):
         self.service: str = service.full_name
         self.name = name
         self.method = f"/{self.service}/{name}"
-        # The classes of messages are known only here, when this runs: to a type checker they are any.
+        # Message classes exist only at run time, so for a type checker they are Any.
         self.request: Mapping[Request, Any] = Mapping(request, GetMessageClass(messages.input_type))
         self.response: Mapping[Response, Any] = Mapping(response, GetMessageClass(messages.output_type))
 
@@ -41,7 +41,7 @@ class _Declaration(Generic[Request, Response]):
 
 
 class Call(_Declaration[Request, Response]):
-    """One request, one answer."""
+    """A unary call: one request, one response."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Call(_Declaration[Request, Response]):
         *,
         long_list: str | None = None,
     ) -> None:
-        """`long_list` names a list of the answer that takes long to encode: others have their turn meanwhile."""
+        """`long_list` names a list in the response that takes long to encode, so it is encoded in parts."""
         super().__init__(service, name, request, response)
         self.long_list = long_list
 
@@ -61,19 +61,17 @@ class Call(_Declaration[Request, Response]):
 
 
 class ServerStream(_Declaration[Request, Response]):
-    """One request, and answers until either end has enough."""
+    """A call with one request, and responses until either end ends it."""
 
     def served_by(self, handler: Callable[[Request], AsyncGenerator[Response, None]]) -> Served:
         return Served(self, handler)
 
 
 class Stream(_Declaration[Request, Response]):
-    """Requests in order, and answers in the same order."""
+    """A bidirectional call: requests in order, and responses in the same order."""
 
     def served_by(self, handler: Callable[[Request], Awaitable[Response | None]]) -> Served:
-        """None answers nothing. The handler has done what has to be done in order by the time it hands back its
-        awaitable.
-        """
+        """Bind the handler. It does what must happen in order before it returns its awaitable; None is no response."""
         return Served(self, handler)
 
 

@@ -1,4 +1,4 @@
-"""The public API, a row a call."""
+"""Calls of the public gRPC API, one row each."""
 
 from __future__ import annotations
 

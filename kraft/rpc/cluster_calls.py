@@ -1,4 +1,4 @@
-"""What the nodes of a cluster ask each other, a row a call."""
+"""Calls between the nodes of a cluster, one row each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kraft.model.register_broker import RegisterBrokerRequest, RegistrationResul
 from kraft.rpc.call import Call, ServerStream, Stream, service_of
 from kraft.rpc.pb import controller_pb2, replication_pb2
 
-# Answered by the active controller only, but for FOLLOW_METADATA.
+# Only the active controller answers, except for FOLLOW_METADATA.
 _CONTROLLER: Final = service_of(controller_pb2.DESCRIPTOR, "Controller")
 
 REGISTER_BROKER: Final = Call(_CONTROLLER, "RegisterBroker", RegisterBrokerRequest, RegistrationResult)
@@ -25,13 +25,13 @@ FAIL_REPLICAS: Final = Call(_CONTROLLER, "FailReplicas", FailReplicasRequest, Fa
 ALLOCATE_PRODUCER_IDS: Final = Call(_CONTROLLER, "AllocateProducerIds", AllocateProducerIdsRequest, ProducerIdBlock)
 
 LIVENESS_STREAM: Final = ServerStream(_CONTROLLER, "LivenessStream", LivenessRequest, LivenessResponse)
-"""Something as soon as the call counts. Nothing else is to come, so the wait for the end has no deadline but the
-connection's own pings.
+"""One response once the call counts as the broker's liveness stream, and no other. The broker then waits for the end of
+the call with no deadline but the connection's keepalive pings.
 """
 
 FOLLOW_METADATA: Final = ServerStream(_CONTROLLER, "FollowMetadata", FollowMetadataRequest, MetadataBatch)
-"""Committed entries in order, and a beat while there are none. It has no end of its own: the caller bounds the wait for
-each next batch.
+"""Committed entries in order, and a beat at intervals while there are none. It does not end by itself, so the caller
+limits its wait for each batch.
 """
 
 REPLICA_FETCH: Final = Stream(

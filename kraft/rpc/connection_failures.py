@@ -1,6 +1,6 @@
-"""Why a connection could not be made: gRPC's account of it, in the words of whoever reads it.
+"""Translates gRPC's reasons for a failed connection into reasons that an operator can act on.
 
-Only the side that dials is told. gRPC has no way to ask why a handshake failed on a listener, nor whose it was.
+Only the dialing side has them: gRPC does not say why a handshake failed on a listener, nor with which peer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def is_refused(details: str) -> bool:
 
 
 def connection_failure(details: str) -> str:
-    """What to tell of a call that gRPC ended as UNAVAILABLE, with these `details`."""
+    """Return the reason for a call that gRPC ended as UNAVAILABLE, with these `details`."""
     if handshake := handshake_failure(details):
         return handshake
     for sign, reason in {
@@ -34,23 +34,23 @@ def connection_failure(details: str) -> str:
 
 
 def handshake_failure(details: str, *, uses_tls: bool | None = None) -> str | None:
-    """Why both ends did not come to speak with each other, though somebody is there; None for any other failure.
+    """Return why the handshake with a peer that is there failed; None for any other failure.
 
-    `uses_tls` says of this end whether it does; None for not known.
+    `uses_tls` says whether this end uses TLS; None if unknown.
     """
     if found := _BAD_CERTIFICATE.search(details):
-        return f"its certificate is none that ssl.truststore.location certifies ({found['reason'] or 'no reason told'})"
+        return f"its certificate is not trusted by ssl.truststore.location ({found['reason'] or 'no reason given'})"
     if "Hostname Verification Check failed" in details:
-        return "its certificate is not for the host under which it is dialed"
+        return "its certificate is not for the host name that was dialed"
     if "WRONG_VERSION_NUMBER" in details:
-        return "no TLS is spoken there: compare listener.security.protocol.map of both nodes"
+        return "it does not use TLS: compare listener.security.protocol.map of both nodes"
     if "failed to connect" in details and "Socket closed" in details:
-        return f"it hung up before the first word, as {_WHO_HANGS_UP[uses_tls]}"
+        return f"it closed the connection during the handshake; {_LIKELY_CAUSE[uses_tls]}"
     return None
 
 
-_WHO_HANGS_UP: Final = {
-    True: "a node does that does not accept this node's certificate: compare ssl.truststore.location there",
-    False: "a node does that expects TLS: compare listener.security.protocol.map of both nodes",
-    None: "a listener does that expects TLS, or another certificate",
+_LIKELY_CAUSE: Final = {
+    True: "it may not trust this node's certificate: compare ssl.truststore.location there",
+    False: "it may expect TLS: compare listener.security.protocol.map of both nodes",
+    None: "it may expect TLS, or another certificate",
 }

@@ -1,8 +1,8 @@
-"""Who may call what on a listener, asked before anything of a call is read; and bytes that are no message.
+"""Admits calls to a listener before anything of a call is read, and refuses messages that cannot be decoded.
 
-Methods for nodes are refused to everybody who does not introduce itself as a node of this cluster (`introductions`),
-wherever the call comes from: a local address may be a proxy's. Without a secret they are refused to everybody. Where
-TLS has asked for a certificate, gRPC has refused strangers before.
+Methods for nodes are refused to every caller that does not introduce itself as a node of this cluster
+(`introductions`), also from a local address, which may be a proxy's. Without a secret they are refused to everybody.
+With TLS and client certificates, gRPC has refused strangers before.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ REPLICATION_SERVICE: Final = "/kraft.v1.Replication/"
 
 
 class Gatekeeper(grpc.aio.ServerInterceptor):
-    """For one listener. `add_to` puts the one method of its own there that a stranger may call."""
+    """Interceptor of one listener. `add_to` adds its own method, Challenge, which strangers may call."""
 
     def __init__(
         self,
@@ -52,10 +52,10 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
         message_bytes_max: int | None,
         refusals: RefusalLog,
     ) -> None:
-        """`is_guarded` says of a method's full name whether it is for nodes only.
+        """`is_guarded` returns whether a method, given by its full name, is for nodes only.
 
-        Larger messages than `message_bytes_max` are refused here, where the peer can be named; what gRPC itself refuses
-        to receive is told to the sender only.
+        Messages larger than `message_bytes_max` are refused and logged here, with the peer; what gRPC itself refuses to
+        receive is reported to the sender only.
         """
         self._cluster_id = cluster_id
         self._secrets = cluster_secrets
@@ -63,7 +63,7 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
         self._message_bytes_max = message_bytes_max
         self._refusals = refusals
         self._sessions = SessionBook(secrets.token_bytes(introductions.PROCESS_BYTES))
-        self._sound_handlers: dict[str, Handler] = {}
+        self._checked_handlers: dict[str, Handler] = {}
 
     def add_to(self, server: grpc.aio.Server) -> None:
         if self._secrets is not None:
@@ -78,24 +78,24 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         method = handler_call_details.method
         if handler is None:
-            # Nobody serves this; gRPC says so.
+            # The method is not served; gRPC answers UNIMPLEMENTED.
             return None
         if method != CHALLENGE_METHOD and self._is_guarded(method):
             try:
                 self._admit(method, handler_call_details.invocation_metadata)
             except Unintroduced as error:
                 return self._refusing(error)
-        if method not in self._sound_handlers:
-            self._sound_handlers[method] = self._sound(method, handler)
-        return self._sound_handlers[method]
+        if method not in self._checked_handlers:
+            self._checked_handlers[method] = self._checked(method, handler)
+        return self._checked_handlers[method]
 
     def _admit(self, method: str, metadata: Iterable[tuple[str, Any]]) -> None:
-        """Raises Unintroduced."""
+        """Admit one call of a node. Raises Unintroduced."""
         if self._secrets is None:
-            raise Unintroduced("this node knows no secret of its cluster: set cluster.secret.file on every node")
+            raise Unintroduced("this node has no cluster secret: set cluster.secret.file on every node")
         header = dict(metadata).get(HEADER)
         if not header:
-            raise Unintroduced("it does not introduce itself: set cluster.secret.file on every node of the cluster")
+            raise Unintroduced("it sent no proof of the cluster secret: set cluster.secret.file on every node")
         introduction = Introduction.from_header(self._secrets, method, _text(header))
         if introduction.cluster_id != self._cluster_id:
             theirs = introduction.cluster_id[:64]
@@ -103,28 +103,28 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
         self._sessions.admit(introduction)
 
     def _refusing(self, error: Unintroduced) -> Handler:
-        """In place of the handler, whatever kind of call it answers: nothing of the call's content is read."""
+        """Return a handler that refuses a call of any kind without reading its content."""
 
         async def refuse(_requests: object, context: Context) -> None:
             if isinstance(error, SessionForgotten):
-                # Its code is by the secret, so this is a node that goes on by itself, with a new session.
+                # It knows the secret, so it is a node, which will open a new session.
                 log.debug("session discarded", peer=readable_peer(context.peer()))
                 await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
             await self._refuse(context, grpc.StatusCode.UNAUTHENTICATED, str(error))
 
         return grpc.stream_stream_rpc_method_handler(cast(Any, refuse))
 
-    def _sound(self, method: str, handler: Any) -> Handler:
-        """The handler, shown nothing that is no message.
+    def _checked(self, method: str, handler: Any) -> Handler:
+        """Return the handler, guarded against messages that cannot be decoded.
 
-        A stream's messages are read by its handler, which meets the DecodeError of those that are none.
+        A stream's handler reads its messages itself and handles their DecodeError.
         """
         decode = _within(self._message_bytes_max, handler.request_deserializer)
         if handler.request_streaming:
             return grpc.stream_stream_rpc_method_handler(handler.stream_stream, decode, handler.response_serializer)
 
         async def check(request: object, context: Context) -> None:
-            if isinstance(request, _Garbage):
+            if isinstance(request, _Undecodable):
                 await self._refuse(context, grpc.StatusCode.INVALID_ARGUMENT, f"{method}: {request.reason}")
 
         decode = _without_raising(decode)
@@ -137,7 +137,7 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
         )
 
     async def _refuse(self, context: Context, code: grpc.StatusCode, reason: str) -> NoReturn:
-        self._refusals.tell(context.peer(), reason)
+        self._refusals.log(context.peer(), reason)
         await context.abort(code, reason)
         raise AssertionError("abort always raises")
 
@@ -153,7 +153,7 @@ class _MembershipService(membership_pb2_grpc.MembershipServicer):
     ) -> membership_pb2.ChallengeResponse:
         secret = self._secrets.find(request.secret_id)
         if secret is None or len(request.nonce) != introductions.NONCE_BYTES:
-            self._refusals.tell(context.peer(), SECRET_DIFFERS)
+            self._refusals.log(context.peer(), SECRET_DIFFERS)
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, SECRET_DIFFERS)
         assert secret is not None, "abort always raises"
         session = self._sessions.open()
@@ -163,14 +163,14 @@ class _MembershipService(membership_pb2_grpc.MembershipServicer):
 
 
 def introduced_node_id(metadata: Iterable[tuple[str, Any]]) -> int | None:
-    """Who introduced itself with a call that a Gatekeeper has let in; None for a call without an introduction."""
+    """Return the node id in a call that a Gatekeeper admitted; None for a call without an introduction."""
     header: Mapping[str, Any] = dict(metadata)
     return int(_text(header[HEADER]).split(" ")[3]) if HEADER in header else None
 
 
 @dataclass(frozen=True, slots=True)
-class _Garbage:
-    """Stands for bytes that are no message of the method."""
+class _Undecodable:
+    """Stands for bytes that cannot be decoded as the method's request."""
 
     reason: str
 
@@ -184,20 +184,20 @@ def _within(bytes_max: int | None, decode: Decode) -> Decode:
 
     def decode_within(data: bytes) -> Any:
         if len(data) > bytes_max:
-            raise DecodeError(f"a message of {len(data)} bytes, above {bytes_max}")
+            raise DecodeError(f"a message of {len(data)} bytes is larger than {bytes_max}")
         return decode(data)
 
     return decode_within
 
 
 def _without_raising(decode: Decode) -> Decode:
-    def decode_or_tell(data: bytes) -> Any:
+    def decode_or_mark(data: bytes) -> Any:
         try:
             return decode(data)
-        except Exception as error:  # noqa: BLE001  Whatever protobuf makes of it, gRPC would print its traceback.
-            return _Garbage(f"bytes that are no request: {error}")
+        except Exception as error:  # noqa: BLE001  gRPC would print the traceback of any exception.
+            return _Undecodable(f"not a valid request: {error}")
 
-    return decode_or_tell
+    return decode_or_mark
 
 
 Check = Callable[[Any, Context], Awaitable[None]]

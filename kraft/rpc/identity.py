@@ -1,4 +1,4 @@
-"""Who answers at an address: the answering side, and the calling one."""
+"""Identify call: asks which process of which node answers at an address. Serving and calling side."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ PROCESS_ID_BYTES: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """One listener of one process of a node."""
+    """Identity of one listener of one process of a node."""
 
     cluster_id: str
     node_id: BrokerId
     process_id: bytes
-    """PROCESS_ID_BYTES of chance, drawn anew at each start."""
+    """PROCESS_ID_BYTES random bytes, new at each start."""
 
     features: list[FeatureRange]
-    """What its version supports."""
+    """The feature levels that its version supports."""
 
     listener: str
 
@@ -48,5 +48,5 @@ def identity_service(identity: Identity) -> Service:
 
 
 async def who_answers(address: str, channel: grpc.aio.Channel, timeout_s: float) -> Identity:
-    """Raises Unreachable, also for somebody who does not know the question."""
+    """Ask for the identity of what answers at `address`. Raises Unreachable, also if it does not have this call."""
     return await Peer(address, channel).call(IDENTIFY, IdentifyRequest(), timeout_s)

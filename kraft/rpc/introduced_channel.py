@@ -1,7 +1,7 @@
-"""A channel on which a node introduces itself with each call, once the other end has shown that it knows the secret.
+"""Channel on which a node introduces itself with each call, after the other end proved that it knows the secret.
 
-Stubs and callers use it as any other channel. A server that was started again does not know its earlier sessions, and
-says so before it reads anything of a call: the call is then made once more at once, in a new session.
+Stubs and callers use it like any other channel. A restarted server does not know its earlier sessions and says so
+before it reads anything of a call; the call is then repeated at once, in a new session.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ Begin = Callable[[Metadata], Any]
 
 
 class IntroducedChannel(grpc.aio.Channel):
+    """A gRPC channel that adds an introduction to the metadata of each call."""
+
     def __init__(
         self, channel: grpc.aio.Channel, cluster_secrets: ClusterSecrets, cluster_id: str, node_id: int
     ) -> None:
@@ -88,13 +90,13 @@ class IntroducedChannel(grpc.aio.Channel):
 
 
 class _Introducer:
-    """The session with the process at the other end."""
+    """Session with the process at the other end."""
 
     def __init__(
         self, channel: grpc.aio.Channel, cluster_secrets: ClusterSecrets, cluster_id: str, node_id: int
     ) -> None:
         self._stub = membership_pb2_grpc.MembershipStub(channel)
-        self._secret = cluster_secrets.spoken
+        self._secret = cluster_secrets.primary
         self._cluster_id = cluster_id
         self._node_id = node_id
         self._session: bytes | None = None
@@ -102,9 +104,9 @@ class _Introducer:
         self._challenging = asyncio.Lock()
 
     async def introduce(self, method: str, deadline: float | None = None) -> tuple[bytes, Metadata]:
-        """The session of one call, and its metadata.
+        """Return the session and the metadata for one call.
 
-        Raises AioRpcError when the other end cannot be asked in time, or does not know the secret.
+        Raises AioRpcError if the other end does not answer in time, or does not know the secret.
         """
         async with self._challenging:
             if self._session is None:
@@ -117,7 +119,7 @@ class _Introducer:
         return self._session, ((HEADER, introduction.to_header(self._secret, method)),)
 
     def refused(self, session: bytes, error: grpc.aio.AioRpcError) -> None:
-        """A call of this session failed: if its introduction was refused, the next call begins another session."""
+        """Take the error of a call of this session: if it refused the introduction, the next call opens a session."""
         if error.code() is grpc.StatusCode.UNAUTHENTICATED and self._session == session:
             self._session = None
 
@@ -128,18 +130,18 @@ class _Introducer:
             answer = await self._stub.Challenge(request, timeout=timeout_s)
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-                raise _unauthenticated("nobody there knows of a cluster.secret.file") from error
+                raise _unauthenticated("it has no cluster secret: set cluster.secret.file on every node") from error
             raise
         if not introductions.is_proof(self._secret, nonce, answer.session, answer.proof):
-            raise _unauthenticated("whoever answers does not know this cluster's secret")
+            raise _unauthenticated("it does not know this cluster's secret")
         return answer.session
 
 
 class _IntroducedCall:
-    """A stream that begins at its first use. As gRPC's own, it may be written to and read from by two tasks at once.
+    """A stream that begins at its first use. Like gRPC's own, two tasks may write and read at the same time.
 
-    It is begun anew, once, when its session turns out to be forgotten, with what was written until then: one message at
-    most. A stream that wrote more before it heard anything breaks, so nothing piles up here.
+    If its session is forgotten at the other end, it is restarted once, with what was written until then: one message at
+    most. A stream that wrote more before its first response fails instead, so nothing piles up here.
     """
 
     def __init__(self, introducer: _Introducer, method: str, begin: Begin) -> None:
@@ -149,21 +151,21 @@ class _IntroducedCall:
         self._call: Any = None
         self._session = b""
         self._written: list[Any] = []
-        self._may_begin_anew = True
+        self._may_restart = True
         self._beginning = asyncio.Lock()
         self._cancelled = False
 
     async def write(self, message: Any) -> None:
         call = await self._begun()
-        # Nobody begins the stream anew between the line above and these, so the message goes to one call or the other.
+        # The stream cannot restart between the line above and these, so the message goes to exactly one call.
         if self._written:
             self._settle()
-        elif self._may_begin_anew:
+        elif self._may_restart:
             self._written.append(message)
         try:
             await call.write(message)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
-            if await self._begun_anew(call, error) is None:
+            if await self._restarted(call, error) is None:
                 raise
 
     async def read(self) -> Any:
@@ -171,7 +173,7 @@ class _IntroducedCall:
         try:
             message = await call.read()
         except grpc.aio.AioRpcError as error:
-            again = await self._begun_anew(call, error)
+            again = await self._restarted(call, error)
             if again is None:
                 raise
             message = await self._watched(again)
@@ -187,8 +189,8 @@ class _IntroducedCall:
         return self._call is None or self._call.cancel()
 
     def _settle(self) -> None:
-        """The other end has taken the introduction, or another would come too late."""
-        self._may_begin_anew = False
+        """Rule out a restart: the other end accepted the introduction, or too much was written."""
+        self._may_restart = False
         self._written.clear()
 
     async def _begun(self) -> Any:
@@ -203,16 +205,16 @@ class _IntroducedCall:
             raise _cancelled()
         self._call = self._begin(metadata)
 
-    async def _begun_anew(self, call: Any, error: Exception) -> Any:
-        """The call in place of the one that failed, with what was written to that; None when there is none."""
+    async def _restarted(self, call: Any, error: Exception) -> Any:
+        """Return a new call in place of the failed one, with what was written to that; None if it cannot restart."""
         async with self._beginning:
             if self._call is not call:
                 return self._call
             failure = error if isinstance(error, grpc.aio.AioRpcError) else await _failure_of(call)
             self._introducer.refused(self._session, failure)
-            if not self._may_begin_anew or not _is_forgotten(failure):
+            if not self._may_restart or not _is_forgotten(failure):
                 return None
-            self._may_begin_anew = False
+            self._may_restart = False
             await self._introduce()
             while self._written:
                 await self._call.write(self._written.pop())
@@ -227,12 +229,12 @@ class _IntroducedCall:
 
 
 def _is_forgotten(error: grpc.aio.AioRpcError) -> bool:
-    """Whether a new session is all that the other end asks for."""
+    """True if the other end only needs a new session."""
     return error.code() is grpc.StatusCode.UNAUTHENTICATED and error.details() == SESSION_FORGOTTEN
 
 
 async def _failure_of(call: Any) -> grpc.aio.AioRpcError:
-    """Of a call that is over, which gRPC tells a writer without the reason."""
+    """Return the error of a call that has ended; gRPC does not give the reason to a writer."""
     return grpc.aio.AioRpcError(
         await call.code(), grpc.aio.Metadata(), grpc.aio.Metadata(), details=await call.details()
     )

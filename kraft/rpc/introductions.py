@@ -1,8 +1,8 @@
-"""How nodes of one cluster show each other that they know its secret, without telling it.
+"""Mutual proof that two nodes know their cluster's secret, without sending it.
 
-Sans-IO: codes over bytes, and a book of the calls that were made already. `membership.proto` draws the exchange.
-A code binds a call to one method, one process that answers, and one use. It does not cover what the call carries:
-whoever can change the bytes of a connection on their way is kept out by TLS only.
+Sans-IO: message authentication codes, and a record of the calls that were made. `membership.proto` shows the exchange.
+A code binds a call to one method, one answering process and one use. It does not cover the content of the call: only
+TLS protects against someone who can change bytes on the network.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ NUMBER_BYTES: Final = 8
 SESSION_BYTES: Final = PROCESS_BYTES + NUMBER_BYTES
 
 SESSIONS_MAX: Final = 4096
-"""Kept apart at a time; who belongs to an older one asks for a new challenge."""
+"""Sessions remembered at a time. A peer with an older one has to ask for a new challenge."""
 
 WINDOW: Final = 1024
-"""Calls that are under way at once may overtake each other by this many."""
+"""Concurrent calls may arrive out of order by this many."""
 
 SECRET_DIFFERS: Final = (
-    "its cluster secret is another one: set cluster.secret.file on both nodes, to copies of one file (unset, it is "
+    "its cluster secret differs: set cluster.secret.file on both nodes to copies of one file (by default it is "
     "CLUSTER_ID.secret in $XDG_STATE_HOME/kraft or ~/.local/state/kraft of the node's user)"
 )
 
 SESSION_FORGOTTEN: Final = "its session is of an earlier process, or too old: it has to ask for a new challenge"
-"""Callers know by these words that a new session is all that they need, so nodes of all versions use the same."""
+"""Callers recognise this exact text and open a new session, so it must be the same in all versions."""
 
 _VERSION: Final = "1"
 _PARTS: Final = 7
 
 
 class Unintroduced(Exception):
-    """Why a call is not taken for one of this cluster's nodes: one line, without anything secret."""
+    """A call is not proven to come from a node of this cluster. The text is one line without anything secret."""
 
 
 class SessionForgotten(Unintroduced):
-    """The caller knows the secret, and this process does not know its session: as after each restart of this node."""
+    """The caller knows the secret, but this process does not know its session, as after a restart of this node."""
 
     def __init__(self) -> None:
         super().__init__(SESSION_FORGOTTEN)
@@ -51,19 +51,19 @@ class SessionForgotten(Unintroduced):
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """One shared secret, and the public name under which both sides speak of it."""
+    """A shared secret, and the public id by which both sides refer to it."""
 
     key: bytes
     secret_id: bytes
 
 
 class ClusterSecrets:
-    """What `cluster.secret.file` holds: the first is spoken, each is understood, so that one can replace another."""
+    """Secrets in `cluster.secret.file`: the first is used, all are accepted, so that one can replace another."""
 
     def __init__(self, secrets: Sequence[bytes]) -> None:
-        assert secrets, "a cluster's secrets are at least one"
+        assert secrets, "a cluster has at least one secret"
         known = [_secret(text) for text in secrets]
-        self.spoken = known[0]
+        self.primary = known[0]
         self._by_id = {secret.secret_id: secret for secret in known}
 
     def find(self, secret_id: bytes) -> Secret | None:
@@ -76,12 +76,12 @@ def _secret(text: bytes) -> Secret:
 
 
 def _code(key: bytes, *fields: bytes) -> bytes:
-    """Each field with its length before it, so that no two lists of fields make the same bytes."""
+    """Return a code over the fields, each with its length, so that different lists never give the same bytes."""
     return hmac.new(key, b"".join(len(field).to_bytes(4, "big") + field for field in fields), hashlib.sha256).digest()
 
 
 def prove(secret: Secret, nonce: bytes, session: bytes) -> bytes:
-    """The answering node's proof to whoever drew the nonce."""
+    """Return the answering node's proof for the caller's nonce."""
     return _code(secret.key, b"answer", nonce, session)
 
 
@@ -91,7 +91,7 @@ def is_proof(secret: Secret, nonce: bytes, session: bytes, proof: bytes) -> bool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Introduction:
-    """Who calls, and which call it is."""
+    """Caller of one call, and the number of the call in its session."""
 
     cluster_id: str
     node_id: int
@@ -108,15 +108,15 @@ class Introduction:
 
     @classmethod
     def from_header(cls, secrets: ClusterSecrets, method: str, header: str) -> Introduction:
-        """The introduction of a call, its code verified. Raises Unintroduced."""
+        """Parse the introduction of a call and verify its code. Raises Unintroduced."""
         parts = header.split(" ")
         if len(parts) != _PARTS or parts[0] != _VERSION:
-            raise Unintroduced("its introduction is not of this version")
+            raise Unintroduced("its introduction has an unknown version")
         try:
             secret_id, session, code = (bytes.fromhex(parts[index]) for index in (1, 4, 6))
             introduction = cls(cluster_id=parts[2], node_id=int(parts[3]), session=session, count=int(parts[5]))
         except ValueError:
-            raise Unintroduced("its introduction is garbled") from None
+            raise Unintroduced("its introduction cannot be parsed") from None
         secret = secrets.find(secret_id)
         if secret is None or not hmac.compare_digest(introduction._code(secret, method), code):
             raise Unintroduced(SECRET_DIFFERS)
@@ -124,31 +124,31 @@ class Introduction:
 
 
 class SessionBook:
-    """Which calls were made, in the sessions of one process: none counts twice.
+    """Calls made in the sessions of one process, so that none is admitted twice.
 
-    A session costs nothing until the first sound introduction in it, so that strangers cannot fill the book.
+    A session takes no memory until its first valid introduction, so that strangers cannot fill the book.
     """
 
     def __init__(self, process: bytes) -> None:
-        assert len(process) == PROCESS_BYTES, "a process has 16 bytes of chance"
+        assert len(process) == PROCESS_BYTES, "a process has 16 random bytes"
         self._process = process
         self._opened = 0
         self._forgotten = 0
         self._calls: dict[int, _Calls] = {}
 
     def open(self) -> bytes:
-        """A new session."""
+        """Return a new session."""
         self._opened += 1
         return self._process + self._opened.to_bytes(NUMBER_BYTES, "big")
 
     def admit(self, introduction: Introduction) -> None:
-        """Raises SessionForgotten when the session is of another process or too old, and Unintroduced for a call that
-        was made before, or in a session that nobody opened.
+        """Admit a call once. Raises SessionForgotten if its session is of another process or too old, and Unintroduced
+        for a repeated call or a session that was never opened.
         """
         session = introduction.session
         number = int.from_bytes(session[PROCESS_BYTES:], "big")
         if len(session) != SESSION_BYTES:
-            raise Unintroduced("its session is garbled")
+            raise Unintroduced("its session has the wrong length")
         if not hmac.compare_digest(session[:PROCESS_BYTES], self._process):
             raise SessionForgotten
         if not 0 < number <= self._opened:
@@ -157,14 +157,14 @@ class SessionBook:
             raise SessionForgotten
         calls = self._calls.setdefault(number, _Calls())
         if not calls.is_first(introduction.count):
-            raise Unintroduced("a call was repeated by somebody")
+            raise Unintroduced("the call was repeated, by the node or by someone who recorded it")
         if len(self._calls) > SESSIONS_MAX:
             self._forgotten = min(self._calls)
             del self._calls[self._forgotten]
 
 
 class _Calls:
-    """The highest number so far, and a bit for each of the WINDOW numbers from there down."""
+    """Numbers of the calls of one session: the highest, and a bit for each of the WINDOW numbers up to it."""
 
     def __init__(self) -> None:
         self._highest = 0
@@ -172,7 +172,7 @@ class _Calls:
 
     def is_first(self, count: int) -> bool:
         if count > self._highest:
-            # A leap beyond the window forgets all of it, so the shift need not be any longer.
+            # A jump beyond the window clears all bits, so the shift need not be longer.
             self._seen = (self._seen << min(count - self._highest, WINDOW) | 1) & ((1 << WINDOW) - 1)
             self._highest = count
             return True

@@ -1,4 +1,4 @@
-"""The node itself, called as any other and without a connection."""
+"""Calls from a node to itself, without a connection."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Response = TypeVar("Response")
 
 
 class LocalPeer:
-    """As a `Peer`: the same deadlines, Refusals and Unreachable."""
+    """A `Peer` in the same process, with the same deadlines, Refusals and Unreachable."""
 
     def __init__(self, address: str, calls: Sequence[Served]) -> None:
         self.address = address
@@ -51,11 +51,11 @@ class LocalPeer:
                     raise self._internal_error(stream, error) from error
                 if response is None:
                     return
-                # What is there already comes without a pause, and others are to have their turn.
+                # Responses may be available without a wait, so other tasks get a turn here.
                 await asyncio.sleep(0)
                 yield response
 
     def _internal_error(self, call: AnyCall, error: Exception) -> Unreachable:
-        """Our own bug in a handler ends its call and not its caller, as it does over a connection."""
+        """Log a bug in a handler. It ends the call and not the caller, as it does over a connection."""
         log.error("internal error", call=call.method, exc_info=error)
         return Unreachable(self.address, f"UNKNOWN: {type(error).__name__}: {error}")

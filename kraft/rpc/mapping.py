@@ -1,9 +1,8 @@
-"""Between our frozen dataclasses and protobuf messages, field by field of the same name.
+"""Converts frozen dataclasses to protobuf messages and back, field by field of the same name.
 
-A mapping is built once, at import, and checks there that both sides have the same fields; so a field that was added
-on one side only is noticed before the first message. Supported field types: numbers, strings, bytes, booleans,
-`ErrorCode`, other `IntEnum`s, `UUID` (16 bytes), `T | None` (an optional field), dataclasses, lists of these and
-`dict[str, str]`.
+A mapping is built once, at import, and raises TypeError if the two do not have the same fields. Supported field types:
+numbers, strings, bytes, booleans, `ErrorCode`, other `IntEnum`s, `UUID` (16 bytes), `T | None` (an optional field),
+dataclasses, lists of these and `dict[str, str]`.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from kraft.model.errors import ErrorCode, error_code
 Value = TypeVar("Value")
 WireMessage = TypeVar("WireMessage", bound=Message)
 
-# Protobuf's C and Python descriptors are different types to a type checker; only their names are used here.
+# Protobuf's C and Python descriptors have different types; only their field names are used here.
 Descriptor = Any
 
-# A writer puts a dataclass' field into the message, a reader takes it out of there.
+# A writer sets a message's field from a dataclass, a reader returns the field's value.
 Writer = Callable[[Any, Any], None]
 Reader = Callable[[Any], Any]
 
 
 class Mapping(Generic[Value, WireMessage]):
-    """Between one dataclass and one message type."""
+    """Mapping between one dataclass and one message type."""
 
     def __init__(self, value_type: type[Value], message_type: type[WireMessage]) -> None:
         self.value_type = value_type
@@ -45,7 +44,7 @@ class Mapping(Generic[Value, WireMessage]):
         return message
 
     def write(self, value: Value, message: WireMessage) -> None:
-        """Puts the value into an empty message that exists already, such as a field of another one."""
+        """Write the value into an existing empty message, such as a field of another one."""
         for _, write, _ in self._fields:
             write(value, message)
         message.SetInParent()
@@ -73,7 +72,7 @@ def _field(name: str, hint: Any, descriptor: Descriptor) -> tuple[Writer, Reader
     if get_origin(hint) is dict:
         return _map_field(name)
     if hint == Buffer:
-        # What protobuf hands out is bytes; what it takes may be any buffer.
+        # Protobuf returns bytes and accepts any buffer.
         return _scalar_field(name, *_scalar(bytes))
     if get_origin(hint) is UnionType or NoneType in get_args(hint):
         (inner,) = (_without_newtype(option) for option in get_args(hint) if option is not NoneType)
@@ -97,12 +96,12 @@ def _uuid_bytes(value: UUID) -> bytes:
 
 def _uuid(data: bytes) -> UUID:
     if len(data) != 16:
-        raise ValueError(f"an id of {len(data)} bytes where 16 belong")
+        raise ValueError(f"an id must have 16 bytes, not {len(data)}")
     return UUID(bytes=data)
 
 
 def _scalar(hint: Any) -> tuple[Reader, Reader]:
-    """How one value is written and read."""
+    """Return the functions that encode and decode one value."""
     if hint is UUID:
         return _uuid_bytes, _uuid
     if hint is ErrorCode:

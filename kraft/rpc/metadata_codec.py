@@ -1,4 +1,4 @@
-"""Metadata records to and from the bytes of one entry of the metadata log."""
+"""Encodes and decodes the metadata records of one entry of the metadata log."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def encode_records(batch: Sequence[MetadataRecord]) -> bytes:
 
 
 def decode_records(data: bytes, index: int) -> list[MetadataRecord]:
-    """The records of the entry at `index`. Raises Corruption for bytes that are none, or of a later version."""
+    """Return the records of the entry at `index`. Raises Corruption for invalid bytes and for unknown records."""
     message = metadata_pb2.MetadataRecords()
     try:
         message.ParseFromString(data)
         return [_decode(record) for record in message.records]
     except (DecodeError, KeyError, ValueError) as error:
         raise Corruption(
-            "metadata log", index, f"entry does not hold records that this version knows: {error}"
+            "metadata log", index, f"the entry holds no records that this version can read: {error}"
         ) from error
 
 

@@ -1,7 +1,7 @@
-"""The calling side: values in, values out, over one gRPC channel for each address.
+"""Calling side of gRPC: sends values and returns values, over one channel for each address.
 
-Every call has a deadline. Whatever keeps an answer from arriving is one error, `Unreachable`, which names the address.
-A call that the peer refused as a whole raises that Refusal.
+Every call has a deadline. If no response arrives, for whatever reason, the call raises `Unreachable`, which names the
+address. A call that the peer refused as a whole raises that Refusal.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ Request = TypeVar("Request")
 Response = TypeVar("Response")
 
 MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Cap on one gRPC message. Above any fetch answer, which is bounded by its request."""
+"""Limit on one gRPC message, above any fetch response, which its request limits."""
 
 CHANNEL_OPTIONS: Final[list[tuple[str, Any]]] = [
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
-    # A node that was started again is reached within a second, not after gRPC's default of up to two minutes.
+    # A restarted node is reached within a second, not after gRPC's default of up to two minutes.
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 1_000),
-    # A peer that vanished without closing its connection is noticed by these pings.
+    # These pings detect a peer that vanished without closing its connection.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 3_000),
     # Channels of one process to one address would otherwise share a connection and its backoff.
@@ -39,7 +39,7 @@ CHANNEL_OPTIONS: Final[list[tuple[str, Any]]] = [
 
 
 class Unreachable(KraftError):
-    """No answer from `address`: refused, broken off, or later than the deadline. The outcome there is unknown.
+    """No response from `address`: refused, broken off, or after the deadline. The outcome there is unknown.
 
     `nobody_listens`: the host refused the connection, so no process has the port open.
     """
@@ -52,15 +52,15 @@ class Unreachable(KraftError):
 
 
 class NotServed(Unreachable):
-    """The peer is there, and of a version that does not know the call."""
+    """The peer answered, but its version does not have the call."""
 
 
 class NotAdmitted(Unreachable):
-    """Somebody is there, and one of the two ends does not take the other for a node of its cluster."""
+    """The peer answered, but one of the two does not accept the other as a node of its cluster."""
 
 
 Dial = Callable[[str, list[tuple[str, Any]]], grpc.aio.Channel]
-"""A channel to an address, with these options."""
+"""Opens a channel to an address with the given options."""
 
 
 def dial_openly(address: str, options: list[tuple[str, Any]]) -> grpc.aio.Channel:
@@ -96,24 +96,24 @@ class Peer:
         self._channel = channel
 
     async def call(self, call: Call[Request, Response], request: Request, timeout_s: float) -> Response:
-        """Raises Unreachable, or the Refusal with which the peer ended the call."""
+        """Send a request and return the response. Raises Unreachable, or the Refusal that ended the call."""
         method = self._channel.unary_unary(call.method, *_codecs(call))
         try:
             message = await method(call.request.to_message(request), timeout=timeout_s)
         except grpc.aio.AioRpcError as error:
-            _pass_on_cancellation()
+            _raise_if_cancelled()
             raise _failure(self.address, error) from error
         return call.response.to_value(message)
 
     async def follow(self, stream: ServerStream[Request, Response], request: Request) -> AsyncGenerator[Response, None]:
-        """What the peer sends, until either ends it. Raises Unreachable when it breaks, or the peer's Refusal."""
+        """Yield the responses until either end stops. Raises Unreachable if the call breaks, or the peer's Refusal."""
         method = self._channel.unary_stream(stream.method, *_codecs(stream))
         messages = method(stream.request.to_message(request))
         try:
             async for message in messages:
                 yield stream.response.to_value(message)
         except grpc.aio.AioRpcError as error:
-            _pass_on_cancellation()
+            _raise_if_cancelled()
             raise _failure(self.address, error) from error
         finally:
             messages.cancel()
@@ -124,9 +124,9 @@ class Peer:
 
 
 class CallStream(Generic[Request, Response]):
-    """A bidirectional call: requests go out in order, answers come back in the same order.
+    """A bidirectional call: requests in order, responses in the same order.
 
-    Sending and receiving may be done by two tasks at once. Once either raises, the stream is of no more use.
+    Two tasks may send and receive at the same time. Once either raises, the stream cannot be used again.
     """
 
     def __init__(self, address: str, call: Any, stream: Stream[Request, Response]) -> None:
@@ -136,33 +136,33 @@ class CallStream(Generic[Request, Response]):
         self._response = stream.response
 
     async def send(self, request: Request) -> None:
-        """Hands the request to the connection; waits while the peer takes no more. Raises as `receive` does."""
-        await self._whole(self._call.write(self._request.to_message(request)))
+        """Send a request; waits while the connection is full. Raises as `receive` does."""
+        await self._checked(self._call.write(self._request.to_message(request)))
 
     async def receive(self) -> Response:
-        """The next answer. Raises Unreachable when the stream ended or broke, or the Refusal that ended it."""
-        message = await self._whole(self._call.read())
+        """Return the next response. Raises Unreachable if the stream ended or broke, or the Refusal that ended it."""
+        message = await self._checked(self._call.read())
         if message is grpc.aio.EOF:
             raise Unreachable(self.address, "it ended the stream")
         return self._response.to_value(message)
 
     async def finish(self) -> None:
-        """No more is sent. The peer ends the call when it has carried out everything. Raises as `receive` does."""
-        await self._whole(self._call.done_writing())
+        """End sending. The peer ends the call when it has carried out every request. Raises as `receive` does."""
+        await self._checked(self._call.done_writing())
 
     async def close(self) -> None:
-        """Ends the call; answers still on their way are dropped, and whoever waits for one is told Unreachable."""
+        """End the call. Pending responses are dropped, and a task that waits for one gets Unreachable."""
         self._call.cancel()
 
-    async def _whole(self, step: Awaitable[Any]) -> Any:
+    async def _checked(self, step: Awaitable[Any]) -> Any:
         try:
             return await step
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError) as error:
-            _pass_on_cancellation()
+            _raise_if_cancelled()
             raise self._broken(error) from error
         except asyncio.CancelledError as cancelled:
-            # gRPC raises this, too, in a task that nobody cancelled: when another one has closed the stream.
-            _pass_on_cancellation()
+            # gRPC also raises this in a task that was not cancelled, when another task has closed the stream.
+            _raise_if_cancelled()
             raise self._broken(cancelled) from cancelled
 
     def _broken(self, error: BaseException) -> Unreachable | Refusal:
@@ -175,8 +175,8 @@ def _codecs(call: AnyCall) -> tuple[Callable[[Any], bytes], Callable[[bytes], An
     return call.request.message_type.SerializeToString, call.response.message_type.FromString
 
 
-def _pass_on_cancellation() -> None:
-    """gRPC may tell of a failed call where the caller was cancelled; who then tries again would never end."""
+def _raise_if_cancelled() -> None:
+    """Raise CancelledError if the task was cancelled: gRPC may report a failed call instead, which would be retried."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError

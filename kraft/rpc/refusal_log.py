@@ -1,4 +1,4 @@
-"""What strangers were refused for: one line for each kind, however often they knock."""
+"""Logs why peers were refused: one line for each kind of reason, however often it occurs."""
 
 from __future__ import annotations
 
@@ -12,43 +12,44 @@ import structlog
 log = structlog.get_logger()
 
 AGAIN_AFTER_MS: Final = 60_000
-"""A reason of the same kind for the same host is told once in this time."""
+"""A reason of the same kind for the same host is logged once in this time."""
 
 LINES_MAX: Final = 20
-"""And this many lines at most in the same time, whatever strangers come up with."""
+"""The most lines in the same time, whatever the reasons."""
 
 TEXT_MAX: Final = 300
 
 _NUMBER: Final = re.compile(r"\d+")
-"""Sizes and positions: they differ from one refusal to the next, and the kind is the same."""
+"""Numbers in a reason, such as sizes and positions. Reasons that differ only in numbers are of the same kind."""
 
 
 class RefusalLog:
+    """Limits the log lines about refused peers; a line counts the refusals that were not logged before it."""
+
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
         self._monotonic_ms = monotonic_ms
         self._period_began_ms = 0
-        self._told: set[tuple[str, str]] = set()
-        self._untold = 0
+        self._logged: set[tuple[str, str]] = set()
+        self._not_logged = 0
 
-    def tell(self, peer: str, reason: str) -> None:
-        """`peer` is gRPC's name of the other end of the connection."""
+    def log(self, peer: str, reason: str) -> None:
+        """Log a refusal unless one of its kind was logged lately. `peer` is gRPC's name of the other end."""
         address = readable_peer(peer)
         now_ms = self._monotonic_ms()
         if now_ms - self._period_began_ms >= AGAIN_AFTER_MS:
             self._period_began_ms = now_ms
-            self._told.clear()
-        told = (address.rpartition(":")[0], _NUMBER.sub("", reason))
-        if told in self._told or len(self._told) >= LINES_MAX:
-            self._untold += 1
+            self._logged.clear()
+        kind = (address.rpartition(":")[0], _NUMBER.sub("", reason))
+        if kind in self._logged or len(self._logged) >= LINES_MAX:
+            self._not_logged += 1
             return
-        self._told.add(told)
-        untold, self._untold = self._untold, 0
-        log.warning(
-            "peer refused", peer=address, reason=reason[:TEXT_MAX], **({"others_refused": untold} if untold else {})
-        )
+        self._logged.add(kind)
+        omitted = {"refusals_not_logged": self._not_logged} if self._not_logged else {}
+        self._not_logged = 0
+        log.warning("peer refused", peer=address, reason=reason[:TEXT_MAX], **omitted)
 
 
 def readable_peer(peer: str) -> str:
-    """`ipv6:%5B::1%5D:40000` is `[::1]:40000`."""
+    """Return gRPC's name of a peer as an address: `ipv6:%5B::1%5D:40000` becomes `[::1]:40000`."""
     scheme, separator, address = peer.partition(":")
     return unquote(address) if separator and scheme in ("ipv4", "ipv6") else unquote(peer)

@@ -1,7 +1,7 @@
-"""The answering side: messages become values, a handler answers, the answer becomes a message.
+"""Serving side of gRPC: decodes messages into values, calls handlers, encodes their responses.
 
-Whatever a handler raises ends in here: a Refusal that it did not put into its answer, bad field values, and our own
-bugs. Nothing of a failed call reaches another call.
+Errors of a call end here: a Refusal that the handler raises, bad field values, and bugs. A failed call does not affect
+other calls.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ SERVER_OPTIONS: Final = [
     # Clients may ping a quiet connection, to notice a peer that vanished.
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
-    # A client that vanished without a word would otherwise keep its streams for two hours, gRPC's default.
+    # A client that vanished silently would otherwise keep its streams for two hours, gRPC's default.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
-    # Whoever connects and says nothing, or only half a greeting, does not hold a connection for two minutes.
+    # A peer that connects and does not complete the handshake is disconnected after this, not after two minutes.
     ("grpc.server_handshake_timeout_ms", 10_000),
 ]
 
 STREAM_REQUESTS_IN_FLIGHT_MAX: Final = 64
-"""A stream with more unanswered requests is not read from until some are answered."""
+"""A stream with so many unanswered requests is not read until some are answered."""
 
 ITEMS_AT_ONCE: Final = 200
-"""Items of a long list encoded before others have their turn on the event loop."""
+"""Items of a long list encoded before other tasks get a turn on the event loop."""
 
 
 class Service:
-    """Serves calls on a listener, whichever services they are of. gRPC refuses those that nobody serves."""
+    """Serves calls, of one or several gRPC services, on a listener. gRPC refuses calls that are not served."""
 
     def __init__(self, *calls: Served) -> None:
         self._calls = calls
@@ -119,7 +119,7 @@ async def _in_turns(mapping: Mapping[Any, Any], long_list: str, value: Any) -> A
 
 
 async def read_value(mapping: Mapping[Request, Any], message: Any, context: Context) -> Request:
-    """The request's value; a message whose fields are no such value ends the call."""
+    """Return the request's value; ends the call if the message's fields are invalid."""
     try:
         return mapping.to_value(message)
     except ValueError as error:
@@ -127,11 +127,11 @@ async def read_value(mapping: Mapping[Request, Any], message: Any, context: Cont
 
 
 class _BadMessage(Exception):
-    """A message of a stream whose fields are no value. Not an abort yet: that would take the earlier answers along."""
+    """An invalid message of a stream. Not an abort yet, which would drop the responses to earlier requests."""
 
 
 async def read_values(requests: AsyncIterator[Any], mapping: Mapping[Request, Any]) -> AsyncIterator[Request]:
-    """The values of a stream's messages, for `in_order`."""
+    """Yield the values of a stream's messages, for `in_order`."""
     messages_left = aiter(requests)
     while True:
         try:
@@ -139,14 +139,14 @@ async def read_values(requests: AsyncIterator[Any], mapping: Mapping[Request, An
         except StopAsyncIteration:
             return
         except DecodeError as error:
-            raise _BadMessage(f"bytes that are no request: {error}") from None
+            raise _BadMessage(f"not a valid request: {error}") from None
         except ValueError as error:
             raise _BadMessage(str(error)) from error
         yield value
 
 
 async def answered(response: Awaitable[Response], context: Context) -> Response:
-    """The handler's answer; a Refusal that it raised ends the call, with its one line."""
+    """Return the handler's response; a Refusal that it raised ends the call with its one-line text."""
     try:
         return await response
     except Refusal as refusal:
@@ -161,7 +161,7 @@ async def _abort(context: Context, code: grpc.StatusCode, details: str) -> NoRet
 async def in_order(
     requests: AsyncIterator[Request], begin: Callable[[Request], Awaitable[Response | None]], context: Context
 ) -> AsyncIterator[Response]:
-    """Begins requests as they arrive and answers them in that order, many of them under way at once."""
+    """Begin requests as they arrive, many at once, and yield their responses in the order of the requests."""
     begun: asyncio.Queue[asyncio.Future[Response | None] | None] = asyncio.Queue(STREAM_REQUESTS_IN_FLIGHT_MAX)
     unanswered: set[asyncio.Future[Response | None]] = set()
 
@@ -181,7 +181,7 @@ async def in_order(
             unanswered.discard(response)
             if answer is not None:
                 yield answer
-        # What was begun before reading failed has been answered; now the stream ends with that failure.
+        # The requests before the failed read are answered; now the stream ends with that failure.
         try:
             await reading
         except _BadMessage as error:
@@ -190,6 +190,6 @@ async def in_order(
         reading.cancel()
         for response in unanswered:
             response.cancel()
-        # A reader that waits for a place in the queue finds one, and ends.
+        # Empties the queue, so that a reader that waits for a place in it can end.
         while not begun.empty():
             begun.get_nowait()

@@ -1,1 +1,1 @@
-"""The world as arguments: time, randomness and disks, each behind an interface that a simulation can stand in for."""
+"""Time, randomness, disk and memory of the process; a simulation can replace clock, randomness and disk."""

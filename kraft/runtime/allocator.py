@@ -1,8 +1,8 @@
-"""The C library's allocator, told what a broker needs of it.
+"""Settings of the C library's allocator for a broker.
 
-A fetch allocates a megabyte and frees it again, over and over. By default glibc soon hands such memory back to the
-system and asks for it anew, and each page of it is then cleared and mapped once more: for answers of 64 KB batches that
-was more than half of all the work.
+Each fetch allocates about a megabyte and frees it again. By default glibc soon returns such memory to the system and
+requests it again, and each page is then cleared and mapped once more: for responses of 64 KB batches that was more than
+half of the CPU time.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 
 MAPPED_FROM_BYTES: Final = 4 * 1024 * 1024
-"""Larger blocks are rare. Each is mapped by itself, and goes back to the system when it is freed."""
+"""Size from which a block is mapped by itself and returned to the system when freed; such blocks are rare."""
 
 KEPT_BYTES_MAX: Final = 32 * 1024 * 1024
-"""So much that is free at the end of the heap stays with the process."""
+"""Free memory at the end of the heap that the process keeps."""
 
 
 def keep_freed_memory() -> bool:
-    """For the whole process, before it has threads. False where there is no glibc: nothing is lost by that but speed.
+    """Make the process keep freed memory. Call it before there are threads.
+
+    Returns False without glibc, which costs only speed.
 
     Source: mallopt(3).
     """
@@ -33,8 +35,8 @@ def keep_freed_memory() -> bool:
     return all(mallopt(parameter, value) == 1 for parameter, value in settings)
 
 
-def give_back_freed_memory() -> bool:
-    """All of it, also what lies between blocks in use. It takes milliseconds: for after a crowd, not for every day.
+def release_freed_memory() -> bool:
+    """Return all freed memory to the system, even between blocks in use. Takes milliseconds: for use after a peak.
 
     Source: malloc_trim(3).
     """

@@ -1,4 +1,4 @@
-"""Time, as an argument."""
+"""The clock interface, and the system's clock."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from typing import Protocol
 
 
 class Clock(Protocol):
+    """Source of time."""
+
     def monotonic_ms(self) -> int:
-        """Milliseconds since some point in the past; never goes back. For waits and sessions."""
+        """Return milliseconds since some point in the past; never goes back. For waits and sessions."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970 in UTC; may jump. For the timestamps of records."""
+        """Return milliseconds since 1970 in UTC; may jump. For the timestamps of records."""
 
 
 class SystemClock:
+    """The clock of the operating system."""
+
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
 

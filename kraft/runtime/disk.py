@@ -1,4 +1,4 @@
-"""The real disk: files through pread and pwrite, so that no thread moves another's position."""
+"""The real disk. Files use pread and pwrite, so that threads share no file position."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 _TEMPORARY_SUFFIX = ".tmp"
 
 _PIECES_MAX = 1024
-"""The kernel takes no more pieces in one call (IOV_MAX)."""
+"""The most pieces that the kernel accepts in one call (IOV_MAX)."""
 
 _FALLOCATE_KEEP_SIZE = 1
 _CANNOT_RESERVE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
@@ -33,7 +33,7 @@ class RealFile:
         data = os.pread(self._descriptor, size, position)
         if len(data) in (size, 0):
             return data
-        # A signal or the end of the file may cut a read short; only the next read tells which.
+        # A signal or the end of the file may cut a read short; only the next read shows which.
         pieces = [data]
         missing = size - len(data)
         while missing and (data := os.pread(self._descriptor, missing, position + size - missing)):
@@ -138,5 +138,5 @@ class RealDisk:
 
 def _progress(written: int) -> int:
     if written == 0:
-        raise OSError("the disk took no bytes")
+        raise OSError("the disk wrote no bytes")
     return written

@@ -1,4 +1,4 @@
-"""Randomness, as an argument."""
+"""The interface for randomness, and the system's source."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from typing import Protocol
 
 
 class Entropy(Protocol):
+    """Source of randomness."""
+
     def bytes(self, count: int) -> bytes:
-        """Random bytes, for ids."""
+        """Return random bytes, for ids."""
 
     def below(self, bound: int) -> int:
-        """A number in [0, bound)."""
+        """Return a random number in [0, bound)."""
 
 
 class SystemEntropy:
+    """The operating system's source of randomness."""
+
     def __init__(self) -> None:
         self._random = random.SystemRandom()
 

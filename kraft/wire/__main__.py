@@ -1,4 +1,4 @@
-"""`python -m kraft.wire FetchRequest 12`: the source that encodes and decodes one version of one message."""
+"""`python -m kraft.wire FetchRequest 12` prints the source that decodes and encodes one version of a message."""
 
 from __future__ import annotations
 

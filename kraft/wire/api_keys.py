@@ -1,4 +1,4 @@
-"""The numbers of Kafka's APIs, and the messages that belong to each."""
+"""API keys, Kafka's numbers of its APIs, and each API's request and response."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kraft.wire.declaration import Message
 
 
 class ApiKey(IntEnum):
-    """Every API that `kraft/wire/schema` declares, by the name of its file there."""
+    """Keys of the APIs that `kraft/wire/schema` declares, by the name of the file there."""
 
     PRODUCE = 0
     FETCH = 1
@@ -81,9 +81,9 @@ _responses: Final[dict[int, type[Message]]] = {}
 
 
 def request_type(api_key: int) -> type[Message]:
-    """Its declaration is imported when it is first asked for: a broker starts without those that nobody sends.
+    """Return the request's class. Its declaration is imported at first use, so a broker starts without unused ones.
 
-    Raises KeyError for a number that is no `ApiKey`.
+    Raises KeyError for a number that is not an `ApiKey`.
     """
     if api_key not in _requests:
         _import(api_key)
@@ -91,7 +91,7 @@ def request_type(api_key: int) -> type[Message]:
 
 
 def response_type(api_key: int) -> type[Message]:
-    """As `request_type`."""
+    """Return the response's class, imported as by `request_type`. Raises KeyError."""
     if api_key not in _responses:
         _import(api_key)
     return _responses[api_key]

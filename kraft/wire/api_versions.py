@@ -1,7 +1,7 @@
-"""What clients are told about: the APIs of a listener, each with a range of versions.
+"""Version ranges of the APIs that a listener advertises to clients.
 
-Clients choose the highest version that both sides have, and take the list as a whole for the age of the broker. What
-is listed is for the listener to say; here stands from which version to which.
+Clients choose the highest version that both sides have, and guess the broker's age from the whole list. The listener
+decides which APIs it lists; this module gives the range of versions of each.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from kraft.wire.schema.api_versions import ApiVersion
 from kraft.wire.versions import Versions
 
 _ADVERTISED: Final[dict[int, Versions]] = {
-    # librdkafka takes a range that begins later for a broker that knows no compression but gzip, and then sends
-    # batches uncompressed without a word. Versions 0 to 2 are listed, and refused when one is sent. (KAFKA-18659)
+    # If the range began later, librdkafka would assume a broker without compression other than gzip, and silently send
+    # uncompressed batches. Versions 0 to 2 are listed, and refused when one is sent. (KAFKA-18659)
     ApiKey.PRODUCE: Versions(0, 13),
-    # Version 6 is that of two-phase commit (KIP-939), which is not served.
+    # Version 6 is for two-phase commit (KIP-939), which is not supported.
     ApiKey.INIT_PRODUCER_ID: Versions(0, 5),
 }
 
 
 def advertised_versions(api_key: int) -> Versions:
-    """Raises KeyError for a number that is no `ApiKey`."""
+    """Return the versions that clients see. Raises KeyError for a number that is not an `ApiKey`."""
     return _ADVERTISED.get(api_key) or request_type(api_key).versions
 
 
 def is_served(api_key: int, version: int) -> bool:
-    """Whether a request of that version is advertised and can be decoded. Raises KeyError as above."""
+    """Return whether a request of that version is advertised and can be decoded. Raises KeyError as above."""
     return version in advertised_versions(api_key) and version in request_type(api_key).versions
 
 
 def advertised(api_keys: Iterable[int]) -> tuple[ApiVersion, ...]:
-    """The list for an answer to ApiVersions, in the order of the keys."""
+    """Return the list for an ApiVersions response, sorted by key."""
     ranges = [(api_key, advertised_versions(api_key)) for api_key in sorted(api_keys)]
     return tuple(
         ApiVersion(api_key=api_key, min_version=versions.first, max_version=versions.last)

@@ -1,4 +1,4 @@
-"""Messages to bytes and back. The functions that do it are written when a message's version is first met."""
+"""Encodes and decodes messages. The functions for a version of a message are generated at its first use."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from kraft.wire.errors import ProtocolError
 M = TypeVar("M", bound=Message)
 
 ELEMENTS_MAX: Final = 1 << 16
-"""Array elements and tagged fields in one message, at all depths together, unless the reader takes more or fewer. Of
-plain numbers, eight count as one.
+"""Default limit on array elements and tagged fields in one message, at all depths together. Eight plain numbers count
+as one.
 
-An element of two bytes becomes a value of 65, none of a request one of more than 160, and a number one of 40. So does
-this bound what decoding takes beside the frame, whatever the frame holds.
+It limits the memory that decoding takes besides the frame: an element of two bytes becomes a value of 65 bytes, an
+element of a request one of at most 160, a number one of 40.
 """
 
 _decoders: Final[dict[tuple[type[Message], int], Decode]] = {}
@@ -24,7 +24,7 @@ _encoders: Final[dict[tuple[type[Message], int], Encode]] = {}
 
 
 def decode(message: type[M], version: int, data: Buffer, position: int = 0, elements_max: int = ELEMENTS_MAX) -> M:
-    """The message that starts at `position`. Bytes behind it are left alone: librdkafka is known to send a few.
+    """Decode the message that starts at `position`. Bytes after it are ignored: librdkafka sometimes sends a few.
 
     Its records are memoryviews of `data`; everything else is copied. Raises ProtocolError and nothing else.
     """
@@ -34,10 +34,10 @@ def decode(message: type[M], version: int, data: Buffer, position: int = 0, elem
 
 
 def encode(message: Message, version: int, head: bytearray | None = None) -> list[Buffer]:
-    """Buffers to write one after the other, the first of which begins with what stands in `head`.
+    """Encode a message as buffers to write one after the other; the first begins with the content of `head`.
 
-    Records are in there as the very buffers that the message holds. Raises ProtocolError for a version that the
-    message does not have; a value that its field has no room for is a bug of ours, and ends in struct.error.
+    Records are not copied: the buffers include those that the message holds. Raises ProtocolError for a version that
+    the message does not have, and struct.error for a value that does not fit its field, which is a bug.
     """
     kind = type(message)
     write = _encoders.get((kind, version))

@@ -1,4 +1,4 @@
-"""The words that `kraft/wire/schema` declares messages in.
+"""Language in which `kraft/wire/schema` declares messages.
 
     class FetchPartition(Struct):
         partition: Int32
@@ -10,12 +10,12 @@
         topics: Array[FetchTopic]
         rack_id: String = field("11+", default="")
 
-An annotation says how a field is written, and to mypy what it holds. A field is in every version of its message unless
-`field` says in which. Those that are not have a default, which stands in for them in the other versions. Where the
-annotation ends in `| None` the field may be null.
+An annotation gives a field's wire format, and to mypy its type. A field is in every version of its message unless
+`field` gives a range; then it has a default, its value in the other versions. A field is nullable if its annotation
+ends in `| None`.
 
-Structs are values: mypy refuses an assignment to a field, as it does for a frozen dataclass. At run time nothing
-watches over it, since the watch of a frozen dataclass makes building one two and a half times as slow.
+Structs are values: mypy refuses an assignment to a field, as for a frozen dataclass. There is no check at run time,
+because that of a frozen dataclass makes construction two and a half times as slow.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from kraft.wire.versions import EVERY_VERSION, NO_VERSION, Versions
 
 T = TypeVar("T")
 
-# --- how a field is written ------------------------------------------------------------------------------------
+# --- wire formats ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """Always as many bytes, as `struct` packs them in network order."""
+    """A value of fixed size, as `struct` packs it in network order."""
 
     code: str
 
@@ -47,12 +47,12 @@ class Fixed:
 
 
 class Sized(Enum):
-    """Bytes behind their length. The value is the code of that length in versions that are not flexible."""
+    """Bytes after their length. The value is the `struct` code of the length in versions that are not flexible."""
 
     STRING = "h"
     BYTES = "i"
     RECORDS = "i "
-    """Record batches: never copied, neither out of what was received nor into what is sent."""
+    """Record batches. They are never copied, neither when received nor when sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +82,16 @@ Uuid: TypeAlias = UUID
 Array: TypeAlias = tuple[T, ...]
 
 ZERO_UUID: Final = UUID(int=0)
-"""Stands for no UUID."""
+"""Means: no UUID."""
 
 _FORMS: Final[dict[object, Form]] = {bool: Fixed("?"), str: Sized.STRING, bytes: Sized.BYTES, UUID: Identifier()}
 
 
 def _read_annotation(annotation: Any) -> tuple[Form, bool]:
-    """How such a field is written, and whether it may be null."""
+    """Return the field's wire format, and whether it is nullable."""
     alternatives = get_args(annotation)
     if NoneType in alternatives:
-        # Two alternatives, or the parts of an `Annotated` that was joined with None: the other one is the form.
+        # Two alternatives, or the parts of an `Annotated` in a union with None: the other one is the form.
         (annotation,) = (alternative for alternative in alternatives if alternative is not NoneType)
         return _form(annotation), True
     return _form(annotation), False
@@ -120,25 +120,25 @@ _MISSING: Final = _Missing.MISSING
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One field of a struct, and what becomes of it in which version of the message around it."""
+    """A field of a struct, with the versions of the enclosing message that have it."""
 
     name: str
     form: Form
     versions: Versions
     nullable: Versions
     tag: int | None
-    """Its number among the tagged fields of its struct; None for a field that is always written."""
+    """Its tag if it is a tagged field of its struct; None for a field that is always written."""
     default: Any
 
     @property
     def is_required(self) -> bool:
-        """Whoever builds the struct has to say it."""
+        """True if a value must be given when the struct is built."""
         return self.default is _MISSING
 
 
 @dataclass(frozen=True, slots=True)
 class _Specified:
-    """What `field` said."""
+    """Arguments of `field`."""
 
     versions: Versions = EVERY_VERSION
     default: Any = _MISSING
@@ -155,7 +155,7 @@ def field(versions: str = ..., *, nullable: str) -> Any: ...
 
 
 def field(versions: str = "0+", *, default: Any = _MISSING, nullable: str | None = None, tag: int | None = None) -> Any:
-    """A field that is not in every version, or not nullable in every one, or tagged."""
+    """Declare a field that is not in every version, or not nullable in every one, or tagged."""
     return _Specified(
         versions=Versions.parse(versions),
         default=default,
@@ -164,12 +164,12 @@ def field(versions: str = "0+", *, default: Any = _MISSING, nullable: str | None
     )
 
 
-def _declared_field(owner: str, name: str, annotation: Any, said: Any) -> Field:
-    assert not isinstance(annotation, str), f"{owner}: a file of declarations does without postponed annotations"
+def _declared_field(owner: str, name: str, annotation: Any, value: Any) -> Field:
+    assert not isinstance(annotation, str), f"{owner}: a file of declarations must not postpone annotations"
     form, may_be_null = _read_annotation(annotation)
-    specified = said if isinstance(said, _Specified) else _Specified(default=said)
+    specified = value if isinstance(value, _Specified) else _Specified(default=value)
     optional = specified.versions != EVERY_VERSION or specified.tag is not None
-    assert not optional or specified.default is not _MISSING, f"{owner}.{name} is not in every version: say its default"
+    assert not optional or specified.default is not _MISSING, f"{owner}.{name} is not in every version: add a default"
     return Field(
         name=name,
         form=form,
@@ -185,15 +185,15 @@ def _declared_field(owner: str, name: str, annotation: Any, said: Any) -> Field:
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
 class Declared(type):
-    """Makes a class with one slot a field out of a declaration, and holds what was declared."""
+    """Metaclass that turns a declaration into a class with a slot for each field, and keeps the declaration."""
 
     fields: tuple[Field, ...]
     message_key: int
-    """The API's number on the wire; -1 for what is no message of its own."""
+    """The API key; -1 for a struct that is not a message."""
     versions: Versions
-    """Those that can be encoded and decoded. A struct has none: it is in those of the message around it."""
+    """Versions that can be encoded and decoded. A struct has none of its own but those of the enclosing message."""
     flexible: Versions
-    """Those with compact lengths and tagged fields (KIP-482)."""
+    """Versions with compact lengths and tagged fields (KIP-482)."""
 
     def __new__(
         mcs,
@@ -206,7 +206,7 @@ class Declared(type):
         flexible: str = "none",
     ) -> Declared:
         annotations: dict[str, Any] = namespace.get("__annotations__", {})
-        assert not annotations.keys() & Declared.__annotations__.keys(), f"a field of {name} hides what it declares"
+        assert not annotations.keys() & Declared.__annotations__.keys(), f"a field of {name} hides an attribute"
         fields = tuple(
             _declared_field(name, field_name, annotation, namespace.pop(field_name, _MISSING))
             for field_name, annotation in annotations.items()
@@ -222,13 +222,13 @@ class Declared(type):
 
 
 def _initializer(fields: tuple[Field, ...]) -> Callable[..., None]:
-    """The `__init__` of a struct: every field by its name."""
+    """Return the `__init__` of a struct, with its fields as keyword arguments."""
     parameters = "".join(f", {each.name}{'' if each.is_required else f'=default_{each.name}'}" for each in fields)
     body = "".join(f"\n    self.{each.name} = {each.name}" for each in fields)
     namespace = {f"default_{each.name}": each.default for each in fields}
     star = ", *" if fields else ""
     source = f"def __init__(self{star}{parameters}):{body or ' pass'}"
-    exec(source, namespace)  # noqa: S102  Made of the names of our own declarations; nothing from outside is in it.
+    exec(source, namespace)  # noqa: S102  Built from names in our own declarations, without input from outside.
     made: Callable[..., None] = namespace["__init__"]
     return made
 
@@ -244,12 +244,12 @@ class Struct(metaclass=Declared):
     __hash__ = None  # type: ignore[assignment]  # Records are memoryviews, which may still change.
 
     def __repr__(self) -> str:
-        said = ", ".join(f"{each.name}={_shown(getattr(self, each.name))}" for each in type(self).fields)
-        return f"{type(self).__name__}({said})"
+        content = ", ".join(f"{each.name}={_shown(getattr(self, each.name))}" for each in type(self).fields)
+        return f"{type(self).__name__}({content})"
 
 
 def _shown(value: object) -> str:
-    # Neither megabytes of records nor the bytes of a password belong into a log.
+    # Neither megabytes of records nor the bytes of a password may appear in a log.
     return f"<{len(value)} bytes>" if isinstance(value, bytes | bytearray | memoryview) else repr(value)
 
 
@@ -258,6 +258,6 @@ class Message(Struct):
 
 
 def tagged_fields(struct: type[Struct], version: int) -> list[Field]:
-    """In the order of their tags, which is that on the wire."""
+    """Return the struct's tagged fields in the order of their tags, as on the wire."""
     found = [(each.tag, each) for each in struct.fields if each.tag is not None and version in each.versions]
     return [each for _, each in sorted(found, key=lambda tagged: tagged[0])]

@@ -1,15 +1,15 @@
-"""Writes the function that decodes one version of one message.
+"""Generates the function that decodes one version of one message.
 
-What it writes is what one would write by hand for speed: neighbours of fixed size are unpacked together, structs are
-filled in place, nested ones in the loop over their array. `python -m kraft.wire` prints it:
+The generated code is what one would write by hand for speed: adjacent fields of fixed size are unpacked together,
+structs are filled in place, nested ones in the loop over their array. `python -m kraft.wire` prints it:
 
     def decode(data, p, budget):
         ...
         acks, timeout_ms, n = unpack_from_hii(data, p)
 
-In it `p` is the position, `end` the position behind the last byte, `n` a length, and `budget` how many more array
-elements and tagged fields this message may have. A length is compared with the bytes that are left before anything is
-made for it, so that what is allocated stays in proportion to what was received.
+In it `p` is the position, `end` the position after the last byte, `n` a length, and `budget` the number of array
+elements and tagged fields that this message may still have. A length is compared with the bytes that are left before
+anything is allocated for it, so that memory stays in proportion to the bytes received.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from kraft.wire.source import Source
 from kraft.wire.varint import decode_uvarint
 
 Decode: TypeAlias = Callable[[memoryview, int, int], tuple[Any, int]]
-"""From data, position and budget to the message and the position behind it. Raises ProtocolError."""
+"""Takes data, position and budget; returns the message and the position after it. Raises ProtocolError."""
 
 _STRING_BYTES_MAX: Final = 0x7FFF
-"""Also where the length would have room for more, as Kafka has it."""
+"""Kafka's limit, also in flexible versions, whose lengths could be larger."""
 
 _NUMBERS_SHIFT: Final = 3
 """Eight plain numbers count as one element: each takes 40 bytes at most, a struct takes hundreds."""
@@ -54,9 +54,9 @@ class _DecoderWriter:
         self._version = version
         self._is_flexible = version in message.flexible
         self._run: list[tuple[str, str]] = []
-        """Fields of fixed size that were not unpacked yet: the code of each, and where its value goes."""
+        """Fields of fixed size that are not unpacked yet: the code of each, and the target of its value."""
         self._identifiers: list[tuple[str, str]] = []
-        """Those among them that become a UUID: where to, and what was unpacked."""
+        """The UUIDs among them: the target, and the variable with the unpacked bytes."""
         self.source.names.update(
             MESSAGE=f"{message.__name__} version {version}",
             decode_length=_decode_length,
@@ -88,7 +88,7 @@ class _DecoderWriter:
     # --- structs -----------------------------------------------------------------------------------------------
 
     def _struct(self, struct: type[Struct]) -> str:
-        """Decodes one, and returns the variable that holds it. Nothing is left in the run."""
+        """Write code that decodes a struct; return the variable that holds it. The run is empty afterwards."""
         made = self.source.variable("s")
         self.source.line(f"{made} = new({self.source.constant(struct)})")
         for field in struct.fields:
@@ -166,7 +166,7 @@ class _DecoderWriter:
         self._length("i")
         with self._unless_null(nullable, target):
             size = bytes_min(element, False, self._version, self._is_flexible)
-            # An element without any bytes would make the check worthless, and would say nothing.
+            # An element of no bytes would make the check below useless.
             assert size > 0, f"an element of {target} may be empty"
             with source.block(f"if not 0 <= n <= (end - p) // {size}:"):
                 source.line("raise wrong_length(MESSAGE, n, p, end)")
@@ -192,7 +192,7 @@ class _DecoderWriter:
     def _nested(self, struct: type[Struct], nullable: bool, target: str) -> None:
         self._flush()
         if nullable:
-            # A signed byte stands in front: below zero for null.
+            # A signed byte precedes the struct: below zero for null.
             self.source.line("n = -1 if data[p] > 127 else 1")
             self.source.line("p += 1")
         with self._unless_null(nullable, target):
@@ -201,7 +201,7 @@ class _DecoderWriter:
     # --- pieces ------------------------------------------------------------------------------------------------
 
     def _length(self, code: str) -> None:
-        """Leaves a length in `n`; -1 for null."""
+        """Write code that puts a length into `n`; -1 for null."""
         if not self._is_flexible:
             self._run.append((code, "n"))
             self._flush()
@@ -225,7 +225,7 @@ class _DecoderWriter:
             self.source.line("raise too_many_elements(MESSAGE, p)")
 
     def _flush(self) -> None:
-        """Unpacks what was put off."""
+        """Write code that unpacks the run."""
         if not self._run:
             return
         codes = "".join(code for code, _ in self._run)
@@ -240,7 +240,7 @@ class _DecoderWriter:
 
 
 def bytes_min(form: Form, nullable: bool, version: int, is_flexible: bool) -> int:
-    """How few bytes such a value can be."""
+    """Return the smallest number of bytes of such a value."""
     match form:
         case Fixed():
             return form.size
@@ -259,17 +259,17 @@ def bytes_min(form: Form, nullable: bool, version: int, is_flexible: bool) -> in
             return 1 if nullable else sum(sizes) + (1 if is_flexible else 0)
 
 
-# --- what the written functions call ---------------------------------------------------------------------------
+# --- called by the generated functions -------------------------------------------------------------------------
 
 
 def _decode_length(data: memoryview, p: int) -> tuple[int, int]:
-    """A length that takes more than a byte. What is written is one more, so that 0 is left for null."""
+    """Decode a length of more than one byte. The encoded number is one more than the length; 0 is null."""
     length, p = decode_uvarint(data, p)
     return length - 1, p
 
 
 def skip_tagged_fields(message: str, data: memoryview, p: int, budget: int) -> tuple[int, int]:
-    """Goes past tagged fields of which none is known here; a later Kafka may have added them."""
+    """Skip tagged fields, none of which is known here: a later version of Kafka may have added them."""
     end = len(data)
     count, p = decode_uvarint(data, p)
     budget -= count
@@ -286,5 +286,5 @@ def skip_tagged_fields(message: str, data: memoryview, p: int, budget: int) -> t
 
 @lru_cache(maxsize=4096)
 def _identifier(raw: bytes) -> UUID:
-    """Topics are few and named in every request; building a UUID costs ten times what finding it does."""
+    """Return the UUID, cached: topic ids are few and in every request, and a look-up costs a tenth of a new UUID."""
     return UUID(bytes=raw)

@@ -1,8 +1,8 @@
-"""Writes the function that encodes one version of one message.
+"""Generates the function that encodes one version of one message.
 
-The counterpart of `decoder.py`, with the same aim: neighbours of fixed size are packed together, and everything is
-appended to one bytearray, `out`. Records are the exception: the buffer that holds them is handed on as it is, and a
-new `out` begins behind it. `python -m kraft.wire` prints what is written:
+The counterpart of `decoder.py`, also made for speed: adjacent fields of fixed size are packed together, and everything
+is appended to one bytearray, `out`. Records are the exception: their buffer is passed through without a copy, and a new
+`out` begins after it. `python -m kraft.wire` prints the generated code:
 
     def encode(s, out):
         buffers = []
@@ -32,10 +32,10 @@ from kraft.wire.source import Source
 from kraft.wire.varint import SMALL_UVARINTS, encode_uvarint
 
 Encode: TypeAlias = Callable[[Any, bytearray], list[Buffer]]
-"""From a message, and the buffer to begin with, to all buffers. What stands in the first one already stays there."""
+"""Takes a message and the first buffer, and returns all buffers. The first one's content stays in front."""
 
 _ZERO_BYTE: Final = "x"
-"""To `struct` a byte of padding: it takes no argument and is written as zero."""
+"""The `struct` code of a padding byte: it takes no argument and is written as zero."""
 
 
 def encoder(message: type[Message], version: int) -> Encode:
@@ -55,7 +55,7 @@ class _EncoderWriter:
         self._version = version
         self._is_flexible = version in message.flexible
         self._run: list[tuple[str, str]] = []
-        """Fields of fixed size that were not packed yet: the code of each, and its value."""
+        """Fields of fixed size that are not packed yet: the code of each, and its value."""
         self.source.names.update(
             MESSAGE=f"{message.__name__} version {version}",
             SMALL_UVARINTS=SMALL_UVARINTS,
@@ -74,7 +74,7 @@ class _EncoderWriter:
     # --- structs -----------------------------------------------------------------------------------------------
 
     def _struct(self, struct: type[Struct], held: str) -> None:
-        """Encodes the one that the variable `held` holds. Nothing is left in the run."""
+        """Write code that encodes the struct in the variable `held`. The run is empty afterwards."""
         for field in struct.fields:
             if field.tag is None and self._version in field.versions:
                 self._value(field.form, self._version in field.nullable, f"{held}.{field.name}")
@@ -83,7 +83,7 @@ class _EncoderWriter:
         self._flush()
 
     def _tagged_fields(self, fields: list[Field], held: str) -> None:
-        """Only those that differ from their default."""
+        """Write code that encodes the tagged fields that differ from their default."""
         if not fields:
             self._run.append((_ZERO_BYTE, ""))
             return
@@ -179,18 +179,18 @@ class _EncoderWriter:
     # --- pieces ------------------------------------------------------------------------------------------------
 
     def _length(self, code: str, counted: str, is_null: str) -> None:
-        """Writes how much `counted` holds; `is_null` is the condition for null, or empty where there is none."""
+        """Write code that encodes the length of `counted`; `is_null` is the condition for null, or empty."""
         if not self._is_flexible:
             self._run.append((code, f"-1 if {is_null} else len({counted})" if is_null else f"len({counted})"))
             self._flush()
             return
-        # One more than the length, so that 0 is left for null.
+        # One more than the length; 0 is null.
         self._flush()
         self.source.line(f"n = 0 if {is_null} else len({counted}) + 1" if is_null else f"n = len({counted}) + 1")
         self.source.line("out += SMALL_UVARINTS[n] if n < 128 else encode_uvarint(n)")
 
     def _flush(self) -> None:
-        """Packs what was put off."""
+        """Write code that packs the run."""
         if not self._run:
             return
         codes = "".join(code for code, _ in self._run)
@@ -204,6 +204,6 @@ class _EncoderWriter:
 
 
 def _is_equal(value: str, default: str) -> str:
-    """The condition; where comparing costs something, whether it is the very default is asked first."""
+    """Return the condition; where a comparison is costly, identity with the default is tested first."""
     is_named = default.startswith("DEFAULT_")
     return f"({value} is {default} or {value} == {default})" if is_named else f"({value} == {default})"

@@ -1,4 +1,4 @@
-"""What is raised for bytes that are not Kafka's protocol."""
+"""Errors for bytes that are not Kafka's protocol."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from kraft.model.errors import KraftError
 
 
 class ProtocolError(KraftError):
-    """Bytes from a connection that do not hold what they have to. The connection they came by is closed.
+    """Bytes from a connection that are not a valid message. The connection is closed.
 
-    It is no `Refusal`: whoever sends such bytes would not understand an answer.
+    Not a `Refusal`: a peer that sends such bytes would not understand a response.
     """
 
 
 def wrong_length(message: str, length: int, position: int, end: int) -> ProtocolError:
-    """A length that nobody would send, or that says more than the rest of the bytes can hold."""
+    """Return the error for an invalid length, or one larger than the bytes that are left."""
     return ProtocolError(f"{message}: a length of {length} at byte {position}, with {end - position} bytes left")
 
 

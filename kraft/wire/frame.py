@@ -1,8 +1,7 @@
-"""What stands around a message on a connection: four bytes of size, a header, the message.
+"""Frames of requests and responses: four bytes of size, a header, the message.
 
-A frame here is what the size counts: header and message. Splitting what was received into frames is the listener's,
-which knows its buffers. Source: protocol guide, "Common Request and Response Structure"; KIP-482 for headers with
-tagged fields.
+A frame here is what the size counts: header and message. The listener, which has the buffers, splits received bytes
+into frames. Source: protocol guide, "Common Request and Response Structure"; KIP-482 for headers with tagged fields.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from kraft.wire.errors import ends_early, wrong_length
 M = TypeVar("M", bound=Message)
 
 SIZE_BYTES: Final = 4
-"""Of the size in front of each frame."""
+"""Bytes of the size before each frame."""
 
 _REQUEST_HEAD: Final = Struct(">hhih")
 """API key, version, correlation id, length of the client id."""
@@ -32,7 +31,7 @@ _NO_TAGGED_FIELDS: Final = b"\0"
 
 
 class RequestHeader(NamedTuple):
-    """Headers 1 and 2. Neither key nor version need be known ones: that is for whoever serves them to say."""
+    """Request header, version 1 or 2. Key and version may be unknown ones; the listener checks them."""
 
     api_key: int
     api_version: int
@@ -41,7 +40,7 @@ class RequestHeader(NamedTuple):
 
 
 def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
-    """The header, and the position in `frame` where the message begins. Raises ProtocolError."""
+    """Return the header, and the position in `frame` where the message begins. Raises ProtocolError."""
     data = memoryview(frame)
     try:
         api_key, api_version, correlation_id, length = _REQUEST_HEAD.unpack_from(data)
@@ -50,10 +49,10 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
     position = _REQUEST_HEAD.size
     client_id = None
     if length >= 0:
-        # Its length stays one of two bytes in header 2, so that header can be read before its version is known.
+        # The length has two bytes in header 2 as well, so the header can be read before its version is known.
         if length > len(data) - position:
             raise wrong_length(_REQUEST, length, position, len(data))
-        # A name for logs and quotas, which need not be UTF-8 everywhere: it is no reason to send a client away.
+        # The client id is only for logs and quotas, so one that is not UTF-8 is no reason to refuse the client.
         client_id = str(data[position : position + length], "utf-8", "replace")
         position += length
     if _has_tagged_fields(api_key, api_version):
@@ -65,13 +64,13 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
 
 
 def encode_response(response: Message, version: int, correlation_id: int) -> list[Buffer]:
-    """Size, header and message, as buffers to write one after the other. Records are not copied."""
+    """Return size, header and message as buffers to write one after the other. Records are not copied."""
     head = _response_head(type(response), version, correlation_id)
     return _sized(encode(response, version, head), head)
 
 
 def frame_response(kind: type[Message], version: int, correlation_id: int, body: Buffer) -> list[Buffer]:
-    """The same of a message of that kind which is encoded already."""
+    """Return the same for a message of that type that is already encoded."""
     head = _response_head(kind, version, correlation_id)
     return _sized([head, body], head)
 
@@ -87,7 +86,7 @@ def _response_head(kind: type[Message], version: int, correlation_id: int) -> by
 
 
 def encode_request(request: Message, version: int, correlation_id: int, client_id: str | None) -> list[Buffer]:
-    """Size, header and message, as buffers to write one after the other. Records are not copied."""
+    """Return size, header and message as buffers to write one after the other. Records are not copied."""
     name = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(name)
     head = bytearray(SIZE_BYTES)
@@ -99,7 +98,7 @@ def encode_request(request: Message, version: int, correlation_id: int, client_i
 
 
 def decode_response(response: type[M], version: int, frame: Buffer) -> tuple[int, M]:
-    """The correlation id and the message. Raises ProtocolError."""
+    """Return the correlation id and the message. Raises ProtocolError."""
     data = memoryview(frame)
     if len(data) < 4:
         raise ends_early("response header", 0)
@@ -116,7 +115,7 @@ def decode_response(response: type[M], version: int, frame: Buffer) -> tuple[int
 
 
 def _has_tagged_fields(api_key: int, api_version: int) -> bool:
-    """Whether a request comes with header 2. In an unknown version nobody can tell, and its message is not read."""
+    """Return whether a request has header 2. Unknown for an unknown version, whose message is not read anyway."""
     try:
         request = request_type(api_key)
     except KeyError:
@@ -125,11 +124,11 @@ def _has_tagged_fields(api_key: int, api_version: int) -> bool:
 
 
 def _response_has_tagged_fields(response: type[Message], version: int) -> bool:
-    # A client reads the answer to ApiVersions before it knows what this broker understands: header 0 at all times.
+    # A client reads the ApiVersions response before it knows the broker's versions, so it always has header 0.
     return version in response.flexible and response.message_key != ApiKey.API_VERSIONS
 
 
 def _sized(buffers: list[Buffer], head: bytearray) -> list[Buffer]:
-    """The same buffers, with the size of all of them where `head` left room for it."""
+    """Return the buffers, after writing their total size into the first bytes of `head`."""
     pack_into(">i", head, 0, sum(map(len, buffers)) - SIZE_BYTES)
     return buffers

@@ -1,4 +1,4 @@
-"""Python source that is written line by line, and then run."""
+"""Builds Python source line by line and runs it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _INDENT: Final = "    "
 
 
 class Source:
-    """One function in the making, and the names that it uses."""
+    """Source of one function, and the names that it uses."""
 
     def __init__(self) -> None:
         self.names: dict[str, object] = {}
@@ -24,7 +24,7 @@ class Source:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Lines that belong to `head`; one `pass` where there are none."""
+        """Indent the lines written inside under `head`; writes `pass` if there are none."""
         self.line(head)
         self._depth += 1
         before = len(self._lines)
@@ -34,21 +34,21 @@ class Source:
         self._depth -= 1
 
     def variable(self, name: str) -> str:
-        """A name that no other line uses."""
+        """Return a new unique variable name."""
         self._variables += 1
         return f"{name}{self._variables}"
 
     def constant(self, value: object) -> str:
-        """How `value` is spelt: as it is where Python has a literal for it, otherwise as a name for it."""
+        """Return an expression for `value`: a literal if Python has one for it, otherwise a name bound to it."""
         if value is None or isinstance(value, bool | int | str | bytes) or value == ():
             return repr(value)
         name = value.__name__ if isinstance(value, type) else f"DEFAULT_{type(value).__name__}"
         held = self.names.setdefault(name, value)
-        assert held == value, f"two values of one function want to be called {name}"
+        assert held == value, f"two values of one function have the name {name}"
         return name
 
     def fixed(self, codes: str, method: str) -> str:
-        """A name for `pack` or `unpack_from` of fields of fixed size, in network order."""
+        """Return a name for `pack` or `unpack_from` of fields of fixed size, in network order."""
         name = f"{method}_{codes.replace('?', 'bool')}"
         self.names.setdefault(name, getattr(Struct(f">{codes}"), method))
         return name
@@ -59,6 +59,6 @@ class Source:
     def run(self, function: str) -> Callable[..., Any]:
         namespace: dict[str, Any] = dict(self.names)
         code = compile(self.text(), f"<generated {self.names.get('MESSAGE', function)}>", "exec")
-        exec(code, namespace)  # noqa: S102  Made of the names of our own declarations; nothing from outside is in it.
+        exec(code, namespace)  # noqa: S102  Built from names in our own declarations, without input from outside.
         made: Callable[..., Any] = namespace[function]
         return made

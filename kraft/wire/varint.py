@@ -13,9 +13,9 @@ _BITS_MAX: Final = 32
 
 
 def encode_uvarint(value: int) -> bytes:
-    """Raises ValueError below 0 and above 32 bits."""
+    """Encode a number. Raises ValueError if it is negative or has more than 32 bits."""
     if not 0 <= value < 1 << _BITS_MAX:
-        raise ValueError(f"{value} is no unsigned number of {_BITS_MAX} bits")
+        raise ValueError(f"{value} is not an unsigned number of {_BITS_MAX} bits")
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)
@@ -25,11 +25,11 @@ def encode_uvarint(value: int) -> bytes:
 
 
 SMALL_UVARINTS: Final = tuple(encode_uvarint(value) for value in range(0x80))
-"""Those of one byte, which nearly all are."""
+"""The encodings of one byte; nearly all numbers have one."""
 
 
 def decode_uvarint(data: memoryview, position: int) -> tuple[int, int]:
-    """The number at `position`, and the position behind it.
+    """Return the number at `position`, and the position after it.
 
     Raises ProtocolError for a number of more than 32 bits, IndexError at the end of the data.
     """

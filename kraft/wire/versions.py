@@ -1,4 +1,4 @@
-"""Ranges of versions, in the notation of Kafka's message definitions: `3-13`, `9+`, `2`, `none`."""
+"""Version ranges in the notation of Kafka's message definitions: `3-13`, `9+`, `2`, `none`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ VERSION_MAX: Final = 0x7FFF
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """From `first` to `last`, both included; empty where `first` is greater."""
+    """Range of versions from `first` to `last`, both included; empty if `first` is greater."""
 
     first: int
     last: int
 
     @classmethod
     def parse(cls, text: str) -> Versions:
-        """Raises ValueError for what is not in the notation."""
+        """Parse a range. Raises ValueError if the text is not in the notation."""
         if text == "none":
             return cls(0, -1)
         if text.endswith("+"):

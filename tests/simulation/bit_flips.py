@@ -61,7 +61,7 @@ class Outcome(Enum):
 
 
 def _request(random: Random, number: int, value_bytes: int) -> bytes:
-    """A batch with values that are never zeros: a sector of zeros would be a lost write, not rot."""
+    """A batch with values that are never zeros: a sector of zeros would be a lost write, not corruption."""
     values = [value_bytes // 3, value_bytes - value_bytes // 3] if value_bytes > 300 else [value_bytes]
     records = [
         Record(0, NOW_MS + number, b"key %d" % number, bytes(random.randrange(1, 256) for _ in range(size)))

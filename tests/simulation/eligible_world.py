@@ -237,7 +237,7 @@ class World:
     def restart_with_minimum(self, minimum: int) -> None:
         """Other files are in effect in the controllers; the brokers' come later, or do not."""
         self.defaults = broker_defaults({"min.insync.replicas": str(minimum)})
-        self._apply(election_decisions.settle_eligible_replicas(self.image, defaults=self.defaults))
+        self._apply(election_decisions.clear_stale_elrs(self.image, defaults=self.defaults))
 
     # --- what must hold ----------------------------------------------------------------------------------------
 

@@ -256,7 +256,7 @@ class RunningVoter:
     def greet(self, sender: int) -> None:
         link = self.quorum.links.get(sender)
         if link is not None:
-            self._cluster.loop.call_soon(link.greeted, context=self.context)
+            self._cluster.loop.call_soon(link.hello_received, context=self.context)
 
     # --- what the quorum tells -----------------------------------------------------------------------------------
 

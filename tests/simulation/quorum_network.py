@@ -172,7 +172,7 @@ class SimLink:
     def heard(self) -> None:
         self._silent_checks = 0
 
-    def greeted(self) -> None:
+    def hello_received(self) -> None:
         self.heard()
         if not self.is_up:
             self._connect()

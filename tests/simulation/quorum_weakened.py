@@ -12,7 +12,7 @@ from kraft.log.disk import File
 from kraft.quorum import engine, filters, journal_format, journal_segments, raft_quorum, transport
 from kraft.quorum.candidacy import LeaderWatch
 from kraft.quorum.command import Command, CommandKind
-from kraft.quorum.filters import Acknowledgements, BallotBox, LogView, TrimmedAppend
+from kraft.quorum.filters import Acknowledgements, LogView, TrimmedAppend, VoteCounter
 from kraft.quorum.journal import Entry, QuorumJournal
 from kraft.quorum.journal_format import Scan
 from kraft.quorum.journal_segments import Segments
@@ -67,7 +67,7 @@ def counting_late_acknowledgements() -> AbstractContextManager[object]:
 
 def counting_votes_twice() -> AbstractContextManager[object]:
     """Every vote counts, whoever gave it. Bug 2."""
-    return patch.object(BallotBox, "admit", lambda self, voter, vote_term, current_term: vote_term == current_term)
+    return patch.object(VoteCounter, "admit", lambda self, voter, vote_term, current_term: vote_term == current_term)
 
 
 def never_syncing() -> AbstractContextManager[object]:
@@ -92,14 +92,14 @@ def speaking_before_the_sync() -> Iterator[None]:
 
     with (
         patch.object(QuorumTransport, "hold", hold_nothing),
-        patch.object(QuorumTransport, "_is_still_true", lambda self, message: True),
+        patch.object(QuorumTransport, "_is_still_valid", lambda self, message: True),
     ):
         yield
 
 
 def acknowledging_what_was_cut_off() -> AbstractContextManager[object]:
     """What is held leaves, whatever became meanwhile of the entries that it is about."""
-    return patch.object(QuorumTransport, "_is_still_true", lambda self, message: True)
+    return patch.object(QuorumTransport, "_is_still_valid", lambda self, message: True)
 
 
 @contextmanager
@@ -194,19 +194,19 @@ def committing_earlier_terms() -> AbstractContextManager[object]:
 
 def counting_own_unsynced_entries() -> AbstractContextManager[object]:
     """A voter's own entries count as stored as soon as they are added, as the engine has it."""
-    return patch.object(RaftQuorum, "_on_apply", RaftQuorum._tell)
+    return patch.object(RaftQuorum, "_on_apply", RaftQuorum._apply_entry)
 
 
 def telling_with_the_write_before() -> AbstractContextManager[object]:
     """The listener is told of all that is committed as soon as any write is durable."""
-    speak = RaftQuorum._speak
+    release = RaftQuorum._release
 
-    def tell_all_and_speak(self: RaftQuorum, parts: Any) -> None:
+    def apply_all_and_release(self: RaftQuorum, parts: Any) -> None:
         while self._committed and not self._failed:
-            self._tell(*self._committed.popleft())
-        speak(self, parts)
+            self._apply_entry(*self._committed.popleft())
+        release(self, parts)
 
-    return patch.object(RaftQuorum, "_speak", tell_all_and_speak)
+    return patch.object(RaftQuorum, "_release", apply_all_and_release)
 
 
 def applying_what_another_term_stored() -> AbstractContextManager[object]:
@@ -251,12 +251,14 @@ def resending_at_every_refusal() -> AbstractContextManager[object]:
 
 def standing_without_asking() -> AbstractContextManager[object]:
     """A voter that hears no leader becomes a candidate, as the engine has it."""
-    return patch.object(QuorumTransport, "may_stand", lambda self, round_ms: bool(self._connected or not self._nodes))
+    return patch.object(
+        QuorumTransport, "may_campaign", lambda self, round_ms: bool(self._connected or not self._nodes)
+    )
 
 
 def leaving_a_leader_for_any_candidate() -> AbstractContextManager[object]:
     """Who asks for a vote in a later term gets an answer, whoever leads."""
-    return patch.object(QuorumTransport, "_is_led", lambda *_: False)
+    return patch.object(QuorumTransport, "_has_leader_besides", lambda *_: False)
 
 
 def promising_votes_right_after_a_start() -> AbstractContextManager[object]:
@@ -307,14 +309,14 @@ def installing_snapshots_beside_an_unwritten_term() -> AbstractContextManager[ob
 
 def installing_snapshots_with_the_write_before() -> AbstractContextManager[object]:
     """A snapshot that comes while a write is under way is begun with after that one, before the next."""
-    speak = RaftQuorum._speak
+    release = RaftQuorum._release
 
-    def speak_and_keep(self: RaftQuorum, parts: Any) -> None:
-        speak(self, parts)
+    def release_and_keep(self: RaftQuorum, parts: Any) -> None:
+        release(self, parts)
         if self._incoming is not None and not self._incoming.is_under_way:
             self._keep_snapshot(self._incoming)
 
-    return patch.object(RaftQuorum, "_speak", speak_and_keep)
+    return patch.object(RaftQuorum, "_release", release_and_keep)
 
 
 def installing_snapshots_of_the_past() -> AbstractContextManager[object]:
@@ -332,12 +334,12 @@ def installing_snapshots_of_the_past() -> AbstractContextManager[object]:
 def taking_over_snapshots_of_the_past() -> AbstractContextManager[object]:
     """A snapshot that was written is taken over, whatever was applied meanwhile."""
 
-    def take_over(self: RaftQuorum, snapshot: Snapshot, restore: Callable[[], None]) -> None:
+    def restore_always(self: RaftQuorum, snapshot: Snapshot, restore: Callable[[], None]) -> None:
         assert self._parts is not None
         self._committed.clear()
         restore()
 
-    return patch.object(RaftQuorum, "_take_over", take_over)
+    return patch.object(RaftQuorum, "_restore", restore_always)
 
 
 class _NothingApplied:

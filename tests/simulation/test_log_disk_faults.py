@@ -155,7 +155,7 @@ def has_room_again(disk: SimDisk) -> None:
 
 
 def takes_an_earlier_epoch(log: PartitionLog, disk: SimDisk) -> None:
-    """What is appended in epoch 4 behind offset 1 is there after a crash, and was not taken for rot."""
+    """Records appended in epoch 4 behind offset 1 survive a crash, and are not taken for corruption."""
     log.append_as_follower(stored("c", offset=1, epoch=4))
     sync(log)
     disk.crash(CrashMode.DROP, Random(0))
@@ -188,7 +188,7 @@ def test_a_refused_append_of_a_new_epoch_leaves_no_epoch_that_denies_later_recor
 
 @pytest.mark.parametrize("epoch", [4, 5, 6])
 def test_a_refused_append_of_two_epochs_leaves_neither_behind(epoch: int) -> None:
-    """The second would begin beyond the log's end: followers were told so, and later records were taken for rot."""
+    """The second would begin beyond the log's end: followers were sent it, and later records looked corrupt."""
     disk = new_disk()
     log = open_log(disk, LogConfig())
     append(log, "a", epoch=4)
@@ -243,7 +243,7 @@ class LyingDisk(SimDisk):
         (".log", "which was synced|everything below [0-9]+ was durable"),
         ("orders-0", "which was synced|everything below [0-9]+ was durable"),
         (".log.cleaned", "the log holds .*, expected"),
-        ("log-checkpoint.tmp", "the segment before ends at offset"),
+        ("log-checkpoint.tmp", "the previous segment ends at offset"),
     ],
 )
 def test_a_sync_that_is_left_out_is_noticed_by_the_crash_points(left_out: str, words: str) -> None:

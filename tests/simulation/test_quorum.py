@@ -14,6 +14,7 @@ SEEDS = 20
 WEAKENED_SEEDS = 60
 
 
+@pytest.mark.slow
 def test_invariants_hold_after_every_event_and_the_quorum_heals() -> None:
     total = Tally()
     for seed in range(SEEDS):

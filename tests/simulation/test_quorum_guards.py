@@ -310,12 +310,12 @@ SCENARIOS: list[tuple[Scenario, Guard, str]] = [
     (
         a_voter_that_loses_power_while_it_installs_a_snapshot_starts_again,
         weakened.installing_snapshots_beside_an_unwritten_term,
-        GIVES_UP + ".*the journal was lost, and with it whom this voter has voted for",
+        GIVES_UP + ".*the journal was lost, and with it this voter.s vote",
     ),
     (
         a_voter_that_loses_power_while_a_snapshot_waits_for_its_writes_starts_again,
         weakened.installing_snapshots_with_the_write_before,
-        GIVES_UP + ".*the journal was lost, and with it whom this voter has voted for",
+        GIVES_UP + ".*the journal was lost, and with it this voter.s vote",
     ),
     (
         a_snapshot_of_what_is_applied_is_not_installed,

@@ -34,7 +34,7 @@ class UndurableStore(SnapshotStore):
         file = self._disk.open(self.path(snapshot_id), create=True)
         file.write_at(0, encode(snapshot_id, chunks))
         file.close()
-        self._tidy()
+        self._remove_old()
         return 1
 
 
@@ -46,7 +46,8 @@ class NamelessStore(SnapshotStore):
 
 
 @pytest.mark.parametrize(
-    ("store", "words"), [(UndurableStore, "not a snapshot"), (NamelessStore, "there is no snapshot of what was before")]
+    ("store", "words"),
+    [(UndurableStore, "not a snapshot"), (NamelessStore, "the snapshot of the entries before it is missing")],
 )
 def test_the_simulation_notices_snapshots_that_are_not_durable(
     store: type[SnapshotStore], words: str, monkeypatch: pytest.MonkeyPatch
@@ -159,7 +160,7 @@ def test_a_journal_that_is_cleared_and_filled_again_is_lost_in_between(monkeypat
             self._disk.write_atomically(path, content)
 
     monkeypatch.setattr(Segments, "remove_oldest", clear_and_fill)
-    assert any("behind the snapshot" in loss for loss in lost_by_trimming())
+    assert any("after the snapshot" in loss for loss in lost_by_trimming())
 
 
 def test_the_simulation_notices_a_journal_that_is_trimmed_before_its_snapshot_is_durable(

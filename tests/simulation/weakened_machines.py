@@ -57,7 +57,7 @@ class ForgetsRefusedReplicas(PartitionLeader):
     def _refused(self, error_code: ErrorCode) -> None:
         super()._refused(error_code)
         if error_code is ErrorCode.INELIGIBLE_REPLICA:
-            self._put_off_joiners()
+            self._delay_joining()
             self._proposal = None
 
 

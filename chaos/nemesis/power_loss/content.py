@@ -1,4 +1,4 @@
-"""What one file holds: a durable image on the medium, and what was done to the file since it was synced."""
+"""Content of one file: a durable image on the medium, and the operations since the last sync."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Write:
         return max(size, self.position + len(self.data))
 
     def apply(self, image: bytearray, begin: int) -> None:
-        """To what the file holds from `begin` on."""
+        """Apply this to the bytes of the file from `begin` on."""
         first, end = max(self.position, begin), min(self.position + len(self.data), begin + len(image))
         if first < end:
             image[first - begin : end - begin] = self.data[first - self.position : end - self.position]
@@ -33,7 +33,7 @@ class _Write:
 
 @dataclass(frozen=True, slots=True)
 class _Truncate:
-    """To a size above that of the file too: what is between reads as zeros."""
+    """Change the size. Beyond the old size the file reads as zeros."""
 
     size: int
 
@@ -65,10 +65,10 @@ class Content:
         self._pending: list[_Write | _Truncate] = []
         self._settled = 0
         self._marked_clean: list[_Write | _Truncate] = []
-        """What programs see above the durable image though no sync will write it, and what was done to it since."""
+        """Content that programs read although no sync will write it, and the operations on it since."""
 
     def read(self, position: int, size: int) -> bytes:
-        """What programs see: the durable image with everything that was done since."""
+        """Read what programs see: the durable image with every later operation applied."""
         end = min(position + size, self.size)
         if position >= end:
             return b""
@@ -90,7 +90,7 @@ class Content:
 
     @property
     def mark(self) -> int:
-        """How many operations there have been; for `sync`."""
+        """Return the number of operations so far, for `sync`."""
         return self._settled + len(self._pending)
 
     @property
@@ -114,7 +114,7 @@ class Content:
         self._settled += count
 
     def fail_sync(self, mark: int) -> int:
-        """As a kernel that cannot write the pages: they stay readable, and no sync writes them any more.
+        """Behave like a kernel that cannot write the pages: they stay readable, and no later sync writes them.
 
         What was cut off is in the file system's journal, and becomes durable. Returns how many bytes were not written.
         """
@@ -130,7 +130,7 @@ class Content:
         return sum(len(operation.data) for operation in failed if isinstance(operation, _Write))
 
     def lose_power(self, loss: Loss, chance: Random) -> None:
-        """What survives becomes the durable image, and all there is."""
+        """Keep only the operations that survive; they become the durable image."""
         match loss:
             case Loss.TAIL if self._pending:
                 self._lose_tail(chance)
@@ -202,7 +202,7 @@ class Content:
     # --- inside ----------------------------------------------------------------------------------------------
 
     def _durable(self, begin: int, end: int) -> bytearray:
-        """Of the durable image; behind its end there are zeros."""
+        """Return bytes of the durable image, zeros beyond its end."""
         with self._opened() as descriptor:
             image = bytearray(_read_all(descriptor, begin, end - begin))
         image.extend(bytes(end - begin - len(image)))

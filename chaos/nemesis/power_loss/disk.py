@@ -58,16 +58,16 @@ class PowerLossDisk:
 
     @property
     def pid(self) -> int:
-        """Of the process that is the file system."""
+        """Process id of the file system."""
         assert self._process is not None, "the disk is not mounted"
         return self._process.pid
 
     def hold_syncs(self) -> None:
-        """From now on no sync ends until the power is cut, as on a disk that hangs; what is unsynced piles up."""
+        """Make every sync hang until the power is cut, as on a disk that hangs; unsynced data accumulates."""
         self._command({"do": "hold syncs"})
 
     def fail_syncs(self, path_ends_with: str) -> None:
-        """From now on syncs of what was opened by such a path fail with EIO. What they should have written stays
+        """Make syncs of files opened by such a path fail with EIO. What they should have written stays
         readable, and no later sync writes it: the kernel has said so once."""
         self._command({"do": "fail syncs", "path_ends_with": path_ends_with})
 
@@ -77,7 +77,7 @@ class PowerLossDisk:
         return failed_bytes
 
     def cut_power(self) -> None:
-        """From now on nothing becomes durable, and everything fails. Those who use the disk have to be killed first."""
+        """Cut the power: nothing becomes durable any more, and every call fails. Kill the users of the disk first."""
         self._command({"do": "cut power"})
 
     def restore_power(self, loss: Loss, seed: int) -> AtStake:

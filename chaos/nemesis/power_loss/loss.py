@@ -1,4 +1,4 @@
-"""What a loss of power does to what was not synced."""
+"""Loss of power: which unsynced operations survive it."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ SECTOR_BYTES: Final = 512
 """A sector reaches the medium as a whole or not at all."""
 
 PAGE_BYTES: Final = 4096
-"""What a kernel writes back at once, if nothing goes wrong in between."""
+"""Bytes that a kernel writes back in one piece."""
 
 
 class Loss(Enum):
-    """What of it survives."""
+    """Choice of the unsynced operations that survive."""
 
     ALL = "all"
-    """Nothing does."""
+    """No unsynced operation survives."""
 
     TAIL = "tail"
-    """What was done first, up to a random moment for each file and for the names. A write at that moment is torn at a
-    sector's edge."""
+    """The first operations survive, up to a random moment for each file and for the names. A write at that moment is
+    torn at a sector boundary."""
 
     PAGES = "pages"
-    """Any pages of any writes, of some of them only some sectors; any of the sizes that the file had; of the names, any
-    changes."""
+    """Random pages of random writes survive, of some only some sectors; one of the sizes that the file had; random
+    changes of names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtStake:
-    """What was not synced when the power was lost."""
+    """Amount of data that was not synced when the power was lost."""
 
     files: int
-    """With unsynced writes or truncations."""
+    """Number of files with unsynced writes or truncations."""
 
     written_bytes: int
-    """In unsynced writes, each counted in full."""
+    """Bytes in unsynced writes, each counted in full."""
 
     names: int
     """Unsynced creations, removals and renames."""

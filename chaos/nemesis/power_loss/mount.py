@@ -14,7 +14,7 @@ from chaos.nemesis.power_loss.volume import Volume
 
 
 class _Operations(mfusepy.Operations):  # type: ignore[misc]  # mfusepy has no type information.
-    """What libfuse calls, by its names. What is not here, such as links and extended attributes, is ENOSYS.
+    """Callbacks of libfuse, under its names. Links, extended attributes and others are missing: ENOSYS.
 
     A path is None for a file that lost its name while it was open.
     """
@@ -45,7 +45,7 @@ class _Operations(mfusepy.Operations):  # type: ignore[misc]  # mfusepy has no t
         return self._volume.write(fh, offset, data)
 
     def truncate(self, path: str | None, length: int, fh: int | None = None) -> None:
-        # mfusepy does not hand on the handle.
+        # mfusepy does not pass the handle.
         if path is None:
             raise OSError(errno.EOPNOTSUPP, "a file without a name cannot be truncated here")
         self._volume.truncate(path, length)

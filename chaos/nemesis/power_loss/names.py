@@ -80,7 +80,7 @@ class Names:
         self._durable: _Entries = {}
         self._pending: list[tuple[int, _Change]] = []
         self.mark = 0
-        """How many changes there have been; for `sync`."""
+        """Number of changes so far, for `sync`."""
 
     def find(self, place: Place) -> NodeId | None:
         return self._current.get(place)
@@ -126,7 +126,7 @@ class Names:
         self._pending = later
 
     def lose_power(self, loss: Loss, chance: Random) -> None:
-        """What survives becomes durable, and all there is."""
+        """Keep only the changes that survive; they become durable."""
         for change in self._survivors(loss, chance):
             change.apply(self._durable)
         reachable = _reachable(self._durable.items())

@@ -19,7 +19,7 @@ from chaos.nemesis.power_loss.loss import AtStake, Loss
 from chaos.nemesis.power_loss.names import ROOT, Names, NodeId, Place
 
 KEEP_SIZE: Final = 1
-"""Of `fallocate`: space is reserved behind the end of the file, which stays where it is."""
+"""Mode of `fallocate`: reserve space beyond the end of the file, and leave its size."""
 
 _HOLD_DEADLINE_S: Final = 60.0
 _DIRECTORY_MODE: Final = stat.S_IFDIR | 0o755
@@ -39,7 +39,7 @@ class _Node:
 class _Handle:
     node: NodeId
     path: str
-    """By which it was opened."""
+    """Path by which it was opened."""
 
     appends: bool
     syncs: bool
@@ -70,11 +70,11 @@ class Volume:
     # --- power -----------------------------------------------------------------------------------------------
 
     def hold_syncs(self) -> None:
-        """From now on no sync ends until the power is cut, as on a disk that hangs; what is unsynced piles up."""
+        """Make every sync hang until the power is cut, as on a disk that hangs; unsynced data accumulates."""
         self._may_sync.clear()
 
     def fail_syncs(self, path_ends_with: str) -> None:
-        """From now on syncs of what was opened by such a path fail with EIO, and its pages are marked clean."""
+        """Make syncs of files opened by such a path fail with EIO and mark their pages clean."""
         with self._guard:
             self._failing = path_ends_with
 
@@ -86,7 +86,7 @@ class Volume:
             return failed_bytes
 
     def cut_power(self) -> None:
-        """From now on nothing becomes durable, and everything fails with EIO, syncs that are under way too."""
+        """Cut the power: nothing becomes durable any more, and every call fails with EIO, running syncs included."""
         with self._guard:
             self._is_off = True
         self._may_sync.set()
@@ -255,7 +255,7 @@ class Volume:
     # --- attributes ------------------------------------------------------------------------------------------
 
     def attributes(self, path: str | None, handle: int | None) -> dict[str, int]:
-        """As `struct stat` names them; times in nanoseconds. None of them but the size is ever lost."""
+        """Return the fields of `struct stat`; times in nanoseconds. Only the size can be lost."""
         with self._powered():
             node_id = self._node_of(path, handle)
             node = self._nodes[node_id]
@@ -284,7 +284,7 @@ class Volume:
             node.accessed_ns, node.modified_ns = accessed_ns, modified_ns
 
     def space(self) -> dict[str, int]:
-        """As `struct statvfs` names it: that of the medium."""
+        """Return the fields of `struct statvfs` of the medium."""
         found = os.statvfs(self._medium)
         return {name: getattr(found, name) for name in dir(found) if name.startswith("f_") and name != "f_fsid"}
 
@@ -306,7 +306,7 @@ class Volume:
         return parent, name
 
     def _node_of(self, path: str | None, handle: int | None) -> NodeId:
-        """By the handle where there is one: the file may have no name any more."""
+        """Find the file by its handle if there is one: it may no longer have a name."""
         if handle is not None:
             return self._handle(handle).node
         assert path is not None

@@ -1,4 +1,4 @@
-"""The client for asyncio, which is the implementation; the synchronous face wraps it.
+"""Asyncio client: Producer, Consumer and Admin. The synchronous client wraps it.
 
 from kraft.client.aio import Producer
 """

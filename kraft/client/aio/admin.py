@@ -1,4 +1,4 @@
-"""The admin client for asyncio: what an operator asks of a cluster."""
+"""Asyncio admin client: topics, partitions, configs and records; `cluster_admin` has brokers, features and quotas."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ from kraft.rpc.calls import (
 Answer = TypeVar("Answer")
 
 EVERY_BROKER: Final = ""
-"""The name under which all brokers have configs."""
+"""Resource name of the configs that apply to all brokers."""
 
 
 class Admin(ClusterAdmin):
-    """Every call asks one node after the other until one answers, for `default_api_timeout_ms` at most.
+    """Asyncio admin client. A call tries one node after the other for at most `default_api_timeout_ms`.
 
-    Raises NoBrokerReachable, which names every address that was tried, or the cluster's Refusal. A topic that was
-    just created may be unknown to some brokers for a moment; producers and consumers wait for that.
+    Raises NoBrokerReachable, which names every address that was tried, or the cluster's Refusal. Some brokers may not
+    know a new topic for a moment; producers and consumers wait for that.
     """
 
     def __init__(
@@ -81,7 +81,10 @@ class Admin(ClusterAdmin):
         network: Network | None = None,
         **settings: Any,
     ) -> None:
-        """`settings` are the fields of AdminSettings. Raises InvalidSetting. Nothing is opened before first use."""
+        """Create an admin client; `settings` are the fields of AdminSettings. Connects at first use.
+
+        Raises InvalidSetting.
+        """
         self._settings = settings_of(AdminSettings, bootstrap_servers, settings)
         self._network = network or Network()
         self._connections: Connections | None = None
@@ -97,7 +100,7 @@ class Admin(ClusterAdmin):
         await self.close()
 
     async def close(self) -> None:
-        """May be called again."""
+        """Close the connections. May be called more than once."""
         self._is_closed = True
         if self._metadata is not None:
             await self._metadata.close()
@@ -114,16 +117,16 @@ class Admin(ClusterAdmin):
         replication_factor: int = -1,
         configs: dict[str, str] | None = None,
     ) -> TopicResult:
-        """Creates one topic; -1 stands for the cluster's default. Raises the Refusal if it is refused."""
+        """Create one topic; -1 means the cluster's default. Raises the Refusal if it is refused."""
         new = NewTopic(topic=topic, partitions=partitions, replication_factor=replication_factor, configs=configs or {})
         return (await self.create_topics([new]))[0]
 
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_ms: int | None = None
     ) -> list[TopicResult]:
-        """Creates each; raises the first Refusal after all were tried.
+        """Create topics. Raises the first Refusal after all were tried.
 
-        TOPIC_ALREADY_EXISTS may be the work of an earlier attempt of this very call, whose answer was lost.
+        TOPIC_ALREADY_EXISTS can mean that an earlier attempt of the same call succeeded and its response was lost.
         """
         allowed_ms = self._timeout(timeout_ms)
 
@@ -136,7 +139,7 @@ class Admin(ClusterAdmin):
         return await self._ask_admin(ask, allowed_ms, attempt_ms=self._settings.request_timeout_ms)
 
     async def delete_topics(self, topics: Sequence[str], *, timeout_ms: int | None = None) -> list[TopicResult]:
-        """Deletes each; raises the first Refusal after all were tried."""
+        """Delete topics. Raises the first Refusal after all were tried."""
         allowed_ms = self._timeout(timeout_ms)
 
         async def ask(node: Node, timeout_s: float) -> list[TopicResult]:
@@ -146,13 +149,16 @@ class Admin(ClusterAdmin):
         return await self._ask_admin(ask, allowed_ms, attempt_ms=self._settings.request_timeout_ms)
 
     async def list_topics(self, *, timeout_ms: int | None = None) -> list[str]:
-        """Names of all topics, sorted."""
+        """Return the names of all topics, sorted."""
         return sorted(topic.topic for topic in (await self.describe_cluster(timeout_ms=timeout_ms)).topics)
 
     async def describe_topics(
         self, topics: Iterable[str] = (), *, timeout_ms: int | None = None
     ) -> list[TopicDescription]:
-        """State and configs of the topics, sorted by name; all when none is named. Raises for a missing one."""
+        """Return state and configs of the topics, sorted by name; all topics if none is given.
+
+        Raises UNKNOWN_TOPIC_OR_PARTITION if one does not exist.
+        """
         names = list(topics)
 
         async def ask(node: Node, timeout_s: float) -> list[TopicDescription]:
@@ -179,11 +185,11 @@ class Admin(ClusterAdmin):
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> TopicResult:
-        """Adds partitions to the topic until it has `total_count`; there is no way back.
+        """Add partitions to the topic until it has `total_count`. Partitions cannot be removed again.
 
-        `assignments` are the brokers of each new one, preferred leader first; without it they are placed evenly.
-        Raises the Refusal if it is refused: INVALID_PARTITIONS for a count that is no increase, which may be the work
-        of an earlier attempt of this very call whose answer was lost.
+        `assignments` are the brokers of each new partition, preferred leader first; without it the cluster chooses.
+        Raises the Refusal if it is refused: INVALID_PARTITIONS for a count that is no increase, which can mean that an
+        earlier attempt of the same call succeeded and its response was lost.
         """
         placed = [ReplicaAssignment(replicas=list(replicas)) for replicas in assignments or ()]
         new = NewPartitions(topic=topic, count=total_count, assignments=placed)
@@ -203,10 +209,10 @@ class Admin(ClusterAdmin):
         *,
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, Refusal | None]:
-        """Elects for each of the partitions, for all of the cluster without them; says which were refused, and why.
+        """Elect a leader of each given partition, or of all partitions; return each partition's Refusal or None.
 
-        ELECTION_NOT_NEEDED is such a refusal; for all of the cluster those are left out. An unclean election loses
-        the records that the new leader does not have.
+        ELECTION_NOT_NEEDED is such a Refusal; such partitions are left out when all are elected. An unclean election
+        loses the records that the new leader does not have.
         """
         names = _names(partitions)
 
@@ -230,9 +236,9 @@ class Admin(ClusterAdmin):
         allow_replication_factor_change: bool = True,
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, Refusal | None]:
-        """Begins to move each partition to these brokers, preferred leader first; None cancels what is under way.
+        """Start to reassign each partition to these brokers, preferred leader first; None cancels a reassignment.
 
-        Says which were refused, and why. The others are under way: `list_partition_reassignments` tells how long.
+        Returns each partition's Refusal or None. `list_partition_reassignments` returns those not yet complete.
         """
         wanted = [
             Reassignment(
@@ -256,7 +262,7 @@ class Admin(ClusterAdmin):
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, OngoingReassignment]:
-        """The reassignments that are under way: of these partitions, or of the whole cluster."""
+        """Return the reassignments in progress: of these partitions, or of the whole cluster."""
         names = _names(partitions)
 
         async def ask(node: Node, timeout_s: float) -> list[OngoingReassignment]:
@@ -271,11 +277,11 @@ class Admin(ClusterAdmin):
     async def delete_records(
         self, before_offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        """Deletes the records below an offset of each partition; HIGH_WATERMARK (-1) deletes all that are committed.
+        """Delete the records below an offset of each partition; HIGH_WATERMARK (-1) deletes all committed records.
 
-        Returns, when every in-sync replica has done so, each partition's low watermark: its first offset that is kept.
+        Returns each partition's low watermark, its first offset that is kept, when every in-sync replica has done so.
         Raises the first Refusal after all were tried: OFFSET_OUT_OF_RANGE above the high watermark, POLICY_VIOLATION
-        for a topic that is compacted only.
+        for a topic with cleanup.policy=compact.
         """
         metadata, connections = self._started()
         backoff = Backoff(
@@ -291,7 +297,7 @@ class Admin(ClusterAdmin):
     # --- configs ----------------------------------------------------------------------------------------------
 
     async def describe_topic_configs(self, topic: str, *, timeout_ms: int | None = None) -> list[ConfigEntry]:
-        """Every config of the topic as it is in effect, with its source and synonyms, by key."""
+        """Return the effective value of every config of the topic, with source and synonyms, sorted by key."""
         resource = ConfigResource(resource_type=ConfigResourceType.TOPIC, resource_name=topic)
 
         async def ask(node: Node, timeout_s: float) -> list[ConfigEntry]:
@@ -302,9 +308,9 @@ class Admin(ClusterAdmin):
     async def describe_broker_configs(
         self, broker_id: int | None, *, timeout_ms: int | None = None
     ) -> list[ConfigEntry]:
-        """Every config of the broker: of its own file, and what was set over it while it runs, by key.
+        """Return every config of the broker, from its file or set at run time, sorted by key.
 
-        None stands for what was set for all brokers. Raises BROKER_NOT_AVAILABLE for one that is not in service.
+        None means the configs that were set for all brokers. Raises BROKER_NOT_AVAILABLE for a broker out of service.
         """
         if broker_id is None:
             resource = ConfigResource(resource_type=ConfigResourceType.BROKER, resource_name=EVERY_BROKER)
@@ -319,7 +325,7 @@ class Admin(ClusterAdmin):
                 resource = ConfigResource(resource_type=ConfigResourceType.BROKER, resource_name=str(broker_id))
                 return await _described(node, resource, self._timeout(timeout_ms) / 1_000)
         there = ", ".join(str(broker.broker_id) for broker in cluster.brokers)
-        raise Refusal(ErrorCode.BROKER_NOT_AVAILABLE, f"there is no broker {broker_id} in service: there are {there}")
+        raise Refusal(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not in service; in service are: {there}")
 
     async def alter_topic_configs(
         self,
@@ -332,10 +338,10 @@ class Admin(ClusterAdmin):
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> None:
-        """Sets `configs` and takes the keys of `delete` back to their defaults: all of it, or the Refusal is raised.
+        """Set `configs` and reset the keys in `delete` to their defaults. Raises the Refusal if any is refused.
 
-        `append` and `subtract` are for keys whose value is a list. What is not named stays as it is; what is set is
-        in effect without a restart, on each broker within moments.
+        Changes all keys or none. `append` and `subtract` are for keys whose value is a list. Keys that are not given
+        stay unchanged. Takes effect on each broker within moments, without a restart.
         """
         alterations = [
             *_alterations(ConfigOperation.SET, configs or {}),
@@ -356,10 +362,10 @@ class Admin(ClusterAdmin):
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> None:
-        """Sets `configs` over what the broker's file says, and takes the keys of `delete` back to that.
+        """Set `configs`, which override the broker's file, and reset the keys in `delete` to the file's values.
 
-        None stands for all brokers that set nothing themselves. In effect without a restart; a key that needs one is
-        refused.
+        None sets them for all brokers that have no value of their own. Takes effect without a restart; a key that
+        needs one is refused.
         """
         alterations = [
             *_alterations(ConfigOperation.SET, configs or {}),
@@ -393,14 +399,14 @@ class Admin(ClusterAdmin):
     # --- cluster ----------------------------------------------------------------------------------------------
 
     async def describe_cluster(self, *, timeout_ms: int | None = None) -> MetadataResponse:
-        """Cluster id, controller, brokers, and every topic with the leaders of its partitions."""
+        """Return cluster id, active controller, brokers, and every topic with the leaders of its partitions."""
         metadata, _ = self._started()
         return await metadata.fetch(MetadataRequest(topics=[], all_topics=True), self._timeout(timeout_ms))
 
     # --- inside -----------------------------------------------------------------------------------------------
 
     async def _change(self, ask: Callable[[Node, float], Awaitable[Answer]], timeout_ms: int | None) -> Answer:
-        """As `_ask_admin`, for what the quorum has to commit before it is answered."""
+        """Send a request whose change the quorum commits before the response, so one attempt gets more time."""
         return await self._ask_admin(ask, self._timeout(timeout_ms), attempt_ms=self._settings.request_timeout_ms)
 
     async def _ask_admin(

@@ -1,4 +1,4 @@
-"""The part of the admin client for asyncio that is about brokers, features, quotas and the quorum."""
+"""Calls of the asyncio admin client for brokers, features, client quotas and the quorum."""
 
 from __future__ import annotations
 
@@ -43,12 +43,15 @@ Answer = TypeVar("Answer")
 
 
 class ClusterAdmin(ABC):
-    """What an `Admin` can do besides topics, records and configs."""
+    """Admin calls for brokers, features, client quotas and the quorum."""
 
     async def describe_brokers(
         self, broker_ids: Iterable[int] = (), *, timeout_ms: int | None = None
     ) -> list[BrokerDescription]:
-        """Registered brokers by id, whether in service or not; all when none is named. Raises for a missing one."""
+        """Return registered brokers, sorted by id, in service or not; all if none is given.
+
+        Raises BROKER_ID_NOT_REGISTERED if one is not registered.
+        """
         request = DescribeBrokersRequest(broker_ids=list(broker_ids))
 
         async def ask(node: Node, timeout_s: float) -> list[BrokerDescription]:
@@ -59,9 +62,9 @@ class ClusterAdmin(ABC):
     async def fence_broker(
         self, broker_id: int, *, force: bool = False, timeout_ms: int | None = None
     ) -> BrokerActionResult:
-        """Takes a broker out of service until `unfence_broker`, over restarts of it and of the whole cluster.
+        """Set the operator fence: the broker stays out of service until `unfence_broker`, also after restarts.
 
-        Raises the Refusal when partitions would be left without a leader in sync and `force` is not set.
+        Raises the Refusal if partitions would have no in-sync leader and `force` is not set.
         """
 
         async def ask(node: Node, timeout_s: float) -> BrokerActionResult:
@@ -71,7 +74,7 @@ class ClusterAdmin(ABC):
         return await self._change(ask, timeout_ms)
 
     async def unfence_broker(self, broker_id: int, *, timeout_ms: int | None = None) -> BrokerActionResult:
-        """Lets a broker back into service, where it is as soon as it has caught up."""
+        """Remove the operator fence. The broker is in service once it has caught up with the metadata."""
 
         async def ask(node: Node, timeout_s: float) -> BrokerActionResult:
             request = UnfenceBrokerRequest(broker_id=broker_id, timeout_ms=int(timeout_s * 1_000))
@@ -80,7 +83,7 @@ class ClusterAdmin(ABC):
         return await self._change(ask, timeout_ms)
 
     async def unregister_broker(self, broker_id: int, *, timeout_ms: int | None = None) -> BrokerActionResult:
-        """Forgets a broker that is gone for good. Raises the Refusal for one that runs or that holds replicas."""
+        """Remove the registration of a broker. Raises the Refusal if the broker runs or holds replicas."""
 
         async def ask(node: Node, timeout_s: float) -> BrokerActionResult:
             request = UnregisterBrokerRequest(broker_id=broker_id, timeout_ms=int(timeout_s * 1_000))
@@ -89,7 +92,7 @@ class ClusterAdmin(ABC):
         return await self._change(ask, timeout_ms)
 
     async def describe_features(self, *, timeout_ms: int | None = None) -> DescribeFeaturesResponse:
-        """The levels of features that the cluster acts on, and those that all of its brokers support."""
+        """Return the feature levels that the cluster uses, and those that all of its brokers support."""
 
         async def ask(node: Node, timeout_s: float) -> DescribeFeaturesResponse:
             return await node.call(DESCRIBE_FEATURES, DescribeFeaturesRequest(), timeout_s)
@@ -99,7 +102,7 @@ class ClusterAdmin(ABC):
     async def update_features(
         self, levels: Mapping[str, int], *, validate_only: bool = False, timeout_ms: int | None = None
     ) -> dict[str, int]:
-        """Takes the cluster to these levels, all or none, for good. Returns those that were at another level before."""
+        """Set the cluster's feature levels, all or none, and return those that changed. Levels cannot be lowered."""
         updates = [FeatureUpdate(feature=feature, level=level) for feature, level in levels.items()]
 
         async def ask(node: Node, timeout_s: float) -> dict[str, int]:
@@ -114,7 +117,7 @@ class ClusterAdmin(ABC):
     async def describe_client_quotas(
         self, filters: Iterable[QuotaFilter] = (), *, strict: bool = False, timeout_ms: int | None = None
     ) -> list[QuotaDescription]:
-        """Quotas of the entities that match every filter; with `strict`, of those that have no part beside."""
+        """Return the quotas of entities that match every filter; if `strict`, of those without further parts."""
         request = DescribeClientQuotasRequest(filters=list(filters), strict=strict)
 
         async def ask(node: Node, timeout_s: float) -> list[QuotaDescription]:
@@ -130,9 +133,9 @@ class ClusterAdmin(ABC):
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> int:
-        """Sets quotas of one entity; None takes one away. They are kept, and not enforced yet.
+        """Set quotas of one entity; None removes one. Quotas are stored, but not enforced yet.
 
-        Returns how many have another value now, or would have.
+        Returns the number of quotas that changed, or with `validate_only` would change.
         """
         operations = [QuotaOperation(key=key, value=value) for key, value in quotas.items()]
         alteration = QuotaAlteration(entity=list(entity), operations=operations)
@@ -146,7 +149,7 @@ class ClusterAdmin(ABC):
         return await self._change(ask, timeout_ms)
 
     async def describe_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
-        """The metadata quorum as its leader sees it."""
+        """Return the state of the metadata quorum as its leader reports it."""
 
         async def ask(node: Node, timeout_s: float) -> QuorumDescription:
             description = await node.call(DESCRIBE_QUORUM, DescribeQuorumRequest(), timeout_s)
@@ -155,18 +158,18 @@ class ClusterAdmin(ABC):
 
         return await self._ask_admin(ask, self._timeout(timeout_ms))
 
-    # --- what an Admin brings along ----------------------------------------------------------------------------
+    # --- implemented by Admin ----------------------------------------------------------------------------------
 
     @abstractmethod
     async def _change(self, ask: Callable[[Node, float], Awaitable[Answer]], timeout_ms: int | None) -> Answer:
-        """Asks for what the active controller has to decide."""
+        """Send a request that the active controller decides."""
 
     @abstractmethod
     async def _ask_admin(
         self, ask: Callable[[Node, float], Awaitable[Answer]], timeout_ms: int, attempt_ms: int | None = None
     ) -> Answer:
-        """Asks one broker after the other, until one answers or the time is over."""
+        """Try one broker after the other until one answers or the timeout passes."""
 
     @abstractmethod
     def _timeout(self, timeout_ms: int | None) -> int:
-        """The caller's, or else the Admin's own."""
+        """Return the caller's timeout, or the Admin's default."""

@@ -1,4 +1,4 @@
-"""The consumer for asyncio: what a user calls. Fetching ahead is `FetchBuffer` and `Fetcher`."""
+"""Asyncio consumer: the public calls. `FetchBuffer` keeps positions and records, `Fetcher` fetches ahead."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from kraft.model.ids import TopicPartition
 from kraft.model.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP
 from kraft.model.metadata import MetadataRequest
 
-GROUPS_NOT_BUILT = "consumer groups are not built yet; use assign and seek"
+GROUPS_NOT_SUPPORTED = "consumer groups are not supported yet; use assign and seek"
 
 
 class Consumer:
-    """Reads partitions that it was assigned, in the order of their offsets, ahead of whoever polls.
+    """Asyncio consumer. Reads its assigned partitions in offset order and fetches ahead of the polls.
 
-    Leaders that move or die are waited for. An error that waiting does not cure (a topic that does not exist, an
-    offset out of range or a truncated log with auto.offset.reset=none, corrupt bytes) is raised by the next poll.
+    Waits for a new leader when one moves or fails. An error that does not pass by itself (a missing topic, an offset
+    out of range or a truncated log with auto.offset.reset=none, corrupt bytes) is raised by the next poll.
     """
 
     def __init__(
@@ -43,7 +43,10 @@ class Consumer:
         network: Network | None = None,
         **settings: Any,
     ) -> None:
-        """`settings` are the fields of ConsumerSettings. Raises InvalidSetting. Nothing is opened before first use."""
+        """Create a consumer; `settings` are the fields of ConsumerSettings. Connects at first use.
+
+        Raises InvalidSetting.
+        """
         self._settings = settings_of(ConsumerSettings, bootstrap_servers, settings)
         self._network = network or Network()
         self._clock = self._network.clock
@@ -54,6 +57,7 @@ class Consumer:
 
     @property
     def settings(self) -> ConsumerSettings:
+        """The settings in use, defaults included."""
         return self._settings
 
     async def __aenter__(self) -> Consumer:
@@ -65,7 +69,7 @@ class Consumer:
         await self.close()
 
     async def close(self) -> None:
-        """May be called again."""
+        """Stop fetching and close the connections. May be called more than once."""
         self._is_closed = True
         if self._engine is not None:
             engine, self._engine = self._engine, None
@@ -74,44 +78,46 @@ class Consumer:
     # --- what to read -----------------------------------------------------------------------------------------
 
     def subscribe(self, *_: object, **__: object) -> None:
-        """Raises NotBuiltYet: it needs consumer groups."""
-        raise NotBuiltYet(f"subscribe: {GROUPS_NOT_BUILT}")
+        """Raise NotBuiltYet: consumer groups are not supported yet."""
+        raise NotBuiltYet(f"subscribe: {GROUPS_NOT_SUPPORTED}")
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Replaces what was assigned. Partitions that stay keep their position."""
+        """Replace the assignment. Partitions that stay assigned keep their position."""
         chosen = list(dict.fromkeys(partitions))
         self._buffer.assign(chosen)
         self._turns = deque(chosen)
         self._wake_up()
 
     def assignment(self) -> list[TopicPartition]:
+        """Return the assigned partitions."""
         return [track.partition for track in self._buffer.tracks]
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """The next poll begins there. Raises ValueError for a partition that is not assigned."""
+        """Set the offset that the next poll reads from. Raises ValueError for a partition that is not assigned."""
         self._buffer.seek(partition, offset)
         self._wake_up()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """To the first offset there is when it is needed; all assigned partitions when none is named."""
+        """Move to the first offset, looked up at the next poll; all assigned partitions if none is given."""
         self._seek_to(EARLIEST_TIMESTAMP, partitions)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Behind the last record at the time of the next poll; all assigned partitions when none is named."""
+        """Move to the high watermark, looked up at the next poll; all assigned partitions if none is given."""
         self._seek_to(LATEST_TIMESTAMP, partitions)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Fetches no more of these until `resume`; what is at hand is still handed out."""
+        """Stop fetching these partitions until `resume`. Polls still return what was fetched before."""
         for partition in partitions:
             self._buffer.track(partition).is_paused = True
 
     def resume(self, *partitions: TopicPartition) -> None:
+        """Fetch these partitions again."""
         for partition in partitions:
             self._buffer.track(partition).is_paused = False
         self._wake_up()
 
     async def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
-        """The offset of the next record that poll hands out. Raises what kept it from being found."""
+        """Return the offset of the next record that poll returns. Raises the error that prevents finding it."""
         deadline_ms = self._clock.monotonic_ms() + self._timeout(timeout_ms)
         while True:
             track = self._buffer.track(partition)
@@ -121,7 +127,8 @@ class Consumer:
                 raise track.error
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0:
-                raise Refusal(ErrorCode.REQUEST_TIMED_OUT, f"{partition}: its position was not found in time")
+                waited_ms = self._timeout(timeout_ms)
+                raise Refusal(ErrorCode.REQUEST_TIMED_OUT, f"{partition}: position not found within {waited_ms} ms")
             await self._started().fetcher.wait_for_news(left_ms)
 
     def _seek_to(self, timestamp_ms: int, partitions: tuple[TopicPartition, ...]) -> None:
@@ -132,13 +139,13 @@ class Consumer:
     # --- reading ----------------------------------------------------------------------------------------------
 
     async def poll(self, timeout_ms: int = 1_000, max_records: int | None = None) -> list[ConsumerRecord]:
-        """Records as soon as there are any, at most `max_records` (max.poll.records); none when time is up."""
+        """Return records as soon as there are any: at most `max_records` (default max.poll.records), [] on timeout."""
         wanted = self._settings.max_poll_records if max_records is None else max_records
         parts = await self.poll_batches(timeout_ms, wanted)
         return [record for part in parts for record in records_of(part)]
 
     async def poll_batches(self, timeout_ms: int = 1_000, max_records: int | None = None) -> list[PartitionColumns]:
-        """As `poll`, as columns and whole batches, which is many times quicker; without `max_records`, all at hand."""
+        """Poll for columns of whole batches, many times faster than `poll`; no limit without `max_records`."""
         engine = self._started()
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         while True:
@@ -155,13 +162,13 @@ class Consumer:
             await engine.fetcher.wait_for_news(left_ms)
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        """Every record, for ever."""
+        """Yield records without end."""
         while True:
             for record in await self.poll():
                 yield record
 
     def _take(self, max_records: int | None) -> Iterator[PartitionColumns]:
-        """Parts of at most `max_records` together, partition after partition; the positions move along."""
+        """Yield parts of at most `max_records` together, partition by partition, and advance the positions."""
         left = max_records
         for _ in range(len(self._turns)):
             partition = self._turns[0]
@@ -173,7 +180,7 @@ class Consumer:
                     yield part
                     left = None if left is None else left - len(part.columns.offsets)
             if left == 0:
-                # This partition's turn is over, so that a busy one does not keep the others waiting.
+                # The next poll begins with the next partition, so that a busy one does not starve the others.
                 self._turns.rotate(-1)
                 return
             self._turns.rotate(-1)
@@ -193,7 +200,7 @@ class Consumer:
         return part
 
     def _decode(self, track: Track, chunk: Chunk, start: int) -> None:
-        """What precedes bad bytes is still handed out; then poll raises, and goes no further."""
+        """Decode a chunk into `ready`. Records before corrupt bytes are kept; after them, poll raises."""
         parts = decode_columns(track.partition, chunk.records, start, check_crcs=self._settings.check_crcs)
         try:
             track.ready.extend(parts)
@@ -205,10 +212,10 @@ class Consumer:
     async def read_columns(
         self, partition: TopicPartition, start: int, end: int, timeout_ms: int | None = None
     ) -> AsyncGenerator[PartitionColumns, None]:
-        """Everything from offset `start` to before `end`, batch by batch, apart from what is assigned.
+        """Yield everything from offset `start` up to `end`, excluded, batch by batch; independent of the assignment.
 
-        Raises OFFSET_OUT_OF_RANGE when `start` is no longer there, and REQUEST_TIMED_OUT when nothing came for
-        `timeout_ms` (default.api.timeout.ms), as for an end that the partition has not reached.
+        Raises OFFSET_OUT_OF_RANGE if `start` was deleted, and REQUEST_TIMED_OUT if nothing arrives for `timeout_ms`
+        (default.api.timeout.ms), for example because the partition has not reached `end`.
         """
         async with aclosing(self.read_chunks(partition, start, end, timeout_ms)) as chunks:
             async for chunk in chunks:
@@ -218,7 +225,7 @@ class Consumer:
     async def read_batches(
         self, partition: TopicPartition, start: int, end: int, timeout_ms: int | None = None
     ) -> AsyncGenerator[bytes, None]:
-        """The same as record batches as they lie on disk; the first and last may hold offsets outside the range."""
+        """Yield the same as record batches in their stored form; the first and last may exceed the range."""
         async with aclosing(self.read_chunks(partition, start, end, timeout_ms)) as chunks:
             async for chunk in chunks:
                 for _, batch in split_batches(chunk, start, end):
@@ -227,11 +234,11 @@ class Consumer:
     async def read_chunks(
         self, partition: TopicPartition, start: int, end: int, timeout_ms: int | None = None
     ) -> AsyncGenerator[bytes, None]:
-        """The same as answers of the leader: each is one or more record batches back to back."""
+        """Yield the same as responses of the leader: each is one or more record batches, back to back."""
         if start >= end:
             return
         engine = self._started()
-        # A range that is asked for by offset has no other place to begin.
+        # A range has no other place to begin than its start, so there is no reset.
         settings = replace(self._settings, auto_offset_reset="none")
         buffer = FetchBuffer(settings, self._network.chance)
         buffer.assign([partition])
@@ -257,7 +264,7 @@ class Consumer:
     ) -> Chunk:
         deadline_ms = self._clock.monotonic_ms() + self._timeout(timeout_ms)
         while True:
-            # Looked up each time: the track is another one after a truncation.
+            # Looked up each time, because a truncation replaces the track.
             track = buffer.track(partition)
             chunk = buffer.take_chunk(track)
             if chunk is not None:
@@ -268,7 +275,7 @@ class Consumer:
             if left_ms <= 0:
                 raise Refusal(
                     ErrorCode.REQUEST_TIMED_OUT,
-                    f"{partition}: nothing came from offset {position} on for {self._timeout(timeout_ms)} ms; "
+                    f"{partition}: received nothing from offset {position} on for {self._timeout(timeout_ms)} ms; "
                     f"its high watermark was {track.high_watermark}",
                 )
             await fetcher.wait_for_news(left_ms)
@@ -276,12 +283,12 @@ class Consumer:
     # --- about partitions -------------------------------------------------------------------------------------
 
     async def partitions_for(self, topic: str, timeout_ms: int | None = None) -> list[int]:
-        """Partitions of the topic. Raises a Refusal that names it when it does not exist, or Unreachable."""
+        """Return the partitions of the topic. Raises a Refusal that names it if it does not exist, or Unreachable."""
         metadata = await self._started().metadata.topic(topic, self._timeout(timeout_ms))
         return sorted(each.partition for each in metadata.partitions)
 
     async def topics(self, timeout_ms: int | None = None) -> list[str]:
-        """Names of all topics."""
+        """Return the names of all topics, sorted."""
         request = MetadataRequest(topics=[], all_topics=True)
         response = await self._started().metadata.fetch(request, self._timeout(timeout_ms))
         return sorted(topic.topic for topic in response.topics if topic.error_code is ErrorCode.NONE)
@@ -289,22 +296,22 @@ class Consumer:
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        """The first offset that each still holds."""
+        """Return the first offset that each partition still holds."""
         return await self._offsets_at(EARLIEST_TIMESTAMP, partitions, timeout_ms)
 
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        """The high watermark of each: the offset behind its last readable record."""
+        """Return the high watermark of each partition: the offset after its last readable record."""
         return await self._offsets_at(LATEST_TIMESTAMP, partitions, timeout_ms)
 
     async def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record of each at or after its time; None when there is none that young."""
+        """Return the first record of each partition at or after its timestamp; None if all records are older."""
         for partition, timestamp_ms in timestamps_ms.items():
             if timestamp_ms < MAX_TIMESTAMP:
-                raise ValueError(f"{partition}: {timestamp_ms} is no timestamp")
+                raise ValueError(f"{partition}: {timestamp_ms} is not a timestamp")
         found = await self._started().lookup.find(timestamps_ms, self._timeout(timeout_ms))
         return {
             partition: OffsetAndTimestamp(result.offset, result.timestamp_ms) if result.offset >= 0 else None
@@ -336,7 +343,7 @@ class Consumer:
 
 
 class _Engine:
-    """What a consumer opens at first use, on the event loop that uses it."""
+    """Connections and tasks that a consumer opens at first use, on the event loop that uses it."""
 
     def __init__(self, buffer: FetchBuffer, settings: ConsumerSettings, network: Network) -> None:
         self._network = network
@@ -367,7 +374,7 @@ class _Engine:
 
 
 def _cut(part: PartitionColumns, records: int) -> tuple[PartitionColumns, PartitionColumns]:
-    """The first `records` of the part, and the rest."""
+    """Split a part into its first `records` and the rest."""
     columns = part.columns
     head = RecordColumns(
         columns.offsets[:records],

@@ -1,4 +1,4 @@
-"""The shell around a consumer's `FetchBuffer`: a stream to each leader with one request in flight, reading ahead."""
+"""Fetches ahead for a consumer's `FetchBuffer`: a stream to each leader, with one request in flight on each."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from kraft.rpc.peers import NotServed, Unreachable
 from kraft.runtime.clock import Clock
 
 STALL_MS: Final = 1_000
-"""An answer that is later than this makes the consumer ask whether its leader still leads."""
+"""Delay of a response after which the consumer refreshes its metadata: the leader may have changed."""
 
 
 class Fetcher:
-    """One task watches over the tracks: it finds their leaders and positions, and keeps a task for each leader."""
+    """A task that finds the tracks' leaders and positions, and starts a fetching task for each leader."""
 
     def __init__(
         self,
@@ -51,11 +51,11 @@ class Fetcher:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="kraft consumer")
 
     def wake_up(self) -> None:
-        """Something changed: an assignment, a position, room in the buffer, metadata."""
+        """Wake the task after a change: an assignment, a position, room in the buffer, metadata."""
         self._changed.set()
 
     async def wait_for_news(self, timeout_ms: int | None) -> None:
-        """Until something was fetched, looked up or went wrong since the last call, or time is up."""
+        """Wait until something was fetched, looked up or failed since the last call, or the timeout passes."""
         try:
             async with asyncio.timeout(None if timeout_ms is None else max(0, timeout_ms) / 1000):
                 await self._news.wait()
@@ -75,7 +75,7 @@ class Fetcher:
             task.cancel()
         await asyncio.wait(tasks)
 
-    # --- watching over the tracks -----------------------------------------------------------------------------
+    # --- leaders and positions --------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         while True:
@@ -205,13 +205,13 @@ class Fetcher:
                 await stream.close()
 
     async def _check(self, sent: SentCheck) -> None:
-        """Asks a new leader whether it has what was read."""
+        """Check with a new leader that it has what was read."""
         timeout_s = min(ATTEMPT_MAX_MS, self._settings.request_timeout_ms) / 1000
         node = self._connections.peer(sent.address)
         try:
             response = await node.call(OFFSET_FOR_LEADER_EPOCH, sent.request, timeout_s)
         except NotServed:
-            # A broker of an earlier version, in a cluster that is being upgraded: read on as its clients do.
+            # An older broker, during an upgrade: read on without the check, as clients of its version do.
             self._buffer.check_not_served(sent)
         except Unreachable:
             self._buffer.check_lost(sent, self._clock.monotonic_ms())
@@ -220,11 +220,11 @@ class Fetcher:
             if self._buffer.checked(sent, response, self._clock.monotonic_ms()):
                 self._metadata.request_refresh()
         self._news.set()
-        # A position may have been lost, or a retry be due.
+        # A position may be unknown now, or a retry due.
         self.wake_up()
 
     async def _exchange(self, stream: FetchStream, sent: SentFetch) -> bool:
-        """One request and its answer. False when the stream is of no more use."""
+        """Send one request and take its response. Return False if the stream cannot be used again."""
         timeout_ms = self._settings.request_timeout_ms + self._settings.fetch_max_wait_ms
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -240,12 +240,12 @@ class Fetcher:
         self._learn_leaders(response)
         if self._buffer.answered(sent, response, self._clock.monotonic_ms()):
             self._metadata.request_refresh()
-        # A position may have been lost, or a retry be due.
+        # A position may be unknown now, or a retry due.
         self.wake_up()
         return True
 
     async def _receive(self, stream: FetchStream, sent: SentFetch) -> FetchResponse | None:
-        """The answer; None when it is no longer worth waiting for, because of a seek or a change of leader."""
+        """Return the response; None if a seek or a change of leader made it useless."""
         changed = self._leader_changed[sent.address]
         receiving = asyncio.ensure_future(stream.receive())
         late_at_ms = self._clock.monotonic_ms() + self._settings.fetch_max_wait_ms + STALL_MS
@@ -255,7 +255,7 @@ class Fetcher:
                 if self._is_outdated(sent):
                     return None
                 if not await self._first_of(receiving, changed, late_at_ms):
-                    # A leader that is late with its answer may lead no more.
+                    # A leader that answers late may no longer be the leader.
                     self._metadata.request_refresh()
                     late_at_ms += STALL_MS
             return receiving.result()
@@ -263,7 +263,7 @@ class Fetcher:
             receiving.cancel()
 
     async def _first_of(self, receiving: asyncio.Future[FetchResponse], changed: asyncio.Event, until_ms: int) -> bool:
-        """Waits for either. False when time was up first."""
+        """Wait for either. Return False if the time passes first."""
         changing = asyncio.ensure_future(changed.wait())
         waited: list[asyncio.Future[Any]] = [receiving, changing]
         left_s = max(0, until_ms - self._clock.monotonic_ms()) / 1000

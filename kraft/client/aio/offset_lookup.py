@@ -1,4 +1,4 @@
-"""Looks offsets up at the leaders of their partitions, and again where leadership has just moved."""
+"""Looks up offsets at the leaders of partitions, with retries when a leadership moved."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kraft.runtime.clock import Clock
 
 
 class OffsetLookup:
-    """One call at a time or many: it holds no state of its own."""
+    """Sends ListOffsets to the leaders. Has no state of its own, so calls may run at the same time."""
 
     def __init__(self, connections: Connections, metadata: MetadataCache, backoff: Backoff, clock: Clock) -> None:
         self._connections = connections
@@ -30,9 +30,9 @@ class OffsetLookup:
     async def find(
         self, timestamps_ms: Mapping[TopicPartition, int], timeout_ms: int
     ) -> dict[TopicPartition, FoundOffset]:
-        """For each partition, the first record at or after the timestamp, which may be one of the special ones.
+        """Return each partition's first record at or after the timestamp, which may be special (EARLIEST_TIMESTAMP).
 
-        Raises NoBrokerReachable with the leader's address, or a Refusal with the partition, when time is up.
+        Raises NoBrokerReachable with the leader's address, or a Refusal with the partition, when the timeout passes.
         """
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         for topic in {partition.topic for partition in timestamps_ms}:
@@ -60,7 +60,7 @@ class OffsetLookup:
         found: dict[TopicPartition, FoundOffset],
         deadline_ms: int,
     ) -> dict[TopicPartition, Exception]:
-        """One round; adds to `found` and returns why the others are still missing."""
+        """Ask every leader once; add to `found` and return the errors of those to retry."""
         troubles: dict[TopicPartition, Exception] = {}
         by_leader: dict[str, list[ListOffsetsPartition]] = {}
         for partition, timestamp_ms in missing.items():
@@ -118,7 +118,7 @@ class OffsetLookup:
 
 
 def no_such_partition(partition: TopicPartition, count: int) -> Refusal:
-    """For a number beyond the topic's partitions."""
+    """Return the error for a partition number that the topic does not have."""
     return Refusal(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         f"topic {partition.topic!r} has partitions 0 to {count - 1}, not {partition.partition}",

@@ -1,4 +1,4 @@
-"""One stream of produce requests to one leader."""
+"""Stream of produce requests to one leader."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kraft.rpc.peers import Unreachable
 from kraft.runtime.clock import Clock
 
 FINISH_MAX_S: Final = 5.0
-"""How long closing waits for a broker to read what gets no answer."""
+"""Time for which close waits until the broker has read requests that get no response (acks=0)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class _InFlight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkEvents:
-    """What a link tells its producer; each attempt ends in exactly one of these."""
+    """Callbacks of a link; each attempt ends in exactly one of `answered`, `sent` and `lost`."""
 
     answered: Callable[[Attempt, ProducePartitionResult], None]
     sent: Callable[[Attempt], None]
@@ -37,7 +37,7 @@ class LinkEvents:
 
 
 class ProduceLink:
-    """Requests go out in order and are answered in order. A link that broke is of no more use."""
+    """Produce stream to one leader. Requests are sent and answered in order. A broken link is not used again."""
 
     def __init__(
         self, address: str, stream: ProduceStream, settings: ProducerSettings, clock: Clock, events: LinkEvents
@@ -60,7 +60,7 @@ class ProduceLink:
         return len(self._in_flight) < self._settings.max_in_flight_requests_per_connection
 
     def oldest_age_ms(self, now_ms: int) -> int:
-        """Of the request that has been in flight for the longest time; 0 when there is none."""
+        """Return the age of the oldest request in flight; 0 if there is none."""
         return now_ms - self._in_flight[0].since_ms if self._in_flight else 0
 
     @property
@@ -68,7 +68,7 @@ class ProduceLink:
         return not self._in_flight
 
     def submit(self, attempts: list[Attempt], now_ms: int) -> None:
-        """Sends the attempts as one request."""
+        """Send the attempts as one request."""
         self._requests += 1
         request = ProduceRequest(
             request_id=self._requests,
@@ -88,7 +88,7 @@ class ProduceLink:
         self._outbox.put_nowait(in_flight)
 
     def fail(self, reason: str) -> None:
-        """Gives the stream up: every request in flight is lost."""
+        """Break the link: every request in flight is lost."""
         if self.is_broken:
             return
         self.is_broken = True
@@ -102,14 +102,15 @@ class ProduceLink:
         self._events.has_room()
 
     async def close(self) -> None:
+        """Close the stream. With acks=0, wait until the broker has read the requests."""
         if self._settings.acks == 0 and not self.is_broken and not self._in_flight:
             await self._finish()
-        self.fail("the producer is being closed")
+        self.fail("the producer is closing")
         await asyncio.wait(self._tasks)
         await self._stream.close()
 
     async def _finish(self) -> None:
-        """Without answers, only the end of the stream says that what counts as sent has reached the broker."""
+        """Wait for the end of the stream: with acks=0 only that shows that the requests reached the broker."""
         try:
             async with asyncio.timeout(FINISH_MAX_S):
                 await self._stream.finish()
@@ -126,7 +127,7 @@ class ProduceLink:
                 self.fail(str(error))
                 return
             if self._settings.acks == 0 and not self.is_broken:
-                # Nothing answers it, so what is on its way counts as sent.
+                # It gets no response, so it counts as sent once it is in the stream.
                 self._in_flight.remove(in_flight)
                 for attempt in in_flight.attempts:
                     self._events.sent(attempt)
@@ -143,7 +144,7 @@ class ProduceLink:
 
     def _take(self, response: ProduceResponse) -> None:
         if not self._in_flight or self._in_flight[0].request.request_id != response.request_id:
-            self.fail(f"{self.address} answered a request that it was not asked")
+            self.fail(f"{self.address} sent a response with an unexpected request id")
             return
         in_flight = self._in_flight[0]
         if len(response.partitions) != len(in_flight.attempts):

@@ -1,4 +1,4 @@
-"""The producer for asyncio: what a user calls. The rest of a record's way is `SendBuffer` and `Sender`."""
+"""Asyncio producer: the public calls. `SendBuffer` keeps the records, `Sender` sends them."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ _INT64_MAX = 0x7FFFFFFFFFFFFFFF
 
 
 class Producer:
-    """Sends records in batches to the leaders of their partitions, and again until they are acknowledged.
+    """Asyncio producer. Sends records in batches to partition leaders, with retries until they are acknowledged.
 
-    With acks=all, the default, a record whose future has a result is stored once and stays stored; retries across
-    changes of leader neither lose nor repeat it. A future that fails with DeliveryTimeout leaves it open whether the
-    record was stored. When a broker has lost what it knew of this producer (OUT_OF_ORDER_SEQUENCE_NUMBER or
-    UNKNOWN_PRODUCER_ID), the records of that partition that were under way fail with that error, and later ones go
-    out under a new producer id.
+    With acks=all, the default, a record whose future has a result is stored once and stays stored; retries
+    across changes of leader neither lose nor duplicate it. After DeliveryTimeout it is unknown whether the record was
+    stored. If a broker lost its state of this producer (OUT_OF_ORDER_SEQUENCE_NUMBER or UNKNOWN_PRODUCER_ID), the
+    records of that partition in flight fail with that error, and later ones are sent under a new producer id.
     """
 
     def __init__(
@@ -39,7 +38,10 @@ class Producer:
         network: Network | None = None,
         **settings: Any,
     ) -> None:
-        """`settings` are the fields of ProducerSettings. Raises InvalidSetting. Nothing is opened before first use."""
+        """Create a producer; `settings` are the fields of ProducerSettings. Connects at first use.
+
+        Raises InvalidSetting.
+        """
         self._settings = settings_of(ProducerSettings, bootstrap_servers, settings)
         self._network = network or Network()
         self._sticky = StickyPartitioner(self._network.entropy.below)
@@ -48,6 +50,7 @@ class Producer:
 
     @property
     def settings(self) -> ProducerSettings:
+        """The settings in use, defaults included."""
         return self._settings
 
     async def __aenter__(self) -> Producer:
@@ -56,7 +59,7 @@ class Producer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # After an error nobody waits for the rest; without one, what was sent must arrive.
+        # After an error nobody waits for the rest; without one, all records sent must be stored.
         await self.close(timeout_ms=0 if kind is not None else None)
 
     # --- sending ----------------------------------------------------------------------------------------------
@@ -71,9 +74,9 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> asyncio.Future[RecordMetadata]:
-        """Takes the record over and returns a future of where it was stored.
+        """Queue one record and return a future of its RecordMetadata.
 
-        Waits for metadata of a new topic and while `buffer_memory` is full, both at most `max_block_ms`. Raises
+        Waits for metadata of a new topic and while `buffer_memory` is full, each at most `max_block_ms`. Raises
         RecordTooLarge, BufferExhausted, Unreachable, or a Refusal that names a missing topic.
         """
         future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
@@ -90,7 +93,7 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> RecordMetadata:
-        """Sends one record and waits until it is stored."""
+        """Send one record and wait until it is acknowledged."""
         return await (
             await self.send(topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
         )
@@ -105,7 +108,7 @@ class Producer:
         timestamp_ms: int | None,
         receipt: Receipt,
     ) -> None:
-        """As `send`, for a caller that brings a receipt of its own."""
+        """Queue one record as `send` does, with a receipt instead of a future."""
         sender = self._started()
         time_ms = self._network.clock.wall_ms() if timestamp_ms is None else checked_timestamp(timestamp_ms)
         record = Record(-1, time_ms, checked_bytes("key", key), checked_bytes("value", value), checked_headers(headers))
@@ -115,7 +118,7 @@ class Producer:
         place = self._place(topic, count, record.key, partition)
         if await sender.add(TopicPartition(topic, place), [record], size, receipt):
             self._batch_filled(topic, count, record.key, partition)
-            # A caller that sends in a loop would otherwise never let the batch leave.
+            # Yields to the sender's task, which a caller that sends in a loop would otherwise never let run.
             await asyncio.sleep(0)
 
     async def produce_many(
@@ -127,9 +130,9 @@ class Producer:
         partition: int | None = None,
         timestamps_ms: Sequence[int] | None = None,
     ) -> asyncio.Future[Delivery]:
-        """Takes many records over at once, several times cheaper than one by one; one future stands for them all.
+        """Queue many records, several times faster than one by one, and return one future for all of them.
 
-        Every record is checked before the first is taken. The future fails with the first error; the other records
+        Every record is checked before the first is queued. The future fails with the first error; the other records
         are sent nevertheless.
         """
         sender = self._started()
@@ -160,17 +163,20 @@ class Producer:
         return future
 
     async def partitions_for(self, topic: str) -> list[int]:
-        """Partitions of the topic. Raises a Refusal that names it when it does not exist."""
+        """Return the partitions of the topic. Raises a Refusal that names it if it does not exist."""
         return list(range(await self._started().partition_count(topic)))
 
-    # --- ending -----------------------------------------------------------------------------------------------
+    # --- flush and close --------------------------------------------------------------------------------------
 
     async def flush(self, timeout_ms: int | None = None) -> bool:
-        """Waits until everything sent so far is stored or given up. False when `timeout_ms` was not enough."""
+        """Wait until all records sent so far are stored or failed. Return False if `timeout_ms` passes first."""
         return self._sender is None or await self._sender.flush(timeout_ms)
 
     async def close(self, timeout_ms: int | None = None) -> None:
-        """Flushes, then closes. What is not stored by then fails with ClientClosed. May be called again."""
+        """Flush for at most `timeout_ms` (None: no limit), then close. Records not stored then fail with ClientClosed.
+
+        May be called more than once.
+        """
         self._is_closed = True
         if self._sender is not None:
             sender, self._sender = self._sender, None
@@ -229,7 +235,7 @@ class Producer:
 
 
 def checked_bytes(name: str, content: bytes | None) -> bytes | None:
-    """Text is not encoded behind its owner's back. Raises TypeError."""
+    """Return the content as bytes. Raises TypeError for text, which is never encoded implicitly."""
     if content is None or type(content) is bytes:
         return content
     if isinstance(content, (bytes, bytearray, memoryview)):
@@ -238,14 +244,14 @@ def checked_bytes(name: str, content: bytes | None) -> bytes | None:
 
 
 def checked_timestamp(timestamp_ms: int) -> int:
-    """Raises ValueError for what is no time since 1970 in 64 bits."""
+    """Return the timestamp. Raises ValueError if it is negative or exceeds 64 bits."""
     if not 0 <= timestamp_ms <= _INT64_MAX:
-        raise ValueError(f"a timestamp of {timestamp_ms} ms is not within 64 bits since 1970")
+        raise ValueError(f"a timestamp of {timestamp_ms} ms since 1970 is not between 0 and 2^63-1")
     return timestamp_ms
 
 
 def checked_headers(headers: Sequence[Header]) -> tuple[Header, ...]:
-    """Raises TypeError or UnicodeEncodeError."""
+    """Return the headers as a tuple. Raises TypeError or UnicodeEncodeError."""
     for name, _ in headers:
         if not isinstance(name, str):
             raise TypeError(f"the name of a header must be text, not {type(name).__name__}")

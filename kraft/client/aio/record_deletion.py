@@ -1,4 +1,4 @@
-"""Deletes the oldest records of partitions: asks their leaders, and again where leadership has just moved."""
+"""Deletes the oldest records of partitions at their leaders, with retries when a leadership moved."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from kraft.runtime.clock import Clock
 LowWatermarks = dict[TopicPartition, int]
 
 REPLICAS_GRACE_MS = 500
-"""A leader is given so much less time for its replicas than its answer may take, so that it can still say so."""
+"""A leader's timeout for its replicas is shorter than the request's by this, so that its error still arrives."""
 
 
 class RecordDeletion:
-    """Asking twice does no harm: below the log start there is nothing to delete."""
+    """Sends DeleteRecords to the leaders. A retry is harmless: below the log start there is nothing to delete."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class RecordDeletion:
         self._request_timeout_ms = request_timeout_ms
 
     async def delete(self, before_offsets: Mapping[TopicPartition, int], timeout_ms: int) -> LowWatermarks:
-        """The low watermark of each partition. What can be deleted is, before anything is raised.
+        """Delete the records and return the low watermark of each partition. All partitions are tried before a raise.
 
         Raises NoBrokerReachable with the leader's address, or a Refusal with the partition.
         """
@@ -77,7 +77,7 @@ class RecordDeletion:
         failed: dict[TopicPartition, Refusal],
         deadline_ms: int,
     ) -> dict[TopicPartition, Exception]:
-        """One round; adds to `done` and `failed`, and returns why the others are worth another one."""
+        """Ask every leader once; add to `done` and `failed`, and return the errors of those to retry."""
         troubles: dict[TopicPartition, Exception] = {}
         by_leader: dict[str, list[DeleteRecordsPartition]] = {}
         for partition, offset in left.items():

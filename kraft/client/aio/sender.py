@@ -1,4 +1,4 @@
-"""The shell around a producer's `SendBuffer`: streams to the leaders, a producer id, and the clock."""
+"""Sends what a producer's `SendBuffer` decides: streams to the leaders, the producer id, and the clock."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from kraft.rpc.calls import INIT_PRODUCER_ID, PRODUCE
 from kraft.rpc.peers import Unreachable
 
 STALL_MS: Final = 1_000
-"""A request that takes longer than this makes the producer ask whether its leader still leads."""
+"""Age of a request after which the producer refreshes its metadata: the leader may have changed."""
 
 _NEVER_MS: Final = 1 << 62
 
 
 class Sender:
-    """One task decides when what is sent; the links' tasks report to it. All on one event loop."""
+    """A task that decides what is sent when. The links' tasks report to it, all on one event loop."""
 
     def __init__(self, settings: ProducerSettings, network: Network) -> None:
         self._settings = settings
@@ -61,7 +61,7 @@ class Sender:
     async def add(
         self, partition: TopicPartition, records: Sequence[Record], size_bytes: int, receipt: Receipt
     ) -> bool:
-        """Waits for memory, then takes the records over. True when they filled a batch. Raises BufferExhausted."""
+        """Wait for memory, then queue the records. Return True if a batch is full now. Raises BufferExhausted."""
         if self._buffer.memory_used and self._buffer.memory_used + size_bytes > self._settings.buffer_memory:
             await self._memory_for(size_bytes)
         if self._task.done():
@@ -89,7 +89,7 @@ class Sender:
         return True
 
     async def close(self) -> None:
-        """Gives up what is not stored."""
+        """Fail the records that are not stored and close the connections."""
         self._task.cancel()
         await asyncio.wait([self._task])
         if self._identity_task is not None:
@@ -137,7 +137,7 @@ class Sender:
                 self._ensure_identity()
                 await self._sleep(now_ms)
         finally:
-            # Nobody is left waiting, whatever ends this task.
+            # However this task ends, every record gets an outcome.
             self._settle(self._buffer.abandon())
 
     async def _sleep(self, now_ms: int) -> None:
@@ -146,7 +146,7 @@ class Sender:
             deadline_ms = min(now_ms + STALL_MS, _NEVER_MS if deadline_ms is None else deadline_ms)
         self._sleeps_until_ms = _NEVER_MS if deadline_ms is None else deadline_ms
         try:
-            # A deadline that has just passed is met by the next round, which must be a later millisecond.
+            # At least 1 ms: the next round handles a deadline that has just passed, and must be a later millisecond.
             async with asyncio.timeout(None if deadline_ms is None else max(1, deadline_ms - now_ms) / 1000):
                 await self._wake.wait()
         except TimeoutError:
@@ -168,7 +168,7 @@ class Sender:
                 self._metadata.request_refresh()
         for link in [link for link in self._links.values() if link.is_broken]:
             del self._links[link.address]
-            # Without acks this is all that a broker tells of a record that it does not lead for.
+            # With acks=0 a broken stream is the only sign that the broker is not the leader.
             self._metadata.request_refresh()
             closing = asyncio.get_running_loop().create_task(link.close())
             self._closing.add(closing)
@@ -199,7 +199,7 @@ class Sender:
             if not attempts:
                 return
             link.submit(attempts, now_ms)
-            # Whoever was served goes behind those that the request had no room for.
+            # Partitions that are in this request go after those that it had no room for.
             served = {attempt.batch.partition for attempt in attempts}
             partitions = [each for each in partitions if each not in served] + [
                 each for each in partitions if each in served
@@ -209,7 +209,7 @@ class Sender:
         refusal = self._metadata.refusal_of(partition.topic)
         return str(refusal) if refusal is not None else f"{partition} has no leader"
 
-    # --- answers ----------------------------------------------------------------------------------------------
+    # --- responses --------------------------------------------------------------------------------------------
 
     def _answered(self, attempt: Attempt, result: ProducePartitionResult) -> None:
         if result.error_code is not ErrorCode.NONE:

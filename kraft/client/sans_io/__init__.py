@@ -1,1 +1,1 @@
-"""What the client decides without network, clock or chance: batching, fetch positions, partitions, pauses."""
+"""Decisions of the client, without network, clock or randomness: batches, fetch positions, partitions, backoff."""

@@ -1,4 +1,4 @@
-"""How long to wait before trying again."""
+"""Pauses before retries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """Doubles from `first_ms` to `max_ms`, with a fifth of chance up or down so that clients do not retry in step."""
+    """Exponential backoff from `first_ms` to `max_ms`, give or take a random fifth so that clients do not align."""
 
     first_ms: int
     """retry.backoff.ms"""
@@ -17,10 +17,10 @@ class Backoff:
     """retry.backoff.max.ms"""
 
     chance: Callable[[], float]
-    """A number from 0 to 1."""
+    """Returns a random number from 0 to 1."""
 
     def delay_ms(self, failures: int) -> int:
-        """Behind the given number of failures in a row, which is at least 1."""
-        # Beyond thirty doublings every delay is the longest one.
+        """Return the pause after so many failures in a row, at least 1."""
+        # The limit on doublings bounds the size of the number; `max_ms` is reached long before.
         doubled = self.first_ms << min(failures - 1, 30)
         return int(min(doubled, self.max_ms) * (0.8 + 0.4 * self.chance()))

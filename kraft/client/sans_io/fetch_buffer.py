@@ -1,11 +1,11 @@
-"""What a consumer has fetched and not handed out, and where it reads next: a machine without clock or network.
+"""Positions of a consumer and the records that it has fetched ahead: a state machine without clock or network.
 
-Each assigned partition is a track with two places: `position`, the next offset for the user, and `fetch_offset`, the
-next one to ask the leader for, ahead of it by what is buffered. A seek starts a new generation of the track; answers
-to requests of an older one are dropped.
+Each assigned partition has a track with two offsets: `position`, the next offset for the user, and `fetch_offset`, the
+next one to fetch from the leader; buffered records lie between them. A seek starts a new generation of the track;
+responses to requests of an older generation are dropped.
 
-Before anything is fetched in a new leader epoch, the leader is asked where the epoch of the last record read ends:
-after an unclean election its log may lack some of what was read (KIP-320).
+Before it fetches in a new leader epoch, the consumer asks the leader for the end offset of the epoch of the last record
+read: after an unclean election the leader's log may lack records that were read (KIP-320).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ RESET_TIMESTAMPS = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Record batches back to back, as one answer brought them. The first may begin before the offset asked for."""
+    """Record batches of one response, back to back. The first may begin before the requested offset."""
 
     records: bytes
     next_offset: int
@@ -47,24 +47,24 @@ class Chunk:
 
 @dataclass(slots=True)
 class Track:
-    """One assigned partition."""
+    """State of one assigned partition."""
 
     partition: TopicPartition
     generation: int
     position: int | None = None
     fetch_offset: int | None = None
     reset_to: int | None = None
-    """The timestamp to look the position up by, while it is not known."""
+    """The timestamp to look the position up by; None when no look-up is needed."""
     stop_at: int | None = None
-    """Nothing at or behind this offset is fetched."""
+    """Fetching stops at this offset, excluded."""
     epochs: ReadEpochs = field(default_factory=ReadEpochs)
-    """Of what was fetched, up to `fetch_offset`."""
+    """Leader epochs of the records fetched, up to `fetch_offset`."""
     checked_epoch: int = UNKNOWN
-    """The last leader epoch whose leader is known to have everything up to `fetch_offset`."""
+    """The last leader epoch whose leader is known to have every record up to `fetch_offset`."""
     chunks: deque[Chunk] = field(default_factory=deque)
     buffered_bytes: int = 0
     ready: deque[PartitionColumns] = field(default_factory=deque)
-    """Decoded, from `position` on."""
+    """Decoded records, from `position` on."""
     high_watermark: int = -1
     is_paused: bool = False
     retry_at_ms: int = 0
@@ -78,13 +78,13 @@ class Track:
         return self.stop_at is None or self.fetch_offset < self.stop_at
 
     def needs_check(self, leader_epoch: int) -> bool:
-        """True when the leader of this epoch may lack what was read. Nothing is known of a place merely sought."""
+        """True if the leader of this epoch may lack records that were read. After a seek, none were read."""
         return self.epochs.latest != UNKNOWN and self.checked_epoch < leader_epoch
 
 
 @dataclass(frozen=True, slots=True)
 class SentFetch:
-    """A request on its way, with the generation of each partition's track when it was made."""
+    """A fetch request in flight, with the generation that each partition's track had when it was created."""
 
     address: str
     request: FetchRequest
@@ -93,7 +93,7 @@ class SentFetch:
 
 @dataclass(frozen=True, slots=True)
 class SentCheck:
-    """A question where epochs end, with each partition's generation and fetch offset when it was made."""
+    """An OffsetForLeaderEpoch request in flight, with each track's generation and fetch offset at its creation."""
 
     address: str
     request: OffsetForLeaderEpochRequest
@@ -101,7 +101,7 @@ class SentCheck:
 
 
 class FetchBuffer:
-    """All tracks of one consumer."""
+    """The tracks of one consumer."""
 
     def __init__(self, settings: ConsumerSettings, chance: Callable[[], float]) -> None:
         self._settings = settings
@@ -113,7 +113,7 @@ class FetchBuffer:
     # --- assignment and position ------------------------------------------------------------------------------
 
     def assign(self, partitions: list[TopicPartition]) -> None:
-        """Partitions that stay assigned keep their place; new ones begin where `auto_offset_reset` says."""
+        """Replace the assignment. Partitions that stay keep their position; new ones start by `auto_offset_reset`."""
         old = self._tracks
         self._tracks = {}
         for partition in partitions:
@@ -124,7 +124,7 @@ class FetchBuffer:
         return list(self._tracks.values())
 
     def track(self, partition: TopicPartition) -> Track:
-        """Raises ValueError for a partition that is not assigned."""
+        """Return the partition's track. Raises ValueError for a partition that is not assigned."""
         track = self._tracks.get(partition)
         if track is None:
             raise ValueError(f"{partition} is not assigned to this consumer")
@@ -138,11 +138,11 @@ class FetchBuffer:
         track.stop_at = stop_at
 
     def seek_to_timestamp(self, partition: TopicPartition, timestamp_ms: int) -> None:
-        """The position is looked up when it is needed."""
+        """Have the position looked up by a timestamp when it is needed."""
         self._restarted(self.track(partition)).reset_to = timestamp_ms
 
     def position_found(self, track: Track, generation: int, found: FoundOffset) -> None:
-        """The answer to a look-up; it no longer counts when somebody has sought elsewhere since."""
+        """Take the result of a look-up, unless there was a seek since."""
         if track.generation == generation and track.reset_to is not None:
             self.seek(track.partition, found.offset)
             fresh = self._tracks[track.partition]
@@ -150,7 +150,7 @@ class FetchBuffer:
             fresh.checked_epoch = found.leader_epoch
 
     def fail(self, partition: TopicPartition, error: Exception) -> None:
-        """The track stands still until it is sought elsewhere; the user is told."""
+        """Stop the track until the next seek; polls raise the error."""
         track = self._tracks[partition]
         track.error = error
         track.chunks.clear()
@@ -177,10 +177,10 @@ class FetchBuffer:
     # --- fetching ---------------------------------------------------------------------------------------------
 
     def next_request(self, address: str, partitions: dict[TopicPartition, int], now_ms: int) -> SentFetch | None:
-        """A request to the leader of these partitions, which come with their leader epochs; None when there is no need.
+        """Return the next request to the leader of these partitions, given with leader epochs; None if nothing is due.
 
-        All of them are asked for or none: one that is left out because its buffer is full would, once read, wait
-        for the end of a request that waits for the others.
+        A request asks for all of them or is not sent: a partition left out because its buffer is full would, once it
+        was read, wait for the end of a request that waits for records of the others.
         """
         tracks = [track for track in self._tracks.values() if track.partition in partitions]
         if sum(track.buffered_bytes for track in tracks) >= self._settings.fetch_max_bytes:
@@ -192,7 +192,7 @@ class FetchBuffer:
         ]
         if not tracks:
             return None
-        # Those with the least at hand come first, since the answer may be full before it reaches the last.
+        # Partitions with the least buffered come first, because the response may be full before the last of them.
         tracks.sort(key=lambda track: track.buffered_bytes)
         self._requests += 1
         request = FetchRequest(
@@ -214,7 +214,7 @@ class FetchBuffer:
         return SentFetch(address, request, [track.generation for track in tracks])
 
     def answered(self, sent: SentFetch, response: FetchResponse, now_ms: int) -> bool:
-        """True when the answer says that what is known of the leaders is out of date."""
+        """Take a response. Return True if it shows that the known leaders are out of date."""
         results = {TopicPartition(result.topic, result.partition): result for result in response.partitions}
         is_stale = False
         for track, asked in self._current(sent):
@@ -224,16 +224,16 @@ class FetchBuffer:
         return is_stale
 
     def lost(self, sent: SentFetch, now_ms: int) -> None:
-        """No answer will come."""
+        """Retry later: the request will get no response."""
         for track, _ in self._current(sent):
             self._retry(track, now_ms)
 
     def is_wanted(self, sent: SentFetch, partitions: Container[TopicPartition]) -> bool:
-        """True while the answer would serve a partition that is still led by whom the request went to."""
+        """True while the response would serve a partition that the same node still leads."""
         return any(track.partition in partitions for track, _ in self._current(sent))
 
     def misses(self, sent: SentFetch, partitions: Container[TopicPartition], now_ms: int) -> bool:
-        """True when a partition could be fetched of which the request does not know: assigned or sought since."""
+        """True if the request lacks a partition that could be fetched: one that was assigned or sought since."""
         asked = {track.partition for track, _ in self._current(sent)}
         return any(
             track.is_fetchable and now_ms >= track.retry_at_ms and track.partition not in asked
@@ -242,7 +242,7 @@ class FetchBuffer:
         )
 
     def next_retry_ms(self, now_ms: int) -> int | None:
-        """When a track that failed may be tried again."""
+        """Return the time at which the next failed track may be retried; None if no track waits."""
         return min((track.retry_at_ms for track in self._tracks.values() if track.retry_at_ms > now_ms), default=None)
 
     def _current(self, sent: SentFetch) -> Iterator[tuple[Track, FetchPartition]]:
@@ -250,7 +250,7 @@ class FetchBuffer:
             track = self._tracks.get(TopicPartition(asked.topic, asked.partition))
             if track is None or track.generation != generation or track.fetch_offset != asked.fetch_offset:
                 continue
-            # What a former leader still answers may not be in the log of the one that was checked since.
+            # Records from a former leader may be missing in the log of a newer leader that was checked since.
             if asked.current_leader_epoch >= track.checked_epoch:
                 yield track, asked
 
@@ -283,7 +283,7 @@ class FetchBuffer:
         header = headers[-1]
         if header.next_offset <= (track.fetch_offset or 0):
             track.error = InvalidBatch(
-                f"{track.partition}: asked for offset {track.fetch_offset}, answered with what ends at "
+                f"{track.partition}: requested offset {track.fetch_offset}, received records that end at "
                 f"{header.next_offset}"
             )
             return
@@ -299,7 +299,7 @@ class FetchBuffer:
     # --- after a change of leader ------------------------------------------------------------------------------
 
     def next_check(self, address: str, partitions: Mapping[TopicPartition, int], now_ms: int) -> SentCheck | None:
-        """What to ask the leader of these partitions before they are fetched in their leader epochs; None: nothing."""
+        """Return the next OffsetForLeaderEpoch request to the leader of these partitions; None if nothing is due."""
         tracks = [
             track
             for track in self._tracks.values()
@@ -323,7 +323,7 @@ class FetchBuffer:
         return SentCheck(address, OffsetForLeaderEpochRequest(partitions=asked), places)
 
     def checked(self, sent: SentCheck, response: OffsetForLeaderEpochResponse, now_ms: int) -> bool:
-        """True when the answer says that what is known of the leaders is out of date."""
+        """Take a response. Return True if it shows that the known leaders are out of date."""
         results = {TopicPartition(result.topic, result.partition): result for result in response.partitions}
         is_stale = False
         for track, asked in self._current_checks(sent):
@@ -337,17 +337,17 @@ class FetchBuffer:
                 self._retry(track, now_ms)
                 is_stale = True
             else:
-                where = f"{track.partition}: where leader epoch {asked.leader_epoch} ends cannot be told"
-                track.error = Refusal(result.error_code, f"{where}: {result.error_code.name}")
+                what = f"{track.partition}: the end offset of leader epoch {asked.leader_epoch} is not available"
+                track.error = Refusal(result.error_code, f"{what}: {result.error_code.name}")
         return is_stale
 
     def check_lost(self, sent: SentCheck, now_ms: int) -> None:
-        """No answer will come."""
+        """Retry later: the request will get no response."""
         for track, _ in self._current_checks(sent):
             self._retry(track, now_ms)
 
     def check_not_served(self, sent: SentCheck) -> None:
-        """The leader cannot tell where epochs end."""
+        """Skip the check: the leader does not have this API."""
         for track, asked in self._current_checks(sent):
             track.checked_epoch = asked.current_leader_epoch
 
@@ -358,7 +358,7 @@ class FetchBuffer:
                 yield track, asked
 
     def _compare(self, track: Track, asked: EpochEndPartition, result: EpochEndPartitionResult) -> None:
-        """Goes on, or back to where the leader's log is no longer what was read. Source: KIP-320."""
+        """Continue, or go back to the first offset at which the leader's log differs. Source: KIP-320."""
         position, read_to = track.position or 0, track.fetch_offset or 0
         if result.end_offset < 0 or result.leader_epoch < 0:
             self._truncated(track, None, asked.current_leader_epoch)
@@ -367,8 +367,8 @@ class FetchBuffer:
         if difference < position:
             self._truncated(track, difference, asked.current_leader_epoch)
         elif difference < read_to:
-            # Only what was read ahead is affected, and nobody has seen that.
-            self._go_on_from(track, position, asked.current_leader_epoch)
+            # Only records fetched ahead are affected; the user has not seen them.
+            self._continue_from(track, position, asked.current_leader_epoch)
         else:
             track.checked_epoch = asked.current_leader_epoch
 
@@ -380,24 +380,24 @@ class FetchBuffer:
             return
         what = describe_truncation(track.partition, position, divergent_offset)
         if divergent_offset is None:
-            log.warning("%s; reading goes on at the %s offset", what, self._settings.auto_offset_reset)
+            log.warning("%s; reading continues at the %s offset", what, self._settings.auto_offset_reset)
             self._reset(self._restarted(track), what)
         else:
-            log.warning("%s; reading goes on at offset %d", what, divergent_offset)
-            self._go_on_from(track, divergent_offset, leader_epoch)
+            log.warning("%s; reading continues at offset %d", what, divergent_offset)
+            self._continue_from(track, divergent_offset, leader_epoch)
 
-    def _go_on_from(self, track: Track, offset: int, leader_epoch: int) -> None:
-        """Nothing that was read ahead counts any more."""
+    def _continue_from(self, track: Track, offset: int, leader_epoch: int) -> None:
+        """Drop what was fetched ahead and continue at `offset`."""
         fresh = self._restarted(track)
         fresh.position = fresh.fetch_offset = offset
         fresh.stop_at = track.stop_at
         fresh.epochs = track.epochs.up_to(offset)
         fresh.checked_epoch = leader_epoch
 
-    # --- handing out ------------------------------------------------------------------------------------------
+    # --- output -----------------------------------------------------------------------------------------------
 
     def take_chunk(self, track: Track) -> Chunk | None:
-        """The next fetched bytes of the partition; the caller moves `position` on as it hands their records out."""
+        """Remove and return the partition's next chunk; the caller advances `position` as it returns its records."""
         if not track.chunks:
             return None
         chunk = track.chunks.popleft()
@@ -413,5 +413,5 @@ def _note_epochs(track: Track, headers: list[BatchHeader]) -> None:
 
 
 def _out_of_range(track: Track, result: FetchPartitionResult) -> str:
-    held = f"offsets from {result.log_start_offset} on" if result.log_start_offset >= 0 else "others"
-    return f"{track.partition} does not hold offset {track.fetch_offset}, but {held}, and auto.offset.reset=none"
+    start = f" (log start offset {result.log_start_offset})" if result.log_start_offset >= 0 else ""
+    return f"{track.partition} does not hold offset {track.fetch_offset}{start}, and auto.offset.reset=none"

@@ -1,6 +1,6 @@
-"""Which partition a record goes to: by the hash of its key as Kafka's own clients do, otherwise batch by batch in turn.
+"""Chooses the partition of a record: by the hash of its key as Kafka's clients do, without a key batch by batch.
 
-The hash is MurmurHash2 with Kafka's seed, so that a key lands in the same partition whichever client wrote it.
+The hash is MurmurHash2 with Kafka's seed, so that all clients write a key to the same partition.
 Source: Kafka's Utils.murmur2 and BuiltInPartitioner.
 """
 
@@ -21,7 +21,7 @@ _KEYS_REMEMBERED: Final = 1 << 16
 
 
 def murmur2(data: bytes) -> int:
-    """As Java prints it: a signed number of 32 bits."""
+    """Return the hash as Java does: a signed number of 32 bits."""
     size = len(data)
     mixed = (_SEED ^ size) & _MASK
     words = size // 4
@@ -39,20 +39,20 @@ def murmur2(data: bytes) -> int:
 
 @lru_cache(maxsize=_KEYS_REMEMBERED)
 def _positive_hash(key: bytes) -> int:
-    # Keys repeat in practice, and hashing one in Python costs more than the rest of its way to a batch.
+    # Keys repeat in practice, and a hash in Python costs more than everything else until the record is in a batch.
     return murmur2(key) & _POSITIVE
 
 
 def partition_for_key(key: bytes, partition_count: int) -> int:
-    """The same for every client that follows Kafka. It changes when partitions are added to the topic."""
+    """Return the partition for a key, the same as Kafka's clients. It changes when the topic gets more partitions."""
     return _positive_hash(key) % partition_count
 
 
 class StickyPartitioner:
-    """For records without a key: one partition until a batch there is full, then the next, so that batches fill up."""
+    """Chooses partitions of records without a key: one until a batch is full, then the next, so that batches fill."""
 
     def __init__(self, first: Callable[[int], int]) -> None:
-        """`first` chooses a number below its argument: where a topic's turn begins, so that producers spread out."""
+        """`first` chooses a topic's first partition at random, below its argument, so that producers spread out."""
         self._first = first
         self._current: defaultdict[str, int] = defaultdict(lambda: -1)
 
@@ -63,5 +63,5 @@ class StickyPartitioner:
         return current
 
     def batch_is_full(self, topic: str, partition_count: int) -> None:
-        """Moves the topic's turn on."""
+        """Go on to the topic's next partition."""
         self._current[topic] = (self.partition(topic, partition_count) + 1) % partition_count

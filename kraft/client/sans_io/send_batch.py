@@ -1,4 +1,4 @@
-"""A batch on its way to a partition's leader."""
+"""A batch that waits to be sent to a partition's leader, or to be acknowledged."""
 
 from __future__ import annotations
 
@@ -12,30 +12,33 @@ from kraft.log.format.record_codec import Record
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
 
 RECORD_OVERHEAD_BYTES: Final = 21
-"""What a record may take beyond its key, value and headers: lengths and deltas at their longest in practice."""
+"""Bytes of a record besides its key, value and headers, at most in practice: lengths and deltas."""
 
 _HEADER_OVERHEAD_BYTES: Final = 10
 
 
 class Receipt(Protocol):
-    """Told once what became of the records that it stands for. One receipt may span several batches."""
+    """Receives the outcome of its records, once for each. One receipt may span several batches."""
 
     def delivered(self, batch: Batch, first: int, count: int, base_offset: int, log_append_time_ms: int) -> None:
-        """Records `first` to `first + count` of the batch are stored; `base_offset` is the batch's, -1 if unknown."""
+        """Handle that records `first` to `first + count` of the batch are stored.
+
+        `base_offset` is the batch's, -1 if unknown.
+        """
 
     def failed(self, error: Exception) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdentity:
-    """What brokers know an idempotent producer by."""
+    """Producer id and producer epoch, by which brokers recognise an idempotent producer."""
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
 
 
 class Batch:
-    """Records for one partition. Once it has bytes, retries send these very bytes, so that brokers see a repeat."""
+    """Records for one partition. Retries send the same encoded bytes, so that brokers recognise a duplicate."""
 
     __slots__ = (
         "base_sequence",
@@ -54,15 +57,15 @@ class Batch:
         self.partition = partition
         self.created_ms = created_ms
         self.serial = serial
-        """Of the batch that the records were put into; the parts of one that was split share it."""
+        """Numbers the batches of a producer; the parts of a batch that was split have the same number."""
         self.records: list[Record] = []
         self.receipts: list[tuple[Receipt, int, int]] = []
-        """Who is told, with the first record and the number of records that are theirs."""
+        """Each receipt, with the index of its first record and its number of records."""
         self.size_bytes = HEADER_BYTES
-        """At most this large before compression."""
+        """Upper limit of the size before compression."""
         self.encoded: bytes | None = None
         self.encoded_as = 0
-        """The number of this batch among those that its partition has sent."""
+        """Numbers the batches that were encoded for this partition."""
         self.base_sequence = -1
         self.last_reason = ""
 
@@ -77,7 +80,7 @@ class Batch:
         self.encoded = build_batch(self.records, codec, *producer, base_sequence)
 
     def forget_encoding(self) -> None:
-        """The next attempt is a new batch to the broker. Right only when it is known not to hold this one."""
+        """Make the next attempt a new batch for the broker. Only valid if the broker did not store this one."""
         self.encoded = None
         self.base_sequence = -1
 
@@ -86,7 +89,7 @@ class Batch:
         return (self.base_sequence + len(self.records)) & SEQUENCE_MAX
 
     def halves(self) -> list[Batch]:
-        """The same records in two batches, for a partition that takes only smaller ones."""
+        """Return two batches with half of the records each, for a partition that refuses larger ones."""
         middle = len(self.records) // 2
         return [self._part(0, middle), self._part(middle, len(self.records))]
 
@@ -102,7 +105,7 @@ class Batch:
 
 
 def record_size(record: Record) -> int:
-    """At least the bytes that the record takes in a batch without compression."""
+    """Return an upper limit of the record's bytes in a batch without compression."""
     _, _, key, value, headers = record
     size = RECORD_OVERHEAD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
     for name, content in headers:

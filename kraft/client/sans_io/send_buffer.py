@@ -1,14 +1,14 @@
-"""Records between `send` and their acknowledgement: a machine without clock or network, one lane for each partition.
+"""Records from `send` to acknowledgement: a state machine without clock or network, with a lane for each partition.
 
-A lane keeps its batches in the order of their records until each is acknowledged or given up. Batches in flight are a
-prefix of the lane, all sent to one leader. When an attempt fails, the lane sends nothing more until every batch in
-flight has been answered, then starts again from its first batch; so order holds, and with idempotence brokers
-recognise repeats by their sequence numbers.
+A lane keeps its batches in order until each is acknowledged or dropped. Batches in flight are a prefix of the lane, all
+sent to one leader. When an attempt fails, the lane sends nothing more until every batch in flight has been answered,
+then starts again from its first batch. So order is kept, and with idempotence brokers recognise duplicates by their
+sequence numbers.
 
-When a batch that may have been sent is given up, the lane has a *hole*: brokers may refuse what follows as out of
-order, which says that neither the lost batch nor any behind it is stored. Only then may those behind it be numbered
-anew, under a new producer id, without risk of storing one twice. An out-of-order refusal without a hole says that the
-broker lost what it had acknowledged; then all that the lane had sent fails with that error.
+When a batch that may have been sent is dropped, the lane has a *hole*: brokers may refuse what follows as out of
+order, which means that neither the dropped batch nor any after it is stored. Only then may the later ones get new
+sequence numbers, under a new producer id, without the risk of storing one twice. An out-of-order refusal without a
+hole means that the broker lost what it had acknowledged; then all that the lane had sent fails with that error.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_L
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One sending of a batch. An answer to an attempt that was given up in the meantime is ignored."""
+    """One sending of a batch. A response to an attempt that is no longer in flight is ignored."""
 
     batch: Batch
     number: int
@@ -42,7 +42,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """The batch is stored. The offset is -1 where the broker did not say it."""
+    """The batch is stored. The offset is -1 if the broker did not return it."""
 
     batch: Batch
     base_offset: int = -1
@@ -51,7 +51,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The batch is given up."""
+    """The batch was dropped."""
 
     batch: Batch
     error: Exception
@@ -61,29 +61,29 @@ BatchOutcome = Delivered | Failed
 
 
 class _Lane:
-    """One partition's batches, oldest first."""
+    """Batches of one partition, oldest first."""
 
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
         self.batches: list[Batch] = []
         self.open: Batch | None = None
-        """The last batch, while records may still join it. It is not in `batches` yet."""
+        """The last batch, while records are still added to it. It is not in `batches` yet."""
         self.in_flight: dict[Batch, int] = {}
-        """Each batch that awaits its answer, with the number of the attempt."""
+        """Each batch that waits for its response, with the number of the attempt."""
         self.leader = ""
         self.retry_at_ms = 0
         self.failures = 0
-        """Attempts in a row that failed."""
+        """The number of failed attempts in a row."""
         self.is_retrying = False
         self.identity: ProducerIdentity | None = None
         self.spent_identity: ProducerIdentity | None = None
-        """The one that the lane must not use again."""
+        """An identity that the lane must not use again."""
         self.is_known = False
-        """True once a batch under the present identity was acknowledged, so that every leader to come knows it."""
+        """True once a batch of the present identity was acknowledged, so that every later leader knows it."""
         self.next_sequence = 0
         self.encoded_count = 0
         self.holes: list[int] = []
-        """First sequences of the batches that were given up after they may have been sent."""
+        """First sequences of batches that were dropped after they may have been sent."""
         self.must_renumber = False
 
     def seal(self) -> None:
@@ -94,26 +94,26 @@ class _Lane:
     def next_batch(self) -> Batch | None:
         return next((batch for batch in self.batches if batch not in self.in_flight), None)
 
-    def give_up(self, batch: Batch) -> None:
+    def drop(self, batch: Batch) -> None:
         self.batches.remove(batch)
         self.in_flight.pop(batch, None)
         if batch.base_sequence >= 0:
             self.holes.append(batch.base_sequence)
 
     def holes_before(self, batch: Batch) -> list[int]:
-        # Sequences wrap to zero; a lane is never half of their range long.
+        # Sequences wrap to zero; a lane never spans half of their range.
         return [hole for hole in self.holes if (batch.base_sequence - hole) & SEQUENCE_MAX <= SEQUENCE_MAX // 2]
 
     def is_far_ahead(self, batches_max: int) -> bool:
-        """True when one batch more would push the oldest unanswered one out of the few that a broker remembers.
+        """True if one more batch would push the oldest unanswered one out of the few that a broker remembers.
 
-        It may be stored, and must still be recognised when it is sent again, however many behind it were answered.
+        That one may be stored, and the broker must still recognise it when it is sent again.
         """
         oldest = self.batches[0]
         return oldest.encoded is not None and self.encoded_count - oldest.encoded_as + 1 >= batches_max
 
     def renumber(self) -> None:
-        """Every batch here starts over under a new identity: none of them is stored."""
+        """Start every batch over under a new identity. Valid only if none of them is stored."""
         for batch in self.batches:
             batch.forget_encoding()
         self.spent_identity, self.identity = self.identity, None
@@ -124,7 +124,7 @@ class _Lane:
 
 
 class SendBuffer:
-    """All lanes of one producer."""
+    """The lanes of one producer."""
 
     def __init__(self, settings: ProducerSettings, chance: Callable[[], float]) -> None:
         self._settings = settings
@@ -135,16 +135,16 @@ class SendBuffer:
         self._batches = 0
         self.memory_used = 0
         self.is_hurried = False
-        """Set while somebody waits for memory or for a flush: batches do not linger."""
+        """Set while a sender waits for memory: batches do not linger."""
         self.trouble = ""
-        """Why nothing can be sent at present; the reason of a batch that expires without having been sent."""
+        """The reason why nothing can be sent now; the error of a batch that expires unsent names it."""
 
-    # --- in ---------------------------------------------------------------------------------------------------
+    # --- input ------------------------------------------------------------------------------------------------
 
     def append(
         self, partition: TopicPartition, records: Sequence[Record], size_bytes: int, receipt: Receipt, now_ms: int
     ) -> bool:
-        """Adds records that fit one batch together. True when that filled a batch up."""
+        """Add records that fit into one batch together. Return True if a batch is full now."""
         lane = self._lanes.get(partition)
         if lane is None:
             lane = self._lanes[partition] = _Lane(partition)
@@ -165,7 +165,7 @@ class SendBuffer:
 
     @property
     def needs_identity(self) -> bool:
-        """True while a lane waits for a producer id that it has not used up."""
+        """True while a lane waits for a producer id that it may use."""
         if not self._settings.enable_idempotence:
             return False
         return any(
@@ -173,26 +173,26 @@ class SendBuffer:
         )
 
     def give_identity(self, identity: ProducerIdentity) -> None:
-        """A new producer id. Lanes with one keep theirs, whose sequences they go on with."""
+        """Set the producer id for lanes that have none. Others keep theirs and its sequences."""
         self._identity = identity
 
-    # --- out --------------------------------------------------------------------------------------------------
+    # --- output -----------------------------------------------------------------------------------------------
 
     def waiting(self) -> list[TopicPartition]:
-        """Partitions with anything not acknowledged."""
+        """Return the partitions with records that are not acknowledged."""
         return [lane.partition for lane in self._busy_lanes()]
 
     def close_batches(self) -> None:
-        """No record joins the present batches any more, and they do not linger."""
+        """Close the open batches: no records are added to them, and they do not linger."""
         for lane in self._lanes.values():
             lane.seal()
 
     def unfinished(self) -> set[int]:
-        """Serial numbers of the closed batches that are not acknowledged."""
+        """Return the serial numbers of the closed batches that are not acknowledged."""
         return {batch.serial for lane in self._lanes.values() for batch in lane.batches}
 
     def is_ready(self, partition: TopicPartition, now_ms: int) -> bool:
-        """True when a batch of the partition could be sent if its leader is known."""
+        """True if a batch of the partition can be sent, provided that its leader is known."""
         lane = self._lanes[partition]
         if (
             now_ms < lane.retry_at_ms
@@ -202,21 +202,21 @@ class SendBuffer:
             return False
         if len(lane.batches) > len(lane.in_flight):
             return True
-        # Not before it is its turn: until then records join it, so that what piles up leaves in few batches.
+        # Closed only now that it can be sent: until then records are added, so that a backlog leaves in few batches.
         if lane.open is not None and self._lingered(lane.open, now_ms):
             lane.seal()
             return True
         return False
 
     def _in_flight_max(self, lane: _Lane) -> int:
-        # A broker takes any first sequence of a producer that it does not know (KIP-360). Were the first batch refused
-        # and the second taken by a broker that has just become the leader, the first could never be stored.
+        # A broker accepts any first sequence of a producer that it does not know (KIP-360). If the first batch was
+        # refused and a broker that has just become the leader accepted the second, the first could never be stored.
         if self._settings.enable_idempotence and not lane.is_known:
             return 1
         return self._settings.max_in_flight_requests_per_connection
 
     def drain(self, leader: str, partitions: Iterable[TopicPartition], now_ms: int) -> list[Attempt]:
-        """What one request to this leader carries: at most one batch of each partition, `max_request_size` in all."""
+        """Return the batches of one request to this leader: at most one per partition, `max_request_size` in total."""
         attempts: list[Attempt] = []
         room = self._settings.max_request_size
         for partition in partitions:
@@ -233,9 +233,9 @@ class SendBuffer:
         return attempts
 
     def leader_moved(self, partition: TopicPartition, leader: str) -> None:
-        """A newer leader is known. Takes back what is in flight to the former one, which may never answer.
+        """Take back what is in flight to the former leader, which may never answer: there is a newer one.
 
-        Without idempotence the answer is waited for instead, because sending again would store records twice.
+        Without idempotence the lane waits for the response instead, because a retry could store records twice.
         """
         lane = self._lanes[partition]
         if lane.leader in ("", leader):
@@ -249,7 +249,7 @@ class SendBuffer:
         lane.leader, lane.retry_at_ms, lane.failures = leader, 0, 0
 
     def _encoded(self, lane: _Lane) -> Batch | None:
-        """The lane's next batch as bytes; None while it lacks a producer id."""
+        """Return the lane's next batch, encoded; None while the lane has no producer id or must wait."""
         if lane.must_renumber and not lane.in_flight:
             lane.renumber()
         batch = lane.next_batch()
@@ -280,7 +280,7 @@ class SendBuffer:
     def _lingered(self, batch: Batch, now_ms: int) -> bool:
         return self.is_hurried or now_ms >= batch.created_ms + self._settings.linger_ms
 
-    # --- answers ----------------------------------------------------------------------------------------------
+    # --- responses --------------------------------------------------------------------------------------------
 
     def answered(self, attempt: Attempt, result: ProducePartitionResult, now_ms: int) -> list[BatchOutcome]:
         lane = self._lane_of(attempt)
@@ -301,24 +301,24 @@ class SendBuffer:
         return self._fail(lane, batch, Refusal(code, _about(batch, result.error_message)))
 
     def lost(self, attempt: Attempt, reason: str, now_ms: int) -> None:
-        """No answer will come: the outcome is unknown, and the batch is sent again."""
+        """Send the batch again: the attempt gets no response, so its outcome is unknown."""
         lane = self._lane_of(attempt)
         if lane is not None:
             attempt.batch.last_reason = reason
             self._retry(lane, attempt.batch, now_ms)
 
     def sent(self, attempt: Attempt) -> list[BatchOutcome]:
-        """With acks=0, this is all that is known of it."""
+        """Complete an attempt with acks=0, which gets no response."""
         lane = self._lane_of(attempt)
         return [] if lane is None else self._complete(lane, attempt.batch, -1, -1)
 
     def _lane_of(self, attempt: Attempt) -> _Lane | None:
-        """None when the attempt was given up in the meantime."""
+        """Return the attempt's lane; None if the attempt is no longer in flight."""
         lane = self._lanes[attempt.batch.partition]
         return lane if lane.in_flight.get(attempt.batch) == attempt.number else None
 
     def _complete(self, lane: _Lane, batch: Batch, base_offset: int, log_append_time_ms: int) -> list[BatchOutcome]:
-        # It was accepted, so those before it that were given up had been stored after all.
+        # The broker accepted this batch, so the dropped ones before it were stored after all.
         for hole in lane.holes_before(batch):
             lane.holes.remove(hole)
         lane.failures = 0
@@ -331,14 +331,14 @@ class SendBuffer:
     def _retry(self, lane: _Lane, batch: Batch, now_ms: int) -> None:
         del lane.in_flight[batch]
         if not lane.is_retrying:
-            # Batches that were in flight together fail together: that is one failure.
+            # Batches that were in flight together fail together: this counts as one failure.
             lane.is_retrying = True
             lane.failures += 1
             lane.retry_at_ms = now_ms + self._backoff.delay_ms(lane.failures)
 
     def _out_of_order(self, lane: _Lane, batch: Batch, error: Refusal, now_ms: int) -> list[BatchOutcome]:
         if batch is not lane.batches[0]:
-            # Those before it are not stored yet, so the gap is of our own making.
+            # The batches before it are not stored yet, so the gap is expected.
             self._retry(lane, batch, now_ms)
             return []
         if lane.holes_before(batch):
@@ -352,18 +352,18 @@ class SendBuffer:
         return outcomes
 
     def _split(self, lane: _Lane, batch: Batch) -> None:
-        """The partition takes only smaller batches than ours."""
+        """Replace a batch that is too large for the partition by its two halves."""
         halves = batch.halves()
         place = lane.batches.index(batch)
-        lane.give_up(batch)
+        lane.drop(batch)
         lane.batches[place:place] = halves
         if self._settings.enable_idempotence:
-            # What was refused for its size leaves a gap, so nothing behind it is stored either.
+            # The refused batch leaves a gap in the sequences, so nothing after it is stored either.
             lane.must_renumber = True
         lane.is_retrying = True
 
     def _fail(self, lane: _Lane, batch: Batch, error: Exception) -> list[BatchOutcome]:
-        lane.give_up(batch)
+        lane.drop(batch)
         self._release(batch)
         return [Failed(batch, error)]
 
@@ -373,7 +373,7 @@ class SendBuffer:
     # --- time -------------------------------------------------------------------------------------------------
 
     def expire(self, now_ms: int) -> list[BatchOutcome]:
-        """Gives up what is older than `delivery_timeout_ms`."""
+        """Drop batches that are older than `delivery_timeout_ms`."""
         timeout_ms = self._settings.delivery_timeout_ms
         outcomes: list[BatchOutcome] = []
         for lane in self._busy_lanes():
@@ -386,7 +386,7 @@ class SendBuffer:
         return outcomes
 
     def abandon(self) -> list[BatchOutcome]:
-        """Gives up everything: the producer is closed."""
+        """Drop everything, because the producer is closed."""
         outcomes: list[BatchOutcome] = []
         for lane in self._busy_lanes():
             lane.seal()
@@ -398,7 +398,7 @@ class SendBuffer:
         return outcomes
 
     def next_deadline_ms(self, now_ms: int) -> int | None:
-        """When something changes by time alone; None when nothing is waiting."""
+        """Return the next time at which something is due; None if nothing is waiting."""
         return min((each for lane in self._busy_lanes() for each in self._deadlines(lane, now_ms)), default=None)
 
     def _deadlines(self, lane: _Lane, now_ms: int) -> Iterator[int]:

@@ -1,1 +1,1 @@
-"""What leaves a log: whole segments by retention, single records by compaction."""
+"""Cleanup of logs: retention deletes whole segments, compaction removes single records."""

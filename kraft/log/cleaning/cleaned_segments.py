@@ -1,6 +1,6 @@
-"""What a compaction has written beside the log, and what makes it ready to take its segments' places.
+"""Cleaned files that a compaction has written beside the log, and how they are opened as segments.
 
-Nothing here changes the log: that is for `PartitionLog.install_cleaned`, which so does not have to wait for long.
+Nothing here changes the log. `PartitionLog.install_cleaned` does, and this preparation keeps it short.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from kraft.model.ids import Offset
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanedGroup:
-    """A file that stands beside the log, synced, and can take the place of some segments (see segment_swap.py)."""
+    """A cleaned file beside the log, synced, that can replace one or more segments (see segment_swap.py)."""
 
     replaced: tuple[SegmentFacts, ...]
-    """The segments whose place it takes, as they were when they were read."""
+    """The segments that it replaces, as they were when they were read."""
 
     path: str
     size_bytes: int
-    """Of the cleaned file; 0 when no record is left."""
+    """Size of the cleaned file; 0 if no record is left."""
 
     @property
     def base_offset(self) -> Offset:
@@ -36,45 +36,45 @@ class CleanedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleaningResult:
-    """`groups` ascend. Segments that lost nothing are in none of them."""
+    """Result of one cleaning. `groups` ascend; segments that lost nothing are in none of them."""
 
     groups: tuple[CleanedGroup, ...]
     end_offset: Offset
-    """How far the log is clean once all groups are in: less than the plan's when the offset map was full before."""
+    """End of the clean part once all groups are installed; below the plan's end if the offset map was full before."""
 
     records_read: int
     records_kept: int
-    """Of all batches up to `end_offset` but those that are never looked into: control and transactional ones."""
+    """Records read and kept, of the batches below `end_offset` that are decoded: no control or transactional ones."""
 
     batches_unreadable: int
-    """Kept whole, because their records cannot be decoded though the checksum is right: a producer sent them so."""
+    """Batches kept whole because their records cannot be decoded: the checksum is right, the producer sent them so."""
 
     bytes_read: int
-    """In the second pass, so of the segments from the start of the log."""
+    """Bytes read in the second pass, which begins at the first segment of the log."""
 
     bytes_kept: int
-    """Of these. The difference is what cleaning gains."""
+    """Bytes of these that are kept; cleaning frees the rest."""
 
     map_keys: int
     map_bytes: int
-    """How many keys the offset map came to hold, and how much memory for them."""
+    """Keys in the offset map at its end, and the memory that it uses."""
 
     def fits(self, segments: Sequence[SegmentFacts]) -> bool:
-        """Whether the segments to be replaced are still those of the log. If not, the result is to be discarded."""
+        """Return whether the replaced segments are still those of the log. If not, discard the result."""
         current = {segment.base_offset: segment for segment in segments[:-1]}
         return all(current.get(old.base_offset) == old for group in self.groups for old in group.replaced)
 
 
 def discard(disk: Disk, result: CleaningResult) -> None:
-    """Removes the files of a result that will not be swapped in."""
+    """Remove the files of a result that will not be installed."""
     for group in result.groups:
         disk.remove(group.path)
 
 
 def open_cleaned(disk: Disk, directory: str, result: CleaningResult, index_interval_bytes: int) -> list[Segment]:
-    """One segment for each group of the result, its batches checked once more and indexed.
+    """Open a segment for each group of the result; its batches are checked again and indexed.
 
-    Reads everything that compaction wrote, so it is for the thread that cleaned. Raises Corruption and OSError.
+    Reads everything that compaction wrote, so it runs in the cleaner's thread. Raises Corruption and OSError.
     """
     segments: list[Segment] = []
     try:
@@ -88,6 +88,6 @@ def open_cleaned(disk: Disk, directory: str, result: CleaningResult, index_inter
 
 
 def close_cleaned(segments: Sequence[Segment]) -> None:
-    """For segments that will not be installed."""
+    """Close segments that will not be installed."""
     for segment in segments:
         segment.file.close()

@@ -1,7 +1,7 @@
-"""When a log is to be compacted, and how much of it: by how much of it is dirty, and by how long records have waited.
+"""The decision whether to compact a log, and which part: by how much of it is dirty, and how long records have waited.
 
-A log is cleaned from its start up to some offset again and again; what was cleaned before is its clean part, what
-follows the dirty one. The rules are those of Kafka's LogCleanerManager.
+Each cleaning covers a log from its start up to some offset; the part that was cleaned before is the clean part, the
+rest the dirty part. The rules are those of Kafka's LogCleanerManager.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ from kraft.model.ids import Offset
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleaningPlan:
-    """What a cleaning may touch: `segments` from the first of the log on, none of which grows any more."""
+    """Extent of one cleaning: `segments` from the first of the log on, none of them active."""
 
     segments: tuple[SegmentFacts, ...]
     dirty_offset: Offset
-    """Where the dirty part begins."""
+    """First offset of the dirty part."""
 
     end_offset: Offset
-    """Of the last segment; nothing at or above is touched."""
+    """End of the last segment; nothing at or above it is touched."""
 
     clean_bytes: int
     dirty_bytes: int
-    """Of the segments that end in the clean part, and of the others."""
+    """Size of the segments that end in the clean part, and of the others."""
 
     is_forced: bool
-    """`max.compaction.lag.ms` is over for some record, so it does not matter how much is dirty."""
+    """`max.compaction.lag.ms` has passed for some record, so the dirty ratio does not matter."""
 
     @property
     def dirty_ratio(self) -> float:
-        """Between 0 and 1; a caller with several logs to clean begins with the largest."""
+        """Dirty part of the log, 0 to 1; with several logs to clean, the largest ratio goes first."""
         return self.dirty_bytes / max(1, self.dirty_bytes + self.clean_bytes)
 
 
 def plan_cleaning(
     segments: Sequence[SegmentFacts], config: LogConfig, cleaned_end: Offset, upper: Offset, now_ms: int
 ) -> CleaningPlan | None:
-    """What is to be cleaned now, None for nothing. `segments` are all of the log, the active one last.
+    """Return what to clean now, or None. `segments` are all segments of the log, the active one last.
 
-    `cleaned_end` is how far the last cleaning came, and `upper` the high watermark: what may still be truncated must
-    not outdate anything.
+    `cleaned_end` is the end of the last cleaning, `upper` the high watermark: a record that may still be truncated must
+    not replace an older one.
     """
     if not config.compacts or len(segments) < 2:
         return None
@@ -68,7 +68,7 @@ def plan_cleaning(
 
 
 def _waits_too_long(segment: SegmentFacts, config: LogConfig, now_ms: int) -> bool:
-    # A producer that sends no timestamps sends 0 or less, which says nothing of how long a record has waited.
+    # A producer without timestamps sends 0 or less, which does not say how long a record has waited.
     return 0 < segment.first_timestamp_ms < now_ms - config.max_compaction_lag_ms
 
 

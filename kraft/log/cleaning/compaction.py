@@ -1,11 +1,11 @@
-"""Compaction: of each key the newest record stays.
+"""Compaction: the newest record of each key is kept.
 
-A cleaning reads the dirty part to learn the newest offset of each key, then writes both parts
-anew without the records that a newer one has outdated. Offsets never change, so gaps remain.
+A cleaning reads the dirty part to find the newest offset of each key, then rewrites both parts without the records that
+have a newer one. Offsets never change, so gaps remain.
 
-A tombstone, a record without a value, deletes its key, and has to be seen by those who read along before it goes
-itself: the first cleaning that meets it writes into its batch when that will be, `delete.retention.ms` later, and the
-first cleaning after that time drops it (KIP-534).
+A tombstone, a record without a value, deletes its key. Consumers have to see it before it is removed itself: the first
+cleaning that reads it writes a delete horizon, `delete.retention.ms` later, into its batch, and the first cleaning
+after that time drops it (KIP-534).
 
 The rules are those of Kafka's Cleaner.
 """
@@ -42,15 +42,15 @@ from kraft.model.errors import Corruption, InvalidBatch, KraftError
 from kraft.model.ids import Offset
 
 _BUFFER_BYTES: Final = 256 << 10
-"""Read or written at a time, so that progress is told often enough to throttle by."""
+"""Bytes read or written at a time, so that progress is reported often enough to throttle by."""
 
 
 class CleaningAborted(KraftError):
-    """The caller wanted no more of it, or the log changed under it. Nothing was changed by the cleaning."""
+    """The caller stopped the cleaning, or the log changed meanwhile. The cleaning has changed nothing."""
 
 
 class OffsetMapTooSmall(KraftError):
-    """Not even the keys of one batch fit, so this log can never be cleaned with so little memory."""
+    """The keys of a single batch do not fit, so this log cannot be cleaned with this little memory."""
 
 
 def clean(
@@ -63,15 +63,15 @@ def clean(
     active_producers: Mapping[int, int],
     on_progress: Callable[[int], None],
 ) -> CleaningResult:
-    """Writes the cleaned groups of the plan beside the log. It only reads the log, so it may run in any thread.
+    """Write the cleaned groups of the plan beside the log. Only reads the log, so it may run in any thread.
 
-    Memory is bounded by `map_bytes_max`, two buffers, and the largest batch. `active_producers` maps the id of each
-    producer that the log remembers to the last offset of its last batch: that batch stays, if without records,
-    because the producer's numbers are read off it. `on_progress` is told of bytes read or written, a few hundred
+    Memory is bounded by `map_bytes_max`, two buffers, and the largest batch. `active_producers` maps each producer id
+    in the log's producer state to the last offset of its last batch: that batch is kept, even without records, because
+    it holds the producer's sequence. `on_progress` is called with the number of bytes read or written, a few hundred
     thousand at a time; it may wait, to throttle, and may raise CleaningAborted.
 
-    Raises Corruption, OffsetMapTooSmall, OSError, CleaningAborted also when a segment is not there any more. After any
-    exception no file is left behind.
+    Raises Corruption, OffsetMapTooSmall, OSError, and CleaningAborted also if a segment is gone. No file is left behind
+    after an exception.
     """
     cleaning = _Cleaning(disk, directory, plan, config, now_ms, OffsetMap(map_bytes_max), active_producers, on_progress)
     try:
@@ -112,7 +112,7 @@ class _Cleaning:
         self._end_offset = self._fill_map()
         if self._end_offset == self._plan.dirty_offset:
             raise OffsetMapTooSmall(
-                f"the keys of the batch at offset {self._end_offset} in {self._directory} do not fit the "
+                f"the keys of the batch at offset {self._end_offset} in {self._directory} do not fit into the "
                 "offset map: raise log.cleaner.dedupe.buffer.size and restart the node"
             )
         segments = [segment for segment in self._plan.segments if segment.base_offset < self._end_offset]
@@ -134,12 +134,12 @@ class _Cleaning:
             try:
                 self._disk.remove(path)
             except OSError as error:
-                failure.add_note(f"and {path} could not be removed: {error}")
+                failure.add_note(f"{path} could not be removed: {error}")
 
-    # --- first pass: what is newest --------------------------------------------------------------------------
+    # --- first pass: newest offset of each key ---------------------------------------------------------------
 
     def _fill_map(self) -> Offset:
-        """Reads the dirty part, or as much of it as the map holds, and returns where that ends: between two batches."""
+        """Read the dirty part, or as much as fits into the map, and return where that ends: between two batches."""
         end_offset = self._plan.dirty_offset
         for segment in self._plan.segments:
             if segment.end_offset <= end_offset:
@@ -155,15 +155,15 @@ class _Cleaning:
         return end_offset
 
     def _put(self, header: BatchHeader, batch: memoryview) -> bool:
-        if _is_kept_as_it_is(header):
+        if _is_never_cleaned(header):
             return True
         columns = _decoded(batch)
         return columns is None or self._map.put_all(columns.keys, columns.offsets)
 
-    # --- second pass: what stays -----------------------------------------------------------------------------
+    # --- second pass: records to keep ------------------------------------------------------------------------
 
     def _clean_group(self, segments: Sequence[SegmentFacts]) -> CleanedGroup | None:
-        """None for a single segment that lost nothing."""
+        """Write the group's cleaned file. Returns None for a single segment that lost nothing."""
         path = cleaned_path(self._directory, segments[0].base_offset)
         self._growth_left = SEGMENT_BYTES_MAX - sum(segment.size_bytes for segment in segments)
         is_changed = len(segments) > 1
@@ -184,8 +184,8 @@ class _Cleaning:
         return None
 
     def _kept(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
-        """What becomes of a batch: the same object when it stays as it is, a new one when records go, or None."""
-        if header.base_offset >= self._end_offset or _is_kept_as_it_is(header):
+        """Return what is kept of a batch: the same object if it does not change, a rebuilt batch, or None."""
+        if header.base_offset >= self._end_offset or _is_never_cleaned(header):
             return batch
         columns = _decoded(batch)
         if columns is None:
@@ -201,18 +201,18 @@ class _Cleaning:
             return batch
         rebuilt = rebuild_batch(header, kept, delete_horizon_ms)
         if len(rebuilt) - len(batch) > self._growth_left:
-            # Positions in a segment are numbers of 31 bits. A later cleaning may find room for the delete horizon.
+            # Positions in a segment have 31 bits. A later cleaning may find room for the delete horizon.
             rebuilt = bytes(batch) if is_whole else rebuild_batch(header, kept, _delete_horizon_ms(header))
         self._growth_left -= len(rebuilt) - len(batch)
         return rebuilt
 
     def _kept_records(self, header: BatchHeader, columns: RecordColumns) -> tuple[RecordColumns, int | None]:
-        """The records that stay, and the time from which on their tombstones do not; None without tombstones."""
+        """Return the records to keep, and the delete horizon of their tombstones; None without tombstones."""
         delete_horizon_ms = _delete_horizon_ms(header)
         newest = self._map.newest_of(columns.keys, columns.offsets)
         if newest != columns.offsets:
             columns = _selected(columns, map(eq, newest, columns.offsets))
-        # An empty value is none of a tombstone, but both are rare: `all` looks for either at the speed of C.
+        # An empty value is no tombstone, but both are rare: `all` looks for either at the speed of C.
         if not all(columns.values) and None in columns.values:
             if delete_horizon_ms is None:
                 return columns, self._new_delete_horizon_ms(columns)
@@ -222,12 +222,12 @@ class _Cleaning:
 
     def _new_delete_horizon_ms(self, columns: RecordColumns) -> int | None:
         horizon_ms = min(self._now_ms + self._config.delete_retention_ms, NEVER)
-        # Timestamps are written as their distance from it, in 64 bits. Tombstones of an absurd age stay for ever.
+        # Timestamps are written relative to it, in 64 bits. Tombstones of an absurd age are never dropped.
         return horizon_ms if min(columns.timestamps_ms) - horizon_ms >= -NEVER - 1 else None
 
     def _is_kept_empty(self, header: BatchHeader) -> bool:
-        """Whether the batch is needed for its header alone."""
-        # Those who copy the log learn from the last batch how far it reaches, even when nothing follows.
+        """Return whether the batch is kept without records, for its header alone."""
+        # Followers learn from the last batch where the log ends, even if nothing follows it.
         return header.next_offset == self._plan.end_offset or (
             header.has_producer and self._active_producers.get(header.producer_id) == header.last_offset
         )
@@ -235,11 +235,11 @@ class _Cleaning:
     # --- reading ---------------------------------------------------------------------------------------------
 
     def _batches(self, segment: SegmentFacts) -> Generator[tuple[BatchHeader, memoryview], None, None]:
-        """All batches, checked. The bytes are good until the next one is asked for. Raises Corruption."""
+        """Yield all batches, checked. The bytes are valid until the next batch is requested. Raises Corruption."""
         try:
             file = self._disk.open(segment.path, create=False)
         except FileNotFoundError:
-            raise CleaningAborted(f"{segment.path} is not there any more") from None
+            raise CleaningAborted(f"{segment.path} no longer exists") from None
         try:
             if file.size < segment.size_bytes:
                 raise Corruption(segment.path, file.size, f"{segment.size_bytes - file.size} bytes are missing")
@@ -251,7 +251,7 @@ class _Cleaning:
 def _read_batches(
     file: File, segment: SegmentFacts, on_progress: Callable[[int], None]
 ) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Buffer by buffer; one is larger than usual where a batch is."""
+    """Yield the batches, read buffer by buffer; a buffer grows for a larger batch."""
     position = 0
     wanted = _BUFFER_BYTES
     least_offset: int = segment.base_offset
@@ -280,7 +280,7 @@ def _read_batches(
 
 
 def _size_of_batch(window: memoryview, start: int, left: int) -> int:
-    """Of the batch that begins there; that of a header, when the window does not hold it but the file does."""
+    """Return the size of the batch at `start`; HEADER_BYTES if its header reaches beyond the window, not the file."""
     if len(window) - start < min(HEADER_BYTES, left):
         return HEADER_BYTES
     size = read_header(window, start).size_bytes
@@ -290,15 +290,15 @@ def _size_of_batch(window: memoryview, start: int, left: int) -> int:
 
 
 def _check_offsets(header: BatchHeader, least: int, end: int) -> None:
-    # The checksum covers neither of them.
+    # The checksum does not cover offsets.
     if header.base_offset < least or header.next_offset > end:
         raise InvalidBatch(
-            f"a batch of offsets {header.base_offset} to {header.last_offset} stands where {least} to {end - 1} belong"
+            f"a batch has offsets {header.base_offset} to {header.last_offset}, expected within {least} to {end - 1}"
         )
 
 
 class _Output:
-    """The file of one group: written through a buffer, durable after `finish`."""
+    """The cleaned file of one group: written through a buffer, durable after `finish`."""
 
     def __init__(self, disk: Disk, path: str, on_progress: Callable[[int], None], paths: list[str]) -> None:
         self._file = disk.open(path, create=True)
@@ -309,7 +309,7 @@ class _Output:
         self.size = 0
 
     def __enter__(self) -> _Output:
-        # A cleaning that was killed may have left a file of that name.
+        # A cleaning that a kill interrupted may have left a file of that name.
         self._file.truncate(0)
         return self
 
@@ -317,7 +317,7 @@ class _Output:
         self._file.close()
 
     def add(self, batch: Buffer) -> None:
-        # Copied, because a small batch must not keep the whole window alive that it was read in.
+        # Copied, because a small batch must not keep its whole read buffer in memory.
         self._buffer += batch
         self.size += len(batch)
         if self.size > SEGMENT_BYTES_MAX:
@@ -337,9 +337,9 @@ class _Output:
 
 
 def group_segments(segments: Sequence[SegmentFacts], config: LogConfig) -> list[list[SegmentFacts]]:
-    """Neighbours that fit one segment together, by the bytes of log and index and by the width of offsets in an index.
+    """Return groups of neighbours that fit into one segment: in log bytes, index bytes and relative offsets.
 
-    Nobody knows yet how much of them will stay, so they are counted as if all did.
+    How much of them will be kept is not known yet, so they are counted in full.
     """
     groups: list[list[SegmentFacts]] = []
     size_bytes = index_bytes = 0
@@ -360,14 +360,14 @@ def group_segments(segments: Sequence[SegmentFacts], config: LogConfig) -> list[
 
 
 def _index_bytes_max(segment: SegmentFacts, config: LogConfig) -> int:
-    """Of the larger of the two indexes. An entry is made when more than the interval was appended since the last."""
+    """Return the most bytes of the larger index. It gets an entry after more than `index.interval.bytes` of batches."""
     entry_bytes: int = TimeIndex.ENTRY_BYTES
     return entry_bytes * (segment.size_bytes // max(config.index_interval_bytes, HEADER_BYTES) + 1)
 
 
-def _is_kept_as_it_is(header: BatchHeader) -> bool:
-    # Transactions are not supported yet: whether a transactional record was committed, and so outdates others, nobody
-    # knows here, and when a marker may go neither. All of them stay.
+def _is_never_cleaned(header: BatchHeader) -> bool:
+    # Transactions are not supported yet: it is unknown here whether a transactional record was committed, and so
+    # replaces older ones, and when a marker may be dropped. All of them are kept.
     return header.is_control or header.is_transactional
 
 
@@ -376,7 +376,7 @@ def _delete_horizon_ms(header: BatchHeader) -> int | None:
 
 
 def _decoded(batch: memoryview) -> RecordColumns | None:
-    """None for a batch whose checksum is right and whose records are not: it came so, and no broker looks inside."""
+    """Return the records; None if they cannot be decoded although the checksum is right: a producer sent them so."""
     try:
         return decode_batch_columns(batch)
     except InvalidBatch:

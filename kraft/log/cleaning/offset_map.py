@@ -1,9 +1,9 @@
-"""From a key to the newest offset that it was seen at, within a bound of memory.
+"""A map from each key to its newest offset, in bounded memory.
 
-While keys are few, a dict of the keys themselves is the quickest there is. When that has used up its share of the
-bound, everything moves into a table of 24 bytes a key: a hash of 128 bits in place of the key, and the offset. Two keys
-with the same hash would be taken for one; at 128 bits that does not happen by chance. Kafka's SkimpyOffsetMap is such a
-table, and 0.9 is how full its cleaner fills it.
+While keys are few, a dict of the keys themselves is the fastest. When it has used its share of the bound, everything
+moves into a table of 24 bytes per key: a hash of 128 bits instead of the key, and the offset. Two keys with the same
+hash would be taken for one; at 128 bits that does not happen by chance. Kafka's SkimpyOffsetMap is such a table, and
+its cleaner fills it to 0.9.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ SLOT_BYTES: Final = HASH_BYTES + 8
 LOAD_FACTOR: Final = 0.9
 
 _EXACT_SHARE: Final = 3
-"""The dict may take one part in three: while it moves into the table, both are there."""
+"""The dict may use a third of the bound: while it moves into the table, both exist."""
 
 _BYTES_OVERHEAD: Final = sys.getsizeof(b"") + 15
-"""Of a key as an object, rounded up to what the allocator hands out."""
+"""Memory of a key object beyond its bytes, rounded up as the allocator does."""
 
 _OFFSET_BYTES: Final = 32
-"""Of an offset as an object."""
+"""Memory of an offset object."""
 
 _HALVES: Final = struct.Struct("<QQ")
 _EMPTY: Final = -1
 
 
 class OffsetMap:
-    """Offsets are put in ascending order, so the one put last is the newest."""
+    """Newest offset of each key. Callers add offsets in ascending order, so the last one added is the newest."""
 
     def __init__(self, bytes_max: int) -> None:
         self._exact: dict[bytes | None, int] = {}
@@ -43,12 +43,12 @@ class OffsetMap:
         self._table: _HashTable | None = None
 
     def __len__(self) -> int:
-        """How many keys are known."""
+        """Return the number of keys."""
         return len(self._exact) if self._table is None else len(self._table)
 
     @property
     def size_bytes(self) -> int:
-        """What the map takes in memory now, at most."""
+        """Upper bound of the memory that the map uses now."""
         return self._exact_bytes if self._table is None else self._table.size_bytes
 
     @property
@@ -56,9 +56,9 @@ class OffsetMap:
         return sys.getsizeof(self._exact) + self._key_bytes
 
     def put_all(self, keys: Sequence[bytes | None], offsets: Sequence[int]) -> bool:
-        """Takes notice of the records of a batch; those without a key do not count.
+        """Add the records of a batch; those without a key are skipped.
 
-        False when not all keys found room: some are known then and some are not, and the batch counts as not put.
+        Returns False if not all keys fit: some of them may be in the map, and the batch counts as not added.
         """
         if self._table is not None:
             return self._table.put_all(keys, offsets)
@@ -67,7 +67,7 @@ class OffsetMap:
         exact.update(zip(keys, offsets, strict=True))
         exact.pop(None, None)
         if len(exact) > known:
-            # Which keys of the batch were new is not known, only how many: each counts as the longest of the batch.
+            # Only the number of new keys is known, not which: each is counted as the longest of the batch.
             longest = max(map(len, filter(None, keys)), default=0)
             self._key_bytes += (len(exact) - known) * (longest + _BYTES_OVERHEAD + _OFFSET_BYTES)
             if self._exact_bytes > self._exact_bytes_max:
@@ -75,7 +75,7 @@ class OffsetMap:
         return True
 
     def newest_of(self, keys: Sequence[bytes | None], offsets: Sequence[int]) -> list[int]:
-        """For each record the newest offset of its key; its own when the key is not known, -1 when it has none."""
+        """Return the newest offset of each record's key; its own offset for an unknown key, -1 without a key."""
         if self._table is not None:
             return self._table.newest_of(keys, offsets)
         exact = self._exact
@@ -91,7 +91,7 @@ class OffsetMap:
 
 
 class _HashTable:
-    """Open addressing with double hashing, in arrays that are allocated once.
+    """Hash table with open addressing and double hashing, in arrays that are allocated once.
 
     The number of slots is prime, so that any step visits all of them.
     """
@@ -139,9 +139,9 @@ class _HashTable:
         return newest
 
     def _find(self, key: bytes) -> tuple[int, int, int]:
-        """The slot that holds the key, or the empty one where it belongs, and both halves of its hash.
+        """Return the slot that holds the key, or the empty slot for it, and both halves of its hash.
 
-        There is always an empty slot, because the table is never filled; without slots at all, the slot is -1.
+        There is always an empty slot, because the table is never full; in a table without slots, the slot is -1.
         """
         first, second = _HALVES.unpack(blake2b(key, digest_size=HASH_BYTES).digest())
         slots = self._slots
@@ -158,7 +158,7 @@ class _HashTable:
 
 
 def _prime_at_most(number: int) -> int:
-    """0 below 2, as a table of no slots."""
+    """Return the largest prime up to `number`; 0 if there is none."""
     while number >= 2 and any(number % divisor == 0 for divisor in range(2, int(number**0.5) + 1)):
         number -= 1
     return number if number >= 2 else 0

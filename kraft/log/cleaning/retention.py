@@ -1,4 +1,4 @@
-"""Which segments of a log may go: by age, by size, and because the log start has passed them.
+"""Retention: which segments of a log are deleted, by age, by size, and below the log start offset.
 
 Source: Kafka's broker, "log.cleanup.policy", "retention.ms", "retention.bytes".
 """
@@ -15,11 +15,11 @@ from kraft.model.ids import Offset
 def segments_to_drop(
     segments: Sequence[SegmentFacts], config: LogConfig, log_start: Offset, high_watermark: Offset, now_ms: int
 ) -> int:
-    """How many segments go, counted from the front; all of them when the active one, the last, goes too.
+    """Return how many segments to delete, from the front; the last one counted may be the active one.
 
-    A segment is never dropped unless every record in it is committed, so that the log start cannot pass the high
-    watermark; and an active segment without records is left alone. Whatever the policy, a closed segment that lies
-    below the log start goes. The rest is the policy's `delete`: first by size, then, of what size leaves, by age.
+    A segment is deleted only if every record in it is committed, so that the log start cannot pass the high watermark;
+    an active segment without records is kept. A segment below the log start is deleted whatever the policy. The rest
+    is for the policy `delete`: first by size, then, of what is left, by age.
     """
     droppable = _committed(segments, high_watermark)
     dropped = _below_log_start(segments[:droppable], log_start)
@@ -30,7 +30,7 @@ def segments_to_drop(
 
 
 def _committed(segments: Sequence[SegmentFacts], high_watermark: Offset) -> int:
-    """How many from the front hold nothing but committed records."""
+    """Return how many segments from the front hold only committed records."""
     count = len(segments)
     if segments and segments[-1].size_bytes == 0:
         count -= 1
@@ -38,13 +38,13 @@ def _committed(segments: Sequence[SegmentFacts], high_watermark: Offset) -> int:
 
 
 def _below_log_start(segments: Sequence[SegmentFacts], log_start: Offset) -> int:
-    # The active segment is among these only if all of it is committed, and then goes when it lies below as well: the
-    # log rolls first, so it is a closed one by then.
+    # The active segment is among these only if all of it is committed. If it lies below too, the log rolls first, so it
+    # is no longer active when it is deleted.
     return next((at for at, segment in enumerate(segments) if segment.end_offset > log_start), len(segments))
 
 
 def _above_size(segments: Sequence[SegmentFacts], droppable: int, retention_bytes: int) -> int:
-    """As many as may go with `retention_bytes` still left: a log is larger than its bound by less than a segment."""
+    """Return how many segments to delete such that at least `retention_bytes` remain."""
     if retention_bytes == UNLIMITED:
         return 0
     excess = sum(segment.size_bytes for segment in segments) - retention_bytes
@@ -56,12 +56,12 @@ def _above_size(segments: Sequence[SegmentFacts], droppable: int, retention_byte
 
 
 def _expired(segments: Sequence[SegmentFacts], retention_ms: int, now_ms: int) -> int:
-    """The oldest segments whose newest record is too old; the first that is not keeps all behind it.
+    """Return how many of the oldest segments have expired: even their newest record is older than `retention_ms`.
 
-    One with a timestamp in the future does not expire before that time, and `retention.ms` later, has come. One whose
-    records carry no timestamp has no age of its own. Its records are older than those behind it, as far as the broker
-    took them earlier: so it goes together with a later segment that expires, and stays while there is none. Kafka
-    takes the time of the file's last change instead, which a copied or restored file does not have.
+    A segment with a timestamp in the future expires `retention.ms` after that time. A segment whose records have no
+    timestamp has no age. The broker received its records before those of later segments: so it is deleted together
+    with a later segment that expires, and kept while there is none. Kafka uses the file's modification time instead,
+    which a copied or restored file does not keep.
     """
     if retention_ms == UNLIMITED:
         return 0
@@ -74,7 +74,7 @@ def _expired(segments: Sequence[SegmentFacts], retention_ms: int, now_ms: int) -
 
 
 def _ages(segments: Sequence[SegmentFacts], now_ms: int) -> Iterator[tuple[int, int]]:
-    """Index and age of the segments that have one."""
+    """Yield index and age of the segments that have an age."""
     for at, segment in enumerate(segments):
         if segment.max_timestamp_ms >= 0:
             yield at, now_ms - segment.max_timestamp_ms

@@ -1,19 +1,19 @@
-"""One cleaned file takes the place of several segments, whole or not at all, wherever a crash falls.
+"""The swap of one cleaned file for several segments: all or nothing, even if a crash interrupts it.
 
-A group covers the offsets [base, end) and stands in `<base>.log.cleaned`, synced. Its segments are replaced so:
+A group covers the offsets [base, end); its file is `<base>.log.cleaned`, synced. Its segments are replaced in steps:
 
-1. It is renamed to `<base>.<end>.swap`, and the directory synced. From here on the swap will happen.
+1. The file is renamed to `<base>.<end>.swap`, and the directory synced. From here on the swap will be completed.
 2. The files of segments that begin inside (base, end) are renamed to `.deleted`, and the indexes of the segment at base
    removed: they do not fit the new content, and can be rebuilt. The directory is synced, because a disk may keep later
-   renames and lose earlier ones, and the new file beside an old index would be a log with wrong positions.
+   renames and lose earlier ones, and a new file with an old index would be a log with wrong positions.
 3. The swap file is renamed to `<base>.log`, and the directory synced.
 
 Before 1 a crash leaves the old segments; after it, recovery finds the `.swap` and does 2 and 3, which can be repeated.
 Groups have to be swapped in the order of their offsets, one after the other: a group may have dropped a tombstone whose
-older records only the groups before it have dropped, and they must not come back. So there is at most one `.swap`.
+older records only the groups before it have dropped, and they must not reappear. So there is at most one `.swap`.
 
-The base offset of a group's first segment stays, even when no record does: the file is then empty. So neither where the
-log starts nor where the segment before it ends changes. Kafka does the same in UnifiedLog.replaceSegments.
+A group keeps the base offset of its first segment, even if it keeps no record: the file is then empty. So neither the
+log start nor the end of the segment before it changes. Kafka does the same in UnifiedLog.replaceSegments.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, *_INDEX_SUFFIXES)
 
 
 def cleaned_path(directory: str, base_offset: Offset) -> str:
-    """Where the cleaned content of the group that begins there is written, and looked for."""
+    """Return the path of the cleaned file of the group that begins at `base_offset`."""
     return f"{directory}/{file_name(base_offset, LOG_SUFFIX)}{CLEANED_SUFFIX}"
 
 
 def swap_in(disk: Disk, directory: str, base_offset: Offset, end_offset: Offset) -> list[str]:
-    """Puts the cleaned file of the group in the place of its segments, durably.
+    """Replace the segments of the group by its cleaned file, durably.
 
-    Returns the paths of what it replaced, renamed to `.deleted`, for the caller to remove at leisure. Handles that are
-    open on old segments go on reading what was there.
+    Returns the paths of the replaced files, renamed to `.deleted`, for the caller to remove later. Open handles of old
+    segments go on reading the old content.
     """
     swap = f"{directory}/{base_offset:020d}.{end_offset:020d}{SWAP_SUFFIX}"
     disk.rename(cleaned_path(directory, base_offset), swap)
@@ -52,10 +52,10 @@ def swap_in(disk: Disk, directory: str, base_offset: Offset, end_offset: Offset)
 
 
 def complete_swaps(disk: Disk, directory: str) -> list[Offset]:
-    """What a crash interrupted is finished, or undone when it had not begun. Returns the bases of finished groups.
+    """Complete swaps that a crash interrupted, and discard those not begun. Returns the base offsets of completed ones.
 
-    For recovery, before it looks for segments. It may be interrupted and repeated as often as it takes. Leaves
-    `.deleted` files, which recovery removes. Raises Corruption for a `.swap` that no swap of ours has left.
+    Recovery calls it before it looks for segments. It may be interrupted and repeated. Leaves `.deleted` files, which
+    recovery removes. Raises Corruption for a `.swap` file that `swap_in` did not leave.
     """
     names = disk.list(directory)
     for name in names:
@@ -64,7 +64,7 @@ def complete_swaps(disk: Disk, directory: str) -> list[Offset]:
     swaps = sorted(_parse(directory, name) for name in names if name.endswith(SWAP_SUFFIX))
     for (_, end_offset, _), (base_offset, _, path) in pairwise(swaps):
         if base_offset < end_offset:
-            raise Corruption(path, 0, f"another swap reaches to offset {end_offset}")
+            raise Corruption(path, 0, f"the swap overlaps another one that ends at offset {end_offset}")
     for base_offset, end_offset, path in swaps:
         _finish(disk, directory, path, base_offset, end_offset)
     return [base_offset for base_offset, _, _ in swaps]
@@ -89,7 +89,7 @@ def _finish(disk: Disk, directory: str, swap: str, base_offset: Offset, end_offs
 
 
 def _segment_file(name: str) -> tuple[int | None, str]:
-    """Base offset and suffix of a segment's file; None for any other file."""
+    """Return base offset and suffix of a segment's file; no offset for any other file."""
     stem, suffix = name[:_OFFSET_DIGITS], name[_OFFSET_DIGITS:]
     return (int(stem) if suffix in _SEGMENT_SUFFIXES and _is_offset(stem) else None), suffix
 
@@ -98,7 +98,7 @@ def _parse(directory: str, name: str) -> tuple[Offset, Offset, str]:
     base, _, end = name.removesuffix(SWAP_SUFFIX).partition(".")
     path = f"{directory}/{name}"
     if not (_is_offset(base) and _is_offset(end) and base < end):
-        raise Corruption(path, 0, "the name does not say which offsets are to be replaced")
+        raise Corruption(path, 0, "the file name is not <base offset>.<end offset>.swap")
     return Offset(int(base)), Offset(int(end)), path
 
 

@@ -1,10 +1,10 @@
-"""What the record codec writes with where librt is missing, so where the codec cannot have been compiled."""
+"""Fallback buffer of the record codec for when librt is missing, in which case the codec is not compiled."""
 
 from __future__ import annotations
 
 
 class BytesWriter(list[bytes]):
-    """As `librt.strings.BytesWriter`, as far as the codec uses it. Quicker than `io.BytesIO` with many small pieces."""
+    """The part of `librt.strings.BytesWriter` that the codec uses. Faster than `io.BytesIO` for many small pieces."""
 
     write = list.append
 

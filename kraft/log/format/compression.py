@@ -1,7 +1,7 @@
-"""The codecs of a record batch, framed as Kafka's own clients frame them.
+"""The compression codecs of a record batch, framed like those of Kafka's own clients.
 
-Whatever comes in, the output is bounded in bytes and in ratio: a payload that would unpack to more ends in InvalidBatch
-before more is allocated. Only this module knows the compression libraries.
+The output is always bounded in bytes and in ratio: a payload that would decompress to more raises InvalidBatch before
+more is allocated. Only this module uses the compression libraries.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kraft.model.errors import ErrorCode, InvalidBatch
 
 
 class Codec(IntEnum):
-    """The lowest three bits of a batch's attributes; the names are the values of `compression.type`."""
+    """Compression codec: the lowest three bits of a batch's attributes, or a value of `compression.type`."""
 
     NONE = 0
     GZIP = 1
@@ -30,18 +30,18 @@ class Codec(IntEnum):
 
     @property
     def config_name(self) -> str:
-        """As `compression.type` spells it."""
+        """The name in `compression.type`."""
         return self.name.lower()
 
 
 CODEC_OF_NAME: Final = {codec.config_name: codec for codec in Codec}
-"""Codecs by the name that `compression.type` gives them."""
+"""Codecs by their name in `compression.type`."""
 
 DECOMPRESSED_BYTES_MAX: Final = 128 << 20
-"""What a reader accepts from one batch unless it says otherwise: far above any sane batch, far below a bomb."""
+"""Default limit on the decompressed size of a batch: far above any real batch, far below a decompression bomb."""
 
 PIECE_BYTES: Final = 64 << 10
-"""What is unpacked at a time by one who does not want all of it: some thousand small records."""
+"""Bytes decompressed at a time by a reader that may not need all of them: some thousand small records."""
 
 _ALWAYS_ACCEPTED_BYTES: Final = 16 << 20
 _RATIO_MAX: Final = 1100
@@ -56,7 +56,7 @@ _GZIP_WINDOW_BITS: Final = 31
 ZSTD_LEVEL: Final = 3
 LZ4_LEVEL: Final = 9
 GZIP_LEVEL: Final = -1
-"""The levels that a codec has unless one is set. Source: KIP-390."""
+"""Default compression level, as of the two codecs above. Source: KIP-390."""
 
 _LZ4_LEVEL_MAX: Final = 16
 _ZSTD_SKIPPABLE_MAGIC: Final = 0x184D2A50
@@ -67,7 +67,7 @@ _ZSTD_BLOCK_BYTES_MAX: Final = 128 << 10
 
 
 def compress(codec: Codec, data: bytes, level: int | None = None) -> bytes:
-    """The payload as it stands in a batch of that codec. The level is that of `compression.<codec>.level`."""
+    """Return the compressed payload of a batch. `level` is that of `compression.<codec>.level`; None: the default."""
     match codec:
         case Codec.NONE:
             return data
@@ -76,7 +76,7 @@ def compress(codec: Codec, data: bytes, level: int | None = None) -> bytes:
         case Codec.SNAPPY:
             return _compress_xerial(data)
         case Codec.LZ4:
-            # Kafka's Java client reads only frames of independent blocks.
+            # Kafka's Java client only reads frames with independent blocks.
             frame: bytes = lz4.frame.compress(
                 data,
                 compression_level=_lz4_level(level),
@@ -86,29 +86,29 @@ def compress(codec: Codec, data: bytes, level: int | None = None) -> bytes:
             )
             return frame
         case Codec.ZSTD:
-            # A compressor per call: the object is not safe to share between threads, and costs little to make.
+            # A compressor per call: the object must not be shared between threads, and is cheap to create.
             return zstandard.ZstdCompressor(level=ZSTD_LEVEL if level is None else level).compress(data)
 
 
 def _lz4_level(level: int | None) -> int:
-    """Kafka's default, 9, stands for the fast compressor, which is 0 to this library; all others are the slow one."""
+    """Return the library's level: Kafka's default 9 means the fast compressor, 0 here; all others use the slow one."""
     return 0 if level in (None, LZ4_LEVEL) else min(level, _LZ4_LEVEL_MAX)
 
 
 def decompressed_bytes_max(compressed_size: int) -> int:
-    """How many bytes a compressed payload of that size may unpack to.
+    """Return how many bytes a compressed payload of this size may decompress to.
 
-    16 MiB always: producers cap a batch at 1 MiB before compression unless they are told otherwise, so the most
-    compressible of sane batches passes. Above that 1,100 times its size, just more than deflate can reach (1,032; lz4
-    255, snappy 22): only zstd, which shrinks zeros 30,000 times, ever meets this bound.
+    At least 16 MiB: producers limit a batch to 1 MiB before compression by default, so any real batch passes. Above
+    that, 1,100 times its size, just more than deflate can reach (1,032; lz4 255, snappy 22): only zstd, which
+    compresses zeros 30,000 times, can exceed this bound.
     """
     return min(DECOMPRESSED_BYTES_MAX, max(_ALWAYS_ACCEPTED_BYTES, _RATIO_MAX * compressed_size))
 
 
 def decompress(codec: Codec, data: bytes | bytearray | memoryview, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
-    """The records inside a payload.
+    """Return the decompressed records of a payload.
 
-    Raises InvalidBatch for bytes of no such codec, and for more than `bytes_max` or `decompressed_bytes_max` allow.
+    Raises InvalidBatch for a payload that is not of this codec, or exceeds `bytes_max` or `decompressed_bytes_max`.
     """
     if codec is not Codec.NONE:
         bytes_max = min(bytes_max, decompressed_bytes_max(len(data)))
@@ -118,11 +118,11 @@ def decompress(codec: Codec, data: bytes | bytearray | memoryview, bytes_max: in
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def unpacked_pieces(codec: Codec, data: bytes | bytearray | memoryview) -> Iterator[bytes]:
-    """The same bytes in pieces of at most `PIECE_BYTES`, each unpacked when it is asked for.
+def decompressed_pieces(codec: Codec, data: bytes | bytearray | memoryview) -> Iterator[bytes]:
+    """Yield the same bytes in pieces of at most `PIECE_BYTES`, each decompressed when requested.
 
-    One who finds what it looks for stops early, and holds one piece at a time. (A block of snappy is unpacked as a
-    whole.) Raises InvalidBatch where the payload is broken; the pieces before that were whole.
+    A reader may stop early, and holds one piece at a time. (A block of snappy is decompressed as a whole.) Raises
+    InvalidBatch where the payload is invalid; the pieces before that are valid.
     """
     bytes_max = DECOMPRESSED_BYTES_MAX if codec is Codec.NONE else decompressed_bytes_max(len(data))
     output = _BoundedOutput(len(data), bytes_max, PIECE_BYTES, PIECE_BYTES)
@@ -148,10 +148,10 @@ def _unpacked(
 
 
 class _BoundedOutput:
-    """Counts unpacked bytes and refuses the first above the bound.
+    """Counter of decompressed bytes that raises InvalidBatch at the first byte above the bound.
 
-    A library is asked for `room` bytes at a time: that doubles up to `step_bytes_max`, and ends one byte above the
-    bound. That much is copied quickly: meanwhile other threads stand still.
+    Callers request `room` bytes at a time from a library: it doubles up to `step_bytes_max`, and ends one byte above
+    the bound. Steps are small because other threads cannot run while the bytes are copied.
     """
 
     def __init__(self, compressed_size: int, bytes_max: int, step_bytes: int, step_bytes_max: int) -> None:
@@ -172,7 +172,7 @@ class _BoundedOutput:
     def check_fits(self, size: int) -> None:
         if size > self._left:
             raise InvalidBatch(
-                f"a batch of {self._compressed_size} bytes unpacks to more than {self._bytes_max} bytes",
+                f"a batch of {self._compressed_size} bytes decompresses to more than {self._bytes_max} bytes",
                 ErrorCode.INVALID_RECORD,
             )
 
@@ -183,8 +183,8 @@ class _BoundedOutput:
         return piece
 
 
-def _broken(codec: Codec, reason: object) -> InvalidBatch:
-    return InvalidBatch(f"the {codec.config_name} payload of a batch is broken: {reason}")
+def _invalid(codec: Codec, reason: object) -> InvalidBatch:
+    return InvalidBatch(f"the {codec.config_name} payload of a batch is invalid: {reason}")
 
 
 # --- gzip ----------------------------------------------------------------------------------------------------
@@ -192,22 +192,22 @@ def _broken(codec: Codec, reason: object) -> InvalidBatch:
 
 def _decompress_gzip(data: bytes | bytearray | memoryview, output: _BoundedOutput) -> Iterator[bytes]:
     rest: bytes | bytearray | memoryview = data
-    # Clients write one stream; several are read because Java reads them, but each costs a copy of all that follow.
+    # Clients write one stream. Java reads several, so they are read here too, but each costs a copy of the rest.
     for _ in range(_STREAMS_MAX):
         stream = zlib.decompressobj(wbits=_GZIP_WINDOW_BITS)
         while not stream.eof:
             try:
                 piece = stream.decompress(rest, output.room)
             except zlib.error as error:
-                raise _broken(Codec.GZIP, error) from None
+                raise _invalid(Codec.GZIP, error) from None
             yield output.counted(piece)
             rest = stream.unconsumed_tail
             if not piece and not stream.eof:
-                raise _broken(Codec.GZIP, "it ends in the middle")
+                raise _invalid(Codec.GZIP, "it ends in the middle")
         rest = stream.unused_data
         if not rest:
             return
-    raise _broken(Codec.GZIP, f"it holds more than {_STREAMS_MAX} streams")
+    raise _invalid(Codec.GZIP, f"it holds more than {_STREAMS_MAX} streams")
 
 
 # --- snappy --------------------------------------------------------------------------------------------------
@@ -223,33 +223,33 @@ def _compress_xerial(data: bytes) -> bytes:
 
 
 def _decompress_snappy(data: bytes | bytearray | memoryview, output: _BoundedOutput) -> Iterator[bytes]:
-    """Java frames blocks as the xerial library does; librdkafka writes one raw block. Both are read."""
+    """Decompress either format: Java frames blocks like the xerial library, librdkafka writes one raw block."""
     if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         yield output.counted(_decompress_snappy_block(data, output))
         return
     position = 0
     while position < len(data):
-        # A stream may follow on a stream. No block can be as large as the first bytes of a header would say.
+        # Another stream may follow. The header's first bytes, read as a size, would be too large for a block.
         if bytes(data[position : position + len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC:
             position += len(_XERIAL_HEADER)
             if position > len(data):
-                raise _broken(Codec.SNAPPY, "it ends in the header")
+                raise _invalid(Codec.SNAPPY, "it ends in the header")
             continue
         size = int.from_bytes(data[position : position + 4], "big")
         position += 4
         if size > len(data) - position:
-            raise _broken(Codec.SNAPPY, f"a block of {size} bytes reaches beyond the end")
+            raise _invalid(Codec.SNAPPY, f"a block of {size} bytes reaches beyond the end")
         yield output.counted(_decompress_snappy_block(data[position : position + size], output))
         position += size
 
 
 def _decompress_snappy_block(block: bytes | bytearray | memoryview, output: _BoundedOutput) -> bytes:
-    # The library allocates what the block's preamble promises, so the promise is checked first.
+    # The library allocates the size that the block's preamble claims, so that size is checked first.
     output.check_fits(_snappy_size(block))
     try:
         unpacked: bytes = snappy.uncompress(bytes(block))
     except snappy.UncompressError as error:
-        raise _broken(Codec.SNAPPY, error.__cause__ or error) from None
+        raise _invalid(Codec.SNAPPY, error.__cause__ or error) from None
     return unpacked
 
 
@@ -259,7 +259,7 @@ def _snappy_size(block: bytes | bytearray | memoryview) -> int:
         size |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
             return size
-    raise _broken(Codec.SNAPPY, "a block does not say how large it is")
+    raise _invalid(Codec.SNAPPY, "a block does not say how large it is")
 
 
 # --- lz4 -----------------------------------------------------------------------------------------------------
@@ -273,16 +273,16 @@ def _decompress_lz4(data: bytes | bytearray | memoryview, output: _BoundedOutput
             try:
                 piece: bytes = frame.decompress(rest, max_length=output.room)
             except RuntimeError as error:
-                raise _broken(Codec.LZ4, error) from None
+                raise _invalid(Codec.LZ4, error) from None
             yield output.counted(piece)
-            # What was not unpacked yet, the library keeps.
+            # The library keeps the input that it has not decompressed yet.
             rest = b""
             if not piece and not frame.eof:
-                raise _broken(Codec.LZ4, "it ends in the middle")
+                raise _invalid(Codec.LZ4, "it ends in the middle")
         rest = frame.unused_data
         if not rest:
             return
-    raise _broken(Codec.LZ4, f"it holds more than {_STREAMS_MAX} frames")
+    raise _invalid(Codec.LZ4, f"it holds more than {_STREAMS_MAX} frames")
 
 
 # --- zstd ----------------------------------------------------------------------------------------------------
@@ -291,36 +291,40 @@ def _decompress_lz4(data: bytes | bytearray | memoryview, output: _BoundedOutput
 def _decompress_zstd(
     data: bytes | bytearray | memoryview, output: _BoundedOutput, unpack_frame: _UnpackZstdFrame
 ) -> Iterator[bytes]:
-    """Frame by frame. Where a frame ends is read off its blocks: the library's streaming reader would take a payload
-    that was cut for the end of the stream."""
+    """Decompress frame by frame. The end of a frame is computed from its blocks: the library's streaming reader would
+    accept a payload that was cut off."""
     rest = memoryview(data)
     decompressor = zstandard.ZstdDecompressor()
     while True:
         try:
             frame = _first_zstd_frame(rest)
-            if frame.promised_bytes is not None:
-                # The library allocates what the header promises, so the promise is checked first.
-                output.check_fits(frame.promised_bytes)
+            if frame.claimed_bytes is not None:
+                # The library allocates the size that the header claims, so that size is checked first.
+                output.check_fits(frame.claimed_bytes)
             if not frame.is_skippable:
                 yield from unpack_frame(decompressor, rest[: frame.size_bytes], frame.unpacked_bytes_max, output)
         except zstandard.ZstdError as error:
-            raise _broken(Codec.ZSTD, error) from None
+            raise _invalid(Codec.ZSTD, error) from None
         rest = rest[frame.size_bytes :]
         if not rest:
             return
 
 
 class _ZstdFrame(NamedTuple):
-    """`promised_bytes` is the size that the header gives for the content, when it does."""
+    """Facts of a frame. `claimed_bytes` is the size of its content in its header; None if it has none."""
 
     size_bytes: int
     unpacked_bytes_max: int = 0
-    promised_bytes: int | None = None
+    claimed_bytes: int | None = None
     is_skippable: bool = False
 
 
 def _first_zstd_frame(data: memoryview) -> _ZstdFrame:
-    """A header, blocks of a three-byte header (last, type, size) each, and an optional checksum. Source: RFC 8878."""
+    """Return the facts of the first frame.
+
+    A frame has a header, blocks with a three-byte header each (last, type, size), and an optional checksum. Source: RFC
+    8878.
+    """
     if int.from_bytes(data[:4], "little") & ~0xF == _ZSTD_SKIPPABLE_MAGIC:
         size_bytes = 8 + int.from_bytes(data[4:8], "little")
         return _whole(_ZstdFrame(size_bytes=size_bytes, is_skippable=True), data)
@@ -329,23 +333,23 @@ def _first_zstd_frame(data: memoryview) -> _ZstdFrame:
     unpacked_bytes_max, is_last = 0, False
     while not is_last:
         if position + 3 > len(data):
-            raise _broken(Codec.ZSTD, "it ends in the middle")
+            raise _invalid(Codec.ZSTD, "it ends in the middle")
         block = int.from_bytes(data[position : position + 3], "little")
         is_last, kind, size = bool(block & 1), (block >> 1) & 3, block >> 3
         if kind == _ZSTD_BLOCK_IS_RESERVED or size > _ZSTD_BLOCK_BYTES_MAX:
-            raise _broken(Codec.ZSTD, "a block is of no known kind or too large")
+            raise _invalid(Codec.ZSTD, "a block has a reserved type or is too large")
         unpacked_bytes_max += _ZSTD_BLOCK_BYTES_MAX if kind == _ZSTD_BLOCK_IS_PACKED else size
         position += 3 + (1 if kind == _ZSTD_BLOCK_IS_RLE else size)
-    promised_bytes = None if header.content_size == zstandard.CONTENTSIZE_UNKNOWN else header.content_size
-    if promised_bytes is not None and promised_bytes > unpacked_bytes_max:
-        raise _broken(Codec.ZSTD, f"it promises {promised_bytes} bytes, more than its blocks can hold")
+    claimed_bytes = None if header.content_size == zstandard.CONTENTSIZE_UNKNOWN else header.content_size
+    if claimed_bytes is not None and claimed_bytes > unpacked_bytes_max:
+        raise _invalid(Codec.ZSTD, f"it claims {claimed_bytes} bytes, more than its blocks can hold")
     size_bytes = position + (4 if header.has_checksum else 0)
-    return _whole(_ZstdFrame(size_bytes, unpacked_bytes_max, promised_bytes), data)
+    return _whole(_ZstdFrame(size_bytes, unpacked_bytes_max, claimed_bytes), data)
 
 
 def _whole(frame: _ZstdFrame, data: memoryview) -> _ZstdFrame:
     if frame.size_bytes > len(data):
-        raise _broken(Codec.ZSTD, "it ends in the middle")
+        raise _invalid(Codec.ZSTD, "it ends in the middle")
     return frame
 
 
@@ -355,11 +359,11 @@ _UnpackZstdFrame = Callable[[zstandard.ZstdDecompressor, memoryview, int, _Bound
 def _unpacked_zstd_frame(
     decompressor: zstandard.ZstdDecompressor, frame: memoryview, unpacked_bytes_max: int, output: _BoundedOutput
 ) -> Iterator[bytes]:
-    """In one call, into memory of the size that the frame's blocks can need."""
+    """Decompress in one call, into memory of the largest size that the frame's blocks can need."""
     try:
         unpacked = decompressor.decompress(frame, max_output_size=min(unpacked_bytes_max, output.left) or 1)
     except zstandard.ZstdError:
-        # The library says the same of a frame that is broken and of one that needs more memory than it was given.
+        # The library raises the same error for an invalid frame and for one that needs more memory than it got.
         output.check_fits(unpacked_bytes_max)
         raise
     yield output.counted(unpacked)
@@ -368,8 +372,8 @@ def _unpacked_zstd_frame(
 def _streamed_zstd_frame(
     decompressor: zstandard.ZstdDecompressor, frame: memoryview, unpacked_bytes_max: int, output: _BoundedOutput
 ) -> Iterator[bytes]:
-    """Piece by piece. The library sets aside the window that the frame's header asks for, up to 128 MiB, but the
-    system gives memory only for what is written there: no more than is unpacked."""
+    """Decompress piece by piece. The library allocates the window that the frame's header requests, up to 128 MiB, but
+    the system provides memory only for the part that is written: no more than is decompressed."""
     with decompressor.stream_reader(frame, closefd=False) as reader:
         while piece := reader.read(output.room):
             yield output.counted(piece)

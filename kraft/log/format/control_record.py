@@ -1,4 +1,4 @@
-"""What the record of a control batch says: the marker that ends a transaction, and how it ended.
+"""The record of a control batch: the marker that ends a transaction, by commit or abort.
 
 The key is a version (int16) and a type (int16), the value a version (int16) and the epoch of the transaction
 coordinator that wrote it (int32). Bytes behind these belong to later versions and are skipped. Source: Kafka's
@@ -21,7 +21,7 @@ _VERSION: Final = 0
 
 
 class MarkerType(IntEnum):
-    """How a transaction ended. Kafka gives further numbers to records of its metadata log."""
+    """Outcome of a transaction. Kafka uses further numbers for records of its metadata log."""
 
     ABORT = 0
     COMMIT = 1
@@ -29,14 +29,14 @@ class MarkerType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTransactionMarker:
-    """The one record of a control batch; the batch's header names the producer."""
+    """The only record of a control batch; the batch's header has the producer id."""
 
     type: MarkerType
     coordinator_epoch: int
 
 
 def decode_marker(record: Record) -> EndTransactionMarker | None:
-    """None for a control record that ends no transaction, such as one of a metadata log. Raises InvalidBatch."""
+    """Return the marker; None for a control record of another type, as in a metadata log. Raises InvalidBatch."""
     key_version, number = _unpacked(_KEY, record.key, "key")
     if key_version < 0:
         raise InvalidBatch(f"the key of a control record has version {key_version}")
@@ -49,7 +49,7 @@ def decode_marker(record: Record) -> EndTransactionMarker | None:
 
 
 def encode_marker(marker: EndTransactionMarker, timestamp_ms: int) -> Record:
-    """The record for a batch that is built with `control=True` and the producer's id and epoch."""
+    """Return the record for a batch to be built with `control=True` and the producer's id and epoch."""
     return Record(0, timestamp_ms, _KEY.pack(_VERSION, marker.type), _VALUE.pack(_VERSION, marker.coordinator_epoch))
 
 

@@ -1,4 +1,4 @@
-"""A record batch of Kafka's format v2: what a producer builds, the wire carries, the disk holds and a consumer reads.
+"""A record batch in Kafka's format v2, the same in a producer, on the wire, on disk and in a consumer.
 
 | byte | field | | byte | field | | byte | field |
 |---|---|---|---|---|---|---|---|
@@ -59,18 +59,18 @@ _TRANSACTIONAL_BIT: Final = 0x10
 _CONTROL_BIT: Final = 0x20
 _NOT_PLAIN: Final = _LOG_APPEND_TIME_BIT | _TRANSACTIONAL_BIT | _CONTROL_BIT
 DELETE_HORIZON_BIT: Final = 0x40
-"""The base timestamp is the time from which on compaction drops the tombstones of the batch (KIP-534)."""
+"""Attribute bit: the base timestamp is the time from which compaction drops the batch's tombstones (KIP-534)."""
 
 
 class TimestampType(IntEnum):
-    """Who set the timestamps of a batch; `message.timestamp.type` of a topic."""
+    """Origin of a batch's timestamps, producer or broker; a value of `message.timestamp.type`."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
 
 class BatchHeader(NamedTuple):
-    """The first 61 bytes of a batch. A tuple rather than a dataclass: one is made for every batch that passes by."""
+    """The first 61 bytes of a batch. A tuple rather than a dataclass, because one is created per batch."""
 
     base_offset: int
     batch_length: int
@@ -87,13 +87,13 @@ class BatchHeader(NamedTuple):
     record_count: int
 
     def placed(self, base_offset: int, leader_epoch: int, append_time_ms: int | None) -> BatchHeader:
-        """As the log stores it; its checksum stays the producer's."""
+        """Return the header as the log stores it, except for the checksum, which stays the producer's."""
         max_timestamp_ms = self.max_timestamp_ms if append_time_ms is None else append_time_ms
         return BatchHeader(base_offset, self.batch_length, leader_epoch, *self[3:8], max_timestamp_ms, *self[9:])
 
     @property
     def size_bytes(self) -> int:
-        """Of the whole batch, header included."""
+        """Size of the whole batch, header included."""
         return self.batch_length + _LENGTH_STARTS_AT
 
     @property
@@ -115,7 +115,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """True for CreateTime, no transaction, no marker: what nearly every producer sends."""
+        """True for CreateTime, no transaction, no marker, as nearly all producers send."""
         return not self.attributes & _NOT_PLAIN
 
     @property
@@ -128,17 +128,17 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """From when on compaction may drop the tombstones of the batch; None for one that has none yet (KIP-534)."""
+        """The time from which compaction may drop the batch's tombstones; None if not set yet (KIP-534)."""
         return self.base_timestamp_ms if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
     def has_producer(self) -> bool:
-        """True for a batch of an idempotent producer, whose sequence numbers count."""
+        """True for a batch of an idempotent producer, whose sequence is checked."""
         return self.producer_id >= 0
 
     @property
     def last_sequence(self) -> int:
-        """Of the last record; sequences wrap to 0 behind 2^31 - 1."""
+        """Sequence of the last record; sequences wrap to 0 after 2^31 - 1."""
         return -1 if self.base_sequence < 0 else (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
 
 
@@ -146,7 +146,7 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position`, its fields checked against each other; the batch itself may reach beyond the buffer.
+    """Return the header at `position`, its fields checked; the batch itself may reach beyond the buffer.
 
     Raises InvalidBatch.
     """
@@ -159,7 +159,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
         raise InvalidBatch(f"a batch claims a length of {header.batch_length} bytes")
     if header.attributes & _CODEC_MASK > Codec.ZSTD:
         raise InvalidBatch("a batch names an unknown compression codec", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-    # At most one record for each offset: compaction leaves fewer, even none, but a batch always has an offset.
+    # At most one record per offset: compaction leaves fewer, even none, but a batch always has an offset.
     if (
         not 0 <= header.last_offset_delta <= OFFSET_MAX - header.base_offset
         or not 0 <= header.record_count <= header.last_offset_delta + 1
@@ -174,7 +174,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def _too_short(data: memoryview) -> InvalidBatch:
-    # Messages of the formats before this one may be shorter than a header of it.
+    # Messages of older formats may be shorter than this format's header.
     if len(data) > _MAGIC_AT and data[_MAGIC_AT] in _OLD_MAGICS:
         return _not_our_format(data[_MAGIC_AT])
     return InvalidBatch(f"{len(data)} bytes are too few for the header of a batch")
@@ -188,10 +188,10 @@ def _not_our_format(magic: int) -> InvalidBatch:
 
 
 def read_frame(buffer: Buffer, position: int) -> tuple[int, int, int, int, int]:
-    """Base offset, size in bytes, leader epoch, checksum, last offset of the batch at `position`.
+    """Return base offset, size in bytes, leader epoch, checksum and last offset of the batch at `position`.
 
-    What a reader needs that trusts a checksum more than single fields, for a third of what `read_header` costs. Raises
-    InvalidBatch for what cannot be a batch; at least the bytes of a header are there.
+    Enough for a reader that checks the checksum instead of single fields, at a third of the cost of `read_header`.
+    Raises InvalidBatch for what cannot be a batch. The buffer must hold a whole header.
     """
     base_offset, length, leader_epoch, magic, crc, _, last_offset_delta = _FRAME.unpack_from(buffer, position)
     if magic != MAGIC or length < HEADER_BYTES - _LENGTH_STARTS_AT:
@@ -200,14 +200,14 @@ def read_frame(buffer: Buffer, position: int) -> tuple[int, int, int, int, int]:
 
 
 def check_frame(batch: memoryview, crc: int) -> None:
-    """`check_crc` for what `read_frame` gave."""
+    """Check the checksum that `read_frame` returned. Raises InvalidBatch."""
     computed = crc32c(batch[_CRC_COVERS_FROM:])
     if computed != crc:
         raise InvalidBatch(f"the checksum of a batch is {computed:#010x}, its header says {crc:#010x}")
 
 
 def split(buffer: Buffer, batches_max: int | None = None) -> list[tuple[BatchHeader, memoryview]]:
-    """The batches that stand back to back in the buffer, not copied; checksums are not checked.
+    """Return the batches in the buffer, which stand back to back; no copies, checksums are not checked.
 
     Raises InvalidBatch, also for more than `batches_max`.
     """
@@ -218,50 +218,50 @@ def split(buffer: Buffer, batches_max: int | None = None) -> list[tuple[BatchHea
         header = read_header(view, position)
         end = position + header.size_bytes
         if end > len(view):
-            raise InvalidBatch(f"a batch of {header.size_bytes} bytes ends after {len(view) - position}")
+            raise InvalidBatch(f"a batch of {header.size_bytes} bytes is cut off after {len(view) - position}")
         if len(batches) == batches_max:
-            raise InvalidBatch(f"these are more than {batches_max} batches", ErrorCode.INVALID_RECORD)
+            raise InvalidBatch(f"more than {batches_max} batches", ErrorCode.INVALID_RECORD)
         batches.append((header, view[position:end]))
         position = end
     return batches
 
 
 def check_crc(header: BatchHeader, batch: Buffer) -> None:
-    """Raises InvalidBatch when the bytes are not those that were checksummed."""
+    """Check the batch's checksum. Raises InvalidBatch."""
     check_frame(memoryview(batch), header.crc)
 
 
 def validate(buffer: Buffer) -> BatchHeader:
-    """The header of the one batch that the buffer holds, checksum checked. Raises InvalidBatch."""
+    """Return the header of the only batch in the buffer, checksum checked. Raises InvalidBatch."""
     header = read_header(buffer)
     if header.size_bytes != len(buffer):
-        raise InvalidBatch(f"a batch of {header.size_bytes} bytes stands in {len(buffer)} bytes")
+        raise InvalidBatch(f"{len(buffer)} bytes for a batch of {header.size_bytes} bytes")
     check_crc(header, buffer)
     return header
 
 
 def decode_batch(batch: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> list[Record]:
-    """The records of one batch, control records included; the checksum is not checked. Raises InvalidBatch."""
+    """Return the records of one batch, control records included; the checksum is not checked. Raises InvalidBatch."""
     return decode_batch_columns(batch, bytes_max).to_records()
 
 
 def decode_batch_columns(batch: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> RecordColumns:
-    """The same, column by column."""
+    """Return the same records as columns."""
     header = read_header(batch)
     payload = decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size_bytes], bytes_max)
     columns = decode_columns(payload, header.record_count, header.base_offset, header.base_timestamp_ms)
     if columns.offsets and columns.offsets[-1] > header.last_offset:
         raise InvalidBatch(f"a batch that ends at offset {header.last_offset} holds offset {columns.offsets[-1]}")
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
-        # The broker rewrote the header alone; the records inside still carry what the producer said.
+        # The broker changed only the header; the records inside still have the producer's timestamps.
         return columns._replace(timestamps_ms=[header.max_timestamp_ms] * header.record_count)
     return columns
 
 
 def iter_records(buffer: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
-    """The records of all batches in the buffer as a consumer sees them: checksums checked, control records left out.
+    """Yield the records of all batches in the buffer as a consumer sees them: checksums checked, no control records.
 
-    Each batch is unpacked when its first record is asked for. Raises InvalidBatch.
+    Each batch is decompressed when its first record is requested. Raises InvalidBatch.
     """
     for header, batch in split(buffer):
         check_crc(header, batch)
@@ -283,7 +283,7 @@ def build_batch(
     transactional: bool = False,
     control: bool = False,
 ) -> bytes:
-    """One batch of at least one record, numbered from `base_offset` in the order of the list.
+    """Build one batch of at least one record, with offsets from `base_offset` in the order of the list.
 
     Raises InvalidBatch for timestamps that do not fit.
     """
@@ -303,11 +303,10 @@ def build_batch(
 
 
 def rebuild_batch(header: BatchHeader, records: RecordColumns, delete_horizon_ms: int | None = None) -> bytes:
-    """The batch of that header with only these of its records left, as compaction does: what else it said, it says.
+    """Rebuild a batch with only these of its records, as compaction does; everything else in its header stays.
 
-    First and last offset and sequence stay, so a producer's numbers can be read off even without any record. A delete
-    horizon takes the place of the base timestamp, and the records' own timestamps come out as they were: they must lie
-    within 2^63 ms of it. Source: KIP-534.
+    First and last offset and sequence stay, so that they are known even without any record. A delete horizon replaces
+    the base timestamp, and the records keep their timestamps, which must lie within 2^63 ms of it. Source: KIP-534.
     """
     base_offset, base_timestamp_ms = header.base_offset, header.base_timestamp_ms
     attributes = header.attributes & ~DELETE_HORIZON_BIT
@@ -316,7 +315,7 @@ def rebuild_batch(header: BatchHeader, records: RecordColumns, delete_horizon_ms
     elif delete_horizon_ms is not None:
         base_timestamp_ms, attributes = delete_horizon_ms, attributes | DELETE_HORIZON_BIT
     is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
-    # The append time stands in the header alone, and is what every record says; a delta to it might not even fit.
+    # The append time is only in the header and applies to every record; a delta to the horizon might not even fit.
     relative_to_ms = header.max_timestamp_ms if is_append_time else base_timestamp_ms
     codec, payload = _packed(Codec(attributes & _CODEC_MASK), encode_columns(records, base_offset, relative_to_ms))
     keeps_max = is_append_time or not records.offsets
@@ -336,9 +335,9 @@ def rebuild_batch(header: BatchHeader, records: RecordColumns, delete_horizon_ms
 def recompressed(
     header: BatchHeader, payload: bytes, codec: Codec, level: int | None, max_timestamp_ms: int
 ) -> tuple[BatchHeader, bytes]:
-    """The batch of that header with its records, the uncompressed `payload`, packed by another codec.
+    """Return a batch with the same records, the uncompressed `payload`, compressed by another codec.
 
-    All else stays as it is, but the largest timestamp is what the records say, not what the producer said of them.
+    Everything else stays, except that the largest timestamp is that of the records, not the one in the old header.
     """
     codec, packed = _packed(codec, payload, level)
     batch = _assemble(
@@ -356,7 +355,7 @@ def recompressed(
 
 
 def _packed(codec: Codec, payload: bytes, level: int | None = None) -> tuple[Codec, bytes]:
-    """Compressed, and by which codec: by none where readers would take the result for a bomb."""
+    """Return codec and compressed payload; uncompressed if readers would refuse the result as a decompression bomb."""
     packed = compress(codec, payload, level)
     return (codec, packed) if len(payload) <= decompressed_bytes_max(len(packed)) else (Codec.NONE, payload)
 
@@ -389,7 +388,7 @@ def _assemble(
 def assign_offsets(
     buffer: bytearray | memoryview, position: int, base_offset: Offset, leader_epoch: LeaderEpoch
 ) -> None:
-    """Gives the batch at `position` its place in the log, in place: both fields lie outside the checksum."""
+    """Set base offset and leader epoch of the batch at `position`, in place: the checksum does not cover them."""
     _OFFSET.pack_into(buffer, position, base_offset)
     _EPOCH.pack_into(buffer, position + _LENGTH_STARTS_AT, leader_epoch)
 
@@ -397,9 +396,9 @@ def assign_offsets(
 def placed(
     batch: memoryview, base_offset: Offset, leader_epoch: LeaderEpoch, append_time_ms: int | None
 ) -> tuple[bytearray, memoryview]:
-    """The batch as the log stores it, in two pieces: a header of its own, and the records where they are.
+    """Return the batch as the log stores it, in two pieces: a new header, and the records uncopied.
 
-    A large batch is so written without being copied. `append_time_ms` becomes the timestamp of every record.
+    `append_time_ms`, if given, becomes the timestamp of every record.
     """
     header, payload = bytearray(batch[:HEADER_BYTES]), batch[HEADER_BYTES:]
     assign_offsets(header, 0, base_offset, leader_epoch)

@@ -1,10 +1,10 @@
 """The records inside a batch of format v2: bytes to records, and back.
 
-Ordinary typed Python on purpose: mypyc compiles this file when the package is built, and the same file runs as it is
-where there is no compiler. This is the one place where work is done per record, so the common case of a varint (one
-byte) is read in line.
+Ordinary typed Python on purpose: mypyc compiles this file when the package is built, and without a compiler the same
+file runs as it is. This is the only code of a broker that does work per record, so the common case of a varint (one
+byte) is inlined.
 
-A record is its length (varint), attributes (int8, unused), timestamp delta (varlong), offset delta (varint), then key
+A record has its length (varint), attributes (int8, unused), timestamp delta (varlong), offset delta (varint), then key
 and value (varint length, -1 for null), then headers (varint count; each a key and a nullable value). All varints are
 zigzag encoded. Source: the class comment of Kafka's DefaultRecord.
 """
@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kraft.model.errors import ErrorCode, InvalidBatch
 
 try:
-    # mypyc knows this buffer and writes to it without a call into Python; a compiled codec needs it at run time.
+    # mypyc writes to this buffer without a call into Python; a compiled codec needs it at run time.
     from librt.strings import BytesWriter
 except ImportError:
     from kraft.log.format.bytes_writer import BytesWriter  # type: ignore[assignment]  # Another class, the same methods.
 
 if TYPE_CHECKING:
-    # A number that mypyc keeps in a register. It stands in annotations alone, which the interpreter never evaluates.
+    # A number that mypyc keeps in a register. Used in annotations only, which the interpreter never evaluates.
     from mypy_extensions import i64
 
 Header = tuple[str, bytes | None]
@@ -40,7 +40,7 @@ class Record(NamedTuple):
 
 
 class RecordColumns(NamedTuple):
-    """The same records as five lists of equal length: what a columnar reader takes over without touching a record."""
+    """Records as five lists of equal length, which a columnar reader can use as they are."""
 
     offsets: list[int]
     timestamps_ms: list[int]
@@ -53,14 +53,14 @@ class RecordColumns(NamedTuple):
 
 
 _new_record: Final = partial(tuple.__new__, Record)
-"""`Record._make` without its step through the interpreter, which would cost a third of decoding."""
+"""`Record._make` without its step through the interpreter, which takes a third of the decoding time."""
 
 RECORD_BYTES_MIN: Final = 7
-"""Length, attributes, two deltas, null key, null value, no headers: one byte each."""
+"""Smallest record: length, attributes, two deltas, null key, null value, no headers, one byte each."""
 
 _NAME_PART_BYTES_MAX: Final = 1 << 16
 _NAME_BYTES_PER_STEP: Final = 64
-"""A scan takes a long name of a header in parts, and counts so many bytes of it as one record."""
+"""Bytes of a long header name that count as one record: a scan reads such a name in parts."""
 
 _INT32_MAX: Final = 0x7FFFFFFF
 _INT64_MAX: Final = 0x7FFFFFFFFFFFFFFF
@@ -76,7 +76,7 @@ _NO_HEADERS: Final[tuple[Header, ...]] = ()
 
 
 def encode_varint(value: int) -> bytes:
-    """Zigzag, then seven bits a byte, the lowest first. Serves varint and varlong alike.
+    """Encode a varint or varlong: zigzag, then seven bits per byte, the lowest first.
 
     Raises ValueError for a number of more than 64 bits.
     """
@@ -93,7 +93,7 @@ def encode_varint(value: int) -> bytes:
 
 _SMALL_COUNT: Final = 2048
 _SMALL: Final = [encode_varint(number) for number in range(_SMALL_COUNT)]
-"""Lengths and deltas are nearly always small: a look-up is several times as quick as the loop."""
+"""Encodings of small numbers, as lengths and deltas nearly always are: several times faster than the loop."""
 
 
 def _varint(value: int) -> bytes:
@@ -101,7 +101,7 @@ def _varint(value: int) -> bytes:
 
 
 def _read_varint(data: bytes, position: i64, bytes_max: int) -> tuple[i64, i64]:
-    """The number at `position`, and the position behind it. IndexError at the end of the data is the caller's."""
+    """Return the number at `position` and the position behind it. Raises IndexError at the end of the data."""
     encoded: i64 = data[position]
     if encoded < 0x80:
         return (encoded >> 1) ^ -(encoded & 1), position + 1
@@ -136,11 +136,11 @@ def _append_record(
     value: bytes | None,
     headers: tuple[Header, ...],
 ) -> None:
-    """Adds one record to a payload.
+    """Add one record to a payload.
 
-    Both deltas fit 64 bits. Raises InvalidBatch for the name of a header that is no text.
+    Both deltas fit into 64 bits. Raises InvalidBatch for a header name that is not text.
     """
-    # The size stands in front, so all lengths are known before the first byte is written.
+    # The size comes first, so all lengths are computed before the first byte is written.
     timestamp_field = _SMALL[timestamp_delta] if 0 <= timestamp_delta < _SMALL_COUNT else encode_varint(timestamp_delta)
     offset_field = _SMALL[offset_delta] if 0 <= offset_delta < _SMALL_COUNT else encode_varint(offset_delta)
     size: i64 = 1 + len(timestamp_field) + len(offset_field)
@@ -172,29 +172,29 @@ def _append_record(
 
 
 def encode_records(records: list[Record], base_timestamp_ms: int) -> bytes:
-    """The records of a batch. Their offsets do not matter: they are numbered in the order of the list.
+    """Encode the records of a batch. Their offsets are ignored: they are numbered in the order of the list.
 
-    Raises InvalidBatch for timestamps that lie more than 64 bits apart.
+    Raises InvalidBatch for timestamps more than 64 bits apart.
     """
     writer = BytesWriter()
     try:
         for offset_delta, record in enumerate(records):
             _append_record(writer, offset_delta, record[1] - base_timestamp_ms, record[2], record[3], record[4])
     except ValueError:
-        # Compiled, the difference does not become an i64; interpreted, it does not become a varint.
+        # Compiled, the difference does not fit into an i64; interpreted, it does not fit into a varint.
         raise _too_far_apart() from None
     return writer.getvalue()
 
 
 def encode_columns(columns: RecordColumns, base_offset: int, base_timestamp_ms: int) -> bytes:
-    """The same from columns, and these keep their offsets, which ascend from `base_offset` with or without gaps."""
+    """Encode records from columns. They keep their offsets, which ascend from `base_offset`, gaps allowed."""
     assert len({len(column) for column in columns}) == 1, "columns are of equal length"
     writer = BytesWriter()
     try:
         for offset, timestamp_ms, key, value, headers in zip(*columns, strict=False):
             _append_record(writer, offset - base_offset, timestamp_ms - base_timestamp_ms, key, value, headers)
     except ValueError:
-        # Compiled, the difference does not become an i64; interpreted, it does not become a varint.
+        # Compiled, the difference does not fit into an i64; interpreted, it does not fit into a varint.
         raise _too_far_apart() from None
     return writer.getvalue()
 
@@ -220,16 +220,16 @@ def _encode_headers(headers: tuple[Header, ...]) -> bytes:
 
 
 def decode_records(payload: bytes, count: int, base_offset: int, base_timestamp_ms: int) -> list[Record]:
-    """The `count` records of an uncompressed payload. Raises InvalidBatch, and nothing else, for any bytes."""
+    """Decode the `count` records of an uncompressed payload. Raises InvalidBatch, and nothing else, for any bytes."""
     return decode_columns(payload, count, base_offset, base_timestamp_ms).to_records()
 
 
 def decode_columns(payload: bytes, count: int, base_offset: int, base_timestamp_ms: int) -> RecordColumns:
-    """The same, column by column. Raises InvalidBatch, and nothing else, for any bytes."""
-    # Lists are allocated as records are found, but a count that cannot be true is refused without looking for them.
+    """Decode the records into columns. Raises InvalidBatch, and nothing else, for any bytes."""
+    # Lists grow as records are found, but an impossible count is refused before looking for them.
     if count < 0 or count * RECORD_BYTES_MIN > len(payload):
         raise InvalidBatch(f"a batch claims {count} records in {len(payload)} bytes", ErrorCode.INVALID_RECORD)
-    # An offset delta has 32 bits: from here on no sum of the two can leave 64.
+    # An offset delta has 32 bits: from here on no sum of the two exceeds 64 bits.
     if not _INT64_MIN <= base_offset <= _INT64_MAX - _INT32_MAX:
         raise InvalidBatch(f"the offsets of a batch from {base_offset} do not fit 64 bits", ErrorCode.INVALID_RECORD)
     if not _INT64_MIN <= base_timestamp_ms <= _INT64_MAX:
@@ -244,11 +244,11 @@ def decode_columns(payload: bytes, count: int, base_offset: int, base_timestamp_
     return columns
 
 
-def _decode_into(  # noqa: C901  One straight line over the fields of a record: calls would cost more than they tell.
+def _decode_into(  # noqa: C901  A straight line over the fields of a record: calls would cost more than they explain.
     columns: RecordColumns, data: bytes, count: int, base_offset: i64, base_timestamp_ms: i64
 ) -> i64:
     offsets, timestamps, keys, values, headers = columns
-    # A sum of two numbers of 64 bits is checked before it is made: compiled, it would wrap around.
+    # The sum of two 64-bit numbers is checked before it is computed: compiled, it would wrap around.
     delta_min: i64 = _INT64_MIN if base_timestamp_ms >= 0 else _INT64_MIN - base_timestamp_ms
     delta_max: i64 = _INT64_MAX if base_timestamp_ms <= 0 else _INT64_MAX - base_timestamp_ms
     size: i64 = len(data)
@@ -343,14 +343,14 @@ def _read_headers(data: bytes, position: i64, end: i64) -> tuple[tuple[Header, .
 
 
 class RecordSkim:
-    """Looks through the records of a producer's batch a part at a time, and makes no record: nobody else has to wait
-    long for the interpreter, and nothing grows with their number but the lists of what is wrong.
+    """Check of the records of a producer's batch, a part at a time, without creating records: other threads never wait
+    long for the interpreter, and only the lists of invalid records grow with their number.
     """
 
     def __init__(
         self, payload: bytes, count: int, base_timestamp_ms: int, earliest_ms: int, latest_ms: int, wrong_max: int
     ) -> None:
-        """`count` records of an uncompressed payload, and times between which their timestamps should lie.
+        """Take `count` records of an uncompressed payload, and the bounds of their timestamps.
 
         Raises InvalidBatch, as `go_on` does.
         """
@@ -359,12 +359,12 @@ class RecordSkim:
         if not _INT64_MIN <= base_timestamp_ms <= _INT64_MAX:
             raise InvalidBatch("the timestamp of a batch does not fit 64 bits")
         self.keyless: list[int] = []
-        """Indexes of records without a key, `wrong_max` at most, as of the other two."""
+        """Indexes of records without a key; at most `wrong_max`, as in the next two lists."""
         self.early: list[int] = []
         self.late: list[int] = []
         self.max_timestamp_ms: int = _INT64_MIN
         self.earliest_found_ms: int = _INT64_MAX
-        """Among `early`."""
+        """The earliest timestamp of the records in `early`."""
         self._payload: bytes = payload
         self._count: i64 = count
         self._base_ms: i64 = base_timestamp_ms
@@ -376,13 +376,13 @@ class RecordSkim:
         self._position: i64 = 0
         self._index: i64 = 0
         self._end: i64 = 0
-        """Number of the record whose headers come next."""
+        """End of the current record, whose headers come next."""
         self._headers_left: i64 = 0
         self._name_left: i64 = -1
-        """Bytes of a header's name, when a part of it was looked at; -1 when a header begins here."""
+        """Bytes that are left of a header name that was read in part; -1 if a header begins here."""
 
     def go_on(self, steps: int) -> bool:
-        """Takes so many records, or headers of one; True when it has been through all. Raises InvalidBatch."""
+        """Check up to `steps` records or headers. Returns True once all are checked. Raises InvalidBatch."""
         try:
             return self._go_on(steps)
         except IndexError:
@@ -429,7 +429,7 @@ class RecordSkim:
             self._end_record()
 
     def _skip_header(self) -> i64:
-        """Or a part of its name, when that is long: how many bytes of it."""
+        """Skip a header, or a part of its name if that is long. Returns the number of bytes of the name skipped."""
         if self._name_left < 0:
             length, position = _read_varint(self._payload, self._position, _VARINT_BYTES_MAX)
             if length < 0:
@@ -452,7 +452,7 @@ class RecordSkim:
         part = self._name_left
         if part > _NAME_PART_BYTES_MAX:
             part = _NAME_PART_BYTES_MAX
-            # Not in the middle of a character, which has four bytes at most.
+            # Not in the middle of a character, which has at most four bytes.
             while part > _NAME_PART_BYTES_MAX - 3 and self._payload[self._position + part] & 0xC0 == 0x80:
                 part -= 1
         try:
@@ -480,7 +480,7 @@ class RecordSkim:
 
 
 def _behind(length: i64, position: i64, end: i64) -> i64:
-    """Where a nullable field of that length ends."""
+    """Return the end of a nullable field of that length."""
     if length < -1:
         raise InvalidBatch(f"a key or value has length {length}")
     behind = position if length == -1 else position + length
@@ -501,11 +501,11 @@ def _read_nullable(data: bytes, position: i64, end: i64) -> tuple[bytes | None, 
     return data[position:field_end], field_end
 
 
-# --- looking without decoding --------------------------------------------------------------------------------
+# --- partial reading -----------------------------------------------------------------------------------------
 
 
 def record_size(data: bytes, position: int) -> int:
-    """Of the record that begins at `position`, with its length in front; 0 where the data end within that length.
+    """Return the size of the record at `position`, its length field included; 0 if the data end within that field.
 
     Raises InvalidBatch.
     """
@@ -519,18 +519,18 @@ def record_size(data: bytes, position: int) -> int:
 
 
 class RecordFinder:
-    """Finds the first record with at least these two deltas in a payload that comes in pieces.
+    """Search for the first record with at least these two deltas, in a payload that is fed in pieces.
 
-    Of every record it reads length and deltas only: nothing is made of keys, values and headers, nor are they checked.
+    It reads only length and deltas of each record; keys, values and headers are neither decoded nor checked.
     """
 
     def __init__(self, count: int, timestamp_delta_min: int, offset_delta_min: int) -> None:
-        """`count` is how many records the payload holds."""
+        """Begin a search in a payload of `count` records."""
         self.timestamp_delta = 0
         self.offset_delta = -1
-        """Offset delta of the last record that was looked at: the one that was found, if one was."""
+        """Offset delta of the last record that was read: that of the found record, if there is one."""
         self.rest: bytes = b""
-        """Bytes fed so far, from the record found on."""
+        """Bytes fed so far, from the found record on."""
         self._timestamp_delta_min: i64 = timestamp_delta_min
         self._offset_delta_min: i64 = offset_delta_min
         self._left: i64 = count
@@ -538,11 +538,11 @@ class RecordFinder:
 
     @property
     def left(self) -> int:
-        """How many records were not looked at yet."""
+        """Number of records that were not read yet."""
         return int(self._left)
 
     def feed(self, piece: bytes) -> bool:
-        """True when the record begins in what was fed so far. Raises InvalidBatch."""
+        """Search the next piece. Returns True if the record begins in the bytes fed so far. Raises InvalidBatch."""
         data: bytes = self.rest + piece if self.rest else piece
         self.rest = b""
         size: i64 = len(data)
@@ -582,7 +582,7 @@ class RecordFinder:
 
 
 def header_count(data: bytes, position: int) -> int:
-    """How many headers the record at `position`, which is whole, claims to have. Raises InvalidBatch."""
+    """Return the number of headers that the record at `position`, which is whole, claims. Raises InvalidBatch."""
     try:
         _, at = _read_varint(data, position, _VARINT_BYTES_MAX)
         _, at = _read_varint(data, at + 1, _VARLONG_BYTES_MAX)

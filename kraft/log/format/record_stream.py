@@ -1,7 +1,7 @@
-"""Records out of batches, from an offset on and up to a bound, without unpacking what is not wanted.
+"""Records of batches, from an offset up to a bound, without decompressing more than needed.
 
-A batch of 100 KB may unpack to 100 MB and millions of records. Here no more of it is unpacked than lies before the
-records that are given, and no more is held at a time than a piece of it and the records themselves.
+A batch of 100 KB may decompress to 100 MB and millions of records. Here it is decompressed only up to the last returned
+record, and memory holds only one piece of it and the returned records.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from kraft.log.format.compression import unpacked_pieces
+from kraft.log.format.compression import decompressed_pieces
 from kraft.log.format.record_batch import HEADER_BYTES, BatchHeader, TimestampType, read_header
 from kraft.log.format.record_codec import Record, RecordFinder, decode_columns, header_count, record_size
 from kraft.model.errors import ErrorCode, InvalidBatch
 
 RECORD_BYTES_MAX: Final = 32 << 20
-"""Of a record that is given alone. A larger one would not fit the answer's message together with its copy."""
+"""Size limit of a record that is returned alone. A larger one, with its copy, would not fit into the response."""
 
 RECORD_HEADERS_MAX: Final = 1_000
-"""Of a record that is given. A record of some MiB could have a million, and each of them becomes an object."""
+"""Headers of a returned record. A record of a few MiB could have a million, and each becomes an object."""
 
 BATCHES_AT_ONCE: Final = 256
-"""In one step, of those that hold nothing for a consumer."""
+"""Batches without records for a consumer that are skipped in one step."""
 
 _INT64_MIN: Final = -0x8000000000000000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnpackedRecords:
-    """`next_offset` is where to go on. `error` says why there are no records, when what comes next cannot be read."""
+    """Result of one call. `next_offset` is the next offset to read; `error` is set if the next record is unreadable."""
 
     records: list[Record]
     next_offset: int
@@ -39,11 +39,10 @@ class UnpackedRecords:
 def unpack_records(
     batches: bytes, start: int, records_max: int, bytes_max: int
 ) -> Generator[None, None, UnpackedRecords]:
-    """As a consumer sees them: without control records. In steps; a record is given alone even above `bytes_max`.
+    """Return the records from `start` on as a consumer sees them, without control records. Runs in steps.
 
-    Each header counts as a record as well.
-
-    The batches are whole, and their checksums were checked.
+    At least one record is returned, even above `bytes_max`. Each header counts as a record as well. The batches must be
+    whole, and their checksums checked.
     """
     found = _Found(records_max, bytes_max)
     view, position, next_offset, number = memoryview(batches), 0, start, 0
@@ -68,6 +67,8 @@ def unpack_records(
 
 
 class _Found:
+    """Records found so far, and the room that is left."""
+
     def __init__(self, records_max: int, bytes_max: int) -> None:
         self.records: list[Record] = []
         self.is_full = False
@@ -75,7 +76,7 @@ class _Found:
         self._bytes_left = bytes_max
 
     def take_whole(self, data: bytes, left: int, header: BatchHeader) -> tuple[int, int]:
-        """Takes records from the front of `data` while they are whole and there is room: how many, and their size."""
+        """Take records from the front of `data` while they are whole and fit. Returns their number and size."""
         count = position = 0
         while count < left and not self.is_full:
             size = record_size(data, position)
@@ -94,17 +95,17 @@ class _Found:
         return count, position
 
     def _has_room(self, size: int, is_first: bool) -> bool:
-        """Whether so many bytes still fit, the next record among them included."""
+        """Return whether `size` bytes, the next record included, still fit."""
         if size <= self._bytes_left:
             return True
         self.is_full = not is_first
         if is_first and size > RECORD_BYTES_MAX:
-            raise _too_large(f"a record of {size} bytes is larger than the {RECORD_BYTES_MAX}")
+            raise _too_large(f"a record has {size} bytes, at most {RECORD_BYTES_MAX}")
         return is_first
 
     def _count(self, headers: int, is_first: bool) -> bool:
         if is_first and headers > RECORD_HEADERS_MAX:
-            raise _too_large(f"a record of {headers} headers has more than the {RECORD_HEADERS_MAX}")
+            raise _too_large(f"a record has {headers} headers, at most {RECORD_HEADERS_MAX}")
         if not is_first and headers >= self._records_left:
             self.is_full = True
             return False
@@ -123,11 +124,11 @@ def _decoded(payload: bytes, count: int, header: BatchHeader) -> list[Record]:
 
 
 def _too_large(reason: str) -> InvalidBatch:
-    return InvalidBatch(f"{reason} that are given as a plain record", ErrorCode.MESSAGE_TOO_LARGE)
+    return InvalidBatch(f"{reason} fit into a plain record", ErrorCode.MESSAGE_TOO_LARGE)
 
 
 def _take_batch(header: BatchHeader, batch: memoryview, start: int, found: _Found) -> Generator[None, None, None]:
-    pieces = unpacked_pieces(header.codec, batch[HEADER_BYTES:])
+    pieces = decompressed_pieces(header.codec, batch[HEADER_BYTES:])
     finder = RecordFinder(header.record_count, _INT64_MIN, max(start - header.base_offset, 0))
     while not finder.feed(_next_piece(pieces)):
         if finder.left == 0:
@@ -140,7 +141,7 @@ def _take_batch(header: BatchHeader, batch: memoryview, start: int, found: _Foun
         if left == 0 or found.is_full:
             return
         yield
-        # Pieces are joined when they hold the next record, however many that takes.
+        # Pieces are joined once they hold the whole next record, however many that takes.
         parts, held, wanted = [data], len(data), record_size(data, 0)
         while held <= len(data) or held < wanted:
             parts.append(_next_piece(pieces))

@@ -1,1 +1,1 @@
-"""What a log knows beside its segments, and how all of it is found again when the log is opened."""
+"""Recovery of a log when it is opened, and the checkpoints and producer state beside its segments."""

@@ -1,9 +1,9 @@
-"""What a log has to remember of itself that its segments do not say: `log-checkpoint` in its directory.
+"""The file `log-checkpoint` in a log's directory: the facts about the log that its segments do not hold.
 
-Text: a version, one "name value" a line, and `# crc32c=` with eight hexadecimal digits over what precedes. The file
-before is kept beside it. When only that can be read, what it says is taken so that nothing worse than work follows: all
-is checked again, and holes between offsets are not taken for rot. A log start is written to both files, so that either
-says whether the first segment that is left is the log's first.
+Text: a version, one "name value" per line, and `# crc32c=` with eight hexadecimal digits over what precedes. The
+previous file is kept beside it. If only that one can be read, it is interpreted cautiously: everything is checked
+again, and holes between offsets do not count as corruption. A new log start offset is written to both files, so that
+either shows whether the first segment that is left is the log's first.
 """
 
 from __future__ import annotations
@@ -27,31 +27,33 @@ _NOTHING: Final = Offset(0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogCheckpoint:
+    """Content of the file."""
+
     log_start_offset: Offset = _NOTHING
-    """Records below were deleted, though the segment that holds them may still be there."""
+    """Log start offset: records below were deleted, though the segment that holds them may still exist."""
 
     recovery_point: Offset = _NOTHING
-    """Everything below was durable, whole and in the index when this was written. It may be too low, never too high."""
+    """Recovery point: everything below was durable, whole and in the index. It may be too low, never too high."""
 
     cleaned_end_offset: Offset = _NOTHING
-    """Compaction has been through everything below."""
+    """Offset below which the log is compacted."""
 
     is_sparse: bool = False
-    """Compaction, here or at a leader that was copied from, has left holes between the offsets."""
+    """True if compaction, here or in the leader's log, has left holes between the offsets."""
 
     is_latest: bool = field(default=True, compare=False)
-    """False when the file could not be read, and this is what the one before it says. Not in the file."""
+    """False if this was read from the previous file, because the latest could not be read. Not in the file."""
 
     def missing_front(self, first_base: int | None) -> str | None:
-        """Why segments must be missing before the one that begins at `first_base`; None when they need not be.
+        """Return the reason why segments must be missing before `first_base`, the first base offset; None if none are.
 
-        `first_base` is None for a log without segments. Such a log was just made or is being begun anew, and then
-        nothing in it counts as durable. Otherwise the log start moves before the segments below it go.
+        `first_base` is None for a log without segments. Such a log was just created or is being restarted, and then
+        nothing in it counts as durable. Otherwise the log start offset moves before segments below it are removed.
         """
         if first_base is None and self.recovery_point > 0:
-            return f"no segment is left, everything below offset {self.recovery_point} was durable"
+            return f"no segment is left, but everything below offset {self.recovery_point} was durable"
         if first_base is not None and first_base > self.log_start_offset:
-            return f"the log starts at offset {self.log_start_offset}, its first segment is missing"
+            return f"the log starts at offset {self.log_start_offset}, but its first segment is missing"
         return None
 
     def encode(self) -> bytes:
@@ -63,14 +65,14 @@ class LogCheckpoint:
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> LogCheckpoint:
-        """Raises Corruption for a file that was not written so."""
+        """Return the checkpoint that `encode` wrote. Raises Corruption for any other bytes."""
         content, prefix, checksum = data.rpartition(_CRC_PREFIX)
         if not prefix or checksum != f"{crc32c(content):08x}\n".encode("ascii"):
-            raise Corruption(path, 0, "not a log checkpoint: the checksum does not fit")
+            raise Corruption(path, 0, "not a log checkpoint: the checksum is wrong")
         try:
             version, *lines = content.decode("ascii").splitlines()
             if version != _VERSION:
-                raise ValueError(f"version {version[:20]} is not known")
+                raise ValueError(f"version {version[:20]} is not supported")
             fields = dict(line.split(" ") for line in lines)
             found = cls(
                 log_start_offset=_offset(fields["log_start_offset"]),
@@ -88,19 +90,19 @@ class LogCheckpoint:
 def _offset(text: str) -> Offset:
     offset = int(text)
     if not 0 <= offset <= 0x7FFFFFFFFFFFFFFF:
-        raise ValueError(f"{offset} is no offset")
+        raise ValueError(f"{offset} is not an offset")
     return Offset(offset)
 
 
 def read_checkpoint(disk: Disk, directory: str) -> LogCheckpoint:
-    """The latest that can be read; a directory without one has begun at offset 0 and knows nothing to be durable."""
+    """Return the latest checkpoint that can be read; without one, the log starts at 0 and nothing counts as durable."""
     path = f"{directory}/{CHECKPOINT_NAME}"
     try:
         return LogCheckpoint.decode(disk.read_file(path), path)
     except (FileNotFoundError, Corruption) as problem:
         earlier = _earlier(disk, path + EARLIER_SUFFIX)
         if earlier is not None:
-            # A truncation may have lowered the recovery point since.
+            # A truncation may have lowered the recovery point after that file was written.
             return replace(earlier, recovery_point=Offset(0), is_sparse=True, is_latest=False)
         return LogCheckpoint(is_sparse=isinstance(problem, Corruption), is_latest=False)
 
@@ -113,7 +115,7 @@ def _earlier(disk: Disk, path: str) -> LogCheckpoint | None:
 
 
 def write_checkpoint(disk: Disk, directory: str, checkpoint: LogCheckpoint) -> None:
-    """Durable on return. What was there before is kept beside it."""
+    """Write the checkpoint, durably. The previous file is kept beside it."""
     path = f"{directory}/{CHECKPOINT_NAME}"
     if disk.exists(path):
         disk.rename(path, path + EARLIER_SUFFIX)

@@ -1,8 +1,8 @@
-"""What the producers of a partition had written up to some offset, as a file: `<offset>.snapshot`.
+"""The file `<offset>.snapshot`: the state of a partition's producers up to that offset.
 
-The file begins as Kafka's of version 1 - version, CRC-32C of all behind it, an array with each producer's last batch -
-so that Kafka's tools read it. Kafka keeps no more than that; behind its array ours has the older of the last five
-batches, because a retry may be of any of them. Numbers are big-endian.
+The file begins like Kafka's version 1 - version, CRC-32C of the rest, an array with each producer's last batch - so
+that Kafka's tools can read it. Kafka's file ends there; Kraft's also has the older ones of the last five batches,
+because a retry may be of any of them. Numbers are big-endian.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _VERSION: Final = 1
 _HEAD: Final = struct.Struct(">hI")
 _COUNT: Final = struct.Struct(">i")
 _ENTRY: Final = struct.Struct(">qhiqiqiq")
-"""Producer id and epoch, last sequence, last offset, offsets that the batch spans, timestamp; then what transactions
-need: coordinator epoch and first offset of the open transaction, -1 for none."""
+"""Producer id and epoch, last sequence, last offset, last offset delta of the batch, timestamp; then, for transactions,
+coordinator epoch and first offset of the open transaction, -1 for none."""
 
 _OWN_MARK: Final = b"KRAFT\x01"
 _OWN_ENTRY: Final = struct.Struct(">qqb")
-"""Last offset of a batch or marker, its timestamp, number of batches."""
+"""Last offset of the last batch or marker, its timestamp, number of batches."""
 _OWN_BATCH: Final = struct.Struct(">iiqqq")
 
 
@@ -61,14 +61,14 @@ def _kafka_entry(producer_id: int, state: ProducerState) -> bytes:
 
 
 def decode_snapshot(data: bytes, path: str) -> dict[int, ProducerState]:
-    """Reads ours and Kafka's. Raises Corruption."""
+    """Return the state by producer id, from a file of Kraft or Kafka. Raises Corruption."""
     if len(data) < _HEAD.size + _COUNT.size:
         raise Corruption(path, 0, f"{len(data)} bytes are too few for a producer snapshot")
     version, checksum = _HEAD.unpack_from(data)
     if version != _VERSION:
-        raise Corruption(path, 0, f"producer snapshots of version {version} are not known")
+        raise Corruption(path, 0, f"producer snapshots of version {version} are not supported")
     if crc32c(memoryview(data)[_HEAD.size :]) != checksum:
-        raise Corruption(path, 0, "the checksum of the producer snapshot does not fit")
+        raise Corruption(path, 0, "the checksum of the producer snapshot is wrong")
     try:
         return _decode_content(data)
     except (struct.error, ValueError) as error:
@@ -80,19 +80,19 @@ def _decode_content(data: bytes) -> dict[int, ProducerState]:
     begin = _HEAD.size + _COUNT.size
     end = begin + count * _ENTRY.size
     if count < 0 or end > len(data):
-        raise ValueError(f"{count} producers do not fit in {len(data)} bytes")
+        raise ValueError(f"{count} producers do not fit into {len(data)} bytes")
     states = dict(_kafka_state(entry) for entry in _ENTRY.iter_unpack(data[begin:end]))
     if len(states) != count:
-        raise ValueError("a producer stands in it twice")
+        raise ValueError("a producer id occurs twice")
     if end == len(data):
         return states
     if data[end : end + len(_OWN_MARK)] != _OWN_MARK:
-        raise ValueError(f"byte {end} begins something unknown")
+        raise ValueError(f"the data from byte {end} on is unknown")
     position = end + len(_OWN_MARK)
     for producer_id, state in states.items():
         last_offset, timestamp_ms, batches = _OWN_ENTRY.unpack_from(data, position)
         if not 0 <= batches <= BATCHES_REMEMBERED:
-            raise ValueError(f"{batches} batches of one producer")
+            raise ValueError(f"a producer has {batches} batches, expected 0 to {BATCHES_REMEMBERED}")
         position += _OWN_ENTRY.size
         written = tuple(_written(data, position + number * _OWN_BATCH.size) for number in range(batches))
         position += batches * _OWN_BATCH.size
@@ -133,7 +133,7 @@ def _kafka_state(entry: tuple[int, ...]) -> tuple[int, ProducerState]:
 
 
 class ProducerSnapshots:
-    """The snapshots in a log's directory, by offset. One that cannot be read is as good as none."""
+    """The snapshots in a log's directory, by offset. An unreadable one is ignored and removed."""
 
     def __init__(self, disk: Disk, directory: str, offsets: Iterable[int]) -> None:
         self._disk = disk
@@ -145,14 +145,14 @@ class ProducerSnapshots:
         return tuple(self._offsets)
 
     def write(self, offset: Offset, states: Mapping[int, ProducerState]) -> Change[None]:
-        """What the producers have written below `offset`."""
+        """Write the state of the producers below `offset`, durably."""
         path, written = self._path(offset), dict(states)
         yield lambda: self._disk.write_atomically(path, encode_snapshot(written))
         if offset not in self._offsets:
             insort(self._offsets, offset)
 
     def latest(self, least: Offset, most: Offset) -> tuple[Offset, dict[int, ProducerState]] | None:
-        """The last readable one of an offset within those bounds."""
+        """Return offset and states of the last readable snapshot within these bounds; None if there is none."""
         for offset in reversed(self._offsets[: bisect_right(self._offsets, most)]):
             if offset < least:
                 break
@@ -164,12 +164,13 @@ class ProducerSnapshots:
         return None
 
     def remove_above(self, offset: Offset) -> Change[None]:
-        """The log ends at `offset` now: later ones speak of records that are gone."""
+        """Remove the snapshots above `offset`, where the log now ends: their records are gone."""
         for later in self._offsets[bisect_right(self._offsets, offset) :]:
             yield partial(self._disk.remove, self._path(later))
             self._offsets.remove(later)
 
     def keep_only(self, offsets: Iterable[int]) -> Change[None]:
+        """Remove the snapshots of all other offsets."""
         kept = frozenset(offsets)
         stale = [offset for offset in self._offsets if offset not in kept]
         if stale:
@@ -181,7 +182,7 @@ class ProducerSnapshots:
             self._disk.remove(path)
 
     def moved_to(self, directory: str) -> None:
-        """Their directory has this name now."""
+        """Note that the directory was renamed to this."""
         self._directory = directory
 
     def _remove(self, offset: int) -> None:

@@ -1,8 +1,9 @@
-"""What a partition remembers of each idempotent producer, to tell a retry from a gap.
+"""The state of a partition's idempotent producers, which distinguishes a retry from a gap.
 
-A producer numbers its records per partition. A batch that continues the numbers is taken, one of the last five is
-answered with the offsets it got the first time, and anything else is refused. Sources: KIP-98, KIP-360 (a producer that
-is not known, perhaps because its records are gone, may begin anywhere); the rules are Kafka's ProducerAppendInfo's.
+A producer numbers its records per partition. A batch that continues the sequence is accepted; for a duplicate of one of
+the last five, the response has the offsets of the first; anything else is refused. Sources: KIP-98, KIP-360 (an unknown
+producer, perhaps because its records are gone, may start at any sequence); the rules are those of Kafka's
+ProducerAppendInfo.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset
 
 BATCHES_REMEMBERED: Final = 5
-"""A producer has at most five requests in flight, so a retry is never older."""
+"""Batches kept per producer: it has at most five requests in flight, so a retry is never older."""
 
 
 class WrittenBatch(NamedTuple):
-    """A batch in the log, by its producer's numbers and by ours. A tuple, because one is made for every batch."""
+    """Sequences and offsets of a batch in the log. A tuple, because one is created per batch."""
 
     first_sequence: int
     last_sequence: int
@@ -31,14 +32,14 @@ class WrittenBatch(NamedTuple):
 
 
 class ProducerState(NamedTuple):
-    """`batches` are the latest of this epoch, oldest first; none when the epoch has only written a marker."""
+    """State of one producer. `batches` are the latest of its epoch, oldest first; none if it has only a marker."""
 
     epoch: int
     batches: tuple[WrittenBatch, ...]
     last_offset: Offset
-    """Of the last batch or marker that changed this state."""
+    """Last offset of the last batch or marker."""
     timestamp_ms: int
-    """The largest in that batch, or of that marker."""
+    """Largest timestamp of that batch, or timestamp of that marker."""
 
     @property
     def last_sequence(self) -> int:
@@ -47,12 +48,12 @@ class ProducerState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Accept:
-    """The batch continues the producer's numbers, or the batch has no producer."""
+    """The batch continues the producer's sequence, or has no producer id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duplicate:
-    """The batch is in the log already, at these offsets. `timestamp_ms` is its largest, as it was written."""
+    """The batch is already in the log at these offsets. `timestamp_ms` is its largest timestamp."""
 
     base_offset: Offset
     last_offset: Offset
@@ -63,12 +64,13 @@ ACCEPT: Final = Accept()
 
 
 class RecentBatches:
-    """The latest batches of each producer, as they pass by: what of a long log its producers' state can depend on."""
+    """Headers of the latest batches of each producer in a scan: the only ones that its state can depend on."""
 
     def __init__(self) -> None:
         self.by_producer: dict[int, deque[BatchHeader]] = {}
 
     def note(self, header: BatchHeader) -> None:
+        """Add the next batch of the scan."""
         if header.producer_id < 0:
             return
         headers = self.by_producer.get(header.producer_id)
@@ -79,7 +81,7 @@ class RecentBatches:
 
 
 class ProducerStates:
-    """All producers of one partition."""
+    """State of all producers of one partition."""
 
     def __init__(self, states: Mapping[int, ProducerState] | None = None) -> None:
         self._states: dict[int, ProducerState] = dict(states or {})
@@ -87,7 +89,7 @@ class ProducerStates:
 
     @property
     def states(self) -> Mapping[int, ProducerState]:
-        """By producer id."""
+        """States by producer id."""
         return self._states
 
     def __len__(self) -> int:
@@ -97,14 +99,17 @@ class ProducerStates:
         return self._states.get(producer_id)
 
     def check(self, header: BatchHeader) -> Accept | Duplicate:
-        """Raises Refusal with INVALID_PRODUCER_EPOCH or OUT_OF_ORDER_SEQUENCE_NUMBER."""
+        """Return whether the batch is new or a duplicate.
+
+        Raises Refusal with INVALID_PRODUCER_EPOCH or OUT_OF_ORDER_SEQUENCE_NUMBER.
+        """
         state = self._states.get(header.producer_id)
         if not header.has_producer or state is None:
             return ACCEPT
         if header.producer_epoch < state.epoch:
             raise Refusal(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"producer {header.producer_id} sent epoch {header.producer_epoch}, its latest is {state.epoch}",
+                f"producer {header.producer_id} sent epoch {header.producer_epoch}, the latest is {state.epoch}",
             )
         expected = 0
         if header.producer_epoch == state.epoch:
@@ -124,13 +129,13 @@ class ProducerStates:
         return ACCEPT
 
     def update(self, header: BatchHeader) -> None:
-        """The batch is in the log, at the offsets of its header."""
+        """Update the state for a batch that was written at the offsets of its header."""
         if not header.has_producer:
             return
         state = self._states.get(header.producer_id)
         batches = state.batches if state is not None and state.epoch == header.producer_epoch else ()
         last_offset = header.last_offset
-        # A transaction marker carries its producer's epoch, and no sequence.
+        # A transaction marker has its producer's epoch, and no sequence.
         if not header.is_control:
             written = WrittenBatch(
                 header.base_sequence,
@@ -145,7 +150,7 @@ class ProducerStates:
         )
 
     def replay(self, recent: RecentBatches) -> None:
-        """The batches are in the log; those that this state knows of already change nothing."""
+        """Update the state for batches found in the log, except those that it already includes."""
         for producer_id, headers in recent.by_producer.items():
             for header in headers:
                 state = self._states.get(producer_id)
@@ -153,15 +158,15 @@ class ProducerStates:
                     self.update(header)
 
     def reaches(self, offset: Offset) -> bool:
-        """True when a batch at or above `offset` is remembered: truncating there means rebuilding from the log."""
+        """Return whether the state includes a batch at or above `offset`: after truncation there it must be rebuilt."""
         return any(state.last_offset >= offset for state in self._states.values())
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forgets producers that wrote nothing for so long, and returns how many.
+        """Drop the state of producers that wrote nothing for this long; return their number.
 
-        What counts is the time since this was first asked with their present state: timestamps are the clients' and
-        may be years old. `now_ms` is monotonic, so that a wall clock that is set forward makes nobody forget what a
-        retry needs. Source: `producer.id.expiration.ms`.
+        The time counts from the first call that found their present state: timestamps are the clients' and may be years
+        old. `now_ms` is monotonic, so that setting the wall clock forward drops no state that a retry needs. Source:
+        `producer.id.expiration.ms`.
         """
         since = {
             producer_id: known

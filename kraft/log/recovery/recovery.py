@@ -1,14 +1,14 @@
-"""What a log finds when it is opened: whole batches, a tail that a crash tore, or rot.
+"""Recovery: opens a log, checks what may not be durable, cuts off a torn end, and refuses a corrupt log.
 
-All segments but the last were synced before the next was begun, so of those only the ends are looked at. Of the last
-one, everything is read that was not known to be durable (the recovery point in `log-checkpoint`), and written again as
-it is read: what an earlier process failed to sync may be in the page cache only, whatever the next sync says.
+All segments but the last were synced before the next one began, so only their ends are read. In the last one,
+everything above the recovery point (see `log-checkpoint`) is read, and written again as it is read: what an earlier
+process failed to sync may be in the page cache only, whatever the next sync returns.
 
-A tear is a broken stretch behind the recovery point that no whole batch follows: those bytes were never acknowledged as
-durable, and are cut off. A power failure may also lose a part in the middle of what was not synced; such a stretch has
-a disk sector of nothing but zeros, and is a tear as well. Anything else was once complete, so it is rot: the log
-refuses to open, because cutting there would drop acknowledged records without a word. So is a first segment that begins
-above the log's start, and a log of which nothing is left: retention and a new start move the checkpoint first.
+A torn end is broken bytes above the recovery point with no whole batch behind them: they were never acknowledged as
+durable, and are cut off. A power failure may also lose bytes in the middle of what was not synced; they include a disk
+sector of zeros, and count as torn as well. Anything else was once complete, so it is corrupt: the log does not open,
+because a cut there would drop acknowledged records silently. A first segment above the log start offset, or no segment
+at all, is corruption too: retention and a restart of the log change the checkpoint first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kraft.log.recovery.producer_state import ProducerStates, RecentBatches
 from kraft.log.segment.batches import Continuity, scan_batches
 from kraft.log.segment.paths import DELETED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name
 from kraft.log.segment.segment import RELATIVE_OFFSET_MAX, Segment
-from kraft.log.segment.written_again import WrittenAgain
+from kraft.log.segment.written_again import RewritingFile
 from kraft.model.errors import Corruption, InvalidBatch
 from kraft.model.ids import LeaderEpoch, Offset
 
@@ -44,9 +44,9 @@ _TEMPORARY_SUFFIX: Final = ".tmp"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryReport:
-    """What opening the log did. `torn_at` is the offset that the log was cut to, None when nothing was cut.
+    """Result of opening a log. `torn_at` is the offset that the log was cut to, None if nothing was cut.
 
-    `batches_checked` were read whole; what lies before them was known to be durable.
+    `batches_checked` batches were read whole; the ones before them were known to be durable.
     """
 
     segments: int
@@ -61,22 +61,22 @@ class RecoveryReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveredLog:
-    """Segments ascend and the last one grows; there are none in a directory that was just made."""
+    """A recovered log. Segments ascend and the last one grows; a new directory has none."""
 
     segments: list[Segment]
     checkpoint: LogCheckpoint
     epochs: LeaderEpochCache
     epochs_changed: bool
-    """They are not those of the checkpoint file any more."""
+    """True if they differ from the checkpoint file."""
     snapshots: ProducerSnapshots
     producers: ProducerStates
     report: RecoveryReport
 
 
 def recover(disk: Disk, directory: str, index_interval_bytes: int, clean_shutdown: bool) -> RecoveredLog:
-    """Opens what the directory holds. After a clean shutdown nothing can be torn.
+    """Open the log in the directory. After a clean shutdown nothing can be torn.
 
-    Raises Corruption when bytes that were whole are not any more.
+    Raises Corruption if bytes that were durable have changed.
     """
     return _Recovery(disk, directory, index_interval_bytes, clean_shutdown).run()
 
@@ -104,7 +104,7 @@ class _Recovery:
     def run(self) -> RecoveredLog:
         complete_swaps(self._disk, self._directory)
         self._checkpoint = read_checkpoint(self._disk, self._directory)
-        base_offsets, snapshots = self._tidy()
+        base_offsets, snapshots = self._list_files()
         self._check_front(base_offsets)
         base_offsets = self._without_deleted(base_offsets)
         stored_epochs = self._read_epochs()
@@ -114,7 +114,7 @@ class _Recovery:
         try:
             indexes_rebuilt = sum([self._open_closed(base_offset) for base_offset in base_offsets[:-1]])
             if not self._epochs_are_known:
-                self._gather_epochs()
+                self._rebuild_epochs()
             tear = self._open_active(base_offsets[-1]) if base_offsets else None
             self._epochs = self._epochs.up_to(self._next_offset)
             producers = self._producers(snapshots)
@@ -143,8 +143,8 @@ class _Recovery:
 
     # --- files -----------------------------------------------------------------------------------------------
 
-    def _tidy(self) -> tuple[list[Offset], ProducerSnapshots]:
-        """Base offsets of the segments, and the snapshots. Removes what a crash left behind."""
+    def _list_files(self) -> tuple[list[Offset], ProducerSnapshots]:
+        """Return the base offsets of the segments, and the snapshots. Removes files that a crash left behind."""
         names = self._disk.list(self._directory)
         logs = {name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)}
         for stem in logs:
@@ -167,7 +167,7 @@ class _Recovery:
             raise Corruption(f"{self._directory}/{name}", 0, reason)
 
     def _without_deleted(self, base_offsets: list[Offset]) -> list[Offset]:
-        """Removes segments below the log's start: retention was about to, and of its steps a crash may keep any."""
+        """Remove segments below the log start offset: retention may have been interrupted at any step."""
         kept = 0
         while kept + 1 < len(base_offsets) and base_offsets[kept + 1] <= self._checkpoint.log_start_offset:
             for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
@@ -190,25 +190,25 @@ class _Recovery:
         is_first = len(self._segments) == 1
         is_hole = base_offset > self._next_offset and not self._checkpoint.is_sparse
         if not is_first and (base_offset < self._next_offset or is_hole):
-            raise Corruption(segment.path, 0, f"the segment before ends at offset {self._next_offset}")
+            raise Corruption(segment.path, 0, f"the previous segment ends at offset {self._next_offset}")
         self._next_offset = base_offset
         return segment
 
     def _open_closed(self, base_offset: Offset) -> bool:
-        """True when the indexes had to be made anew."""
+        """Open a segment that no longer grows. Returns True if its indexes had to be rebuilt."""
         segment = self._open(base_offset)
-        is_rebuilt = segment.close_growth()
+        is_rebuilt = segment.open_finished()
         self._next_offset = segment.next_offset
-        # Only when the latest checkpoint is lost all of the log lies above the recovery point.
+        # If the latest checkpoint is lost, all of the log lies above the recovery point, and is not rewritten.
         if segment.next_offset > self._checkpoint.recovery_point and self._checkpoint.is_latest:
             self._write_again(segment)
         return is_rebuilt
 
     def _write_again(self, segment: Segment) -> None:
-        """The segment was closed by a sync that ran beside another one, which may have failed."""
+        """Rewrite and sync a segment above the recovery point: a sync beside the one that closed it may have failed."""
         if not self._clean_shutdown:
             start = segment.position_of(self._checkpoint.recovery_point)
-            for _ in scan_batches(WrittenAgain(segment.file), segment.path, start, with_crc=True):
+            for _ in scan_batches(RewritingFile(segment.file), segment.path, start, with_crc=True):
                 self._batches_checked += 1
             segment.file.sync()
             segment.release_indexes()
@@ -224,7 +224,7 @@ class _Recovery:
         self._next_offset = self._scanned_from = segment.next_offset
         continuity = self._continuity(segment)
         # Synced before the log is used.
-        file = segment.file if self._clean_shutdown else WrittenAgain(segment.file)
+        file = segment.file if self._clean_shutdown else RewritingFile(segment.file)
         batches = scan_batches(file, segment.path, start or 0, with_crc=True)
         while True:
             try:
@@ -238,7 +238,7 @@ class _Recovery:
             try:
                 self._check(continuity, position, header)
             except Corruption as misplaced:
-                if not self._lost_its_offset(segment, position, header):
+                if not self._has_lost_offset(segment, position, header):
                     raise
                 return self._cut(segment, misplaced)
             segment.note_batch(position, header)
@@ -246,7 +246,7 @@ class _Recovery:
             self._batches_checked += 1
             self._next_offset = segment.next_offset
         if self._next_offset < recovery_point:
-            reason = f"the log ends at offset {self._next_offset}, everything below {recovery_point} was durable"
+            reason = f"the log ends at offset {self._next_offset}, but everything below {recovery_point} was durable"
             raise Corruption(segment.path, segment.size_bytes, reason)
         return None
 
@@ -254,7 +254,7 @@ class _Recovery:
         return Continuity(segment.path, self._epochs, self._checkpoint.is_sparse, segment.next_offset)
 
     def _check(self, continuity: Continuity, position: int, header: BatchHeader) -> None:
-        # With a checkpoint at hand every epoch is in it: it is written before the first batch of the epoch.
+        # A readable checkpoint has every epoch: it is written before the first batch of the epoch.
         if not self._epochs_are_known and header.last_offset >= self._checkpoint.log_start_offset:
             self._learn_epoch(continuity, position, header)
         continuity.check(position, header.base_offset, header.last_offset, header.leader_epoch)
@@ -267,29 +267,32 @@ class _Recovery:
             self._epochs = self._epochs.with_epoch(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
             continuity.learn(self._epochs)
 
-    def _gather_epochs(self) -> None:
-        """The checkpoint of the epochs is lost: the batches still know. Of the last segment they are taken anyway."""
+    def _rebuild_epochs(self) -> None:
+        """Rebuild a lost epoch checkpoint from the batches. The last segment adds its epochs when it is opened."""
         for segment in self._segments:
             continuity = Continuity(segment.path, self._epochs, self._checkpoint.is_sparse, segment.base_offset)
             for position, header in segment.scan():
                 self._check(continuity, position, header)
 
-    # --- tears and rot ---------------------------------------------------------------------------------------
+    # --- torn or corrupt -------------------------------------------------------------------------------------
 
     def _check_is_torn(self, segment: Segment, broken: Corruption) -> None:
         if self._clean_shutdown:
-            reason = f"{broken.reason}; the log was closed in order, so this is rot"
+            reason = f"{broken.reason}; the log was closed cleanly, so this is corruption"
             raise Corruption(broken.file, broken.position, reason)
         if self._next_offset < self._checkpoint.recovery_point:
-            reason = f"{broken.reason}; it was durable, so this is rot"
+            reason = f"{broken.reason}; it was durable, so this is corruption"
             raise Corruption(broken.file, broken.position, reason)
         behind = find_whole_batch(segment.file, broken.position, self._next_offset)
         if behind is not None and not has_lost_sector(segment.file, broken.position, behind, self._next_offset):
-            reason = f"{broken.reason}; a whole batch follows at byte {behind}, so this is rot"
+            reason = f"{broken.reason}; a whole batch follows at byte {behind}, so this is corruption"
             raise Corruption(broken.file, broken.position, reason)
 
-    def _lost_its_offset(self, segment: Segment, position: int, header: BatchHeader) -> bool:
-        """A whole batch at a wrong offset is rot, unless a sector that ended inside its base offset was lost."""
+    def _has_lost_offset(self, segment: Segment, position: int, header: BatchHeader) -> bool:
+        """Return whether a whole batch has a wrong offset because a sector that ended inside its base offset was lost.
+
+        Any other wrong offset is corruption.
+        """
         lost_bytes = _SECTOR_BYTES - position % _SECTOR_BYTES
         was_durable = self._next_offset < self._checkpoint.recovery_point
         if was_durable or lost_bytes >= _LENGTH_ENDS_AT or header.base_offset == self._next_offset:
@@ -308,7 +311,7 @@ class _Recovery:
     def _producers(self, snapshots: ProducerSnapshots) -> ProducerStates:
         if snapshots.offsets and snapshots.offsets[-1] > self._next_offset:
             run_now(snapshots.remove_above(self._next_offset))
-            # One that came back after a power failure would speak of other records than the log then holds.
+            # A snapshot that reappeared after a power failure would not match the records that the log then holds.
             self._disk.sync_dir(self._directory)
         producers = rebuild_producers(snapshots, self._segments, self._next_offset, self._scanned_from)
         producers.replay(self._recent)
@@ -318,7 +321,7 @@ class _Recovery:
 def rebuild_producers(
     snapshots: ProducerSnapshots, segments: list[Segment], log_end: Offset, upper: Offset | None = None
 ) -> ProducerStates:
-    """From the latest snapshot, and what the batches behind it say, but for those at or above `upper`."""
+    """Return the producers' state from the latest snapshot and the batches behind it, up to `upper`."""
     start = segments[0].base_offset if segments else Offset(0)
     snapshot = snapshots.latest(start, log_end)
     producers = ProducerStates()
@@ -342,9 +345,9 @@ def _headers(segments: list[Segment], start: Offset, upper: Offset) -> Iterator[
 
 
 def find_whole_batch(file: File, start: int, least_offset: int) -> int | None:
-    """The position of the first whole batch, checksum included, that begins anywhere behind `start`.
+    """Return the position of the first whole batch, checksum included, that begins anywhere behind `start`.
 
-    Only one with an offset above `least_offset` counts: a record's value may hold the bytes of some other log.
+    Only a batch with an offset above `least_offset` counts: a record's value may hold the bytes of another log.
     """
     position = start + 1
     while position + HEADER_BYTES <= file.size:
@@ -374,11 +377,11 @@ def _is_whole_batch(file: File, window: bytes, candidate: int, window_start: int
 
 
 def has_lost_sector(file: File, start: int, end: int, expected_offset: int) -> bool:
-    """True when a sector of the broken stretch that a whole batch follows at `end` reads as a lost write does.
+    """Return whether the broken bytes from `start` to `end`, where a whole batch begins, include a lost sector.
 
-    Where a write was lost with the power the file holds zeros; rot changes bits, it does not clear sectors. Of the
-    sector that holds `start` the part before it was durable earlier, so only the rest counts: enough of it to reach
-    into a length, which is never zero, or else the batch must be whole once what was lost is put back.
+    The file holds zeros where a power failure lost a write; corruption changes bits, it does not clear sectors. In the
+    sector that holds `start`, the part before it was durable earlier, so only the rest counts: it must be long enough
+    to reach into the length field, which is never zero, or the batch must be whole once the lost bytes are restored.
     """
     first_end = start - start % _SECTOR_BYTES + _SECTOR_BYTES
     lost = file.read_at(start, min(first_end, end) - start)
@@ -390,7 +393,7 @@ def has_lost_sector(file: File, start: int, end: int, expected_offset: int) -> b
         )
         if _is_whole(prefix[: len(lost)] + file.read_at(start + len(lost), end - start - len(lost))):
             return True
-    # The last one may hold the first bytes of the whole batch, which are the zeros that its offset begins with.
+    # The last sector may hold the first bytes of the whole batch, which are the leading zeros of its offset.
     return any(not any(file.read_at(position, _SECTOR_BYTES)) for position in range(first_end, end, _SECTOR_BYTES))
 
 
@@ -407,6 +410,6 @@ def _is_offset(stem: str) -> bool:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """The name up to its first dot, and the rest with the dot."""
+    """Return the name up to its first dot, and the rest with the dot."""
     stem, dot, suffix = name.partition(".")
     return stem, dot + suffix

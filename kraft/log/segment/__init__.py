@@ -1,1 +1,1 @@
-"""One stretch of a log on disk: its batches and its two indexes."""
+"""Segments: consecutive batches of a log in one file, with two indexes."""

@@ -1,4 +1,4 @@
-"""The batches of a `.log` file, back to back: found one after the other, and checked."""
+"""Scans and checks of the batches in a `.log` file, which stand back to back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kraft.model.errors import Corruption, InvalidBatch
 from kraft.model.ids import NO_LEADER_EPOCH
 
 READ_BATCHES_MAX: Final = 1_000
-"""In one read: to check a small batch costs as much as to check a kilobyte."""
+"""Batches in one read: checking a small batch costs as much as checking a kilobyte."""
 
 _HEADER_WINDOW_BYTES: Final = 4 << 10
 _CRC_WINDOW_BYTES: Final = 1 << 20
@@ -28,9 +28,9 @@ _CRC_WINDOW_BYTES: Final = 1 << 20
 def scan_batches(
     file: ReadableFile, path: str, start: int = 0, with_crc: bool = False, size: int | None = None
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of every batch from the one that begins at `start`, up to `size` instead of the whole file.
+    """Yield position and header of every batch, from the one that begins at `start` to `size`, or the end of the file.
 
-    Raises Corruption where a batch is broken or cut; everything yielded before was whole.
+    Raises Corruption where a batch is corrupt or cut; everything yielded before was whole.
     """
     position = window_start = start
     window = b""
@@ -54,7 +54,7 @@ def scan_batches(
 
 
 def read_batch(file: ReadableFile, path: str, position: int, header: BatchHeader) -> bytes:
-    """The whole batch; raises Corruption when its bytes are not those that were written."""
+    """Return the whole batch. Raises Corruption if its checksum is wrong."""
     batch = file.read_at(position, header.size_bytes)
     try:
         check_crc(header, batch)
@@ -64,7 +64,7 @@ def read_batch(file: ReadableFile, path: str, position: int, header: BatchHeader
 
 
 class Continuity:
-    """What each batch of a log must be in view of the one before it: the checksum covers neither offset nor epoch."""
+    """Check that each batch of a log follows the one before it: the checksum covers neither offset nor epoch."""
 
     def __init__(self, path: str, epochs: LeaderEpochCache, is_sparse: bool, next_offset: int) -> None:
         self.path = path
@@ -74,26 +74,26 @@ class Continuity:
         self._epoch, self._epoch_end = NO_LEADER_EPOCH, next_offset
 
     def learn(self, epochs: LeaderEpochCache) -> None:
-        """More is known of the epochs than before."""
+        """Use this cache, which has more epochs than before."""
         self._epochs = epochs
         self._epoch_end = self.next_offset
 
     def check(self, position: int, base_offset: int, last_offset: int, leader_epoch: int) -> None:
-        """Raises Corruption unless the batch at `position` comes next. A sparse log may leave offsets out."""
+        """Raise Corruption unless the batch at `position` comes next. In a sparse log offsets may be missing."""
         if base_offset != self.next_offset and not (self._is_sparse and base_offset > self.next_offset):
-            reason = f"a batch at offset {base_offset} stands where {self.next_offset} is next"
+            reason = f"a batch has base offset {base_offset}, expected {self.next_offset}"
             raise Corruption(self.path, position, reason)
         if last_offset >= self._epoch_end:
             self._epoch, self._epoch_end = self._epochs.span_of(last_offset)
-        # The cache does not know the epochs of records below the log's start.
+        # The cache does not have the epochs of records below the log start.
         if leader_epoch != self._epoch != NO_LEADER_EPOCH:
-            reason = f"a batch at offset {base_offset} claims leader epoch {leader_epoch}, it is of {self._epoch}"
+            reason = f"the batch at offset {base_offset} has leader epoch {leader_epoch}, expected {self._epoch}"
             raise Corruption(self.path, position, reason)
         self.next_offset = last_offset + 1
 
 
 def checked_bytes(data: bytes, begin: int, upper: int, continuity: Continuity) -> int:
-    """How many bytes of `data`, read at `begin`, are whole batches up to `upper`; no more than `READ_BATCHES_MAX`.
+    """Return how many bytes of `data`, read at `begin`, are whole batches below `upper`; at most `READ_BATCHES_MAX`.
 
     Raises Corruption.
     """

@@ -1,4 +1,4 @@
-"""Over the segments of a log, in order of their offsets: which one holds what, and what is in it."""
+"""Look-ups over the segments of a log, in order of their offsets."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from kraft.log.segment.segment import Segment
 from kraft.model.ids import Offset
 
 
-def number_of(segments: Sequence[Segment], offset: Offset) -> int:
-    """Of the segment that holds `offset`."""
+def segment_number(segments: Sequence[Segment], offset: Offset) -> int:
+    """Return the number of the segment that holds `offset`, counted from 0."""
     if segments[-1].base_offset <= offset:
-        # Where nearly everybody reads.
+        # The common case of reads.
         return len(segments) - 1
     return max(bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
 
 
 def end_of(segments: Sequence[Segment], number: int, log_end: Offset) -> Offset:
-    """Where the next segment begins, or the log ends."""
+    """Return the base offset of the next segment, or the log end."""
     return log_end if number + 1 == len(segments) else segments[number + 1].base_offset
 
 
 def facts(segments: Sequence[Segment], log_end: Offset) -> tuple[SegmentFacts, ...]:
-    """Of each segment, in order."""
+    """Return the facts of each segment, in order."""
     return tuple(segment.facts(end_of(segments, number, log_end)) for number, segment in enumerate(segments))
 
 
@@ -38,13 +38,13 @@ def read(
     is_sparse: bool,
     log_end: Offset,
 ) -> bytes:
-    """What `PartitionLog.read` promises. Raises Corruption, and OSError from the disk."""
-    for number in range(number_of(segments, start), len(segments)):
+    """Return whole batches, as `PartitionLog.read` does. Raises Corruption, and OSError from the disk."""
+    for number in range(segment_number(segments, start), len(segments)):
         if start >= upper:
             break
         records = segments[number].read(start, bytes_max, upper, epochs, is_sparse)
         if records:
             return records
-        # Compaction may have taken the last records of a segment.
+        # Compaction may have removed the last records of a segment.
         start = max(start, end_of(segments, number, log_end))
     return b""

@@ -1,8 +1,8 @@
-"""The sparse index of a segment: from an offset to a position at or before its batch.
+"""The offset index of a segment: maps an offset to a position at or before its batch.
 
-The file is Kafka's `.index`: eight bytes an entry, big-endian, the offset relative to the segment's and the position in
-its `.log`. An entry names the last offset of a batch and where that batch begins; it is made when more than
-`index.interval.bytes` were appended since the entry before. An index can always be rebuilt from the log.
+The file is Kafka's `.index`: eight bytes per entry, big-endian, the offset relative to the segment's base offset and
+the position in its `.log`. An entry has the last offset of a batch and the position where that batch begins; one is
+added when more than `index.interval.bytes` were appended since the last. An index can always be rebuilt from the log.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _POSITION_MASK: Final = 0xFFFFFFFF
 
 
 class OffsetIndex:
-    """One number of 64 bits an entry, offset above position: numeric order is the order of both."""
+    """Offset index in memory. An entry is a 64-bit number, offset above position: its order is the order of both."""
 
     ENTRY_BYTES: ClassVar[int] = 8
 
@@ -32,16 +32,16 @@ class OffsetIndex:
 
     @property
     def size_bytes(self) -> int:
-        """Of the file."""
+        """Size of the file."""
         return len(self._entries) * self.ENTRY_BYTES
 
     @property
     def last(self) -> tuple[int, int]:
-        """The last entry, as `entry_before_offset` gives it."""
+        """The last entry, as `entry_before_offset` returns it."""
         return self._decoded(self._entries[-1]) if self._entries else (self._base_offset, 0)
 
     def note_batch(self, last_offset: int, position: int, size_bytes: int) -> bool:
-        """A batch was appended at `position`; true when it gets an entry, the one before being far enough away."""
+        """Note a batch appended at `position`. Returns True if it gets an entry, being far enough from the last one."""
         is_due = self._bytes_since_entry > self._interval_bytes
         if is_due:
             self._entries.append((last_offset - self._base_offset) << 32 | position)
@@ -50,9 +50,9 @@ class OffsetIndex:
         return is_due
 
     def entry_before_offset(self, offset: int) -> tuple[int, int]:
-        """Where to begin to look for the batch that holds `offset`: last offset and position of a batch not behind it.
+        """Return where to start looking for `offset`: last offset and position of a batch that is not behind it.
 
-        Position 0 stands for the beginning of the segment; the offset does not count then.
+        Position 0 means the beginning of the segment; the offset then has no meaning.
         """
         found = bisect_right(self._entries, (offset - self._base_offset) << 32 | _POSITION_MASK)
         return self._decoded(self._entries[found - 1]) if found else (self._base_offset, 0)
@@ -61,7 +61,7 @@ class OffsetIndex:
         return self._base_offset + (entry >> 32), entry & _POSITION_MASK
 
     def truncate(self, position: int) -> None:
-        """Forgets the batches that begin at or behind `position`, where the segment now ends."""
+        """Remove the entries of batches that begin at or above `position`, where the segment now ends."""
         kept = bisect_right(self._entries, position - 1, key=lambda entry: entry & _POSITION_MASK)
         del self._entries[kept:]
         self._bytes_since_entry = position - (self._entries[-1] & _POSITION_MASK if kept else 0)
@@ -74,9 +74,9 @@ class OffsetIndex:
 
     @classmethod
     def decode(cls, data: bytes, base_offset: int, interval_bytes: int, segment_bytes: int) -> OffsetIndex:
-        """Raises ValueError for bytes that cannot be the index of a segment of that size."""
+        """Return the index. Raises ValueError for bytes that cannot be the index of a segment of that size."""
         if len(data) % cls.ENTRY_BYTES:
-            raise ValueError(f"{len(data)} bytes are no whole number of entries")
+            raise ValueError(f"{len(data)} bytes are not a whole number of entries")
         index = cls(base_offset, interval_bytes)
         index._entries.frombytes(data)
         if sys.byteorder == "little":
@@ -87,12 +87,12 @@ class OffsetIndex:
         if any(later <= earlier for earlier, later in pairwise(index._entries)):
             raise ValueError("offsets do not ascend")
         if positions and positions[-1] >= segment_bytes:
-            raise ValueError(f"position {positions[-1]} lies behind the end of the segment")
+            raise ValueError(f"position {positions[-1]} is beyond the end of the segment")
         index._bytes_since_entry = segment_bytes - (positions[-1] if positions else 0)
         return index
 
     @classmethod
     def decode_last(cls, data: bytes, base_offset: int) -> tuple[int, int]:
-        """`last` of an index that ends with these bytes; none for an empty one."""
+        """Return `last` of an index whose last entry is `data`, which is empty for an empty index."""
         entry = int.from_bytes(data, "big")
         return base_offset + (entry >> 32), entry & _POSITION_MASK

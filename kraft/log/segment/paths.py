@@ -1,4 +1,4 @@
-"""Names of a segment's files."""
+"""File names and paths of a segment."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ DELETED_SUFFIX: Final = ".deleted"
 
 
 def file_name(base_offset: int, suffix: str) -> str:
-    """Twenty digits, so that names sort as offsets do."""
+    """Return the file name, with twenty digits so that names sort like offsets."""
     return f"{base_offset:020d}{suffix}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentPaths:
+    """Paths of a segment's files."""
+
     log: str
     index: str
     time_index: str

@@ -1,4 +1,4 @@
-"""When a log begins a new segment, and how."""
+"""The decision to roll a log, and the creation of the new segment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kraft.model.ids import Offset
 
 
 def must_roll_before(active: Segment, config: LogConfig, size_bytes: int, last: BatchHeader) -> bool:
-    """Whether batches of that size, of which `last` is the last one, go into a segment of their own."""
+    """Return whether the log must roll before batches of `size_bytes`, ending with `last`, are appended."""
     if last.last_offset - active.base_offset > RELATIVE_OFFSET_MAX:
         return True
     return active.size_bytes > 0 and (
@@ -23,10 +23,10 @@ def must_roll_before(active: Segment, config: LogConfig, size_bytes: int, last: 
 
 
 def is_old(active: Segment, config: LogConfig, now_ms: int) -> bool:
-    """Whether the first record of the segment is older than the configuration allows; never without timestamps.
+    """Return whether the first record of the segment is older than the config allows; never without timestamps.
 
-    Before an append `now_ms` is the largest timestamp of the batch, not the clock, so that the replicas of a partition
-    roll at the same place. Source: Kafka's LogSegment.shouldRoll.
+    Before an append `now_ms` is the largest timestamp of the batch, not the clock, so that all replicas of a partition
+    roll at the same offset. Source: Kafka's LogSegment.shouldRoll.
     """
     first_ms = active.first_timestamp_ms
     if first_ms < 0:
@@ -38,24 +38,24 @@ def is_old(active: Segment, config: LogConfig, now_ms: int) -> bool:
 
 
 def _age_ms_max(config: LogConfig) -> int:
-    """The active segment is never compacted, so a record must not stay in it beyond `max.compaction.lag.ms`."""
+    """Return the age at which to roll: at most `max.compaction.lag.ms`, because an active segment is never cleaned."""
     return min(config.segment_ms, config.max_compaction_lag_ms) if config.compacts else config.segment_ms
 
 
 def _jitter_ms(active: Segment, config: LogConfig, age_ms_max: int) -> int:
-    """Differs between partitions and segments, and is the same after a restart."""
+    """Return the jitter of this segment: it differs between segments and is the same after a restart."""
     return crc32c(active.path.encode()) % (min(config.segment_jitter_ms, age_ms_max) + 1)
 
 
 def begin_segment(disk: Disk, directory: str, base_offset: Offset, config: LogConfig) -> Segment:
-    """An empty one, durable. On an OSError there is none."""
+    """Create an empty segment, durably. Leaves none after an OSError."""
     segment = Segment(disk, directory, base_offset, config.index_interval_bytes, create=True)
     try:
         if config.preallocate:
             segment.reserve(config.segment_bytes)
         disk.sync_dir(directory)
     except OSError:
-        # The segment before goes on to grow; one that begins in the middle of it must not be found.
+        # The previous segment goes on growing; recovery must not find one that begins in the middle of it.
         segment.file.close()
         disk.remove(segment.path)
         raise

@@ -1,4 +1,4 @@
-"""One stretch of a partition's log: a `.log` file of batches back to back, and two sparse indexes beside it."""
+"""One segment of a partition's log: a `.log` file of batches back to back, and two sparse indexes beside it."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ from kraft.model.ids import Offset
 RELATIVE_OFFSET_MAX: Final = 0x7FFFFFFF
 
 READ_BYTES_MAX: Final = 4 << 20
-"""In one read, unless a batch is larger: a read holds the loop, and whoever wants more reads again."""
+"""Bytes in one read, unless a batch is larger: a read blocks the loop, and a caller that wants more reads again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """What a segment knows of its batches: all that an append changes."""
+    """Facts of a segment's batches: everything that an append changes."""
 
     next_offset: Offset
-    """Behind the last batch. The next segment may begin later, when compaction took the last records away."""
+    """Offset behind the last batch. The next segment may begin later if compaction removed the last records."""
 
     max_timestamp_ms: int
     max_timestamp_offset: int
-    """Last offset of the first batch with `max_timestamp_ms`; the segment's own when no batch has a timestamp."""
+    """Last offset of the first batch with `max_timestamp_ms`; the base offset if no batch has a timestamp."""
 
     first_timestamp_ms: int | None
-    """None when it is to be read from the first batch."""
+    """Timestamp of the first batch; None if not read yet."""
 
     index: OffsetIndex | None
     time_index: TimeIndex | None
-    """Both None when they are to be read from their files."""
+    """Indexes in memory; both None if they have to be read from their files."""
 
     stored_index: StoredOffsetIndex | None
     index_bytes: int
-    """Size of the larger index, as it stood at its last entry."""
+    """Size of the larger index at its last entry."""
 
 
 class Segment:
     """Batches from `base_offset` on. Only the last segment of a log grows.
 
-    The indexes of a segment that no longer grows are read from their files when they are first needed.
+    The indexes of a segment that no longer grows are read from their files when first needed.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Segment:
     def at(
         cls, disk: Disk, directory: str, base_offset: Offset, index_interval_bytes: int, present_path: str
     ) -> Segment:
-        """A segment whose file will be renamed to its place, every batch of it checked. Raises Corruption."""
+        """Open a segment whose file has another name for now, and check every batch. Raises Corruption."""
         segment = cls(disk, directory, base_offset, index_interval_bytes, create=False, present_path=present_path)
         try:
             segment._rebuild()
@@ -83,7 +83,7 @@ class Segment:
             raise
         return segment
 
-    # --- what is known of the batches ------------------------------------------------------------------------
+    # --- state that appends change ---------------------------------------------------------------------------
 
     def _forget_batches(self) -> None:
         self._restore(
@@ -100,7 +100,7 @@ class Segment:
         )
 
     def _known(self) -> _Known:
-        """To be restored after the indexes were replaced; it holds them, not copies."""
+        """Return the state, for `_restore`; it has the indexes themselves, not copies."""
         return _Known(
             next_offset=self.next_offset,
             max_timestamp_ms=self.max_timestamp_ms,
@@ -126,7 +126,7 @@ class Segment:
 
     @property
     def path(self) -> str:
-        """Of the `.log`."""
+        """Path of the `.log`."""
         return self.paths.log
 
     @property
@@ -135,18 +135,18 @@ class Segment:
 
     @property
     def first_timestamp_ms(self) -> int:
-        """The largest of the first batch; -1 for none."""
+        """Largest timestamp of the first batch; -1 if there is none."""
         if self._first_timestamp_ms is None and self.file.size:
             self._first_timestamp_ms = next(self.scan())[1].max_timestamp_ms
         return -1 if self._first_timestamp_ms is None else self._first_timestamp_ms
 
     @property
     def indexes_in_memory(self) -> tuple[OffsetIndex, TimeIndex] | None:
-        """None when they are to be read from their files."""
+        """The indexes; None if they have to be read from their files."""
         return None if self._index is None or self._time_index is None else (self._index, self._time_index)
 
     def facts(self, end_offset: Offset) -> SegmentFacts:
-        """`end_offset` is where the next segment begins, or the log ends."""
+        """Return the facts. `end_offset` is the base offset of the next segment, or the log end."""
         return SegmentFacts(
             base_offset=self.base_offset,
             end_offset=end_offset,
@@ -159,13 +159,15 @@ class Segment:
     # --- growing ---------------------------------------------------------------------------------------------
 
     def append(self, pieces: Sequence[Buffer], headers: Sequence[BatchHeader]) -> None:
-        """Writes batches whose headers are given; their offsets continue the segment's. After an OSError the segment
-        is what it was before, as far as the disk can still be told so."""
+        """Write batches, with these headers, that continue the segment.
+
+        After an OSError the segment is as before, if the disk still accepts the truncation.
+        """
         size = self.file.size
         try:
             position = self.file.append(pieces)
         except OSError:
-            # Synced, or else the remains may come back among what is written there later, and look like rot.
+            # Synced: otherwise the remains may reappear among later writes there, and look like corruption.
             self.file.truncate(size)
             self.file.sync()
             raise
@@ -174,7 +176,7 @@ class Segment:
             position += header.size_bytes
 
     def note_batch(self, position: int, header: BatchHeader) -> None:
-        """Takes notice of a batch that stands in the file: it was appended, or found by recovery."""
+        """Note a batch that is in the file: just appended, or found by recovery."""
         index, time_index = self._index, self._time_index
         if index is None or time_index is None:
             index, time_index = self._indexes()
@@ -191,33 +193,33 @@ class Segment:
         self.next_offset = Offset(last_offset + 1)
 
     def _note_timestamp(self, header: BatchHeader) -> None:
-        # A batch that compaction has emptied still claims the timestamp that its records had.
+        # The header of a batch that compaction has emptied still has the timestamp of its records.
         if header.max_timestamp_ms > self.max_timestamp_ms and header.record_count:
             self.max_timestamp_ms, self.max_timestamp_offset = header.max_timestamp_ms, header.last_offset
 
     def reserve(self, size: int) -> None:
-        """Sets disk space aside up to that size of the file."""
+        """Reserve disk space up to this file size."""
         self.file.reserve(size)
 
     def finish(self) -> Change[None]:
-        """The segment grows no more: durable with its indexes when that is over."""
+        """Close the segment to appends; it and its indexes are durable afterwards."""
         _, time_index = self._indexes()
         time_index.note(self.max_timestamp_ms, self.max_timestamp_offset)
-        yield self._give_reserve_back
+        yield self._release_reserve
         yield from self.write_indexes()
 
-    def _give_reserve_back(self) -> None:
+    def _release_reserve(self) -> None:
         self.file.truncate(self.file.size)
         self.file.sync()
 
     # --- reading ---------------------------------------------------------------------------------------------
 
     def scan(self, start: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of every batch from `start`, which must be the start of one."""
+        """Yield position and header of every batch from position `start`, where one must begin."""
         return scan_batches(self.file, self.path, start)
 
     def position_of(self, offset: int) -> int:
-        """Where the first batch begins that ends at or above `offset`; the size of the segment when there is none."""
+        """Return the position of the first batch that ends at or above `offset`; the file size if there is none."""
         if offset >= self.next_offset:
             return self.file.size
         for position, header in self._scan_from_entry(offset):
@@ -226,7 +228,7 @@ class Segment:
         return self.file.size
 
     def _scan_from_entry(self, offset: int) -> Iterator[tuple[int, BatchHeader]]:
-        """All batches from one at or before `offset`, found through the index; the batch there proves the index."""
+        """Yield all batches from one at or before `offset`, found by the index; the batch there verifies the entry."""
         entry_offset, position = self._offset_entries().entry_before_offset(offset)
         if position == 0:
             return self.scan()
@@ -243,15 +245,15 @@ class Segment:
         return found is not None and found[1].last_offset == last_offset
 
     def read(self, start: Offset, bytes_max: int, upper: Offset, epochs: LeaderEpochCache, is_sparse: bool) -> bytes:
-        """Whole batches from the first that reaches `start`: at least one, none that ends above `upper`.
+        """Return whole batches from the first that reaches `start`: at least one, none that ends above `upper`.
 
-        At most `READ_BATCHES_MAX`, and `READ_BYTES_MAX` whatever is asked for. Every one was checked: checksum, order
-        of offsets, leader epoch. Raises Corruption.
+        At most `READ_BATCHES_MAX` batches and `READ_BYTES_MAX` bytes, whatever is requested. Every batch is checked:
+        checksum, order of offsets, leader epoch. Raises Corruption.
         """
         continuity: Continuity | None = None
         for position, header in self._scan_from_entry(start):
             if continuity is None:
-                # The index vouches for the offset of the batch at its entry, the segment's name for that of the first.
+                # The index confirms the offset of the batch at its entry, the segment's name that of the first batch.
                 expected = header.base_offset if position else self.base_offset
                 continuity = Continuity(self.path, epochs, is_sparse, expected)
             if header.last_offset >= start:
@@ -264,27 +266,27 @@ class Segment:
         return b""
 
     def _check_reaches_above(self, position: int, header: BatchHeader, upper: Offset) -> None:
-        """A batch that is withheld, because it ends above `upper`, must be a true one, or nobody would ever notice."""
+        """Check a batch that is not returned because it ends above `upper`: otherwise its corruption stays hidden."""
         read_batch(self.file, self.path, position, header)
         if header.next_offset > self.next_offset or header.last_offset < upper:
-            reason = f"a batch claims to end at offset {header.last_offset}, the segment ends at {self.next_offset - 1}"
+            reason = f"a batch has last offset {header.last_offset}, the segment ends at offset {self.next_offset - 1}"
             raise Corruption(self.path, position, reason)
 
     # --- shrinking -------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: Offset) -> Change[None]:
-        """Drops every batch that ends at or above `offset`, durably: a crash must not bring them back."""
+        """Drop every batch that ends at or above `offset`, durably: they must not reappear after a crash."""
         position = self.position_of(offset)
         self._indexes()
         yield lambda: self._truncate_file(position)
-        self._settle(position)
+        self._cut_indexes(position)
 
     def _truncate_file(self, position: int) -> None:
         self.file.truncate(position)
         self.file.sync()
 
-    def _settle(self, end_position: int) -> None:
-        """Cuts the indexes to the batches below that position, and learns from the last ones what they do not say."""
+    def _cut_indexes(self, end_position: int) -> None:
+        """Cut the indexes to the batches below that position, and read the last batches, which have no entry."""
         index, time_index = self._indexes()
         index.truncate(end_position)
         last_offset, position = index.last
@@ -297,16 +299,16 @@ class Segment:
         for found, header in self.scan(position):
             self.next_offset = header.next_offset
             self._note_timestamp(header)
-            # What follows may be anything.
+            # The bytes behind it may be anything.
             if found + header.size_bytes >= end_position:
                 break
 
     # --- opening ---------------------------------------------------------------------------------------------
 
     def resume(self, offset: Offset) -> int | None:
-        """Trusts the index files up to `offset`, where a batch has to begin, and returns the position of that.
+        """Load the index files up to `offset`, where a batch has to begin, and return the position of that batch.
 
-        None when they cannot be trusted; nothing is known then.
+        Returns None if the files are missing or wrong; the segment then knows no batch.
         """
         try:
             self._load_indexes()
@@ -314,18 +316,18 @@ class Segment:
         except (FileNotFoundError, ValueError):
             self._forget_batches()
             return None
-        self._settle(position)
+        self._cut_indexes(position)
         return position
 
     def _position_behind(self, offset: Offset) -> int:
-        """Where the batch ends that ends below `offset`. Raises ValueError when the index does not lead to one."""
+        """Return the end of the last batch below `offset`. Raises ValueError if the index does not lead to one."""
         entry_offset, end = self._indexes()[0].entry_before_offset(offset - 1)
         if end and not self._has_batch(end, entry_offset):
             raise ValueError("the index does not fit the log")
         reached = self.base_offset if end == 0 else Offset(0)
         try:
             for position, header in self.scan(end):
-                # What begins at `offset` may be anything: nothing is known of it.
+                # The bytes from `offset` on may be anything.
                 if reached == offset:
                     break
                 end, reached = position + header.size_bytes, header.next_offset
@@ -336,10 +338,10 @@ class Segment:
             raise ValueError(f"no batch ends below offset {offset}")
         return end
 
-    def close_growth(self) -> bool:
-        """Opens a segment that was finished: only its tail is read. True when its indexes had to be made anew.
+    def open_finished(self) -> bool:
+        """Read the tail of a segment that was finished. Returns True if its indexes had to be rebuilt.
 
-        Raises Corruption when they had to, and its batches are not whole.
+        Raises Corruption if they had to and a batch is corrupt.
         """
         self.release_indexes()
         try:
@@ -353,7 +355,7 @@ class Segment:
         return False
 
     def _read_tail(self) -> None:
-        """Raises ValueError when what the indexes say of the last batches is not true."""
+        """Read the last batches. Raises ValueError if the indexes do not fit them."""
         if self.file.size == 0:
             return
         last_offset, position = OffsetIndex.decode_last(
@@ -375,7 +377,7 @@ class Segment:
         file = self._disk.open(path, create=False)
         try:
             if file.size % size:
-                raise ValueError(f"{file.size} bytes are no whole number of entries")
+                raise ValueError(f"{file.size} bytes are not a whole number of entries")
             return file.read_at(max(0, file.size - size), size)
         finally:
             file.close()
@@ -393,7 +395,7 @@ class Segment:
         return self._index, self._time_index
 
     def _offset_entries(self) -> OffsetEntries:
-        """To look something up. A closed segment's index is left as it is stored: to decode it would hold up others."""
+        """Return the offset index for look-ups. A closed segment's is used as stored: decoding would block the loop."""
         if self._index is not None:
             return self._index
         if self._stored_index is None:
@@ -401,25 +403,25 @@ class Segment:
         return self._stored_index or self._indexes()[0]
 
     def stored_index(self) -> StoredOffsetIndex | None:
-        """The offset index as it is stored; None where it is missing or cut. May be called in any thread."""
+        """Return the stored offset index; None if it is missing or cut. Any thread may call this."""
         try:
             return StoredOffsetIndex(self._disk.read_file(self.paths.index), self.base_offset)
         except (FileNotFoundError, ValueError):
             return None
 
     def keep_index(self, stored: StoredOffsetIndex | None) -> None:
-        """Of a closed segment, to look things up in while its index files are put aside."""
+        """Keep the stored index of a closed segment, for look-ups while its index files are renamed."""
         self._stored_index = self._stored_index or stored
 
     def _load_indexes(self) -> None:
-        """Raises FileNotFoundError and ValueError."""
+        """Load both index files. Raises FileNotFoundError and ValueError."""
         data, time_data = self._disk.read_file(self.paths.index), self._disk.read_file(self.paths.time_index)
         index = OffsetIndex.decode(data, self.base_offset, self._index_interval_bytes, self.file.size)
         self._time_index = TimeIndex.decode(time_data, self.base_offset)
         self._index = index
 
     def rebuild_indexes(self) -> None:
-        """From the batches, every one of them checked. Raises Corruption, and all is as before."""
+        """Rebuild the indexes from the batches, checking each. Raises Corruption, and then changes nothing."""
         known = self._known()
         try:
             self._rebuild()
@@ -443,7 +445,7 @@ class Segment:
     # --- files -----------------------------------------------------------------------------------------------
 
     def write_indexes(self) -> Change[None]:
-        """Brings the index files up to date, durably."""
+        """Write the index files, durably."""
         index, time_index = self._indexes()
         data, time_data = index.encode(), time_index.encode()
         paths = self.paths
@@ -451,16 +453,18 @@ class Segment:
         yield lambda: self._disk.write_atomically(paths.time_index, time_data)
 
     def release_indexes(self) -> None:
-        """The index files are written: the memory is given back until it is needed."""
+        """Free the memory of the indexes, whose files are written, until they are needed."""
         self._index = self._time_index = self._stored_index = None
 
     def moved_to(self, directory: str) -> None:
-        """The directory of the files, which are the same, has this name now."""
+        """Note that the directory was renamed to this."""
         self.paths = segment_paths(directory, self.base_offset)
 
     def rename_deleted(self) -> list[str]:
-        """Gives the files names under which the log does not know them any more, the indexes first: without its log
-        an index would mean nothing, the log alone means everything. Returns the new names."""
+        """Rename the files to `.deleted` and return the new names.
+
+        The indexes go first: a log without indexes is valid, an index without its log is not.
+        """
         renamed = []
         for path in (self.paths.index, self.paths.time_index, self.paths.log):
             if self._disk.exists(path):

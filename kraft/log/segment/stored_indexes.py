@@ -1,7 +1,7 @@
-"""The two indexes of a segment as they lie on the disk, without making a number of each entry.
+"""Look-ups in the two indexes of a segment as they are stored, without decoding every entry.
 
-To decode an index takes as long as it is large, half a second at the most; a look-up needs some twenty of its entries.
-Any bytes are answered from, so a caller compares what it learns with the log.
+Decoding an index takes up to half a second, by its size; a look-up needs about twenty entries. Corrupt bytes are not
+noticed here, so callers verify the result against the log.
 """
 
 from __future__ import annotations
@@ -32,19 +32,21 @@ class TimeEntries(Protocol):
 
 
 class StoredOffsetIndex:
+    """An offset index in the bytes of its file."""
+
     def __init__(self, data: bytes, base_offset: int) -> None:
-        """`data` are the bytes of the file. Raises ValueError for no whole number of entries."""
+        """Take the bytes of the file. Raises ValueError if they are not a whole number of entries."""
         self._data = data
         self._base_offset = base_offset
         self._count = _count(data, _OFFSET_ENTRY.size)
 
     @property
     def last(self) -> Entry:
-        """As `OffsetIndex.last`."""
+        """The last entry, like `OffsetIndex.last`."""
         return self._entry(self._count - 1)
 
     def entry_before_offset(self, offset: int) -> Entry:
-        """As `OffsetIndex.entry_before_offset`."""
+        """Return the same as `OffsetIndex.entry_before_offset`."""
         found = bisect_right(range(self._count), offset, key=lambda number: self._entry(number)[0])
         return self._entry(found - 1)
 
@@ -56,14 +58,16 @@ class StoredOffsetIndex:
 
 
 class StoredTimeIndex:
+    """A time index in the bytes of its file."""
+
     def __init__(self, data: bytes, base_offset: int) -> None:
-        """`data` are the bytes of the file. Raises ValueError for no whole number of entries."""
+        """Take the bytes of the file. Raises ValueError if they are not a whole number of entries."""
         self._data = data
         self._base_offset = base_offset
         self._count = _count(data, _TIME_ENTRY.size)
 
     def entries_around(self, timestamp_ms: int) -> tuple[Entry | None, Entry | None]:
-        """As `TimeIndex.entries_around`."""
+        """Return the same as `TimeIndex.entries_around`."""
         found = bisect_left(range(self._count), timestamp_ms, key=lambda number: self._entry(number)[0])
         before = self._entry(found - 1) if found else None
         return before, self._entry(found) if found < self._count else None
@@ -75,5 +79,5 @@ class StoredTimeIndex:
 
 def _count(data: bytes, entry_bytes: int) -> int:
     if len(data) % entry_bytes:
-        raise ValueError(f"{len(data)} bytes are no whole number of entries")
+        raise ValueError(f"{len(data)} bytes are not a whole number of entries")
     return len(data) // entry_bytes

@@ -1,15 +1,15 @@
-"""From a time to an offset: for consumers that want to begin at noon, or at the newest record.
+"""Look-up of an offset by time, for consumers that start at a timestamp or at the newest record.
 
-A look-up is prepared by the loop and carried out by a thread, in steps that are short by themselves: some headers, one
-read, or one piece of a compressed batch. It opens files of its own, so nobody closes them underneath; when it is done
-the loop asks `PartitionLog.has_still` whether what it read is still the log's, and looks up anew if not.
+The loop prepares a look-up and a thread runs it in short steps: some headers, one read, or one piece of a compressed
+batch. It opens its own files, so that nothing closes them meanwhile; when it ends, the loop asks
+`PartitionLog.still_has` whether the segments that it read are still in the log, and repeats the look-up if not.
 
-**What is believed.** Producers set timestamps, those of the records and the largest one in the header, and a broker
-does not unpack what it appends. As in Kafka the answer is the first record at or after the time. Kafka goes on to the
-next batch when no record of a batch has the time that its header claims; then one client that writes such batches
-makes others' look-ups unpack them all. Here the claim is the answer: the offset at which that batch begins, with the
-header's timestamp. A client that lies so gains what it would with one record of that time, a consumer skips nothing
-that it asked for, and a look-up unpacks one batch, or two when the log begins within the first.
+**Trust in timestamps.** Producers set timestamps, those of the records and the largest one in the header, and a broker
+does not decompress what it appends. As in Kafka, the result is the first record at or after the time. If no record of a
+batch has the time that its header claims, Kafka goes on to the next batch; so a client that writes such batches makes
+others' look-ups decompress them all. Kraft returns the header's claim: the base offset of that batch with the header's
+timestamp. A false header then has the effect of one record with that time: a consumer skips nothing that it requested,
+and a look-up decompresses one batch, or two if the log starts inside the first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from kraft.log.disk import Disk, File
-from kraft.log.format.compression import unpacked_pieces
+from kraft.log.format.compression import decompressed_pieces
 from kraft.log.format.record_batch import HEADER_BYTES, BatchHeader, TimestampType
 from kraft.log.format.record_codec import RecordFinder
 from kraft.log.segment.batches import read_batch, scan_batches
@@ -32,7 +32,7 @@ from kraft.model.errors import Corruption, InvalidBatch
 from kraft.model.ids import Offset
 
 HEADERS_AT_ONCE: Final = 256
-"""In one step."""
+"""Headers that are read in one step."""
 
 Found = tuple[Offset, int]
 """Offset and timestamp of a record."""
@@ -43,42 +43,41 @@ _INT64_MIN: Final = -0x8000000000000000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimestampLookup:
-    """Advance `steps` in any thread, one at a time; they end with what was found, or None.
+    """A prepared look-up. Advance `steps` in any thread, one at a time; they return what was found, or None.
 
-    They raise Corruption and OSError, with FileNotFoundError for a segment that is gone. Close them if they are given
-    up.
+    They raise Corruption and OSError, FileNotFoundError for a segment that is gone. Close them to cancel.
     """
 
     segments: tuple[Segment, ...]
-    """Segments that it reads."""
+    """Segments that the look-up reads."""
     steps: Generator[None, None, Found | None]
 
 
 def prepare(disk: Disk, segments: Sequence[Segment], timestamp_ms: int, least: Offset) -> TimestampLookup:
-    """A look-up of the first record from `least` on that is of that time or later."""
+    """Return a look-up of the first record from offset `least` on with that timestamp or a later one."""
     late = (each for each in segments if each.max_timestamp_ms >= timestamp_ms and each.next_offset > least)
-    # Where the log begins inside a segment, the late records of that one may be gone. Others hold one for certain.
+    # If the log starts inside a segment, the late records of that one may be deleted. Any other segment holds one.
     chosen = tuple(islice(late, 2))
-    seen = [_see(segment, timestamp_ms, least) for segment in chosen]
-    return TimestampLookup(chosen, _first_of(disk, seen, timestamp_ms, least))
+    views = [_view(segment, timestamp_ms, least) for segment in chosen]
+    return TimestampLookup(chosen, _first_of(disk, views, timestamp_ms, least))
 
 
 def prepare_newest(disk: Disk, segments: Sequence[Segment], least: Offset) -> TimestampLookup:
-    """A look-up of the first record from `least` on with the largest timestamp."""
+    """Return a look-up of the first record from offset `least` on with the largest timestamp."""
     held = [each for each in segments if each.next_offset > least]
-    # Where the log begins behind the newest record of its first segment, only headers tell what is the newest left.
+    # If the log starts behind the newest record of its first segment, only headers show the newest one that is left.
     cut = next((each for each in held[:1] if each.max_timestamp_offset < least), None)
     best = max((each for each in held if each is not cut), key=lambda each: each.max_timestamp_ms, default=None)
     chosen = tuple(each for each in (cut, best) if each is not None)
-    seen_cut, seen_best = (None if each is None else _see(each, each.max_timestamp_ms, least) for each in (cut, best))
-    return TimestampLookup(chosen, _newest_of(disk, seen_cut, seen_best, least))
+    cut_view, best_view = (None if each is None else _view(each, each.max_timestamp_ms, least) for each in (cut, best))
+    return TimestampLookup(chosen, _newest_of(disk, cut_view, best_view, least))
 
 
-# --- what the loop takes down --------------------------------------------------------------------------------
+# --- on the loop ---------------------------------------------------------------------------------------------
 
 
 class _Landmark(NamedTuple):
-    """An index says: from `position` on one comes to a batch that ends at `last_offset` and has that timestamp."""
+    """A claim of an index: a scan from `position` finds a batch that ends at `last_offset` and has that timestamp."""
 
     position: int
     last_offset: int
@@ -86,14 +85,14 @@ class _Landmark(NamedTuple):
 
 
 class _Route(NamedTuple):
-    """Where to begin to read, if the landmarks are true."""
+    """Position at which to start reading, if the landmarks are true."""
 
     position: int
     landmarks: tuple[_Landmark, ...]
 
 
-class _Seen(NamedTuple):
-    """Facts of a segment for a thread. `route` is None when its indexes have to be read from their files."""
+class _SegmentView(NamedTuple):
+    """Facts of a segment for a thread. `route` is None if its indexes have to be read from their files."""
 
     base_offset: Offset
     paths: SegmentPaths
@@ -102,9 +101,9 @@ class _Seen(NamedTuple):
     route: _Route | None
 
 
-def _see(segment: Segment, timestamp_ms: int, least: Offset) -> _Seen:
+def _view(segment: Segment, timestamp_ms: int, least: Offset) -> _SegmentView:
     in_memory = segment.indexes_in_memory
-    return _Seen(
+    return _SegmentView(
         base_offset=segment.base_offset,
         paths=segment.paths,
         size_bytes=segment.size_bytes,
@@ -115,7 +114,7 @@ def _see(segment: Segment, timestamp_ms: int, least: Offset) -> _Seen:
 
 def _route(index: OffsetEntries, time_index: TimeEntries, timestamp_ms: int, least: Offset) -> _Route:
     before, after = time_index.entries_around(timestamp_ms)
-    # The time index gets an entry only together with the offset index, for all batches since the entry before.
+    # The time index gets an entry only together with the offset index, for all batches since the previous entry.
     begin = index.last if after is None else index.entry_before_offset(after[1] - 1)
     begin = max(begin, index.entry_before_offset(least), key=itemgetter(1))
     landmarks = [
@@ -131,13 +130,13 @@ def _present(*entries: Entry | None) -> list[Entry]:
     return [entry for entry in entries if entry is not None]
 
 
-# --- what a thread does --------------------------------------------------------------------------------------
+# --- in a thread ---------------------------------------------------------------------------------------------
 
 
 def _first_of(
-    disk: Disk, seen: Sequence[_Seen], timestamp_ms: int, least: Offset
+    disk: Disk, views: Sequence[_SegmentView], timestamp_ms: int, least: Offset
 ) -> Generator[None, None, Found | None]:
-    for each in seen:
+    for each in views:
         file = disk.open(each.paths.log, create=False)
         try:
             found = yield from _SegmentReader(disk, file, each).first_from(timestamp_ms, least)
@@ -148,7 +147,9 @@ def _first_of(
     return None
 
 
-def _newest_of(disk: Disk, cut: _Seen | None, best: _Seen | None, least: Offset) -> Generator[None, None, Found | None]:
+def _newest_of(
+    disk: Disk, cut: _SegmentView | None, best: _SegmentView | None, least: Offset
+) -> Generator[None, None, Found | None]:
     if cut is not None:
         file = disk.open(cut.paths.log, create=False)
         try:
@@ -164,12 +165,12 @@ def _newest_of(disk: Disk, cut: _Seen | None, best: _Seen | None, least: Offset)
 
 
 class _SegmentReader:
-    """Every method goes in steps."""
+    """Look-up in one segment. Every method runs in steps."""
 
-    def __init__(self, disk: Disk, file: File, seen: _Seen) -> None:
+    def __init__(self, disk: Disk, file: File, view: _SegmentView) -> None:
         self._disk = disk
         self._file = file
-        self._seen = seen
+        self._view = view
 
     def first_from(self, timestamp_ms: int, least: Offset) -> Generator[None, None, Found | None]:
         def is_late(header: BatchHeader) -> bool:
@@ -182,13 +183,13 @@ class _SegmentReader:
             if found is not None:
                 return found
             if header.base_offset >= least:
-                return _claim(header, least)
-            # Its records of that time may lie below the start of the log.
+                return _header_claim(header, least)
+            # Its records of that time may lie below the log start.
             position += header.size_bytes
         return None
 
     def newest_from(self, least: Offset) -> Generator[None, None, int | None]:
-        """The largest timestamp of the batches that reach `least`; None without records."""
+        """Return the largest timestamp of the batches that reach `least`; None without records."""
         newest_ms: int | None = None
 
         def note(header: BatchHeader) -> bool:
@@ -197,13 +198,13 @@ class _SegmentReader:
                 newest_ms = header.max_timestamp_ms if newest_ms is None else max(newest_ms, header.max_timestamp_ms)
             return False
 
-        position = yield from self._start(self._seen.max_timestamp_ms, least)
+        position = yield from self._start(self._view.max_timestamp_ms, least)
         yield from self._next_batch(position, note)
         return newest_ms
 
     def _start(self, timestamp_ms: int, least: Offset) -> Generator[None, None, int]:
-        """A position from which no batch is missed: the beginning where the indexes cannot be believed."""
-        route = self._seen.route
+        """Return a position from which no batch is missed: 0 if the indexes are missing or wrong."""
+        route = self._view.route
         if route is None:
             try:
                 route = self._stored_route(timestamp_ms, least)
@@ -211,19 +212,19 @@ class _SegmentReader:
                 return 0
             yield
         for landmark in route.landmarks:
-            if not (yield from self._stands(landmark)):
+            if not (yield from self._is_true(landmark)):
                 return 0
         return route.position
 
     def _stored_route(self, timestamp_ms: int, least: Offset) -> _Route:
-        seen = self._seen
-        index = StoredOffsetIndex(self._disk.read_file(seen.paths.index), seen.base_offset)
-        time_index = StoredTimeIndex(self._disk.read_file(seen.paths.time_index), seen.base_offset)
-        if timestamp_ms <= seen.max_timestamp_ms and time_index.entries_around(timestamp_ms)[1] is None:
+        view = self._view
+        index = StoredOffsetIndex(self._disk.read_file(view.paths.index), view.base_offset)
+        time_index = StoredTimeIndex(self._disk.read_file(view.paths.time_index), view.base_offset)
+        if timestamp_ms <= view.max_timestamp_ms and time_index.entries_around(timestamp_ms)[1] is None:
             raise ValueError("the time index lacks the largest timestamp")
         return _route(index, time_index, timestamp_ms, least)
 
-    def _stands(self, landmark: _Landmark) -> Generator[None, None, bool]:
+    def _is_true(self, landmark: _Landmark) -> Generator[None, None, bool]:
         position, last_offset, max_timestamp_ms = landmark
         try:
             found = yield from self._next_batch(position, lambda header: header.last_offset >= last_offset)
@@ -236,9 +237,9 @@ class _SegmentReader:
     def _next_batch(
         self, position: int, is_wanted: Callable[[BatchHeader], bool]
     ) -> Generator[None, None, tuple[int, BatchHeader] | None]:
-        """Position and header of the first one that is wanted, from the batch at `position` on."""
-        seen = self._seen
-        batches = scan_batches(self._file, seen.paths.log, position, size=seen.size_bytes)
+        """Return position and header of the first wanted batch, from the one at `position` on."""
+        view = self._view
+        batches = scan_batches(self._file, view.paths.log, position, size=view.size_bytes)
         for number, (found, header) in enumerate(batches, 1):
             if is_wanted(header):
                 return found, header
@@ -249,8 +250,8 @@ class _SegmentReader:
     def _first_record(
         self, position: int, header: BatchHeader, timestamp_ms: int, least: Offset
     ) -> Generator[None, None, Found | None]:
-        """Of one batch; None when no record says what its header does."""
-        batch = read_batch(self._file, self._seen.paths.log, position, header)
+        """Return the first matching record of a batch; None if it has none."""
+        batch = read_batch(self._file, self._view.paths.log, position, header)
         yield
         is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
         delta_ms = _INT64_MIN if is_append_time else max(timestamp_ms - header.base_timestamp_ms, _INT64_MIN)
@@ -258,24 +259,24 @@ class _SegmentReader:
             return None
         finder = RecordFinder(header.record_count, delta_ms, max(least - header.base_offset, 0))
         try:
-            for piece in unpacked_pieces(header.codec, memoryview(batch)[HEADER_BYTES:]):
+            for piece in decompressed_pieces(header.codec, memoryview(batch)[HEADER_BYTES:]):
                 if finder.feed(piece):
                     return _found(finder, header, is_append_time)
                 if finder.left == 0:
                     return None
                 yield
         except InvalidBatch:
-            # The checksum fits, so this is what a producer sent: the header is the best answer that can be given.
-            return _claim(header, least)
-        return _claim(header, least)
+            # The checksum is right, so the producer sent it like this: the header is the best answer.
+            return _header_claim(header, least)
+        return _header_claim(header, least)
 
 
 def _found(finder: RecordFinder, header: BatchHeader, is_append_time: bool) -> Found:
     timestamp_ms = header.base_timestamp_ms + finder.timestamp_delta
     if finder.offset_delta > header.last_offset_delta or timestamp_ms > _INT64_MAX:
-        raise InvalidBatch("a record lies outside of what its batch can hold")
+        raise InvalidBatch("a record's offset or timestamp is outside its batch's range")
     return Offset(header.base_offset + finder.offset_delta), header.max_timestamp_ms if is_append_time else timestamp_ms
 
 
-def _claim(header: BatchHeader, least: Offset) -> Found:
+def _header_claim(header: BatchHeader, least: Offset) -> Found:
     return Offset(max(header.base_offset, least)), header.max_timestamp_ms

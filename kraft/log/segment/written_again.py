@@ -1,8 +1,8 @@
-"""What an earlier process wrote and is not known to have made durable is written again, where it stands.
+"""Rewriting in place of bytes that an earlier process wrote and may not have made durable.
 
-A kernel that failed to write pages says so once, to one sync, and may mark the pages clean: they are read as if all
-were well, no later sync writes them, and the next loss of power takes them. Writing the same bytes makes the pages
-dirty again. See docs/adr/0022-what-was-not-known-to-be-durable-is-written-again.md.
+A kernel that failed to write pages reports it once, to one sync, and may mark the pages clean: reads succeed, no later
+sync writes them, and a power failure loses them. Writing the same bytes makes the pages dirty again. See
+docs/adr/0022-what-was-not-known-to-be-durable-is-written-again.md.
 """
 
 from __future__ import annotations
@@ -11,29 +11,31 @@ from typing import Protocol
 
 
 class ReadableFile(Protocol):
-    """File as a scan needs it."""
+    """Operations that a scan needs of a file."""
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """Size in bytes."""
         ...
 
     def read_at(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes; fewer only at the end of the file."""
+        """Return up to `size` bytes; fewer only at the end of the file."""
         ...
 
 
 class WritableFile(ReadableFile, Protocol):
+    """Operations that rewriting needs of a file."""
+
     def write_at(self, position: int, data: bytes) -> None:
-        """All of `data`."""
+        """Write all of `data`."""
         ...
 
 
-class WrittenAgain:
-    """Reads of a file, each of which writes back what it read. To be synced by whoever made it.
+class RewritingFile:
+    """A file in which each read writes back the bytes that it returns. The caller syncs it.
 
-    What a scan then checks are the bytes that were written: a clean page may be dropped between two reads, and the
-    second one would find what the disk has.
+    So a scan checks the very bytes that are rewritten: the kernel may drop a clean page between two reads, and the
+    second read would return what the disk has.
     """
 
     def __init__(self, file: WritableFile) -> None:

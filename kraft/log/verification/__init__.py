@@ -1,1 +1,1 @@
-"""Reads what a log's directory holds and says what is wrong where, without changing anything."""
+"""Verification of a log's files: reads them and reports what is wrong where, without changing anything."""

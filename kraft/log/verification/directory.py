@@ -1,11 +1,11 @@
-"""Reads everything that a partition's directory holds and says what is wrong where, without changing anything.
+"""Verification of a partition's directory: reads every file and reports what is wrong where, without changing anything.
 
-What `scrub_segment` finds in each `.log` is joined by what only the files together show: whether index entries name
-the batches that stand there, whether epochs, checkpoints and producer snapshots fit the log.
+Besides scrubbing each `.log` with `scrub_segment` it compares the files with each other: index entries with the batches
+at their positions, and epochs, checkpoints and producer snapshots with the log.
 
-The directory may be that of a node that runs or was killed. Then the end of the active segment may be half written and
-files that are written late may be behind the log; opening the log puts both right. They are told as notes, not as
-faults. What is read of the log is always read after what speaks about it, so that a log which grows fits it.
+The directory may belong to a node that is running or was killed. Then the end of the active segment may be half
+written, and files that are written later may be older than the log; opening the log repairs both. They are reported as
+notes, not as faults. The log is always read after the files that describe it, so that a log which grows fits them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _DIGITS: Final = 20
 
 
 class Finding(NamedTuple):
-    """A `note` is what a running or killed node leaves and opening the log puts right; anything else is a fault."""
+    """Something wrong in a file. A note is left by a running or killed node and repaired when the log is opened; any
+    other finding is a fault."""
 
     file: str
     position: int
@@ -46,7 +47,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedPartition:
-    """What was read of one directory. Nothing is wrong when none of the findings is a fault."""
+    """Result of verifying one directory. The log is good if none of the findings is a fault."""
 
     directory: str
     segments: int
@@ -59,7 +60,7 @@ class VerifiedPartition:
 
 
 def is_partition_directory(names: Sequence[str]) -> bool:
-    """By the names of the files in it."""
+    """Return whether a directory with these file names belongs to a partition."""
     known = (EPOCH_CHECKPOINT_NAME, LOG_CHECKPOINT_NAME)
     return any(name in known or name.endswith(LOG_SUFFIX) for name in names)
 
@@ -72,10 +73,10 @@ def verify_partition(
     was_closed: bool = False,
     read_bytes: Callable[[int], None] = lambda _: None,
 ) -> VerifiedPartition:
-    """`read_bytes` is told of each stretch of a `.log` before it is read. A log that `was_closed` in order has no
-    excuse for a broken end.
+    """Verify the directory. `read_bytes` is called with the size of each read of a `.log` before it is done.
 
-    Raises OSError, with FileNotFoundError for a directory that is gone.
+    In a log that `was_closed` cleanly, a torn end is a fault as well. Raises OSError, FileNotFoundError for a directory
+    that is gone.
     """
     return _Verification(disk, directory, decode_records, was_closed, read_bytes).run()
 
@@ -102,7 +103,7 @@ class _Verification:
         self._last_epoch = int(NO_LEADER_EPOCH)
         self._swaps = [name for name in self._names if name.endswith(SWAP_SUFFIX)]
         self._producers = ProducerStates()
-        # Producers can be compared with a snapshot only as long as every batch before it could be read.
+        # Producers can be compared with a snapshot only if every batch below it could be read.
         self._knows_producers = True
         self._checkpoint = self._read_checkpoint()
         self._epochs = self._read_epochs()
@@ -113,13 +114,13 @@ class _Verification:
     def run(self) -> VerifiedPartition:
         base_offsets = self._base_offsets()
         self._check_front(base_offsets)
-        # Without any segment it is what a creation left behind that a kill or a loss of power cut short.
+        # A directory without segments was left by a creation that a kill or a power failure interrupted.
         for base_offset, end_offset in zip_longest(base_offsets, base_offsets[1:]):
             self._verify_segment(base_offset, end_offset)
         self._check_snapshots_up_to(self._next_offset)
         for offset in self._snapshots:
-            self._late(
-                self._path(file_name(offset, SNAPSHOT_SUFFIX)), 0, f"the log ends before, at {self._next_offset}"
+            self._fault_if_closed(
+                self._path(file_name(offset, SNAPSHOT_SUFFIX)), 0, f"the log ends below, at offset {self._next_offset}"
             )
         if self._segments:
             self._check_ends()
@@ -134,31 +135,31 @@ class _Verification:
             findings=tuple(self._findings),
         )
 
-    # --- what speaks about the log ---------------------------------------------------------------------------
+    # --- files that describe the log -------------------------------------------------------------------------
 
     def _read_checkpoint(self) -> LogCheckpoint:
         for name in (LOG_CHECKPOINT_NAME + EARLIER_SUFFIX, LOG_CHECKPOINT_NAME):
             if name in self._names:
-                self._tell_corruption(lambda path: LogCheckpoint.decode(self._disk.read_file(path), path), name)
+                self._report_corruption(lambda path: LogCheckpoint.decode(self._disk.read_file(path), path), name)
         return read_checkpoint(self._disk, self._directory)
 
     def _read_epochs(self) -> LeaderEpochCache | None:
         if EPOCH_CHECKPOINT_NAME not in self._names:
             return None
         epochs: list[LeaderEpochCache] = []
-        self._tell_corruption(
+        self._report_corruption(
             lambda path: epochs.append(LeaderEpochCache.decode(self._disk.read_file(path), path)),
             EPOCH_CHECKPOINT_NAME,
         )
         return epochs[0] if epochs else None
 
-    def _tell_corruption(self, read: Callable[[str], object], name: str) -> None:
+    def _report_corruption(self, read: Callable[[str], object], name: str) -> None:
         try:
             read(self._path(name))
         except Corruption as broken:
             self._findings.append(Finding(broken.file, broken.position, broken.reason))
         except FileNotFoundError:
-            # It was there when the directory was listed: the node is at work.
+            # It existed when the directory was listed: the node is running.
             pass
 
     def _base_offsets(self) -> list[int]:
@@ -182,7 +183,7 @@ class _Verification:
         first = base_offsets[0] if base_offsets else None
         reason = self._checkpoint.missing_front(first)
         file = self._path(LOG_CHECKPOINT_NAME if first is None else file_name(first, LOG_SUFFIX))
-        # Otherwise the directory has gone since it was listed, and the checkpoint could not be read for that.
+        # If the file is gone, so is the directory, and that is why the checkpoint could not be read.
         if reason is not None and self._disk.exists(file):
             self._fault(file, 0, reason)
 
@@ -196,7 +197,7 @@ class _Verification:
 
         self._next_offset = max(self._next_offset, base_offset)
 
-        # Which offset comes next at the end of each run of good batches, so also where a bad one begins.
+        # The next offset at the end of each run of good batches, so also at the start of a bad one.
         self._next_offsets = {0: base_offset}
         end = 0
 
@@ -206,7 +207,7 @@ class _Verification:
                 del self._next_offsets[end]
             end = position + header.size_bytes
             self._next_offsets[end] = int(header.next_offset)
-            self._take_batch(path, position, header, previous_epoch)
+            self._check_batch(path, position, header, previous_epoch)
             index.batch(position, header)
             time_index.batch(position, header)
 
@@ -224,16 +225,16 @@ class _Verification:
                 batch_read=batch_read,
             )
         except FileNotFoundError:
-            # Retention or compaction took it away since the directory was listed.
+            # Retention or compaction removed it after the directory was listed.
             self._knows_producers = False
             return
         finally:
             index.close()
             time_index.close()
-        self._tell_problems(scrubbed, base_offset, is_last=end_offset is None)
+        self._report_problems(scrubbed, base_offset, is_last=end_offset is None)
         for check in (index, time_index):
             check.finish(scrubbed.size_bytes)
-            self._tell_mismatches(check, scrubbed, is_last=end_offset is None)
+            self._report_mismatches(check, scrubbed, is_last=end_offset is None)
         if end_offset is not None and not scrubbed.problems and time_index.exists:
             missing = time_index.missing_maximum()
             if missing is not None:
@@ -247,7 +248,7 @@ class _Verification:
         self._size_bytes += scrubbed.size_bytes
         self._knows_producers &= not scrubbed.problems
 
-    def _tell_problems(self, scrubbed: ScrubbedSegment, base_offset: int, *, is_last: bool) -> None:
+    def _report_problems(self, scrubbed: ScrubbedSegment, base_offset: int, *, is_last: bool) -> None:
         if not scrubbed.problems:
             return
         file = self._disk.open(scrubbed.path, create=False)
@@ -264,23 +265,23 @@ class _Verification:
                     self._note(
                         problem.file,
                         problem.position,
-                        f"the last {scrubbed.size_bytes - problem.position} bytes are no whole batch, as while one is "
-                        f"written or after a crash: {problem.reason}",
+                        f"the last {scrubbed.size_bytes - problem.position} bytes are not a whole batch, as during a "
+                        f"write or after a crash: {problem.reason}",
                     )
                     return
                 self._fault(problem.file, problem.position, problem.reason)
             last = scrubbed.problems[-1]
             if len(scrubbed.problems) >= PROBLEMS_MAX:
-                self._fault(last.file, last.position, "so much is wrong that the rest was not read")
-            elif _leads_nowhere(file, last):
+                self._fault(last.file, last.position, "too many faults, the rest of the file was not read")
+            elif _has_no_length(file, last):
                 behind = find_whole_batch(file, last.position, self._next_offset - 1)
-                found = "no whole batch is behind it" if behind is None else f"a whole batch is at byte {behind}"
+                found = "no whole batch follows" if behind is None else f"a whole batch follows at byte {behind}"
                 self._fault(last.file, last.position, f"the file was not read from here on; {found}")
         finally:
             file.close()
 
     def _is_tail(self, file: File, problem: Corruption, base_offset: int) -> bool:
-        """What begins there is what a crash leaves of writes that were not synced; recovery has the same signs."""
+        """Return whether the problem is a torn end, by the same rules as recovery."""
         whole = find_whole_batch(file, problem.position - 1, base_offset - 1)
         if whole is None:
             return True
@@ -292,27 +293,27 @@ class _Verification:
             and has_lost_sector(file, problem.position, whole, expected)
         )
 
-    def _tell_mismatches(
+    def _report_mismatches(
         self, check: OffsetIndexCheck | TimeIndexCheck, scrubbed: ScrubbedSegment, *, is_last: bool
     ) -> None:
         if not check.exists:
             if not is_last:
-                self._note(check.path, 0, "is missing; opening the log rebuilds it")
+                self._note(check.path, 0, "the file is missing; opening the log rebuilds it")
             return
-        # Behind a batch that cannot be read nothing is known of what an entry should say.
-        end_of_knowledge = min((problem.position for problem in scrubbed.problems), default=scrubbed.size_bytes + 1)
+        # Behind a batch that cannot be read it is unknown what an entry should contain.
+        readable_end = min((problem.position for problem in scrubbed.problems), default=scrubbed.size_bytes + 1)
         for mismatch in check.mismatches:
-            if mismatch.log_position < end_of_knowledge:
+            if mismatch.log_position < readable_end:
                 self._fault(check.path, mismatch.position, mismatch.reason)
         if check.unfinished is not None and not scrubbed.problems:
-            # After a crash the log may have lost what was not synced while its index kept it.
-            tell = self._late if is_last else self._fault
-            tell(check.path, check.unfinished.position, check.unfinished.reason)
+            # After a crash the log may have lost what was not synced, while its index still has it.
+            report = self._fault_if_closed if is_last else self._fault
+            report(check.path, check.unfinished.position, check.unfinished.reason)
 
-    # --- what batches tell together --------------------------------------------------------------------------
+    # --- batches and other files -----------------------------------------------------------------------------
 
-    def _take_batch(self, path: str, position: int, header: BatchHeader, previous_epoch: int) -> None:
-        """A batch whose checksum fits and whose place in its segment is right."""
+    def _check_batch(self, path: str, position: int, header: BatchHeader, previous_epoch: int) -> None:
+        """Compare a batch, whose checksum and place in the segment are right, with epochs, snapshots and producers."""
         if self._first_offset is None:
             self._first_offset = header.base_offset
         self._check_epoch(path, position, header, previous_epoch)
@@ -324,67 +325,67 @@ class _Verification:
         epoch = header.leader_epoch
         self._last_epoch = max(self._last_epoch, epoch)
         if position == 0 and epoch < previous_epoch:
-            self._fault(path, position, f"leader epoch {epoch} follows {previous_epoch} of the segment before")
+            self._fault(path, position, f"leader epoch {epoch} follows {previous_epoch} of the previous segment")
         if self._epochs is None:
             return
         checkpoint = self._path(EPOCH_CHECKPOINT_NAME)
         if epoch > self._epochs.latest_epoch:
             if not self._is_behind_noted:
                 self._is_behind_noted = True
-                reason = f"is behind: the log has leader epoch {epoch} from offset {header.base_offset} on"
-                self._late(checkpoint, 0, reason)
+                reason = f"leader epoch {epoch}, in the log from offset {header.base_offset} on, is missing"
+                self._fault_if_closed(checkpoint, 0, reason)
             return
         known = self._epochs.epoch_at(Offset(header.base_offset))
         if known not in (NO_LEADER_EPOCH, epoch):
             self._fault(
                 path,
                 position,
-                f"the batch at offset {header.base_offset} has leader epoch {epoch}, {EPOCH_CHECKPOINT_NAME} says "
+                f"the batch at offset {header.base_offset} has leader epoch {epoch}, {EPOCH_CHECKPOINT_NAME} has "
                 f"{known}",
             )
 
     def _check_snapshots_up_to(self, offset: int) -> None:
-        """The log was read up to `offset`: what the snapshots below it say can be compared."""
+        """Compare the snapshots up to `offset`, to which the log was read."""
         while self._snapshots and self._snapshots[0] <= offset:
             name = file_name(self._snapshots.pop(0), SNAPSHOT_SUFFIX)
-            self._tell_corruption(
+            self._report_corruption(
                 lambda path: self._compare_snapshot(path, decode_snapshot(self._disk.read_file(path), path)), name
             )
 
     def _compare_snapshot(self, path: str, states: dict[int, ProducerState]) -> None:
         if not self._knows_producers:
             return
-        for producer_id, told in states.items():
+        for producer_id, stored in states.items():
             read = self._producers.get(producer_id)
-            if read is not None and (read.epoch, read.last_offset) == (told.epoch, told.last_offset):
-                if read.last_sequence != told.last_sequence:
+            if read is not None and (read.epoch, read.last_offset) == (stored.epoch, stored.last_offset):
+                if read.last_sequence != stored.last_sequence:
                     self._fault(
                         path,
                         0,
-                        f"producer {producer_id} is at sequence {told.last_sequence}, the log says "
+                        f"producer {producer_id} is at sequence {stored.last_sequence}, in the log at "
                         f"{read.last_sequence}",
                     )
-            elif self._could_have_read(told, read):
+            elif self._should_be_in_log(stored, read):
                 last = "nothing" if read is None else f"epoch {read.epoch} up to offset {read.last_offset}"
                 self._fault(
                     path,
                     0,
-                    f"producer {producer_id} wrote epoch {told.epoch} up to offset {told.last_offset}, the log has "
+                    f"producer {producer_id} wrote epoch {stored.epoch} up to offset {stored.last_offset}, the log has "
                     f"{last}",
                 )
 
-    def _could_have_read(self, told: ProducerState, read: ProducerState | None) -> bool:
-        """Whether the batch that the snapshot tells of would be in the log if all were well."""
-        if read is not None and read.last_offset > told.last_offset:
+    def _should_be_in_log(self, stored: ProducerState, read: ProducerState | None) -> bool:
+        """Return whether the last batch of the stored state has to be in the log."""
+        if read is not None and read.last_offset > stored.last_offset:
             return True
         first = self._next_offset if self._first_offset is None else self._first_offset
-        return told.last_offset >= first and not self._checkpoint.is_sparse
+        return stored.last_offset >= first and not self._checkpoint.is_sparse
 
     def _check_ends(self) -> None:
-        """The checkpoint names offsets that the log once reached: if it does not now, records are lost."""
+        """Check that the log reaches the offsets in its checkpoint: if it does not, records are lost."""
         checkpoint, path = self._checkpoint, self._path(LOG_CHECKPOINT_NAME)
         if any(not each.is_note for each in self._findings):
-            # What is lost was told of where it is missing.
+            # The lost records are already reported where they are missing.
             return
         for what, offset in (
             ("everything was durable up to", checkpoint.recovery_point),
@@ -394,7 +395,7 @@ class _Verification:
             if offset > self._next_offset:
                 self._fault(path, 0, f"{what} offset {offset}, but the log ends at {self._next_offset}")
 
-    # --- telling ---------------------------------------------------------------------------------------------
+    # --- reporting -------------------------------------------------------------------------------------------
 
     def _path(self, name: str) -> str:
         return f"{self._directory}/{name}"
@@ -405,13 +406,13 @@ class _Verification:
     def _note(self, file: str, position: int, reason: str) -> None:
         self._findings.append(Finding(file, position, reason, is_note=True))
 
-    def _late(self, file: str, position: int, reason: str) -> None:
-        """The file and the log were not written at the same time, which closing a log would have put right."""
+    def _fault_if_closed(self, file: str, position: int, reason: str) -> None:
+        """Report a difference between a file and the log: a fault if the log was closed cleanly, otherwise a note."""
         self._findings.append(Finding(file, position, reason, is_note=not self._was_closed))
 
 
 def _was_being_written(file: File, problem: Corruption, size_bytes: int) -> bool:
-    """The batch reached beyond the end of the file as it was when reading began, and is whole now."""
+    """Return whether the batch reached beyond the end of the file when reading began, and is whole now."""
     try:
         batch = next(inspect_batches(file, problem.file, problem.position), None)
     except Corruption:
@@ -419,8 +420,8 @@ def _was_being_written(file: File, problem: Corruption, size_bytes: int) -> bool
     return batch is not None and batch.is_valid and batch.end > size_bytes
 
 
-def _leads_nowhere(file: File, problem: Corruption) -> bool:
-    """The header there does not say where the next batch begins."""
+def _has_no_length(file: File, problem: Corruption) -> bool:
+    """Return whether the header there has no valid length, so that the next batch cannot be found."""
     try:
         next(inspect_batches(file, problem.file, problem.position, with_crc=False), None)
     except Corruption:

@@ -1,4 +1,4 @@
-"""Compares the two indexes of a segment, entry by entry, with the batches of its log as these are read one by one."""
+"""Verification of a segment's two indexes: compares each entry with the batches while these are read one by one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kraft.log.verification.inspection import (
 from kraft.model.errors import Corruption
 
 FAULTS_MAX: Final = 20
-"""Of one index: when the first entries are wrong, so are the others."""
+"""Faults reported per index: if the first entries are wrong, so are the others."""
 
 _NO_TIMESTAMP: Final = -1
 
@@ -28,7 +28,7 @@ _Entry = TypeVar("_Entry", IndexEntry, TimeIndexEntry)
 
 
 class Mismatch(NamedTuple):
-    """`position` is that of the entry; `log_position` is how far the log had been read when it was found out."""
+    """A wrong entry. `position` is the entry's; `log_position` is how far the log had been read when it was found."""
 
     position: int
     log_position: int
@@ -36,9 +36,9 @@ class Mismatch(NamedTuple):
 
 
 class _IndexCheck(ABC, Generic[_Entry]):
-    """Entries ascend as batches do, so both are walked through once, side by side.
+    """Check of one index. Entries ascend like batches, so both are read once, side by side.
 
-    The index may be missing: then there is nothing to compare, and `exists` says so. It is opened before the log is.
+    The index may be missing: then there is nothing to compare, and `exists` is False. It is opened before the log.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class _IndexCheck(ABC, Generic[_Entry]):
         self.path = path
         self.mismatches: list[Mismatch] = []
         self.unfinished: Mismatch | None = None
-        """The first entry that speaks of something behind the end of the log."""
+        """The first entry beyond the end of the log."""
         self._entry_bytes = entry_bytes
         self._number = -1
         self._entry: _Entry | None = None
@@ -72,9 +72,10 @@ class _IndexCheck(ABC, Generic[_Entry]):
             self._file.close()
 
     def finish(self, log_bytes: int) -> None:
-        """The log was read to its end."""
+        """Finish the check: the log was read to its end."""
         if self._entry is not None:
-            self.unfinished = Mismatch(self._entry_position, log_bytes, f"{self._told()}, behind the end of the log")
+            reason = f"{self._described()}, beyond the end of the log"
+            self.unfinished = Mismatch(self._entry_position, log_bytes, reason)
 
     @property
     def _entry_position(self) -> int:
@@ -89,7 +90,7 @@ class _IndexCheck(ABC, Generic[_Entry]):
             self._entry = None
             self.mismatches.append(Mismatch(broken.position, log_position, broken.reason))
         if earlier is not None and self._entry is not None and not self._ascends(earlier, self._entry):
-            self._wrong(log_position, f"{self._told()} does not ascend from the entry before")
+            self._wrong(log_position, f"{self._described()} does not ascend from the previous entry")
 
     def _wrong(self, log_position: int, reason: str) -> None:
         self.mismatches.append(Mismatch(self._entry_position, log_position, reason))
@@ -100,12 +101,12 @@ class _IndexCheck(ABC, Generic[_Entry]):
         return all(before < after for before, after in zip(earlier, later, strict=True))
 
     @abstractmethod
-    def _told(self) -> str:
-        """The present entry, in words."""
+    def _described(self) -> str:
+        """Return the current entry in words."""
 
 
 class OffsetIndexCheck(_IndexCheck[IndexEntry]):
-    """An entry names a batch's last offset and its position."""
+    """Check of the offset index: an entry has the last offset and the position of a batch."""
 
     def __init__(self, disk: Disk, path: str, base_offset: int) -> None:
         super().__init__(disk, path, base_offset, index_entries, INDEX_ENTRY_BYTES)
@@ -113,18 +114,18 @@ class OffsetIndexCheck(_IndexCheck[IndexEntry]):
     def batch(self, position: int, header: BatchHeader) -> None:
         while self._entry is not None and self._entry.position <= position:
             if self._entry.position < position:
-                self._wrong(position, f"{self._told()}, where no batch begins")
+                self._wrong(position, f"{self._described()}, where no batch begins")
             elif self._entry.offset != header.last_offset:
-                self._wrong(position, f"{self._told()}, where the batch ends at offset {header.last_offset}")
+                self._wrong(position, f"{self._described()}, where the batch ends at offset {header.last_offset}")
             self._advance(position)
 
-    def _told(self) -> str:
+    def _described(self) -> str:
         assert self._entry is not None
         return f"the entry names offset {self._entry.offset} at byte {self._entry.position}"
 
 
 class TimeIndexCheck(_IndexCheck[TimeIndexEntry]):
-    """An entry names a batch's last offset and its timestamp, which is the largest so far."""
+    """Check of the time index: an entry has the last offset and the timestamp of a batch, the largest so far."""
 
     def __init__(self, disk: Disk, path: str, base_offset: int) -> None:
         super().__init__(disk, path, base_offset, time_index_entries, TIME_INDEX_ENTRY_BYTES)
@@ -133,24 +134,27 @@ class TimeIndexCheck(_IndexCheck[TimeIndexEntry]):
 
     def batch(self, position: int, header: BatchHeader) -> None:
         if header.record_count:
-            # Compaction may leave a batch no record; its timestamp is then nobody's, and in the index or not.
+            # A batch that compaction has emptied has a timestamp without a record; the index may have it or not.
             self._max_timestamp_ms = max(self._max_timestamp_ms, header.max_timestamp_ms)
         while self._entry is not None and self._entry.offset <= header.last_offset:
             self._last_timestamp_ms = self._entry.timestamp_ms
             if self._entry.offset < header.last_offset:
-                self._wrong(position, f"{self._told()}, where no batch ends")
+                self._wrong(position, f"{self._described()}, where no batch ends")
             elif self._entry.timestamp_ms != header.max_timestamp_ms:
-                self._wrong(position, f"{self._told()}, where the batch has {header.max_timestamp_ms}")
+                self._wrong(position, f"{self._described()}, where the batch has {header.max_timestamp_ms}")
             elif self._max_timestamp_ms > header.max_timestamp_ms:
-                self._wrong(position, f"{self._told()}, after a batch with {self._max_timestamp_ms}")
+                self._wrong(position, f"{self._described()}, after a batch with {self._max_timestamp_ms}")
             self._advance(position)
 
     def missing_maximum(self) -> str | None:
-        """Of a segment that grows no more the last entry has the largest timestamp: retention goes by it."""
+        """Return what is wrong if the last entry lacks the largest timestamp of a closed segment; None if it has it.
+
+        Retention uses that timestamp.
+        """
         if self.mismatches or self._last_timestamp_ms >= self._max_timestamp_ms:
             return None
-        return f"ends at timestamp {self._last_timestamp_ms}, the segment at {self._max_timestamp_ms}"
+        return f"the largest timestamp is {self._last_timestamp_ms}, in the segment {self._max_timestamp_ms}"
 
-    def _told(self) -> str:
+    def _described(self) -> str:
         assert self._entry is not None
         return f"the entry names timestamp {self._entry.timestamp_ms} at offset {self._entry.offset}"

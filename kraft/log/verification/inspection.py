@@ -1,8 +1,7 @@
-"""Reading the files of a segment that may be broken, whatever their size, in bounded memory.
+"""Readers for a segment's files that may be corrupt, whatever their size, in bounded memory.
 
-For `kraft log dump` and `kraft log verify`. Serving and recovering a log stop at the first batch whose checksum does
-not fit. Whoever looks for what is wrong wants to know that batch too, and goes on behind it, because its header still
-says where the next one begins.
+For `kraft log dump` and `kraft log verify`. Reads and recovery stop at the first batch with a wrong checksum. These
+readers return that batch too and go on behind it, because its header still says where the next one begins.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ TIME_INDEX_ENTRY_BYTES: Final = _TIME_INDEX_ENTRY.size
 
 
 class ReadableFile(Protocol):
-    """What looking at a file asks of it; `kraft.log.disk.File` is more."""
+    """Operations that inspection needs of a file; `kraft.log.disk.File` has them."""
 
     @property
     def size(self) -> int: ...
@@ -36,7 +35,7 @@ class ReadableFile(Protocol):
 
 
 class InspectedBatch(NamedTuple):
-    """A batch as it stands in the file; `computed_crc` is that of its bytes, which its header may contradict."""
+    """A batch as stored. `computed_crc` is the checksum of its bytes, which may differ from that in the header."""
 
     position: int
     header: BatchHeader
@@ -54,10 +53,10 @@ class InspectedBatch(NamedTuple):
 def inspect_batches(
     file: ReadableFile, path: str, start: int = 0, end: int | None = None, with_crc: bool = True
 ) -> Iterator[InspectedBatch]:
-    """Every batch from `start`, which begins one, to `end` (the file's, when None); checksums are told, not judged.
+    """Yield every batch from `start`, where one begins, to `end` (None: of the file), even with a wrong checksum.
 
-    Raises Corruption where no batch can be read any more: its header breaks the format, or it reaches beyond `end`.
-    Without `with_crc` every checksum passes for fitting. At most 1 MiB is held, however long a batch claims to be.
+    Raises Corruption where no batch can be read: its header is invalid, or it reaches beyond `end`. Without `with_crc`
+    checksums are not computed and count as right. Uses at most 1 MiB, however long a batch claims to be.
     """
     limit = file.size if end is None else min(end, file.size)
     window = _Window(file, _WINDOW_BYTES if with_crc else HEADER_BYTES)
@@ -78,7 +77,7 @@ def inspect_batches(
 
 
 class _Window:
-    """The stretch of the file that was read last."""
+    """Buffer with the part of the file that was read last."""
 
     def __init__(self, file: ReadableFile, size: int) -> None:
         self._file = file
@@ -87,7 +86,7 @@ class _Window:
         self._start = 0
 
     def at(self, position: int, size: int) -> memoryview:
-        """`size` bytes, fewer where the file ends; not more than the window's own size is asked for."""
+        """Return `size` bytes, at most the window's size; fewer at the end of the file."""
         if not self._start <= position or position + size > self._start + len(self._data):
             self._data, self._start = self._file.read_at(position, self._size), position
         return memoryview(self._data)[position - self._start : position - self._start + size]
@@ -97,7 +96,7 @@ class _Window:
         while begin < end:
             piece = self.at(begin, min(end - begin, self._size))
             if not piece:
-                # The file was cut while it was read; the checksum of less than the batch fits nothing.
+                # The file was truncated while it was read; the checksum of a part of the batch is wrong anyway.
                 break
             computed = crc32c(piece, computed)
             begin += len(piece)
@@ -105,21 +104,21 @@ class _Window:
 
 
 class IndexEntry(NamedTuple):
-    """The batch that ends at `offset` begins at `position` of the `.log`."""
+    """Entry of an offset index: the batch with last offset `offset` begins at `position` in the `.log`."""
 
     offset: int
     position: int
 
 
 class TimeIndexEntry(NamedTuple):
-    """Up to `offset`, the last of its batch, no record is younger than `timestamp_ms`."""
+    """Entry of a time index: up to `offset`, the last of its batch, no record is younger than `timestamp_ms`."""
 
     timestamp_ms: int
     offset: int
 
 
 def index_entries(file: ReadableFile, path: str, base_offset: int) -> Iterator[IndexEntry]:
-    """The entries of an `.index`, up to the zeros that a crash may leave. Raises Corruption behind what is whole."""
+    """Yield the entries of an `.index`, up to zeros that a crash may leave. Raises Corruption at a partial entry."""
     for number, (relative_offset, position) in enumerate(_entries(file, path, _INDEX_ENTRY)):
         if number and relative_offset == position == 0:
             return
@@ -127,7 +126,7 @@ def index_entries(file: ReadableFile, path: str, base_offset: int) -> Iterator[I
 
 
 def time_index_entries(file: ReadableFile, path: str, base_offset: int) -> Iterator[TimeIndexEntry]:
-    """The same of a `.timeindex`."""
+    """Yield the entries of a `.timeindex` in the same way."""
     for number, (timestamp_ms, relative_offset) in enumerate(_entries(file, path, _TIME_INDEX_ENTRY)):
         if number and timestamp_ms == relative_offset == 0:
             return
@@ -139,4 +138,5 @@ def _entries(file: ReadableFile, path: str, layout: struct.Struct) -> Iterator[t
     for position in range(0, whole, layout.size * _ENTRIES_AT_ONCE):
         yield from layout.iter_unpack(file.read_at(position, min(layout.size * _ENTRIES_AT_ONCE, whole - position)))
     if whole < file.size:
-        raise Corruption(path, whole, f"{file.size - whole} bytes at the end are no entry of {layout.size} bytes")
+        reason = f"{file.size - whole} bytes at the end are not a whole entry of {layout.size} bytes"
+        raise Corruption(path, whole, reason)

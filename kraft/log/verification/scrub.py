@@ -1,8 +1,8 @@
-"""Reads every batch of one segment file and says what is wrong where, without changing anything.
+"""The scrub of one segment file: reads every batch and reports what is wrong where, without changing anything.
 
-A checksum that nobody computes protects nobody: records that no consumer has read for months rot unnoticed until the
-other copies are gone. What lies outside a batch's checksum, its base offset and its leader epoch, is compared with
-what stands around it.
+Checksums help only if they are computed: records that no consumer reads for months could be corrupt unnoticed until the
+other replicas are gone. The fields outside a batch's checksum, base offset and leader epoch, are compared with the
+neighbouring batches and segments.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from kraft.model.errors import Corruption, InvalidBatch
 from kraft.model.ids import NO_LEADER_EPOCH, Offset
 
 WINDOW_BYTES: Final = 1 << 20
-"""What is read at once. A batch may be larger: its checksum is computed window by window."""
+"""Bytes in one read. A batch may be larger: its checksum is computed window by window."""
 
 PROBLEMS_MAX: Final = 100
-"""Of one segment; a file of noise would otherwise be told of once for each of its bytes."""
+"""Problems reported per segment; a badly damaged file could have millions."""
 
 _CRC_COVERS_FROM: Final = 21
 _NO_END: Final = 0x7FFFFFFFFFFFFFFF
@@ -31,11 +31,11 @@ _NO_END: Final = 0x7FFFFFFFFFFFFFFF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What the segment's surroundings say about it.
+    """Expectations of a segment, from the rest of its log.
 
-    `end_offset` is the next segment's base offset; None means: as far as the file goes. With `stops_at_end`, for the
-    active segment of a log that is in use, batches from `end_offset` on are left alone, for they may be half written.
-    In a `sparse` log, one that was compacted, offsets may be missing between and behind the batches.
+    `end_offset` is the next segment's base offset; None: the segment ends with the file. With `stops_at_end`, for the
+    active segment of a log in use, batches from `end_offset` on are skipped, because they may be half written. In a
+    `sparse` log, one that was compacted, offsets may be missing between and behind the batches.
     """
 
     base_offset: Offset
@@ -47,9 +47,9 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScrubbedSegment:
-    """What was read. `problems` are in the order of the file; nothing is wrong when there are none.
+    """Result of scrubbing one segment. `problems` are in the order of the file; without any, the segment is good.
 
-    `next_offset` is behind the last batch that was read; timestamps and epochs are -1 when no batch has one.
+    `next_offset` is behind the last batch that was read; timestamps and epochs are -1 if no batch has one.
     """
 
     path: str
@@ -71,12 +71,12 @@ def scrub_segment(
     read_bytes: Callable[[int], None] = lambda _: None,
     batch_read: Callable[[int, BatchHeader], None] = lambda _position, _header: None,
 ) -> ScrubbedSegment:
-    """Reads the file from its beginning to its end.
+    """Read the whole file and return what is wrong.
 
-    `read_bytes` is called with the size of each read before it is done: to slow down, or to stop by raising;
-    `batch_read` with position and header of each batch in which nothing is wrong. With `decode_records` every batch is
-    decompressed and decoded as well. Goes on behind a batch whose checksum is wrong as long as its length can be
-    followed. Raises OSError, with FileNotFoundError for a segment that is gone.
+    `read_bytes` is called with the size of each read before it is done: to throttle, or to stop by raising;
+    `batch_read` with position and header of each good batch. With `decode_records` every batch is also decompressed and
+    decoded. Goes on behind a batch with a wrong checksum, as long as its length leads to the next one. Raises OSError,
+    FileNotFoundError for a segment that is gone.
     """
     file = disk.open(path, create=False)
     try:
@@ -86,7 +86,7 @@ def scrub_segment(
 
 
 def missing_segment(path: str, expected: Expected) -> ScrubbedSegment:
-    """A segment whose file is gone, though its log counts on it."""
+    """Return the result for a segment that its log still has but whose file is gone."""
     return ScrubbedSegment(
         path=path,
         size_bytes=0,
@@ -149,7 +149,7 @@ class _Scrub:
     # --- one batch -------------------------------------------------------------------------------------------
 
     def _header(self, position: int) -> BatchHeader | None:
-        """None where no batch can be made out: from there on nothing can, since only its length leads further."""
+        """Return the header at `position`; None if it is invalid: without its length the next batch cannot be found."""
         try:
             header = read_header(self._bytes(position, min(HEADER_BYTES, self._size - position)))
             if header.size_bytes > self._size - position:
@@ -175,11 +175,11 @@ class _Scrub:
             self._batch_read(position, header)
         else:
             self._wrong(position, reason)
-            # What such a header says is not believed, except that the batch has its place before the next one.
+            # The header of a bad batch is not trusted, except that the batch comes before the next segment.
             self._next_offset = Offset(max(self._next_offset, min(header.next_offset, self._end)))
 
     def _misplaced(self, header: BatchHeader) -> str | None:
-        """What is wrong with the fields that the checksum does not cover."""
+        """Return what is wrong with the fields that the checksum does not cover; None if nothing is."""
         offset = header.base_offset
         is_gap = offset > self._next_offset and not self._expected.sparse and not self._problems
         if offset < self._next_offset or is_gap:
@@ -191,7 +191,7 @@ class _Scrub:
         epochs = self._expected.epochs
         epoch = NO_LEADER_EPOCH if epochs is None else epochs.epoch_at(Offset(offset))
         if epoch not in (NO_LEADER_EPOCH, header.leader_epoch):
-            return f"the batch at offset {offset} has leader epoch {header.leader_epoch}, the log knows {epoch}"
+            return f"the batch at offset {offset} has leader epoch {header.leader_epoch}, expected {epoch}"
         return None
 
     def _damaged(self, position: int, header: BatchHeader) -> str | None:
@@ -213,7 +213,7 @@ class _Scrub:
             return f"the records of the batch at offset {header.base_offset} cannot be read: {error.message}"
         return None
 
-    # --- the whole -------------------------------------------------------------------------------------------
+    # --- the whole file --------------------------------------------------------------------------------------
 
     @property
     def _end(self) -> int:
@@ -228,7 +228,7 @@ class _Scrub:
         self._problems.append(Corruption(self._path, position, reason))
 
     def _bytes(self, position: int, size: int) -> memoryview:
-        """At most a window of bytes; fewer than asked for only if the file has become shorter."""
+        """Return `size` bytes, at most a window; fewer only if the file has become shorter."""
         begin = position - self._window_start
         if begin < 0 or begin + size > len(self._window):
             wanted = min(WINDOW_BYTES, self._size - position)

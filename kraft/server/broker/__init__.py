@@ -1,1 +1,1 @@
-"""The broker role: registration, session and controlled shutdown, and how its parts are put together."""
+"""The broker role: registration, session and controlled shutdown, and the assembly of its parts."""

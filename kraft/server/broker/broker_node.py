@@ -1,4 +1,4 @@
-"""The broker role of a node: its assemblies connected, run and closed in order."""
+"""The broker role of a node: connects, runs and closes its parts in order."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from kraft.server.identity.world import NodeWorld
 
 
 class BrokerNode:
+    """The broker role of a node."""
+
     def __init__(
         self, config: NodeConfig, storage: NodeStorage, world: NodeWorld, *, own_controller: Sequence[Served] = ()
     ) -> None:
-        """`own_controller` are the calls of the controller in this process, where there is one."""
+        """`own_controller` has the calls of the controller in this process, if there is one."""
         self._config = config
         self._world = world
         self._metadata = BrokerMetadata(
@@ -36,17 +38,17 @@ class BrokerNode:
         self.apis = BrokerApis(config, world, self._metadata, self._logs, self._replicas)
 
     async def run(self, listen: Callable[[], Awaitable[None]]) -> None:
-        """Serves until cancelled. Raises BrokerRefused and StorageError.
+        """Serve until cancelled. Raises BrokerRefused and StorageError.
 
-        Calls `listen` when the broker has caught up with the metadata and opened its logs: no client is
-        answered before that, and the controller puts the broker into service only after it.
+        Calls `listen` when the broker has caught up with the metadata and opened its logs: clients get answers only
+        after that, and then the controller unfences the broker.
         """
         metadata, logs, replicas = self._metadata, self._logs, self._replicas
         await metadata.load()
         await replicas.moves.finish_interrupted()
         async with asyncio.TaskGroup() as tasks:
-            # The long part of a start needs no controller, and waits for none.
-            tasks.create_task(replicas.publisher.logs_opened_ahead.open(metadata.loader.current_image().image))
+            # The longest part of a start needs no controller.
+            tasks.create_task(replicas.publisher.log_preloading.open(metadata.loader.current_image().image))
             await metadata.lifecycle.register()
             if metadata.snapshots is not None:
                 tasks.create_task(metadata.snapshots.run())
@@ -57,19 +59,19 @@ class BrokerNode:
             tasks.create_task(logs.maintenance.run())
             tasks.create_task(replicas.tick())
             tasks.create_task(replicas.checkpoint())
-            await metadata.loader.is_acting.wait()
+            await metadata.loader.first_image_applied.wait()
             tasks.create_task(replicas.moves.run())
             await listen()
             tasks.create_task(metadata.lifecycle.keep_alive(metadata.loader))
             tasks.create_task(metadata.lifecycle.hold_liveness_stream())
 
-    async def hand_on_leaderships(self) -> None:
-        """The first half of a graceful stop: while `run` goes on, others take over what this broker leads."""
+    async def move_leaderships_away(self) -> None:
+        """Do the first half of a graceful stop: while `run` continues, other brokers become the leaders."""
         if self._config.broker.controlled_shutdown_enabled and self._metadata.registration.broker_epoch >= 0:
             await self._metadata.lifecycle.shut_down(self._metadata.published_index)
 
     async def close(self) -> None:
-        """The second half, after `run` was cancelled: every log is closed durably."""
+        """Do the second half of a graceful stop, after `run` was cancelled: close every log durably."""
         await self._replicas.close_logs()
         await self.apis.waiting_appends.close()
         await self._metadata.close_snapshots()
@@ -82,14 +84,14 @@ class BrokerNode:
 
     @property
     def log_directories_closed(self) -> tuple[str, ...]:
-        """Those in which, after `close`, every log is closed in order."""
-        return self._logs.directories_closed(were_opened=self._metadata.loader.is_acting.is_set())
+        """Log directories in which every log is closed cleanly after `close`."""
+        return self._logs.directories_closed(were_opened=self._metadata.loader.first_image_applied.is_set())
 
     async def _publish(self, before: MetadataImage, after: MetadataImage) -> None:
         if after.broker_configs is not before.broker_configs:
             self._logs.reconfigure(after)
         await self._replicas.publish(before, after)
-        # Last, however long the others took: clients see the broker fenced from here on.
+        # Last, because clients see the broker fenced from now on.
         self._metadata.fenced_lately.published(before, after)
 
     def _metadata_directory_failed(self, reason: str) -> None:
@@ -97,5 +99,5 @@ class BrokerNode:
         if directories.is_online(directory):
             self._replicas.failures.directory_failed(directory, reason)
         elif directory not in directories.offline:
-            # It holds nothing but the metadata, and there is no other for that.
+            # It has only the metadata, and the metadata has no other directory.
             self._world.fatal(reason)

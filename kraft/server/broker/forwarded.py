@@ -1,4 +1,4 @@
-"""Assembly: the handlers of what the active controller decides, and every broker forwards to it."""
+"""Assembly: the handlers of the requests that every broker forwards to the active controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Assembly: the handlers of all APIs, as both kinds of listeners serve them."""
+"""Assembly: the handlers of all APIs, for both kinds of listeners."""
 
 from __future__ import annotations
 
@@ -53,17 +53,17 @@ class BrokerApis:
         self._logs = logs
         self._replicas = replicas
         self.waiting_appends = WaitingAppends()
-        # What clients ask for and takes long to read: look-ups by time, plain records.
+        # For clients' long reads: look-ups by time, plain records.
         self._read_thread = ThreadPoolExecutor(1, thread_name_prefix="slow-reads")
         self._slow_reads = SlowReads(self._read_thread)
         self._kafka = KafkaListeners(config, world, metadata)
 
     def grpc_services(self) -> list[Service]:
-        """What the GRPC listener serves."""
+        """Return the services of the GRPC listener."""
         return [Service(*self.handlers.served())]
 
     def kafka_apis(self, listener: str) -> Mapping[ApiKey, Api]:
-        """What a listener of Kafka's protocol serves: the same for all but the addresses that clients are told."""
+        """Return the APIs of a Kafka listener: the same for all, except for the addresses in their answers."""
         return self._kafka.apis(listener, replace(self.handlers, metadata=self._metadata_handler(listener)))
 
     def close_threads(self) -> None:

@@ -1,4 +1,4 @@
-"""Assembly: what the listeners of Kafka's protocol have in common - fetch sessions, and room for fetches that wait."""
+"""Assembly: what all Kafka listeners share - fetch sessions, and the budget of waiting fetches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker's life in the eyes of the active controller: it registers, keeps its session alive, and takes its leave."""
+"""A broker's session with the active controller: registration, heartbeats, controlled shutdown."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ _REPLACED = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
 
 class BrokerRefused(Exception):
-    """The controller will not have this broker: one line, with the remedy."""
+    """The controller refused this broker for good: one line, with the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerIdentity:
-    """Who registers. The incarnation is drawn anew by each process.
+    """Identity under which a broker registers. Each process draws a new incarnation id.
 
-    `may_have_lost_records`: what the process before this one acknowledged may not all have reached the disk.
+    `may_have_lost_records`: records that the earlier process acknowledged may not all be on the disk.
     """
 
     cluster_id: str
@@ -64,24 +64,26 @@ class BrokerIdentity:
 
 
 class FollowedMetadata(Protocol):
-    """The metadata as this broker follows it."""
+    """The metadata of this broker."""
 
     @property
     def image(self) -> MetadataImage:
-        """What this broker acts on."""
+        """The image that this broker has applied."""
 
     @property
     def published_index(self) -> int:
-        """The metadata entry up to which this broker has acted."""
+        """Index of the last metadata entry that this broker has applied."""
 
-    def committed_elsewhere(self, index: int, /) -> None:
-        """The active controller told that it has committed this entry."""
+    def note_committed(self, index: int, /) -> None:
+        """Note that the active controller has committed this entry."""
 
     async def until(self, holds: Callable[[MetadataImage], bool], timeout_s: float, /) -> bool:
-        """Waits until this broker acts on an image for which `holds`; False when that took too long."""
+        """Wait until this broker has applied an image for which `holds`. Return False after `timeout_s`."""
 
 
 class BrokerLifecycle:
+    """Registers this broker, and keeps its session with the active controller alive."""
+
     def __init__(
         self,
         identity: BrokerIdentity,
@@ -102,10 +104,10 @@ class BrokerLifecycle:
         return self.registration.broker_epoch
 
     async def register(self) -> None:
-        """Registers, however long it takes a controller to become active. Raises BrokerRefused.
+        """Register; wait for an active controller as long as it takes. Raises BrokerRefused.
 
-        An earlier life of this broker may still have a session: that is waited for, since a process that was killed
-        cannot end it. Another process that lives under the same id keeps its session, and this one is refused.
+        The session of an earlier, killed process of this broker may not have ended yet: the broker waits for that. If
+        another live process has the same id, its session does not end, and this process is refused.
         """
         request = RegisterBrokerRequest(
             cluster_id=self._identity.cluster_id,
@@ -144,49 +146,49 @@ class BrokerLifecycle:
             await asyncio.sleep(REGISTRATION_PAUSE_S)
 
     def is_registered_in(self, image: MetadataImage) -> bool:
-        """Whether the image holds the registration of this very process: only then may the broker apply it.
+        """Return whether the image has the registration of this process: only then may the broker apply it.
 
-        Raises BrokerRefused when another process has registered under this broker's id since. Images hold committed
-        records only, and broker epochs never go down, so this process is replaced for good: it must stop, even before
-        its next heartbeat says so.
+        Raises BrokerRefused if another process has registered under this broker's id since. Images have committed
+        records only, and broker epochs never go down, so this process is replaced for good and must stop, even before
+        its next heartbeat is refused.
         """
         registration = image.broker(self._identity.broker_id)
         if registration is None or registration.broker_epoch < self.broker_epoch:
             return False
         if registration.broker_epoch > self.broker_epoch:
             raise BrokerRefused(
-                f"broker {self._identity.broker_id} is registered under epoch {registration.broker_epoch}, not"
-                f" {self.broker_epoch}: another process registered as this broker"
+                f"broker {self._identity.broker_id} is registered with broker epoch {registration.broker_epoch}, not"
+                f" {self.broker_epoch}: another process registered as this broker; stop one of them"
             )
         return True
 
     async def keep_alive(self, metadata: FollowedMetadata) -> None:
-        """Sends heartbeats until cancelled. Raises BrokerRefused when another process took this broker's id.
+        """Send heartbeats until cancelled. Raises BrokerRefused when another process took this broker's id.
 
-        While the broker is fenced it beats faster: each beat may be the one that shows it caught up. Not so while an
-        operator keeps it fenced; then it beats at once when the metadata says that the operator takes that back.
+        While the broker is fenced it sends them faster, to be unfenced as soon as it has caught up. With an operator
+        fence it does not; then it sends one at once when the metadata shows that the operator fence was removed.
         """
         while True:
-            result = await self._beat(
+            result = await self._heartbeat(
                 metadata.published_index, wants_shutdown=False, deadline_s=self._session_timeout_s / 2
             )
             if result is not None:
-                metadata.committed_elsewhere(result.committed_index)
+                metadata.note_committed(result.committed_index)
             if not self.is_fenced:
                 await asyncio.sleep(self._heartbeat_interval_s)
-            elif self._is_kept_fenced(metadata.image):
-                await metadata.until(lambda image: not self._is_kept_fenced(image), self._heartbeat_interval_s)
+            elif self._has_operator_fence(metadata.image):
+                await metadata.until(lambda image: not self._has_operator_fence(image), self._heartbeat_interval_s)
             else:
                 await asyncio.sleep(min(self._heartbeat_interval_s, FENCED_HEARTBEAT_INTERVAL_S))
 
-    def _is_kept_fenced(self, image: MetadataImage) -> bool:
+    def _has_operator_fence(self, image: MetadataImage) -> bool:
         registration = image.broker(self._identity.broker_id)
         return registration is not None and registration.fenced_by_operator
 
     async def hold_liveness_stream(self) -> None:
-        """Holds a call to the active controller open, which the kernel ends with this process. Until cancelled.
+        """Hold a call to the active controller open until cancelled; the kernel ends it with this process.
 
-        Nothing depends on it but how soon a death is noticed; what is wrong with the broker its heartbeats tell.
+        It only makes the end of the process noticed sooner; heartbeats show everything else.
         """
         request = LivenessRequest(broker_id=self._identity.broker_id, broker_epoch=self.broker_epoch)
         while True:
@@ -201,25 +203,27 @@ class BrokerLifecycle:
             await asyncio.sleep(LIVENESS_PAUSE_S)
 
     async def shut_down(self, metadata_index: Callable[[], int]) -> None:
-        """Asks the controller to move this broker's leaderships away; returns when that is done or hopeless."""
+        """Ask the controller to move this broker's leaderships away; return when that is done or has failed."""
         loop = asyncio.get_running_loop()
-        began = heard = loop.time()
+        began = answered = loop.time()
         while loop.time() - began < CONTROLLED_SHUTDOWN_MAX_S:
-            result = await self._beat(
+            result = await self._heartbeat(
                 metadata_index(), wants_shutdown=True, deadline_s=CONTROLLED_SHUTDOWN_SILENCE_MAX_S
             )
             if result is not None:
-                heard = loop.time()
+                answered = loop.time()
                 if result.may_stop:
                     log.info("controlled shutdown completed", took_ms=round((loop.time() - began) * 1_000))
                     return
-            elif loop.time() - heard >= CONTROLLED_SHUTDOWN_SILENCE_MAX_S:
+            elif loop.time() - answered >= CONTROLLED_SHUTDOWN_SILENCE_MAX_S:
                 break
             await asyncio.sleep(CONTROLLED_SHUTDOWN_INTERVAL_S)
         log.warning("controlled shutdown not completed", reason="no controller moved every leadership in time")
 
-    async def _beat(self, metadata_index: int, *, wants_shutdown: bool, deadline_s: float) -> HeartbeatResult | None:
-        """The controller's answer; None when none answered."""
+    async def _heartbeat(
+        self, metadata_index: int, *, wants_shutdown: bool, deadline_s: float
+    ) -> HeartbeatResult | None:
+        """Send one heartbeat. Return the controller's answer; None if there is none or it is a refusal."""
         request = HeartbeatRequest(
             broker_id=self._identity.broker_id,
             broker_epoch=self.broker_epoch,
@@ -232,7 +236,7 @@ class BrokerLifecycle:
             log.warning("heartbeat failed", reason=str(error))
             return None
         if result.error_code in _REPLACED:
-            raise BrokerRefused(f"{result.error_message}: another process registered as this broker")
+            raise BrokerRefused(f"{result.error_message}: another process registered as this broker; stop one of them")
         if result.error_code is not ErrorCode.NONE:
             log.warning("heartbeat refused", reason=f"{result.error_code.name}: {result.error_message}")
             return None

@@ -1,4 +1,4 @@
-"""Assembly: a broker's log directories, the logs in them, and what is done to the logs while others use them."""
+"""Assembly: a broker's log directories, the logs in them, and their maintenance."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class BrokerLogs:
     def __init__(
         self, config: NodeConfig, storage: NodeStorage, world: NodeWorld, exists: Callable[[TopicPartition], bool]
     ) -> None:
-        """`exists` is the metadata's word on a partition that is not here."""
+        """`exists` returns True for a partition in the metadata, also if other brokers hold it."""
         self._config = config
         closed_cleanly = [str(directory.path) for directory in storage.directories if directory.closed_cleanly]
         self._closed_before = frozenset(closed_cleanly)
         self.partitions = Partitions(exists)
         self.directories = _log_directories(config, storage)
-        # Opens logs, and renames those that are deleted. Syncs have threads of their own, and so has the removal of
-        # what was deleted, so that none of them waits for another.
+        # Opens logs, and renames deleted ones. Syncs and the removal of deleted replicas have their own threads, so
+        # that none of them waits for another.
         self.store_thread = ThreadPoolExecutor(1, thread_name_prefix="log-store")
         self.storage = ReplicaStorage(
             disk=world.disk,
@@ -39,7 +39,7 @@ class BrokerLogs:
             store=PartitionStore(world.disk, self.directories, closed_cleanly=closed_cleanly),
             thread=self.store_thread,
         )
-        # The scrub, and whatever is being compacted.
+        # For the scrub and the cleaner.
         self.upkeep_threads = ThreadPoolExecutor(
             1 + config.log_maintenance.cleaner_threads, thread_name_prefix="log-upkeep"
         )
@@ -56,7 +56,7 @@ class BrokerLogs:
         )
 
     def reconfigure(self, image: MetadataImage) -> None:
-        """The brokers' dynamic configs were altered."""
+        """Apply the brokers' dynamic configs in `image`."""
         dynamic, static = dynamic_configs(image, str(self._config.node_id)), self._config.log_maintenance
         self.maintenance.reconfigure(
             cleaner_backoff_ms=int(dynamic.get(CLEANER_BACKOFF, static.cleaner_backoff_ms)),
@@ -65,9 +65,9 @@ class BrokerLogs:
         )
 
     def directories_closed(self, *, were_opened: bool) -> tuple[str, ...]:
-        """Those in which, once all logs are closed, every log is closed in order: not one that has failed.
+        """Return the directories in which every log is closed cleanly, once all logs are closed.
 
-        Nor one that was not closed in order before, when this process never came to open what is in it.
+        Failed directories are left out; so are, if this process did not open the logs, those not closed cleanly before.
         """
         return tuple(each for each in self.directories.online if were_opened or each in self._closed_before)
 

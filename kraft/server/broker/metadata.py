@@ -1,4 +1,4 @@
-"""Assembly: a broker in its cluster - registration, the metadata it follows, the way to the active controller."""
+"""Assembly: a broker's view of its cluster - registration, metadata, connections to the controllers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kraft.server.identity.storage import NodeStorage
 from kraft.server.identity.world import NodeWorld
 
 METADATA_SNAPSHOTS: Final = "__cluster_metadata/broker"
-"""In `metadata.log.dir`; a controller in the same process has its own."""
+"""Directory in `metadata.log.dir`; a controller in the same process has its own."""
 
 
 class BrokerMetadata:
@@ -58,14 +58,14 @@ class BrokerMetadata:
         self.lost_leaders = LostLeaders(world.clock.monotonic_ms, self.loader.until)
         self.fenced_lately = FencedLately(world.clock.monotonic_ms)
         self.snapshots: MetadataSnapshots | None = None
-        """None when their directory could not be used at the start: then all metadata is fetched anew."""
+        """None if their directory could not be used at the start: then all metadata is fetched again."""
         if config.metadata_log_dir not in storage.unusable:
             self.snapshots = _snapshots(config, storage.cluster_id, world, self.loader, directory_failed)
 
     async def load(self) -> None:
-        """Begins where an earlier life of this broker ended."""
+        """Load the metadata snapshot of an earlier process of this broker."""
         if self.snapshots is not None:
-            self.loader.start_from(await self.snapshots.load_or_begin_anew())
+            self.loader.start_from(await self.snapshots.load_or_start_empty())
 
     async def close_snapshots(self) -> None:
         if self.snapshots is not None:
@@ -73,7 +73,7 @@ class BrokerMetadata:
             self.snapshots.close()
 
     def image(self) -> MetadataImage:
-        """What this broker acts on."""
+        """Return the image that this broker has applied."""
         return self.loader.image
 
     def published_index(self) -> int:
@@ -98,7 +98,7 @@ def _identity(config: NodeConfig, storage: NodeStorage, world: NodeWorld) -> Bro
         ),
         rack=config.rack,
         directory_ids=tuple(directory.directory_id for directory in storage.directories),
-        # A process that is killed loses nothing, but the whole machine may have gone with it.
+        # A killed process alone loses nothing, but the whole machine may have failed.
         may_have_lost_records=config.log.durability is Durability.PAGE_CACHE
         and not all(directory.closed_cleanly for directory in storage.directories),
     )

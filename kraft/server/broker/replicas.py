@@ -1,4 +1,4 @@
-"""Assembly: the replicas of a broker - opened, led, fetched, moved, failed and removed as the metadata says."""
+"""Assembly: the replicas of a broker, as the metadata assigns them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class BrokerReplicas:
         self._topic_defaults = TopicDefaultsInEffect(config.settings, config.topics.configs, str(config.node_id))
         self.connections = Connections(world.credentials.dial_broker)
         self._removal_thread = ThreadPoolExecutor(1, thread_name_prefix="log-removal")
-        # Replicas that move from one log directory to another.
+        # Copies replicas that move from one log directory to another.
         self._move_thread = ThreadPoolExecutor(1, thread_name_prefix="log-move")
         self._isr_proposals = IsrProposals(metadata.registration, metadata.controllers, world.fatal)
         self.failures = ReplicaFailures(
@@ -78,29 +78,29 @@ class BrokerReplicas:
         await self.publisher.publish(before, after)
 
     async def tick(self) -> None:
-        """Lets every partition notice how much time has passed. Until cancelled."""
+        """Call every partition's `tick` periodically, until cancelled."""
         while True:
             await asyncio.sleep(REPLICATION_TICK_S)
             for partition in self._logs.partitions:
                 partition.tick()
 
     async def checkpoint(self) -> None:
-        """Writes down the high watermarks now and then. Until cancelled."""
+        """Write the high watermark checkpoints periodically, until cancelled."""
         while True:
             await asyncio.sleep(self._config.replication.high_watermark_checkpoint_interval_ms / 1_000)
             await self.publisher.checkpoint()
 
     async def close_logs(self) -> None:
-        """After all tasks were cancelled: every log is closed durably. Raises OSError."""
+        """Close every log durably, after all tasks were cancelled. Raises OSError."""
         await self._isr_proposals.close()
-        # Before the logs are closed: a sync under way may fail, and then its log is not closed in order. What is left
-        # of a change, whose steps the syncer runs, is made when its log is closed.
+        # Before the logs are closed: a running sync may fail, and then its log is not closed cleanly. The syncer runs
+        # the steps of a change; the remaining ones are made when the log is closed.
         self._logs.syncer.close()
         await self.publisher.close()
         await self.publisher.checkpoint()
 
     def close_threads(self) -> None:
-        """After the thread of the store has ended."""
+        """End the threads, after that of the store has ended."""
         self._removal_thread.shutdown()
         self._move_thread.shutdown()
         self.moves.close()
@@ -133,7 +133,7 @@ class BrokerReplicas:
         )
 
     def _replication_peer(self, broker_id: BrokerId) -> Peer | None:
-        """The broker at the address under which it is registered now."""
+        """Return a peer for the broker at its currently registered address; None if it has none."""
         registration = self._metadata.image().broker(broker_id)
         endpoint = None if registration is None else registration.endpoint(GRPC)
         if endpoint is None:

@@ -1,1 +1,1 @@
-"""What a broker knows of its cluster: the metadata, its snapshots, and the way to the active controller."""
+"""A broker's view of its cluster: the metadata, its snapshots, and the client of the active controller."""

@@ -1,4 +1,4 @@
-"""How a broker reaches the active controller: it asks one after the other until one answers as the active one."""
+"""Client of the active controller: calls one controller after the other until one answers as the active one."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from kraft.rpc.peers import Connections, Peer, Unreachable
 from kraft.server.config.values import Voter
 
 ATTEMPT_TIMEOUT_S: Final = 2.0
-PATIENCE_S: Final = 0.3
-"""Who has not answered by then may be stopped or cut off, or may only be busy: the others are asked beside."""
+NEXT_AFTER_S: Final = 0.3
+"""A controller that has not answered after this time may be down, unreachable or busy: the next one is called too."""
 
 PAUSE_AFTER_ALL_FAILED_S: Final = 0.1
 
@@ -32,14 +32,16 @@ class NoController(Exception):
 
 
 class ControllerClient:
+    """Calls the active controller, and remembers which one it is."""
+
     def __init__(
         self, voters: Sequence[Voter], own_id: BrokerId, connections: Connections, own_controller: Sequence[Served] = ()
     ) -> None:
-        """`own_controller` are the calls of the controller in this process, where there is one."""
-        # A combined node asks itself first.
+        """`own_controller` has the calls of the controller in this process, if there is one."""
+        # A combined node calls itself first.
         self._voters = sorted(voters, key=lambda voter: voter.node_id != own_id)
         assert not own_controller or self._voters[0].node_id == own_id, "a controller is one of the voters"
-        # Else the node with the lowest id would send the metadata to every broker that is no controller.
+        # Otherwise the controller with the lowest id would send the metadata to every broker that is no controller.
         begin = 0 if self._voters[0].node_id == own_id else own_id % len(self._voters)
         self._followed_in_order = self._voters[begin:] + self._voters[:begin]
         self._connections = connections
@@ -48,15 +50,15 @@ class ControllerClient:
 
     @property
     def active_id(self) -> int:
-        """The controller that answered as the active one last."""
+        """Node id of the controller that was the last to answer as the active one."""
         return self._voters[self._active].node_id
 
     def peers(self) -> list[ControllerPeer]:
-        """Every controller, in the order in which to follow one: this node's own, or one of all by this node's id."""
+        """Return every controller as a source of metadata, this node's own first, or else one chosen by node id."""
         return [self._peer(voter) for voter in self._followed_in_order]
 
     def active_peer(self) -> ControllerPeer:
-        """The controller that answered as the active one last."""
+        """Return the controller that was the last to answer as the active one."""
         return self._peer(self._voters[self._active])
 
     async def call(
@@ -67,14 +69,14 @@ class ControllerClient:
         *,
         attempt_timeout_s: float = ATTEMPT_TIMEOUT_S,
     ) -> Response:
-        """The active controller's answer, whatever its error code. Raises NoController, or the Refusal it answers with.
+        """Call the active controller; return its answer with any error code. Raises NoController, or its Refusal.
 
-        An attempt whose answer was lost is made again: every request may be repeated.
+        A call whose answer was lost is repeated: every request may be sent again.
         """
 
         async def attempt(voter: Voter, left_s: float) -> Response:
             answer = await self._peer(voter).call(call, request, min(left_s, attempt_timeout_s))
-            # Brokers' own calls are answered with a code, those for operators with a Refusal.
+            # Calls of brokers are answered with an error code, those for operators with a Refusal.
             if getattr(answer, "error_code", None) is ErrorCode.NOT_CONTROLLER:
                 raise Refusal(ErrorCode.NOT_CONTROLLER, f"{voter} is not the active controller")
             return answer
@@ -84,37 +86,37 @@ class ControllerClient:
     async def _first_active(
         self, attempt: Callable[[Voter, float], Coroutine[Any, Any, Response]], deadline_s: float
     ) -> Response:
-        asked: dict[Voter, asyncio.Task[Response]] = {}
+        pending: dict[Voter, asyncio.Task[Response]] = {}
         try:
-            return await self._ask_around(attempt, deadline_s, asked)
+            return await self._call_in_turn(attempt, deadline_s, pending)
         finally:
-            for task in asked.values():
+            for task in pending.values():
                 task.cancel()
-            await asyncio.gather(*asked.values(), return_exceptions=True)
+            await asyncio.gather(*pending.values(), return_exceptions=True)
 
-    async def _ask_around(
+    async def _call_in_turn(
         self,
         attempt: Callable[[Voter, float], Coroutine[Any, Any, Response]],
         deadline_s: float,
-        asked: dict[Voter, asyncio.Task[Response]],
+        pending: dict[Voter, asyncio.Task[Response]],
     ) -> Response:
-        """`asked` are those whose answers are not there yet."""
+        """Call the controllers in turn; `pending` has the calls without an answer yet."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + deadline_s
         reasons: dict[Voter, str] = {}
         failed: set[Voter] = set()
-        # Every call goes round by itself: calls at once, taking steps together, would pass a controller by.
+        # Every call has its own cycle: concurrent calls with a common one would skip controllers.
         order = cycle(self._voters[self._active :] + self._voters[: self._active])
         while (left_s := deadline - loop.time()) > 0:
             voter = next(order)
-            # One that still owes an answer is not asked twice: it may be at work.
-            wait_s = PAUSE_AFTER_ALL_FAILED_S if voter in asked else PATIENCE_S
-            if voter not in asked:
-                asked[voter] = loop.create_task(attempt(voter, left_s))
-            await asyncio.wait(asked.values(), timeout=min(left_s, wait_s), return_when=asyncio.FIRST_COMPLETED)
-            for answered in [each for each, task in asked.items() if task.done()]:
-                task = asked.pop(answered)
-                reason = _why_not(answered, task)
+            # A controller that has not answered yet is not called twice: it may be working on the call.
+            wait_s = PAUSE_AFTER_ALL_FAILED_S if voter in pending else NEXT_AFTER_S
+            if voter not in pending:
+                pending[voter] = loop.create_task(attempt(voter, left_s))
+            await asyncio.wait(pending.values(), timeout=min(left_s, wait_s), return_when=asyncio.FIRST_COMPLETED)
+            for answered in [each for each, task in pending.items() if task.done()]:
+                task = pending.pop(answered)
+                reason = _failure(answered, task)
                 if reason is None:
                     self._active = self._voters.index(answered)
                     return task.result()
@@ -123,8 +125,8 @@ class ControllerClient:
             if len(failed) == len(self._voters):
                 failed.clear()
                 await asyncio.sleep(PAUSE_AFTER_ALL_FAILED_S)
-        reasons |= {voter: f"{voter} has not answered" for voter in asked}
-        raise NoController(f"no controller is active: {'; '.join(reasons.values()) or 'no time left to ask'}")
+        reasons |= {voter: f"{voter} has not answered" for voter in pending}
+        raise NoController(f"no controller is active: {'; '.join(reasons.values()) or 'no time left for a call'}")
 
     def _peer(self, voter: Voter) -> ControllerPeer:
         if self._own is not None and voter is self._voters[0]:
@@ -132,8 +134,8 @@ class ControllerClient:
         return self._connections.peer(voter.address)
 
 
-def _why_not(voter: Voter, task: asyncio.Task[Response]) -> str | None:
-    """Why others have to be asked; None when this one answered as the active controller. Raises any other failure."""
+def _failure(voter: Voter, task: asyncio.Task[Response]) -> str | None:
+    """Return why another controller must be called; None if this one answered as the active one. Raises its Refusal."""
     try:
         task.result()
     except Unreachable as error:

@@ -1,8 +1,8 @@
-"""Brokers that were fenced a moment ago. Kafka's clients still find them in Metadata.
+"""Brokers that were fenced recently and that Metadata still lists for Kafka's clients.
 
-librdkafka (2.10 and later) ends a broker's thread when Metadata no longer lists that broker. If the same answer moves a
-partition from this broker to a new leader, the ending thread takes the partition with it: the partition is left without
-a leader until the next scan of all topics, a second later. Listed on, the broker hands the partition over at once.
+librdkafka (2.10 and later) ends a broker's thread when Metadata no longer lists that broker. If the same answer has a
+new leader for a partition of this broker, the partition is lost with the thread: librdkafka has no leader for it until
+its next scan of all topics, a second later. If the broker is still listed, the partition changes its leader at once.
 Source: docs/adr/0026-metadata-while-a-leader-is-replaced.md.
 """
 
@@ -15,16 +15,18 @@ from kraft.metadata.image import MetadataImage
 from kraft.model.ids import BrokerId
 
 LISTED_ON_MS: Final = 9_000
-"""As long as Kafka lists a broker that has died: its broker.session.timeout.ms."""
+"""Time for which a fenced broker is listed, as in Kafka, where it is the default broker.session.timeout.ms."""
 
 
 class FencedLately:
+    """The brokers that were fenced recently."""
+
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
         self._monotonic_ms = monotonic_ms
         self._fenced_ms: dict[BrokerId, int] = {}
 
     def published(self, before: MetadataImage, after: MetadataImage) -> None:
-        """This broker now acts on `after`."""
+        """Note that this broker has applied `after`."""
         if before.brokers is after.brokers:
             return
         now_ms = self._monotonic_ms()
@@ -37,6 +39,6 @@ class FencedLately:
         }
 
     def brokers(self) -> tuple[BrokerId, ...]:
-        """Brokers still to be listed, by id: registered, and fenced."""
+        """Return the ids of the fenced brokers that are still listed, in order."""
         since_ms = self._monotonic_ms() - LISTED_ON_MS
         return tuple(sorted(each for each, fenced_ms in self._fenced_ms.items() if fenced_ms > since_ms))

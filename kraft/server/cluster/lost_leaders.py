@@ -1,8 +1,8 @@
-"""Leaders that went away a moment ago: a client that asks who leads waits for the next leader, if there soon is one.
+"""Leaders that were lost a moment ago: a metadata request waits for the election of the next leader, for a short time.
 
-The replica fetcher's connection breaks together with the clients'. Clients then ask for metadata within milliseconds,
-before the controller has fenced the broker. With an answer that still names the dead leader librdkafka waits for its
-next scan of all topics, up to a second later. Source: docs/adr/0026-metadata-while-a-leader-is-replaced.md.
+The replica fetcher's connection breaks at the same time as the clients' connections. Clients then ask for metadata
+within milliseconds, before the controller has fenced the broker. If the answer still has the dead leader, librdkafka
+waits for its next scan of all topics, up to a second. Source: docs/adr/0026-metadata-while-a-leader-is-replaced.md.
 """
 
 from __future__ import annotations
@@ -16,35 +16,38 @@ from kraft.model.ids import BrokerId
 from kraft.server.loop.purgatory import Notifier, Watch
 
 HOLD_MS_MAX: Final = 1_000
-"""From the loss on. Fencing a broker whose process has ended takes 100 to 250 ms, and 700 to 1,000 ms when it was the
-active controller.
+"""Longest wait after the loss. Fencing a broker whose process has ended takes 100 to 250 ms, and 700 to 1,000 ms if it
+was the active controller.
 
-Kafka's listener answers in the order of the requests, so a longer wait would delay what the client sent afterwards.
+A Kafka listener answers in the order of the requests, so a longer wait would delay the client's next requests.
 """
 
 Until = Callable[[Callable[[MetadataImage], bool], float], Awaitable[bool]]
 
 
 class LostLeaders:
+    """The brokers whose connection as a leader was lost recently."""
+
     def __init__(self, monotonic_ms: Callable[[], int], until: Until) -> None:
-        """`until` waits for an image that this broker acts on, at most for so many seconds."""
+        """`until` waits for a condition on the applied image, at most for that many seconds."""
         self._monotonic_ms = monotonic_ms
         self._until = until
         self._lost_ms: dict[BrokerId, int] = {}
-        self._finds = Notifier()
+        self._found_again = Notifier()
 
     def lost(self, broker_id: BrokerId) -> None:
-        """The connection to this leader broke, or could not be made again."""
+        """Note that the connection to this leader broke, or could not be made again."""
         self._lost_ms[broker_id] = self._monotonic_ms()
 
     def found(self, broker_id: BrokerId) -> None:
-        """It answers as a leader again: nobody waits for its successor any longer."""
+        """Note that it answers as a leader again: requests no longer wait for another one."""
         if self._lost_ms.pop(broker_id, None) is not None:
-            self._finds.notify()
+            self._found_again.notify()
 
     async def replaced(self, topics: Iterable[str]) -> None:
-        """Returns when no partition of these topics is led by a broker that was lost just now and not found again; or
-        after a while.
+        """Wait until no partition of these topics has a leader that was lost recently and not found again.
+
+        Returns at the latest HOLD_MS_MAX after the loss.
         """
         now_ms = self._monotonic_ms()
         self._lost_ms = {each: ms for each, ms in self._lost_ms.items() if now_ms < ms + HOLD_MS_MAX}
@@ -52,14 +55,14 @@ class LostLeaders:
             return
         lost, names = frozenset(self._lost_ms), tuple(topics)
         until_ms = max(self._lost_ms.values()) + HOLD_MS_MAX
-        with Watch([self._finds]) as finds:
+        with Watch([self._found_again]) as finds:
             while lost and not await self._is_replaced(names, lost, until_ms, finds):
                 lost &= self._lost_ms.keys()
 
     async def _is_replaced(
         self, topics: tuple[str, ...], lost: frozenset[BrokerId], until_ms: int, finds: Watch
     ) -> bool:
-        """False as soon as a broker was found; True when another leads, or the time is over."""
+        """Return False as soon as a broker was found again; True when others lead, or the time is over."""
         finds.again()
         left_s = (until_ms - self._monotonic_ms()) / 1_000
         replacing = asyncio.ensure_future(self._until(lambda image: not _is_led_by(image, topics, lost), left_s))

@@ -1,12 +1,12 @@
-"""Follows the cluster's committed metadata from a controller, and hands each new image on.
+"""Receives the cluster's committed metadata from a controller, and publishes each new image.
 
-Any controller will do, because only what is committed is sent. One that fell behind is left for another: heartbeats
-tell what the active controller has committed, and who follows a slow or cut-off controller stays below that, or does
-not even come to know this broker's registration.
+Any controller can be the source, because only committed entries are sent. If it falls behind, the broker switches to
+another one: heartbeats carry the index that the active controller has committed, and a slow or isolated controller
+stays below that, or does not even send this broker's registration.
 
-Nothing is acted on before this process' own registration has arrived. A controller that was just started knows an old
-stretch of the log only; in the eyes of that, topics that live are not there yet, and brokers that were replaced lead.
-The same goes for what this broker kept of its earlier life: it goes on from there, and acts on it with the rest.
+Nothing is applied before the registration of this process has arrived. A controller that has just started has only the
+older part of the log, in which existing topics may be missing and replaced brokers may lead. The same holds for the
+snapshot of an earlier process: the broker continues from it, and applies it together with the newer entries.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ Request = TypeVar("Request")
 Response = TypeVar("Response")
 
 SILENCE_MAX_S: Final = 3.0
-"""A controller sends a beat every half second; one that is silent for longer than this is left."""
+"""A controller sends something every half second; after this time without anything the broker switches to another."""
 
 LAG_MAX_S: Final = 2.0
 RECONNECT_AFTER_S: Final = 0.1
 
 Publish = Callable[[MetadataImage, MetadataImage], Awaitable[None]]
-"""Acts on the step from the first image to the second; returns when this broker has done so."""
+"""Applies the step from the first image to the second, and returns when that is done."""
 
 
 class Controllers(Protocol):
-    """Whom to follow."""
+    """Sources of metadata."""
 
     def peers(self) -> Sequence[MetadataSource]: ...
 
 
 class MetadataSource(Protocol):
-    """A controller, as far as its metadata goes."""
+    """A controller as a source of metadata."""
 
     @property
     def address(self) -> str: ...
@@ -64,10 +64,12 @@ class MetadataSource(Protocol):
 
 
 class _FellBehind(Exception):
-    """The controller that is followed does not have what another has committed."""
+    """The source lacks entries that another controller has committed."""
 
 
 class MetadataLoader:
+    """Receives metadata until `run` is cancelled, and publishes each new image."""
+
     def __init__(
         self,
         cluster_id: str,
@@ -77,9 +79,9 @@ class MetadataLoader:
         *,
         is_current: Callable[[MetadataImage], bool],
     ) -> None:
-        """`is_current` says whether an image holds this process' own registration; no other image is applied.
+        """`is_current` returns whether an image has the registration of this process; no other image is applied.
 
-        It raises when the image holds a later registration of the same broker, and `run` ends with what it raises.
+        It raises if the image has a later registration of the same broker, and `run` raises the same.
         """
         self._is_current = is_current
         self._cluster_id = cluster_id
@@ -89,37 +91,37 @@ class MetadataLoader:
         self._received = EMPTY_IMAGE
         self._received_index = 0
         self._received_term = 0
-        # Beyond what was received: the part of a transaction that has come so far. It counts when the end has come.
+        # With the entries of an unfinished transaction, which count only after its end.
         self._replayed = ReplayedImage()
         self._replayed_index = 0
-        # Of a snapshot that is on its way; it counts when it is whole.
+        # The parts of a snapshot received so far, which count only when it is complete.
         self._snapshot = EMPTY_IMAGE
         self._committed_index_known = 0
         self.image = EMPTY_IMAGE
-        """What this broker acts on."""
+        """The image that this broker has applied."""
         self.published_index = 0
-        """The metadata entry up to which this broker has acted."""
+        """Index of the last metadata entry that this broker has applied."""
         self.entry_bytes_total = 0
-        """Bytes of what was received in this process."""
-        self.is_acting = asyncio.Event()
-        """Set from the first image on that this broker acts on."""
+        """Bytes of the entries received by this process."""
+        self.first_image_applied = asyncio.Event()
+        """Set after this broker has applied its first image."""
         self._published = asyncio.Condition()
 
     def start_from(self, loaded: LoadedImage) -> None:
-        """Before `run`: what this broker received in an earlier life, and need not be sent again."""
+        """Start from the image that an earlier process of this broker received. Call it before `run`."""
         check_levels(loaded.image)
         self._receive(loaded.image, loaded.index, loaded.term)
 
     def current_image(self) -> LoadedImage:
-        """What was received, whether acted on or not. All of it is committed."""
+        """Return the image received, applied or not. All of it is committed."""
         return LoadedImage(image=self._received, index=self._received_index, term=self._received_term)
 
-    def committed_elsewhere(self, index: int) -> None:
-        """The active controller told that it has committed this entry."""
+    def note_committed(self, index: int) -> None:
+        """Note that the active controller has committed this entry."""
         self._committed_index_known = max(self._committed_index_known, index)
 
     async def until(self, holds: Callable[[MetadataImage], bool], timeout_s: float) -> bool:
-        """Waits until this broker acts on an image for which `holds`; False when that took too long."""
+        """Wait until this broker has applied an image for which `holds`. Return False after `timeout_s`."""
         try:
             async with asyncio.timeout(timeout_s), self._published:
                 await self._published.wait_for(lambda: holds(self.image))
@@ -128,7 +130,7 @@ class MetadataLoader:
         return True
 
     async def run(self) -> None:
-        """Follows until cancelled. Raises UnsupportedFeatureLevel when the cluster is of a later version than this."""
+        """Receive until cancelled. Raises UnsupportedFeatureLevel if the cluster uses a later version than this one."""
         for peer in cycle(self._controllers.peers()):
             try:
                 await self._follow(peer)
@@ -143,8 +145,8 @@ class MetadataLoader:
             cluster_id=self._cluster_id, broker_id=self._broker_id, after_index=self._received_index
         )
         loop = asyncio.get_running_loop()
-        level_since, is_followed = loop.time(), False
-        # What was begun elsewhere is begun anew.
+        level_since, is_open = loop.time(), False
+        # A transaction or snapshot that began in another stream is received again from its start.
         self._receive(self._received, self._received_index, self._received_term)
         async with aclosing(peer.follow(FOLLOW_METADATA, request)) as batches:
             while True:
@@ -152,17 +154,18 @@ class MetadataLoader:
                     batch = await anext(batches, None)
                 if batch is None:
                     raise Unreachable(peer.address, "it ended the stream")
-                if not is_followed:
-                    is_followed = True
+                if not is_open:
+                    is_open = True
                     log.info("metadata stream opened", controller=peer.address, after_index=request.after_index)
-                # What is begun anew elsewhere has to come through: a large snapshot or transaction takes its time.
+                # A large snapshot or transaction takes time, and switching would start it again: its parts count as
+                # progress.
                 is_partial = batch.in_snapshot or batch.index > self._received_index
                 if batch.in_snapshot:
-                    self._take_part(batch)
+                    self._replay_part(batch)
                 else:
-                    self._take(batch)
+                    self._replay_batch(batch)
                 if self._received_index >= batch.committed_index:
-                    await self._act()
+                    await self._apply()
                 is_level = self._received_index >= self._committed_index_known and self._is_current(self._received)
                 if is_level or (is_partial and batch.records):
                     level_since = loop.time()
@@ -171,10 +174,10 @@ class MetadataLoader:
 
     def _behind(self, batch: MetadataBatch) -> str:
         if batch.committed_index < self._received_index:
-            return f"it has {batch.committed_index} entries, and this broker holds {self._received_index} of them"
+            return f"it has committed {batch.committed_index} entries, and this broker has {self._received_index}"
         return f"it has {self._received_index} of {self._committed_index_known} entries"
 
-    def _take(self, batch: MetadataBatch) -> None:
+    def _replay_batch(self, batch: MetadataBatch) -> None:
         if not batch.records or batch.index <= self._replayed_index:
             return
         replayed = self._replayed.replay(decode_records(batch.records, batch.index))
@@ -185,8 +188,8 @@ class MetadataLoader:
         if not replayed.in_transaction:
             self._received, self._received_index, self._received_term = replayed.image, batch.index, batch.term
 
-    def _take_part(self, part: MetadataBatch) -> None:
-        """Of a snapshot. Its parts are taken in as they come, so that the event loop is not held up by all at once."""
+    def _replay_part(self, part: MetadataBatch) -> None:
+        """Add a part of a snapshot. Each part is replayed as it arrives, so that the event loop is not blocked long."""
         self._snapshot = self._snapshot.replay(decode_records(part.records, part.index))
         self.entry_bytes_total += len(part.records)
         if not part.ends_snapshot:
@@ -198,18 +201,18 @@ class MetadataLoader:
         self._snapshot = EMPTY_IMAGE
 
     def _receive(self, image: MetadataImage, index: int, term: int) -> None:
-        """From here on this is what was received, and nothing beyond it."""
+        """Set what was received; drop unfinished transactions and snapshots."""
         self._received, self._received_index, self._received_term = image, index, term
         self._replayed, self._replayed_index = ReplayedImage(image=image), index
         self._snapshot = EMPTY_IMAGE
 
-    async def _act(self) -> None:
-        """Acts on everything received so far, in one step."""
+    async def _apply(self) -> None:
+        """Apply everything received so far, in one step."""
         before, after, index = self.image, self._received, self._received_index
         if index == self.published_index or not self._is_current(after):
             return
         await self._publish(before, after)
         self.image, self.published_index = after, index
-        self.is_acting.set()
+        self.first_image_applied.set()
         async with self._published:
             self._published.notify_all()

@@ -1,6 +1,6 @@
-"""Metadata images to and from snapshots, and the task that writes one now and then.
+"""Metadata images to and from snapshots, and the task that writes snapshots periodically.
 
-An image never changes, so a thread can write it out while the event loop goes on.
+An image never changes, so a thread can write it without blocking the event loop.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from kraft.server.loop.threads import in_thread
 log = structlog.get_logger()
 
 CHUNK_BYTES: Final = 32 * 1024
-"""A chunk is closed at the record that reaches this; one record is much smaller."""
+"""A chunk ends with the record that reaches this size; one record is much smaller."""
 
 CHECK_INTERVAL_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedImage:
-    """An image and the last entry of the metadata log that it contains; index 0 for the empty one."""
+    """An image, with index and term of the last metadata entry in it; index 0 for the empty one."""
 
     image: MetadataImage
     index: int
@@ -43,9 +43,9 @@ NOTHING_LOADED: Final = LoadedImage(image=EMPTY_IMAGE, index=0, term=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotPolicy:
-    """When there is enough new for another snapshot: this many bytes of entries, or anything at all after a time.
+    """Conditions for the next snapshot: this many bytes of new entries, or any new entry after this interval.
 
-    An `interval_ms` of 0 stands for never.
+    An `interval_ms` of 0 disables the second condition.
     """
 
     entry_bytes_between: int
@@ -53,18 +53,18 @@ class SnapshotPolicy:
 
 
 class ImageHolder(Protocol):
-    """Whoever holds the current image."""
+    """Source of the current image."""
 
     def current_image(self) -> LoadedImage:
-        """What is committed, as far as it is replayed."""
+        """Return the image of the committed entries replayed so far."""
 
     @property
     def entry_bytes_total(self) -> int:
-        """Bytes of all entries that were replayed in this process; it only grows."""
+        """Bytes of all entries replayed in this process; it only grows."""
 
 
 def encode_image(image: MetadataImage) -> Iterator[bytes]:
-    """The chunks of a snapshot."""
+    """Yield the chunks of a snapshot."""
     pieces: list[bytes] = []
     size = 0
     for record in snapshot_records(image):
@@ -79,12 +79,12 @@ def encode_image(image: MetadataImage) -> Iterator[bytes]:
 
 
 def decode_image(chunks: Iterable[bytes], index: int) -> MetadataImage:
-    """Raises Corruption for records that this version does not know."""
+    """Return the image in the chunks of a snapshot. Raises Corruption for records unknown to this version."""
     return EMPTY_IMAGE.replay(chain.from_iterable(decode_records(chunk, index) for chunk in chunks))
 
 
 class MetadataSnapshots:
-    """The snapshots of one role of a node: read once at its start, and written in a thread from then on."""
+    """The snapshots of one role of a node: read once at its start, then written in a thread."""
 
     def __init__(
         self,
@@ -97,8 +97,8 @@ class MetadataSnapshots:
         failed: Callable[[str], None],
         written: Callable[[int], None] = lambda index: None,
     ) -> None:
-        """`failed` is told, in one line, when the disk refuses a snapshot; nothing is written after that. `written`
-        is told the index of each that is durable."""
+        """`failed` is called with a one-line reason when the disk fails; nothing is written after that. `written` is
+        called with the index of each durable snapshot."""
         self._store = store
         self._holder = holder
         self._cluster_id = cluster_id
@@ -110,11 +110,11 @@ class MetadataSnapshots:
         self._last_index = 0
         self._last_bytes = 0
         self._last_ms = monotonic_ms()
-        # One thread keeps them in order.
+        # One thread, so that writes are in order.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="metadata-snapshot")
 
     async def load(self) -> LoadedImage:
-        """What the latest whole snapshot holds; nothing where there is none. Raises Corruption and OSError."""
+        """Return the image of the latest whole snapshot, or the empty one. Raises Corruption and OSError."""
         loaded = await in_thread(self._thread, self._load)
         self._last_index, self._last_ms = loaded.index, self._monotonic_ms()
         return loaded
@@ -126,27 +126,29 @@ class MetadataSnapshots:
         path = self._store.path(snapshot.id)
         image = decode_image(snapshot.chunks, snapshot.id.index)
         if image.cluster_id != self._cluster_id:
-            reason = f"a snapshot of cluster '{image.cluster_id}', while this is cluster '{self._cluster_id}'"
+            reason = f"the snapshot is of cluster '{image.cluster_id}', not '{self._cluster_id}'"
             raise Corruption(path, 0, reason)
         log.info("metadata snapshot loaded", path=path, index=snapshot.id.index, topics=len(image.topics))
         return LoadedImage(image=image, index=snapshot.id.index, term=snapshot.id.term)
 
-    async def load_or_begin_anew(self) -> LoadedImage:
-        """As `load`, for whoever can get everything from others: what is damaged is set aside and reported, and of a
-        disk that fails `failed` is told."""
+    async def load_or_start_empty(self) -> LoadedImage:
+        """Load, or start with the empty image and fetch all metadata again.
+
+        Corrupt snapshots are renamed and logged; a disk failure is passed to `failed`.
+        """
         try:
             try:
                 return await self.load()
             except Corruption as corruption:
-                log.error("metadata snapshots damaged, metadata fetched from the controller", reason=str(corruption))
-                await in_thread(self._thread, self._store.set_all_aside)
+                log.error("metadata snapshots corrupt, metadata fetched from the controller", reason=str(corruption))
+                await in_thread(self._thread, self._store.mark_all_damaged)
         except OSError as error:
             self._is_offline = True
             self._failed(f"the metadata snapshot cannot be read from {self._store.directory}: {error}")
         return NOTHING_LOADED
 
     async def run(self) -> None:
-        """Writes one whenever it is due. Until cancelled."""
+        """Write a snapshot whenever it is due, until cancelled."""
         while True:
             await asyncio.sleep(CHECK_INTERVAL_S)
             if self.is_due:
@@ -162,7 +164,7 @@ class MetadataSnapshots:
         return 0 < self._policy.interval_ms <= self._monotonic_ms() - self._last_ms
 
     async def write(self) -> None:
-        """Writes one at once, if anything is new since the last one; returns when it is durable."""
+        """Write a snapshot now, if there are new entries since the last one; return when it is durable."""
         current, entry_bytes = self._holder.current_image(), self._holder.entry_bytes_total
         if self._is_offline or current.index <= self._last_index:
             return
@@ -174,7 +176,7 @@ class MetadataSnapshots:
             self._written(current.index)
 
     def _write(self, current: LoadedImage) -> OSError | None:
-        """In the thread. It goes on when nobody waits for it any more, and what comes after it finds what it left."""
+        """Write in the thread. It runs to its end even if the waiting task was cancelled."""
         if self._is_offline:
             return None
         snapshot_id = SnapshotId(index=current.index, term=current.term)
@@ -189,5 +191,5 @@ class MetadataSnapshots:
         return None
 
     def close(self) -> None:
-        """Returns when the thread has ended."""
+        """Wait for the thread to end."""
         self._thread.shutdown()

@@ -1,1 +1,1 @@
-"""The controller role: one writer decides for the cluster while this node leads the quorum."""
+"""The controller role: while this node leads the quorum, its one writer decides for the cluster."""

@@ -1,4 +1,4 @@
-"""The active controller's watch over the brokers: who is silent for too long, or is found gone, is fenced."""
+"""Watch of the active controller over the brokers: fences those whose session expired or whose process is gone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import structlog
 
 from kraft.metadata import broker_decisions
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
-from kraft.metadata.broker_presence import Absentee, BrokerPresence
+from kraft.metadata.broker_presence import BrokerPresence, BrokerToDial
 from kraft.metadata.broker_sessions import BrokerSessions
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
@@ -36,14 +36,14 @@ class BrokerWatch:
         topic_defaults: TopicDefaultsInEffect,
         nobody_listens: Callable[[Sequence[Endpoint]], Awaitable[bool]] = nobody_listens,
     ) -> None:
-        """`nobody_listens` tells whether every one of these addresses refuses connections."""
+        """`nobody_listens` returns whether every one of a broker's addresses refuses connections."""
         self._host = host
         self._clock = clock
         self._topic_defaults = topic_defaults
         self._nobody_listens = nobody_listens
         self._sessions = BrokerSessions(timeout_ms=session_timeout_ms)
         self._presence = BrokerPresence()
-        self._somebody_left = asyncio.Event()
+        self._stream_ended = asyncio.Event()
         self._term_over = asyncio.Event()
 
     # --- the term ---
@@ -51,36 +51,36 @@ class BrokerWatch:
     def leadership_changed(self, active: bool) -> None:
         self._term_over.set()
         self._term_over = asyncio.Event()
-        self._presence.begin_anew()
+        self._presence.reset()
         if active:
-            # Nobody is fenced for silence that another controller was there to hear.
+            # Sessions begin again: heartbeats of the previous term went to another controller.
             self._sessions.activate(self._host.image, self._clock.monotonic_ms())
-            self._somebody_left.set()
+            self._stream_ended.set()
 
     async def run(self) -> None:
-        """Dials brokers that may be gone, until cancelled."""
+        """Dial brokers whose process may be gone. Runs until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 if self._host.active:
                     now_ms = self._clock.monotonic_ms()
-                    self._sessions.listened(now_ms)
+                    self._sessions.tick(now_ms)
                     for absentee in self._presence.to_dial(self._host.image, now_ms):
                         tasks.create_task(self._dial(absentee))
-                self._somebody_left.clear()
-                # Not `wait_for`, which may lose a cancellation that comes together with the event.
+                self._stream_ended.clear()
+                # `asyncio.wait_for` may lose a cancellation that comes together with the event.
                 with suppress(TimeoutError):
                     async with asyncio.timeout(LOOK_INTERVAL_S):
-                        await self._somebody_left.wait()
+                        await self._stream_ended.wait()
 
-    async def fence_the_silent(self) -> None:
-        """Those whose session is over. Raises Refusal when this controller is not or no longer the active one."""
+    async def fence_expired(self) -> None:
+        """Fence brokers whose session expired. Raises Refusal unless this controller is the active one."""
         now_ms = self._clock.monotonic_ms()
-        # Here, too: whichever loop comes first after a pause of this process has to notice it.
-        self._sessions.listened(now_ms)
+        # Called in both loops: the first to run after a pause of this process must notice the pause.
+        self._sessions.tick(now_ms)
         for broker_id in self._sessions.expired(now_ms):
-            await self._fence(broker_id, "no heartbeat within its session")
+            await self._fence(broker_id, "no heartbeat within broker.session.timeout.ms")
 
-    async def _dial(self, absentee: Absentee) -> None:
+    async def _dial(self, absentee: BrokerToDial) -> None:
         is_refused = await self._nobody_listens(absentee.endpoints)
         if not self._presence.dialled(absentee, nobody_listens=is_refused, now_ms=self._clock.monotonic_ms()):
             return
@@ -88,7 +88,7 @@ class BrokerWatch:
         if not self._host.active or registration is None or registration.broker_epoch != absentee.broker_epoch:
             return
         try:
-            await self._fence(absentee.broker_id, "nobody listens at its addresses any more")
+            await self._fence(absentee.broker_id, "its addresses refuse connections")
         except Refusal as refusal:
             log.info("leadership lost before the dead broker was fenced", reason=refusal.message)
 
@@ -96,32 +96,32 @@ class BrokerWatch:
         registration = self._host.image.broker(broker_id)
         heard_ms = self._sessions.last_contact_ms(broker_id)
         if registration is not None and not registration.fenced:
-            log.warning("broker fenced", broker=broker_id, reason=reason)
             epoch = registration.broker_epoch
             await self._host.submit(
                 lambda image: broker_decisions.fence_broker(image, broker_id, epoch, self._topic_defaults(image))
             )
+            log.warning("broker fenced", broker=broker_id, reason=reason)
         if self._sessions.last_contact_ms(broker_id) == heard_ms:
-            # One that was heard from meanwhile may be back in service by now, and has to be watched over.
+            # A broker that sent a heartbeat meanwhile may be in service again, so its session must continue.
             self._sessions.end(broker_id)
 
     # --- the brokers ---
 
-    def is_heard_from(self, broker_id: BrokerId) -> bool:
+    def has_live_session(self, broker_id: BrokerId) -> bool:
         return self._sessions.is_alive(broker_id, self._clock.monotonic_ms())
 
     def registered(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
         self._sessions.touch(broker_id, broker_epoch, self._clock.monotonic_ms())
 
-    def heard(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
-        """A heartbeat came."""
+    def heartbeat_received(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
+        """Record a heartbeat."""
         self._sessions.touch(broker_id, broker_epoch, self._clock.monotonic_ms())
         self._presence.heard(broker_id, broker_epoch)
 
     async def liveness_stream(self, request: LivenessRequest) -> AsyncGenerator[LivenessResponse, None]:
-        """One answer at once, and the end with this controller's term. Raises Refusal.
+        """Send one response at once, and end the stream with this controller's term. Raises Refusal.
 
-        What ends it earlier is the broker, or the kernel that closes the connections of a broker's process.
+        If the stream ends earlier, the broker ended it, or the kernel did when the broker's process ended.
         """
         self._host.check_active()
         registration = self._host.image.broker(request.broker_id)
@@ -137,5 +137,5 @@ class BrokerWatch:
             await term_over.wait()
         finally:
             if not term_over.is_set():
-                self._presence.left(request.broker_id, request.broker_epoch)
-                self._somebody_left.set()
+                self._presence.liveness_stream_closed(request.broker_id, request.broker_epoch)
+                self._stream_ended.set()

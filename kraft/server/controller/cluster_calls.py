@@ -1,4 +1,4 @@
-"""The calls that brokers make to the controller: registration, heartbeats, replicas, producer ids, metadata."""
+"""Calls that brokers make to the controller: registration, heartbeats, replicas, producer ids, metadata."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from kraft.server.controller.state_machine_host import StateMachineHost
 log = structlog.get_logger()
 
 BEAT_INTERVAL_S: Final = 0.5
-"""How often a broker that follows the metadata hears something while nothing happens."""
+"""Interval of the empty batches that a broker receives while the metadata does not change."""
 
 
 class ClusterCalls:
@@ -58,7 +58,7 @@ class ClusterCalls:
     async def register_broker(self, request: RegisterBrokerRequest) -> RegistrationResult:
         try:
             self._check_initialised()
-            alive = self._watch.is_heard_from(request.broker_id)
+            alive = self._watch.has_live_session(request.broker_id)
             result = await self._host.submit(
                 lambda image: broker_decisions.register_broker(
                     image, request, session_is_alive=alive, defaults=self._topic_defaults(image)
@@ -78,7 +78,7 @@ class ClusterCalls:
     def _check_initialised(self) -> None:
         self._host.check_active()
         if not self._host.image.cluster_id:
-            raise Refusal(ErrorCode.NOT_CONTROLLER, "the controller is just becoming active; ask again")
+            raise Refusal(ErrorCode.NOT_CONTROLLER, "the controller is becoming active: retry")
 
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResult:
         try:
@@ -90,8 +90,8 @@ class ClusterCalls:
                 committed_index=self._host.committed_index,
                 defaults=self._topic_defaults(self._host.image),
             )
-            self._watch.heard(request.broker_id, request.broker_epoch)
-            self._view.broker_heard(request.broker_id, request.metadata_index)
+            self._watch.heartbeat_received(request.broker_id, request.broker_epoch)
+            self._view.heartbeat_received(request.broker_id, request.metadata_index)
             if not decision.records:
                 return decision.response
             return await self._host.submit(
@@ -134,14 +134,15 @@ class ClusterCalls:
             return ProducerIdBlock(error_code=refusal.error_code, error_message=refusal.message)
 
     async def follow_metadata(self, request: FollowMetadataRequest) -> AsyncGenerator[MetadataBatch, None]:
-        """Committed entries after the one that the broker holds, then each as it is committed.
+        """Stream committed entries after the broker's last one, then each new one as it is committed.
 
-        Who holds less than what is still here as entries gets a snapshot first.
+        A broker that lags behind the oldest entry kept here gets a snapshot first.
         """
         if request.cluster_id != self._cluster_id:
             raise Refusal(
                 ErrorCode.INCONSISTENT_CLUSTER_ID,
-                f"this is cluster '{self._cluster_id}', not '{request.cluster_id}': check cluster.id",
+                f"this is cluster '{self._cluster_id}', the node belongs to cluster '{request.cluster_id}': "
+                "check cluster.id",
             )
         sent = request.after_index
         while True:
@@ -162,7 +163,7 @@ class ClusterCalls:
                     yield MetadataBatch(index=sent, term=0, records=b"", committed_index=self._host.committed_index)
 
     def _snapshot(self) -> Iterator[MetadataBatch]:
-        """The whole image as it is now, in parts. Each is made when it is asked for."""
+        """Yield the whole current image in parts, each encoded on demand."""
         current = self._host.current_image()
         for chunk in chain(encode_image(current.image), [b""]):
             yield MetadataBatch(

@@ -1,4 +1,4 @@
-"""The latest entries of the metadata log, for the brokers that follow it."""
+"""The latest committed entries of the metadata log, kept for the brokers that follow it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Final
 
 KEPT_BELOW_SNAPSHOT: Final = 1_000
-"""This many entries stay although a snapshot contains them: whoever is a little behind is not sent all of it."""
+"""Entries kept although a snapshot contains them, so that a broker a little behind does not need the snapshot."""
 
 _INDEX = attrgetter("index")
 
@@ -23,7 +23,7 @@ class CommittedEntry:
 
 
 class CommittedEntries:
-    """Entries by ascending index, which has gaps; the oldest of them are dropped from time to time."""
+    """Entries by ascending index, which has gaps; the oldest are dropped when a snapshot contains them."""
 
     def __init__(self) -> None:
         self._entries: list[CommittedEntry] = []
@@ -36,18 +36,18 @@ class CommittedEntries:
         self._entries.append(entry)
 
     def after(self, index: int) -> list[CommittedEntry] | None:
-        """Those above `index`; None when some of them are no longer here."""
+        """Return the entries above `index`; None if some of them were dropped."""
         if index < self._dropped_index:
             return None
         return self._entries[bisect_right(self._entries, index, key=_INDEX) :]
 
     def begin_after(self, index: int) -> None:
-        """Nothing up to `index` is here, and nothing above it yet."""
+        """Drop everything; the next entry comes after `index`."""
         self._entries.clear()
         self._dropped_index = index
 
     def snapshot_taken(self, index: int) -> None:
-        """A snapshot contains everything up to `index`; what is long before it is dropped."""
+        """Drop entries that a snapshot up to `index` contains, except the last KEPT_BELOW_SNAPSHOT."""
         count = bisect_right(self._entries, index, key=_INDEX) - KEPT_BELOW_SNAPSHOT
         if count > 0:
             self._dropped_index = self._entries[count - 1].index

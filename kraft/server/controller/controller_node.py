@@ -1,4 +1,4 @@
-"""The controller role of a node: a voter of the metadata quorum with its snapshots, and the controller on it."""
+"""The controller role of a node: a voter of the metadata quorum, its snapshots, and the controller on top."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from kraft.server.identity.storage import NodeStorage
 from kraft.server.identity.world import NodeWorld
 
 METADATA_SNAPSHOTS: Final = "__cluster_metadata/controller"
-"""In `metadata.log.dir`."""
+"""Directory within `metadata.log.dir`."""
 
 
 class MetadataUnusable(Exception):
-    """Why this voter cannot start from the metadata on its disk: one line, with the remedy."""
+    """This voter cannot start from the metadata on its disk. The message is one line, with the remedy."""
 
 
 class ControllerNode:
@@ -42,7 +42,7 @@ class ControllerNode:
             world.entropy,
             features_of_others=VoterFeatures(
                 config.quorum.voters, config.node_id, world.credentials.dial_controller
-            ).of_those_that_are_no_brokers,
+            ).of_controllers_only,
         )
         host = self._controller.host
         self._snapshots = VoterSnapshots(
@@ -70,12 +70,12 @@ class ControllerNode:
         self.calls: list[Served] = [*self._controller.served(), *describe_configs.served()]
 
     async def start(self, listen: Callable[[], Awaitable[None]]) -> None:
-        """Joins the quorum, listening once the latest snapshot is loaded. Raises MetadataUnusable and OSError."""
+        """Load the latest snapshot, listen, and join the quorum. Raises MetadataUnusable and OSError."""
         try:
             await self._snapshots.load()
         except Corruption as corruption:
             raise MetadataUnusable(
-                f"the metadata snapshots are damaged: {corruption}; restore them from another voter"
+                f"metadata snapshots are corrupt: {corruption}: restore them from another voter"
             ) from corruption
         except UnsupportedFeatureLevel as error:
             raise MetadataUnusable(str(error)) from error
@@ -84,23 +84,23 @@ class ControllerNode:
             await self._quorum.start()
         except Corruption as corruption:
             raise MetadataUnusable(
-                f"the metadata log is damaged: {corruption}; restore it from another voter"
+                f"metadata log is corrupt: {corruption}: restore it from another voter"
             ) from corruption
 
     def grpc_services(self) -> list[RaftService | Service]:
-        """What the CONTROLLER listener serves."""
+        """Return the services of the CONTROLLER listener."""
         return [self._quorum.service, Service(*self.calls)]
 
     async def run(self) -> None:
-        """Decides while this voter leads, until cancelled."""
+        """Decide while this voter leads. Runs until cancelled."""
         await self._controller.run()
 
     async def write_snapshots(self) -> None:
-        """Writes a snapshot whenever one is due, until cancelled."""
+        """Write a snapshot whenever one is due. Runs until cancelled."""
         await self._snapshots.run()
 
     async def close(self) -> None:
-        """Ends, after the others were cancelled, with a snapshot of everything."""
+        """Write a last snapshot and leave the quorum. Call after the other tasks were cancelled."""
         await self._snapshots.write()
         self._snapshots.close()
         await self._quorum.stop()
@@ -126,5 +126,5 @@ def _peer_security(credentials: NodeCredentials) -> PeerSecurity:
         dial=credentials.dial_controller,
         objection=credentials.objection_to_voter,
         handshake_failure=credentials.handshake_failure,
-        refused=credentials.refusals.tell,
+        refused=credentials.refusals.log,
     )

@@ -1,4 +1,4 @@
-"""From decided records to the payloads of entries of the metadata log."""
+"""Encodes decided records into the payloads of metadata log entries."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from kraft.metadata.records import MetadataRecord, TransactionAborted, Transacti
 from kraft.rpc.metadata_codec import encode_records
 
 ENTRY_BYTES_MAX: Final = 32 * 1024
-"""Waiting commands share an entry up to this size. Records of a single command that are more take several entries, so
-that no node is busy with one for long; a single record may be larger."""
+"""Waiting commands share an entry up to this size. A command with more records takes several entries, so that no node
+is busy with one entry for long; a single record may be larger."""
 
 ABORTED: Final = encode_records([TransactionAborted()])
 _BEGUN: Final = encode_records([TransactionBegun()])
@@ -18,14 +18,14 @@ _ENDED: Final = encode_records([TransactionEnded()])
 
 
 def transaction(records: Iterable[MetadataRecord]) -> Iterator[bytes]:
-    """The payloads of a transaction with these records; without markers when one entry holds them.
+    """Yield the payloads of a transaction with these records; without markers if one entry holds them.
 
-    Each is encoded, and its records are asked for, when it is asked for itself and one more.
+    Records are consumed and encoded on demand, one payload ahead.
     """
     before, part = _BEGUN, b""
     for following in _parts(records):
         if part:
-            # Encoded lists of records may be joined: protobuf reads repeated fields piece by piece.
+            # Encoded lists of records can be concatenated: protobuf merges repeated fields.
             yield before + part
             before = b""
         part = following

@@ -1,4 +1,4 @@
-"""Whether anybody listens at an address: the shortest way to tell a process that is gone from one that is slow."""
+"""Checks whether an address refuses connections: the fastest way to tell a dead process from a slow one."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ DIAL_TIMEOUT_S: Final = 1.0
 PORT_MAX: Final = 65_535
 
 _NOT_OF_THIS_MACHINE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT)
-"""A name may stand for an IPv6 address, too, which this machine has no way to: that tells nothing about the other."""
+"""Errors of this machine: a name may also resolve to an IPv6 address that this machine cannot reach, which says nothing
+about the other process."""
 
 
 async def nobody_listens(endpoints: Sequence[Endpoint]) -> bool:
-    """True when every one of these addresses refuses connections; False when any does not, or does not answer."""
+    """Return whether all of these addresses refuse connections; False if one accepts or does not answer."""
     if not endpoints:
         return False
     try:
@@ -27,7 +28,7 @@ async def nobody_listens(endpoints: Sequence[Endpoint]) -> bool:
                 if not await _is_refused(endpoint.host, endpoint.port):
                     return False
     except (TimeoutError, OSError, ValueError):
-        # Whatever else kept the connection from being made proves nothing: no route, an unknown name, no address.
+        # Other failures, such as no route or an unknown name, prove nothing.
         return False
     return True
 
@@ -36,8 +37,8 @@ async def _is_refused(host: str, port: int) -> bool:
     loop = asyncio.get_running_loop()
     refused = False
     if not 0 < port <= PORT_MAX:
-        # The resolver would take what is left of it in 16 bits.
-        raise ValueError(f"no port has the number {port}")
+        # The resolver would cut the number to 16 bits.
+        raise ValueError(f"port {port} is not in 1 to {PORT_MAX}")
     for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
         try:
             with socket.socket(family, kind, protocol) as dialled:

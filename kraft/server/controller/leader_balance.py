@@ -1,12 +1,13 @@
-"""Elections that the active controller holds now and then, unasked.
+"""Elections that the active controller holds regularly on its own.
 
-Preferred leaders get back what moved away from them, if it is much; where nobody leads and the topic may lose records
-for it, a replica that is not in sync leads; and eligible replicas are given up that nothing is waited for any more.
+Preferred leaders are elected again if too many partitions moved away from them. Leaderless partitions get an unclean
+leader if their topic allows it. Eligible leader replicas that are no longer needed are cleared.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -27,7 +28,7 @@ LOOK_INTERVAL_S: Final = 0.25
 
 
 class LeaderBalance:
-    """The intervals begin anew with each term: a new controller does not move leaders at once."""
+    """Holds the regular elections. Intervals restart with each term: a new controller does not move leaders at once."""
 
     def __init__(
         self,
@@ -42,61 +43,66 @@ class LeaderBalance:
         self._config = config
         self._topic_defaults = topic_defaults
         self._balance_at_ms = self._unclean_at_ms = 0
-        self._settled_under: object = None
-        self.begin_anew()
+        self._cleared_for_configs: object = None
+        self.restart()
 
-    def begin_anew(self) -> None:
-        """This node became the active controller."""
+    def restart(self) -> None:
+        """Restart the intervals: this node became the active controller."""
         now_ms = self._clock.monotonic_ms()
         self._balance_at_ms = now_ms + self._config.imbalance_check_interval_s * 1_000
         self._unclean_at_ms = now_ms + self._config.unclean_interval_ms
-        # Another file may be in effect now, with another min.insync.replicas.
-        self._settled_under = None
+        # This node's configuration file may set another min.insync.replicas than that of the previous controller.
+        self._cleared_for_configs = None
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Hold elections when they are due. Runs until cancelled."""
         while True:
             await asyncio.sleep(LOOK_INTERVAL_S)
             if self._host.active:
-                await self._look()
+                await self._hold_due()
 
-    async def _look(self) -> None:
+    async def _hold_due(self) -> None:
         now_ms = self._clock.monotonic_ms()
         try:
             if self._config.rebalance_enabled and now_ms >= self._balance_at_ms:
                 self._balance_at_ms = now_ms + self._config.imbalance_check_interval_s * 1_000
-                await self._hold(self._balanced, "preferred leaders elected")
+                await self._submit_if_any(self._elect_preferred, "preferred leaders elected")
             if now_ms >= self._unclean_at_ms:
                 self._unclean_at_ms = now_ms + self._config.unclean_interval_ms
-                await self._hold(self._led_uncleanly, "unclean leaders elected")
-            if self._host.image.broker_configs is not self._settled_under:
-                await self._settle()
+                await self._submit_if_any(self._elect_unclean, "unclean leaders elected", logging.WARNING)
+            if self._host.image.broker_configs is not self._cleared_for_configs:
+                await self._clear_after_config_change()
         except Refusal as refusal:
             log.info("leadership lost before leaders were elected", reason=refusal.message)
 
-    async def _hold(self, decide: Callable[[MetadataImage], Decision[int]], event: str) -> None:
-        # Looked at first, so that a cluster in which there is nothing to do is not asked to commit nothing.
+    async def _submit_if_any(
+        self, decide: Callable[[MetadataImage], Decision[int]], event: str, level: int = logging.INFO
+    ) -> None:
+        # Decide once without submitting, so that nothing is committed if there is nothing to do.
         if not decide(self._host.image).records:
             return
-        elected = await self._host.submit(decide)
-        log.info(event, partitions=elected)
+        changed = await self._host.submit(decide)
+        log.log(level, event, partitions=changed)
 
-    async def _settle(self) -> None:
-        """A lowered min.insync.replicas lets leaders commit that waited; what is set on a topic does so by itself."""
+    async def _clear_after_config_change(self) -> None:
+        """Clear eligible replicas after a change of broker configs: a lower min.insync.replicas lets leaders commit.
+
+        A change of a topic's own configs clears them in its own decision.
+        """
         configs = self._host.image.broker_configs
-        await self._hold(self._settled, "eligible leader replicas cleared")
-        if not self._settled(self._host.image).records:
-            self._settled_under = configs
+        await self._submit_if_any(self._clear_eligible_replicas, "eligible leader replicas cleared")
+        if not self._clear_eligible_replicas(self._host.image).records:
+            self._cleared_for_configs = configs
 
-    def _settled(self, image: MetadataImage) -> Decision[int]:
-        return election_decisions.settle_eligible_replicas(image, defaults=self._topic_defaults(image))
+    def _clear_eligible_replicas(self, image: MetadataImage) -> Decision[int]:
+        return election_decisions.clear_stale_elrs(image, defaults=self._topic_defaults(image))
 
-    def _balanced(self, image: MetadataImage) -> Decision[int]:
+    def _elect_preferred(self, image: MetadataImage) -> Decision[int]:
         return election_decisions.balance_leaders(
             image,
             imbalance_percentage=self._config.imbalance_per_broker_percentage,
             defaults=self._topic_defaults(image),
         )
 
-    def _led_uncleanly(self, image: MetadataImage) -> Decision[int]:
+    def _elect_unclean(self, image: MetadataImage) -> Decision[int]:
         return election_decisions.elect_unclean_leaders(image, defaults=self._topic_defaults(image))

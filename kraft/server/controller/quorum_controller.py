@@ -1,4 +1,4 @@
-"""The controller on a voter of the metadata quorum: while the voter leads, it decides for the cluster."""
+"""The controller of one voter of the metadata quorum: while the voter leads, it decides for the cluster."""
 
 from __future__ import annotations
 
@@ -46,17 +46,19 @@ log = structlog.get_logger()
 LOOK_INTERVAL_S: Final = 0.1
 
 
-async def _there_are_no_others(_image: MetadataImage) -> Mapping[int, Sequence[FeatureRange]]:
+async def _no_other_controllers(_image: MetadataImage) -> Mapping[int, Sequence[FeatureRange]]:
     return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerConfig:
-    """`broker_session_timeout_ms` is broker.session.timeout.ms, `settings` are those of the node's file."""
+    """Settings of the controller: `settings` are those of the node's configuration file."""
 
     cluster_id: str
     node_id: int
     broker_session_timeout_ms: int
+    """`broker.session.timeout.ms`"""
+
     defaults: ControllerDefaults
     elections: LeaderElections = field(default_factory=LeaderElections)
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -70,9 +72,9 @@ class QuorumController:
         entropy: Entropy,
         *,
         nobody_listens: Callable[[Sequence[Endpoint]], Awaitable[bool]] = nobody_listens,
-        features_of_others: FeaturesOfOthers = _there_are_no_others,
+        features_of_others: FeaturesOfOthers = _no_other_controllers,
     ) -> None:
-        """`nobody_listens` tells whether a broker's addresses refuse connections, all of them."""
+        """`nobody_listens` returns whether every one of a broker's addresses refuses connections."""
         self._config = config
         self._clock = clock
         self._entropy = entropy
@@ -91,7 +93,7 @@ class QuorumController:
             config.cluster_id, self.host, self._watch, self._view, topic_defaults=self._topic_defaults
         )
         self.brokers = ControllerBrokersHandler(
-            self.host, is_heard_from=self._watch.is_heard_from, topic_defaults=self._topic_defaults
+            self.host, has_live_session=self._watch.has_live_session, topic_defaults=self._topic_defaults
         )
         self._features = ControllerFeaturesHandler(self.host, features_of_others)
         self._client_quotas = ControllerClientQuotasHandler(self.host)
@@ -106,10 +108,10 @@ class QuorumController:
         self.host.attach(quorum)
 
     async def run(self) -> None:
-        """Decides and watches over the brokers' sessions until cancelled."""
+        """Decide, and watch the brokers' sessions. Runs until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.host.run())
-            tasks.create_task(self._look_around())
+            tasks.create_task(self._check_regularly())
             tasks.create_task(self._watch.run())
             tasks.create_task(self._leader_balance.run())
 
@@ -117,31 +119,31 @@ class QuorumController:
 
     def _on_leadership(self, active: bool) -> None:
         log.info("controller activated" if active else "controller deactivated", node=self._config.node_id)
-        self._view.begin_anew()
+        self._view.reset()
         self._watch.leadership_changed(active)
         if active:
-            self._leader_balance.begin_anew()
+            self._leader_balance.restart()
 
-    async def _look_around(self) -> None:
+    async def _check_regularly(self) -> None:
         while True:
             await asyncio.sleep(LOOK_INTERVAL_S)
             if self.host.active:
                 assert self._quorum is not None
-                self._view.look(self._quorum.describe(), self.host.committed_index, self.host.image.brokers)
+                self._view.update(self._quorum.describe(), self.host.committed_index, self.host.image.brokers)
                 await self._initialise_and_fence()
 
     async def _initialise_and_fence(self) -> None:
         try:
             if not self.host.image.cluster_id:
                 await self.host.submit(lambda image: initialise_cluster(image, self._config.cluster_id))
-            await self._watch.fence_the_silent()
+            await self._watch.fence_expired()
         except Refusal as refusal:
             log.info("leadership lost before expired brokers were fenced", reason=refusal.message)
 
-    # --- what operators ask for ---
+    # --- requests from operators ---
 
     async def create_topics(self, request: CreateTopicsRequest) -> TopicResults:
-        # Ids and places are drawn here, because deciding is free of chance.
+        # The ids and the random start of the placement are drawn here, because decisions are deterministic.
         topic_ids = [TopicId(UUID(bytes=self._entropy.bytes(16), version=4)) for _ in request.topics]
         start = self._entropy.below(2**31)
         return await self.host.submit(
@@ -176,7 +178,7 @@ class QuorumController:
         return self._view.describe(self._quorum.describe(), self.host.committed_index, self.host.image.brokers)
 
     def served(self) -> list[Served]:
-        """The calls of the CONTROLLER listener."""
+        """Return the calls of the CONTROLLER listener."""
         return [
             *self.cluster_calls.served(),
             CREATE_TOPICS.served_by(self.create_topics),

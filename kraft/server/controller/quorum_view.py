@@ -1,6 +1,6 @@
-"""The metadata quorum as its leader sees it: its voters, and the brokers that follow.
+"""State of the metadata quorum for DescribeQuorum: its voters, and the brokers that follow the metadata.
 
-It is described in Kafka's words, offset and epoch for index and term: see kraft/quorum/port.py.
+DescribeQuorum uses Kafka's words, offset and epoch, for index and term: see kraft/quorum/port.py.
 """
 
 from __future__ import annotations
@@ -16,19 +16,22 @@ from kraft.quorum.port import QuorumStatus
 from kraft.runtime.clock import Clock
 
 OBSERVER_SILENCE_MAX_MS: Final = 300_000
-"""A broker that is silent for longer is no observer any more. Kafka's number."""
+"""A broker that is silent for longer is no longer an observer; the same limit as Kafka's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Observer:
-    """A broker that follows the metadata, as its heartbeats tell."""
+    """A broker that follows the metadata, with the state that its last heartbeat reported."""
 
     metadata_index: int
-    heard_ms: int
+    heartbeat_ms: int
 
 
 class QuorumView:
-    """Holds for one term, until `begin_anew`. `look` is to be called often: times of catching up are as exact as it."""
+    """View of the quorum's leader during one term, until `reset`.
+
+    Call `update` often: the times at which members caught up are as exact as its interval.
+    """
 
     def __init__(self, cluster_id: str, clock: Clock) -> None:
         self._cluster_id = cluster_id
@@ -36,36 +39,36 @@ class QuorumView:
         self._observers: dict[BrokerId, _Observer] = {}
         self._caught_up = CaughtUpTimes()
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         self._observers.clear()
         self._caught_up.forget_all()
 
-    def broker_heard(self, broker_id: BrokerId, metadata_index: int) -> None:
-        """A heartbeat told that the broker acted on the metadata up to this entry."""
-        self._observers[broker_id] = _Observer(metadata_index=metadata_index, heard_ms=self._clock.monotonic_ms())
+    def heartbeat_received(self, broker_id: BrokerId, metadata_index: int) -> None:
+        """Record a heartbeat of a broker that has applied the metadata up to this index."""
+        self._observers[broker_id] = _Observer(metadata_index=metadata_index, heartbeat_ms=self._clock.monotonic_ms())
 
-    def look(self, status: QuorumStatus, committed_index: int, registered: Container[BrokerId]) -> None:
-        """`committed_index` is the last entry with records: what a broker holds that has caught up."""
+    def update(self, status: QuorumStatus, committed_index: int, registered: Container[BrokerId]) -> None:
+        """Update the observers and caught-up times. `committed_index` is the index of the last entry with records."""
         now_ms = self._clock.monotonic_ms()
         self._observers = {
             broker_id: observer
             for broker_id, observer in self._observers.items()
-            if broker_id in registered and now_ms - observer.heard_ms <= OBSERVER_SILENCE_MAX_MS
+            if broker_id in registered and now_ms - observer.heartbeat_ms <= OBSERVER_SILENCE_MAX_MS
         }
         voters = {voter.node_id for voter in status.voters}
         self._caught_up.keep_only({*voters, *self._observers})
         leader_end = _leader_end(status)
         for voter in status.voters:
-            self._caught_up.look(voter.node_id, voter.match_index, leader_end, now_ms)
+            self._caught_up.observe(voter.node_id, voter.match_index, leader_end, now_ms)
         for broker_id, observer in self._observers.items():
             if broker_id not in voters:
                 end = _observer_end(observer, status, committed_index)
-                self._caught_up.look(broker_id, end, status.commit_index, now_ms)
+                self._caught_up.observe(broker_id, end, status.commit_index, now_ms)
 
     def describe(
         self, status: QuorumStatus, committed_index: int, registered: Container[BrokerId]
     ) -> QuorumDescription:
-        self.look(status, committed_index, registered)
+        self.update(status, committed_index, registered)
         now_ms = self._clock.monotonic_ms()
         voters = {voter.node_id for voter in status.voters}
         return QuorumDescription(
@@ -78,7 +81,7 @@ class QuorumView:
             ],
             observers=[
                 self._member(
-                    broker_id, _observer_end(observer, status, committed_index), now_ms - observer.heard_ms, status
+                    broker_id, _observer_end(observer, status, committed_index), now_ms - observer.heartbeat_ms, status
                 )
                 for broker_id, observer in sorted(self._observers.items())
                 if broker_id not in voters
@@ -87,7 +90,7 @@ class QuorumView:
 
     def _member(self, node_id: int, end: int, heard_ms_ago: int, status: QuorumStatus) -> QuorumMember:
         caught_up_ms = self._caught_up.times.get(node_id)
-        # Times are kept by a clock that nobody sets, and told by the one that people read.
+        # Times are kept on the monotonic clock and reported on the wall clock.
         offset_ms = self._clock.wall_ms() - self._clock.monotonic_ms()
         now_ms = self._clock.monotonic_ms()
         return QuorumMember(
@@ -105,5 +108,8 @@ def _leader_end(status: QuorumStatus) -> int:
 
 
 def _observer_end(observer: _Observer, status: QuorumStatus, committed_index: int) -> int:
-    """What comes after the last entry with records are the quorum's own entries, which concern no broker."""
+    """Return the observer's end: the commit index if it has the last entry with records.
+
+    Later entries are the quorum's own and have no records for brokers.
+    """
     return status.commit_index if observer.metadata_index >= committed_index else observer.metadata_index

@@ -1,11 +1,11 @@
-"""One writer over a replicated log: decide, append, commit, replay, answer.
+"""The one writer over the replicated metadata log: decide, append, commit, replay, answer.
 
-Commands are decided one after the other against the image that all earlier ones led to. What several waiting commands
-decided leaves as one entry; each is answered after the entry is committed and replayed here, also with a refusal. So
-no image ever holds what is not committed, and no answer tells of it.
+Commands are decided one after the other on the image that all earlier decisions lead to. The decisions of several
+waiting commands share one entry; each command is answered, also with a refusal, after the entry is committed and
+replayed here. So the image holds only committed records, and no response shows anything else.
 
-What one command decides may take many entries: a transaction, of which nothing counts before its end. Between its
-entries the event loop is free. A controller that becomes active first aborts what the one before left unfinished.
+A decision may take many entries: a transaction, of which nothing counts before its end. Between its entries the event
+loop is free. A controller that becomes active first aborts the unfinished transaction of its predecessor.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Response = TypeVar("Response")
 Decide = Callable[[MetadataImage], Decision[Any]]
 
 SHARED_RECORDS_MAX: Final = 500
-"""A command that decides on more records has entries of its own, and is decided while they are committed."""
+"""A command with more records gets entries of its own, and its records are computed while these are committed."""
 
 COMMIT_TIMEOUT_S: Final = 5.0
 ABORT_RETRY_S: Final = 0.05
@@ -52,7 +52,7 @@ class _Command:
 
 @dataclass(slots=True)
 class _Entry:
-    """What is to be proposed as one entry, and whom to answer with what, or to refuse, once it is committed."""
+    """One entry to propose, with the response or refusal of each of its commands, given once it is committed."""
 
     payload: bytes = b""
     answers: list[tuple[asyncio.Future[Any], Any | Refusal]] = field(default_factory=list)
@@ -70,17 +70,17 @@ class _Entry:
 
 
 class StateMachineHost:
-    """Holds the committed image; the quorum drives it, and while this node leads, commands change it."""
+    """Holds the committed image. The quorum delivers entries; while this node leads, commands are decided here."""
 
     def __init__(self, on_leadership: Callable[[bool], None]) -> None:
         self.entries = CommittedEntries()
-        """The latest committed entries, for the brokers that follow."""
+        """The latest committed entries, for the brokers that follow the metadata."""
         self.committed_index = 0
-        """The entry up to which everything is in the image: none of a transaction before it has ended."""
+        """Index of the last entry in the image; entries of a transaction count once it has ended."""
         self.entry_bytes_total = 0
-        """Bytes of the entries that were replayed in this process."""
+        """Bytes of the entries replayed in this process."""
         self.registration_index: dict[BrokerId, int] = {}
-        """Where in the log each broker's latest registration stands, or further on."""
+        """Upper bound of the index of each broker's latest registration."""
         self._replayed = ReplayedImage()
         self._quorum: Quorum | None = None
         self._announce_leadership = on_leadership
@@ -89,12 +89,12 @@ class StateMachineHost:
         self._loaded_index = 0
         self._commands: asyncio.Queue[_Command] = asyncio.Queue()
         self._progress = asyncio.Event()
-        # Set when a proposal's outcome is unknown: nothing is decided before all that came earlier is known.
+        # Set when a proposal's outcome is unknown: nothing is decided before all earlier entries are replayed.
         self._must_catch_up = False
 
     @property
     def image(self) -> MetadataImage:
-        """What is committed, and counts."""
+        """The committed metadata, without unfinished transactions."""
         return self._replayed.image
 
     # --- the quorum's side ---
@@ -103,14 +103,14 @@ class StateMachineHost:
         self._quorum = quorum
 
     def start_from(self, loaded: LoadedImage) -> None:
-        """Replaces everything by a snapshot. Entries that it contains may be given again; they change nothing."""
+        """Replace the image by a snapshot. Entries that it contains are ignored if they are delivered again."""
         assert loaded.index >= self.committed_index, f"entry {loaded.index} lies behind {self.committed_index}"
         check_levels(loaded.image)
         self._replayed = ReplayedImage(image=loaded.image)
         self._loaded_index = self.committed_index = loaded.index
         self._committed_term = loaded.term
         self.entries.begin_after(loaded.index)
-        # The snapshot does not say where in the log they registered; it was not behind its own end.
+        # The snapshot does not say at which index they registered, only that it was not after the snapshot's end.
         self.registration_index = dict.fromkeys(loaded.image.brokers, loaded.index)
         self._progress.set()
 
@@ -142,16 +142,16 @@ class StateMachineHost:
 
     @property
     def active(self) -> bool:
-        """True while this node is the active controller, as far as it knows."""
+        """True while this node believes that it is the active controller."""
         return self._term is not None
 
     def current_image(self) -> LoadedImage:
         return LoadedImage(image=self.image, index=self.committed_index, term=self._committed_term)
 
     async def progress(self, timeout_s: float) -> None:
-        """Returns when another entry was committed, or after `timeout_s`."""
+        """Wait until another entry is committed, at most `timeout_s`."""
         self._progress.clear()
-        # Not `wait_for`, which may lose a cancellation that comes together with the event.
+        # `asyncio.wait_for` may lose a cancellation that comes together with the event.
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._progress.wait()
@@ -159,14 +159,14 @@ class StateMachineHost:
     def check_active(self) -> None:
         if not self.active:
             leader = None if self._quorum is None else self._quorum.leader_id
-            known = f"controller {leader} is" if leader is not None else "no other is known"
-            raise Refusal(ErrorCode.NOT_CONTROLLER, f"this is not the active controller; {known}")
+            known = f"controller {leader} is" if leader is not None else "none is known"
+            raise Refusal(ErrorCode.NOT_CONTROLLER, f"this is not the active controller: {known}")
 
     async def submit(self, decide: Callable[[MetadataImage], Decision[Response]]) -> Response:
-        """Decides on the current image; the answer comes when the decision is committed.
+        """Decide on the current image, and return the response when the decision is committed.
 
-        Raises whatever Refusal the decision raised, and NOT_CONTROLLER when this node does not or no longer lead;
-        then the outcome may be unknown, and the caller asks again.
+        Raises the decision's Refusal, or NOT_CONTROLLER if this node does not lead, or no longer; then the outcome may
+        be unknown, and the caller should retry.
         """
         self.check_active()
         answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
@@ -174,7 +174,7 @@ class StateMachineHost:
         return await answer
 
     async def run(self) -> None:
-        """The one writer. Runs until cancelled."""
+        """Decide and commit the commands. Runs until cancelled."""
         while True:
             commands = [await self._commands.get()]
             while not self._commands.empty():
@@ -182,21 +182,21 @@ class StateMachineHost:
             try:
                 await self._carry_out(commands)
             finally:
-                # What is unanswered by now was decided on top of something that did not commit.
+                # Commands without an answer were decided on top of an entry that was not committed.
                 _refuse([command.answer for command in commands], _lost_leadership())
             if self.active and self._replayed.in_transaction:
-                # Its entries could not all be committed: it is aborted before anything else is decided.
+                # Not all entries of the transaction were committed: abort it before anything else is decided.
                 await asyncio.sleep(ABORT_RETRY_S)
                 self._wake()
 
     def _wake(self) -> None:
-        """Has the writer look at how things stand, with a command that nobody waits for."""
+        """Wake the writer with an empty command that has no caller."""
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         answer.cancel()
         self._commands.put_nowait(_Command(lambda image: Decision(records=[], response=None), answer))
 
     async def _carry_out(self, commands: Sequence[_Command]) -> None:
-        """Each command sees what those before it decided. Returns early when something is not committed."""
+        """Decide the commands, each on top of those before it. Returns early if an entry is not committed."""
         term = self._term
         if term is None or not await self._caught_up(term):
             return
@@ -207,7 +207,7 @@ class StateMachineHost:
             try:
                 decision = command.decide(image)
             except Refusal as refusal:
-                # It may rest on a decision in this very entry.
+                # The refusal may depend on a decision in this entry, so it waits for the commit.
                 entry.answers.append((command.answer, refusal))
                 continue
             records = list(islice(decision.records, SHARED_RECORDS_MAX + 1))
@@ -223,14 +223,14 @@ class StateMachineHost:
                     return
                 entry = _Entry()
             image = image.replay(decision.records)
-            # Encoded lists of records may be joined: protobuf reads repeated fields piece by piece.
+            # Encoded lists of records can be concatenated: protobuf merges repeated fields.
             entry.payload += payload
             entry.answers.append((command.answer, decision.response))
         await self._commit(entry, term)
 
     def _takes_several_entries(self, records: Sequence[MetadataRecord], payload: bytes | None) -> bool:
         if level_of(self.image, METADATA_VERSION) < SETTINGS_AS_METADATA:
-            # Some node would not know the markers: one entry then has to hold everything.
+            # Some nodes may not know the transaction markers, so one entry must hold everything.
             return False
         return payload is None or (len(payload) > ENTRY_BYTES_MAX and len(records) > 1)
 
@@ -244,11 +244,13 @@ class StateMachineHost:
             self._must_catch_up = False
         if not self._replayed.in_transaction:
             return True
-        log.info("unfinished metadata transaction aborted", term=term)
-        return await self._commit(_Entry(ABORTED, []), term)
+        is_aborted = await self._commit(_Entry(ABORTED, []), term)
+        if is_aborted:
+            log.info("unfinished metadata transaction aborted", term=term)
+        return is_aborted
 
     async def _commit_all(self, decision: Decision[Any], answer: asyncio.Future[Any], term: int) -> bool:
-        """A decision that takes several entries. It is answered when the last of them is committed."""
+        """Commit a decision that takes several entries, and answer when the last of them is committed."""
         records = decision.records
         payloads = transaction(records.consumed() if isinstance(records, RecordsOnDemand) else records)
         payload = next(payloads)
@@ -256,7 +258,7 @@ class StateMachineHost:
             if not await self._commit(_Entry(payload, []), term):
                 return False
             payload = following
-            # A quorum of one commits at once; others are to have their turn all the same.
+            # A quorum of one commits without waiting; this gives other tasks their turn.
             await asyncio.sleep(0)
         return await self._commit(_Entry(payload, [(answer, decision.response)]), term)
 
@@ -268,11 +270,11 @@ class StateMachineHost:
             if entry.payload:
                 await self._quorum.propose(entry.payload, term, COMMIT_TIMEOUT_S)
             else:
-                # Nothing changes, but a controller that was cut off and does not know it yet must not answer either.
+                # Nothing changes, but a controller that has lost its leadership without noticing must not answer.
                 await self._quorum.barrier(COMMIT_TIMEOUT_S)
         except PayloadTooLarge as error:
-            _refuse(entry.waiting, Refusal(ErrorCode.INVALID_REQUEST, f"{error}: ask for less at a time"))
-            # Later entries were decided on top of this one.
+            _refuse(entry.waiting, Refusal(ErrorCode.INVALID_REQUEST, f"{error}: split the request"))
+            # Later entries would be decided on top of this one.
             return False
         except (NotLeader, ProposalUnknown) as error:
             log.warning("metadata commit failed", term=term, reason=str(error))
@@ -284,7 +286,7 @@ class StateMachineHost:
 
 
 def _lost_leadership() -> Refusal:
-    return Refusal(ErrorCode.NOT_CONTROLLER, "this node lost the lead of the quorum; ask again")
+    return Refusal(ErrorCode.NOT_CONTROLLER, "this node is no longer the active controller: retry")
 
 
 def _refuse(answers: Sequence[asyncio.Future[Any]], refusal: Refusal) -> None:

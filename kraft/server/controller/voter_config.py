@@ -1,4 +1,4 @@
-"""The settings of a voter, from those of its node."""
+"""Settings of a quorum voter, derived from its node's configuration."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from kraft.server.config.node_config import NodeConfig
 
 APPEND_PERIOD_MS_MAX: Final = 50
 APPENDS_PER_SILENCE: Final = 4
-"""A leader is heard at least so often in the shortest time after which it is taken for dead."""
+"""A leader sends at least this many appends within the shortest timeout after which followers consider it dead."""
 
 
 def voter_config(config: NodeConfig, cluster_id: str) -> QuorumConfig:
-    """For a controller whose configuration was checked."""
+    """Return the voter's settings. The node's configuration must have been checked."""
     quorum = config.quorum
     shortest_ms = min(quorum.election_timeout_ms, quorum.fetch_timeout_ms or quorum.election_timeout_ms) // 2
     append_period_ms = min(APPEND_PERIOD_MS_MAX, shortest_ms // APPENDS_PER_SILENCE)

@@ -1,7 +1,6 @@
-"""Which levels of features the other controllers support, asked of each when one is to be raised.
+"""Feature levels that the other controllers support, asked of each one before a level is raised.
 
-Brokers tell it when they register. A controller that is no broker registers with nobody, so it is asked; a node that is
-both tells the same either way.
+Brokers report theirs when they register. A controller that is not a broker does not register, so it is asked.
 """
 
 from __future__ import annotations
@@ -27,27 +26,30 @@ class VoterFeatures:
         self._others = [voter for voter in voters if voter.node_id != own_id]
         self._dial = dial
 
-    async def of_those_that_are_no_brokers(self, image: MetadataImage) -> Mapping[int, Sequence[FeatureRange]]:
-        """By node id. Raises Refusal INVALID_UPDATE_VERSION when one does not answer: it may be of any version."""
+    async def of_controllers_only(self, image: MetadataImage) -> Mapping[int, Sequence[FeatureRange]]:
+        """Return the features of the other controllers that are not brokers, by node id.
+
+        Raises Refusal INVALID_UPDATE_VERSION if one does not answer, since it may be of any version.
+        """
         asked = [voter for voter in self._others if image.broker(voter.node_id) is None]
         features = await asyncio.gather(*map(self._ask, asked))
         return {voter.node_id: found for voter, found in zip(asked, features, strict=True)}
 
     async def _ask(self, voter: Voter) -> Sequence[FeatureRange]:
         try:
-            # A channel of its own: one that has failed before keeps a delay before it dials again.
+            # Use a new channel: one that failed before waits before it connects again.
             async with self._dial(voter.address, _CHANNEL_OPTIONS) as channel:
                 found = await who_answers(voter.address, channel, ANSWER_TIMEOUT_S)
         except Unreachable as error:
             raise _refusal(voter, error.reason) from error
         if found.node_id != voter.node_id:
-            raise _refusal(voter, f"node {found.node_id} answers there")
+            raise _refusal(voter, f"node {found.node_id} answers at its address")
         return found.features
 
 
 def _refusal(voter: Voter, reason: str) -> Refusal:
     return Refusal(
         ErrorCode.INVALID_UPDATE_VERSION,
-        f"controller {voter} does not tell which levels it supports ({reason}): start it, in a version that does, or"
-        " take it out of controller.quorum.voters of every node",
+        f"controller {voter} does not report which levels it supports ({reason}): start it with a version that does,"
+        " or remove it from controller.quorum.voters on every node",
     )

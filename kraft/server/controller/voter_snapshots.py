@@ -1,6 +1,6 @@
-"""The snapshots of a controller: its own, those it sends to voters that lag, and those it takes over from a leader.
+"""Snapshots of a controller: those it writes, those it sends to voters that lag, and those it gets from a leader.
 
-The quorum's journal holds what came after the earlier of the two snapshots that are kept, so that either will do.
+The quorum's journal keeps all entries after the older of the two snapshots that are kept, so that either one suffices.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _ReadSnapshot:
 
 class JournalOwner(Protocol):
     def forget_entries_to(self, index: int) -> None:
-        """Two durable snapshots contain everything up to `index`."""
+        """Drop the entries up to `index`: two durable snapshots contain them."""
 
 
 class VoterSnapshots:
@@ -67,21 +67,21 @@ class VoterSnapshots:
     def attach(self, quorum: JournalOwner) -> None:
         self._quorum = quorum
 
-    # --- life ----------------------------------------------------------------------------------------------------
+    # --- lifecycle -----------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """The host starts from the latest whole snapshot. Before the quorum is started. Raises Corruption, OSError."""
+        """Start the host from the latest valid snapshot. Call before the quorum starts. Raises Corruption, OSError."""
         loaded = await self._snapshots.load()
         if loaded.index:
             self._host.start_from(loaded)
             self._start_id = SnapshotId(index=loaded.index, term=loaded.term)
 
     async def run(self) -> None:
-        """Writes a snapshot whenever one is due. Until cancelled."""
+        """Write a snapshot whenever one is due. Runs until cancelled."""
         await self._snapshots.run()
 
     async def write(self) -> None:
-        """Writes one at once, if anything is new."""
+        """Write a snapshot now, if anything changed since the last one."""
         await self._snapshots.write()
 
     def close(self) -> None:
@@ -93,16 +93,16 @@ class VoterSnapshots:
         if self._quorum is not None and len(generations) == GENERATIONS_KEPT:
             self._quorum.forget_entries_to(generations[-1].index)
 
-    # --- what the quorum asks for --------------------------------------------------------------------------------
+    # --- called by the quorum ------------------------------------------------------------------------------------
 
     @property
     def start_id(self) -> SnapshotId | None:
         return self._start_id
 
     def latest(self) -> Snapshot | None:
-        """As it is on the disk, since an image would have to be encoded first.
+        """Return the latest snapshot on disk, or None while it is being read; call again soon.
 
-        It is read in a thread, and is there when it is asked for the next time, if that is soon.
+        A thread reads it, and the next call within READ_SNAPSHOT_KEPT_MS returns it. The file needs no encoding.
         """
         read, self._read = self._read, None
         if read is not None and self._monotonic_ms() - read.at_ms <= READ_SNAPSHOT_KEPT_MS:
@@ -121,7 +121,7 @@ class VoterSnapshots:
             self._reading = None
 
     def keep(self, snapshot: Snapshot) -> Callable[[], None]:
-        """In a thread."""
+        """Write a received snapshot, in a thread. Returns a function that starts the host from it, in the loop."""
         image = decode_image(snapshot.chunks, snapshot.id.index)
         self._store.write(snapshot.id, snapshot.chunks)
         loaded = LoadedImage(image=image, index=snapshot.id.index, term=snapshot.id.term)

@@ -1,1 +1,1 @@
-"""One file for each API: what a broker answers, whichever listener asked."""
+"""One file per API or family: the handlers that every listener of a broker calls."""

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs: which log directory of this broker a replica is to be in. Source: KIP-113."""
+"""AlterReplicaLogDirs: move replicas between the log directories of this broker. Source: KIP-113."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class AlterReplicaLogDirectoriesHandler:
         self._moves = moves
 
     async def handle(self, request: AlterReplicaLogDirectoriesRequest) -> list[ReplicaDirectoryResult]:
-        """One result a replica, in the order in which they are named first; of two directories the later counts.
+        """Return one result per replica, in the order of first mention; if one is named twice, the last one counts.
 
-        A replica that is answered NONE is in its directory already or is going to be: the copy goes on afterwards.
+        NONE: the replica is in its directory already, or its move has begun and continues after the response.
         """
         wanted = {(each.topic, each.partition): each for each in request.replicas}
         return [await self._alter(each) for each in wanted.values()]
@@ -36,15 +36,16 @@ class AlterReplicaLogDirectoriesHandler:
 
     async def _move(self, wanted: ReplicaDirectory) -> None:
         if wanted.directory in self._directories.offline:
-            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {wanted.directory} is out of use")
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {wanted.directory} is offline")
         if not self._directories.is_online(wanted.directory):
-            raise Refusal(ErrorCode.LOG_DIR_NOT_FOUND, f"this broker has no log directory {wanted.directory}")
+            problem = f"this broker has no log directory {wanted.directory}: name one of its log.dirs"
+            raise Refusal(ErrorCode.LOG_DIR_NOT_FOUND, problem)
         try:
             partition = self._partitions.by_name(wanted.topic, wanted.partition)
         except Refusal as refusal:
             if refusal.error_code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 raise
-            # It may be assigned to this broker before long: then it is begun there.
+            # The replica may be assigned to this broker later, and is then created in that directory.
             await self._moves.prefer(TopicPartition(wanted.topic, wanted.partition), wanted.directory)
             raise Refusal(ErrorCode.REPLICA_NOT_AVAILABLE, refusal.message) from None
         await self._moves.move(partition, wanted.directory)

@@ -1,4 +1,4 @@
-"""The handlers of a broker: every listener calls these, whatever protocol it speaks."""
+"""The handlers of a broker: every listener calls them, whatever its protocol."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from kraft.server.handlers.topics import TopicsHandler
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForwardedHandlers:
-    """The active controller decides; each of these answers once this broker acts on the decision, too."""
+    """Handlers that forward to the active controller and answer once this broker has applied its decision too."""
 
     topics: TopicsHandler
     partition_changes: PartitionChangesHandler
@@ -56,7 +56,7 @@ class BrokerHandlers:
     fetch: FetchHandler
     plain_records: PlainRecordsHandler
     metadata: MetadataHandler
-    """Tells clients the addresses of one listener: each has its own."""
+    """Answers with the addresses of one listener; each listener has its own."""
 
     list_offsets: ListOffsetsHandler
     offset_for_leader_epoch: OffsetForLeaderEpochHandler
@@ -68,13 +68,13 @@ class BrokerHandlers:
     queries: MetadataQueries
     replica_fetch: ReplicaFetchHandler
 
-    # Over Kafka's protocol only.
+    # These are served over Kafka's protocol only.
     alter_replica_log_directories: AlterReplicaLogDirectoriesHandler
     describe_log_directories: DescribeLogDirectoriesHandler
     describe_producers: DescribeProducersHandler
 
     def served(self) -> list[Served]:
-        """The calls of the GRPC listener."""
+        """Return the calls of the GRPC listener."""
         return [
             *self.produce.served(),
             *self.fetch.served(),

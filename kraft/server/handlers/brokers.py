@@ -1,4 +1,4 @@
-"""FenceBroker, UnfenceBroker and UnregisterBroker: decided by the active controller."""
+"""FenceBroker, UnfenceBroker and UnregisterBroker: forwarded to and decided by the active controller."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class BrokersHandler:
 
     async def fence(self, request: FenceBrokerRequest) -> BrokerActionResult:
         answer = await self._forwarder.forward(FENCE_BROKER, request)
-        await self._forwarder.until(lambda image: _is_kept_fenced(image, request.broker_id))
+        await self._forwarder.until(lambda image: _is_fenced_by_operator(image, request.broker_id))
         return answer
 
     async def unfence(self, request: UnfenceBrokerRequest) -> BrokerActionResult:
         answer = await self._forwarder.forward(UNFENCE_BROKER, request)
-        await self._forwarder.until(lambda image: not _is_kept_fenced(image, request.broker_id))
+        await self._forwarder.until(lambda image: not _is_fenced_by_operator(image, request.broker_id))
         return answer
 
     async def unregister(self, request: UnregisterBrokerRequest) -> BrokerActionResult:
@@ -46,23 +46,23 @@ class BrokersHandler:
         ]
 
 
-def _is_kept_fenced(image: MetadataImage, broker_id: int) -> bool:
+def _is_fenced_by_operator(image: MetadataImage, broker_id: int) -> bool:
     registration = image.broker(broker_id)
     return registration is not None and registration.fenced_by_operator
 
 
 class ControllerBrokersHandler:
-    """Decides. Refusal NOT_CONTROLLER is raised while this node is not the active controller."""
+    """The controller's side. Raises Refusal NOT_CONTROLLER while this node is not the active controller."""
 
     def __init__(
         self,
         decisions: Decisions,
         *,
-        is_heard_from: Callable[[BrokerId], bool],
+        has_live_session: Callable[[BrokerId], bool],
         topic_defaults: Callable[[MetadataImage], TopicConfig],
     ) -> None:
         self._decisions = decisions
-        self._is_heard_from = is_heard_from
+        self._has_live_session = has_live_session
         self._topic_defaults = topic_defaults
 
     async def fence(self, request: FenceBrokerRequest) -> BrokerActionResult:
@@ -82,7 +82,7 @@ class ControllerBrokersHandler:
     async def unregister(self, request: UnregisterBrokerRequest) -> BrokerActionResult:
         result = await self._decisions.submit(
             lambda image: unregister_broker(
-                image, request, session_is_alive=self._is_heard_from(BrokerId(request.broker_id))
+                image, request, session_is_alive=self._has_live_session(BrokerId(request.broker_id))
             )
         )
         log.info("broker unregistered", broker=request.broker_id)

@@ -1,4 +1,4 @@
-"""AlterClientQuotas: decided by the active controller."""
+"""AlterClientQuotas: forwarded to and decided by the active controller."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ClientQuotasHandler:
     async def alter(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
         answer = await self._forwarder.forward(ALTER_CLIENT_QUOTAS, request)
         if not request.validate_only:
-            # Asked again for the same, a controller with this image would find nothing left to do.
+            # This image has the change if deciding the same request on it changes nothing.
             again = replace(request, validate_only=True)
             await self._forwarder.until(lambda image: alter_client_quotas(image, again).response.changed == 0)
         return answer
@@ -29,7 +29,7 @@ class ClientQuotasHandler:
 
 
 class ControllerClientQuotasHandler:
-    """Decides. Refusal NOT_CONTROLLER is raised while this node is not the active controller."""
+    """The controller's side. Raises Refusal NOT_CONTROLLER while this node is not the active controller."""
 
     def __init__(self, decisions: Decisions) -> None:
         self._decisions = decisions

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: decided by the active controller, answered once this broker acts on it, too."""
+"""IncrementalAlterConfigs: forwarded to the active controller, answered once its decision is applied here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kraft.server.handlers.forwarding import Forwarder, NoAnswer
 
 class AlterConfigsHandler:
     def __init__(self, forwarder: Forwarder, settings: Mapping[str, str], defaults: TopicConfig) -> None:
-        """`settings` are those of the broker's file, and `defaults` what they come to for topics."""
+        """`settings` are those of the broker's file, `defaults` the topic configs that follow from them."""
         self._forwarder = forwarder
         self._settings = settings
         self._defaults = TopicDefaultsInEffect(settings, defaults)
@@ -34,10 +34,10 @@ class AlterConfigsHandler:
         except NoAnswer as refusal:
             return _all_refused(request, refusal)
         if not request.validate_only:
-            await self._until_known(request, answer)
+            await self._until_applied(request, answer)
         return answer
 
-    async def _until_known(
+    async def _until_applied(
         self, request: IncrementalAlterConfigsRequest, answer: IncrementalAlterConfigsResponse
     ) -> None:
         done = replace(
@@ -49,8 +49,8 @@ class AlterConfigsHandler:
             ],
         )
 
-        def is_known(image: MetadataImage) -> bool:
-            # Asked again for the same, a controller with this image would find nothing left to do.
+        def is_applied(image: MetadataImage) -> bool:
+            # This image has the change if deciding the same request on it changes nothing.
             again = incremental_alter_configs(
                 image,
                 done,
@@ -60,7 +60,7 @@ class AlterConfigsHandler:
             )
             return not again.records
 
-        await self._forwarder.until(is_known)
+        await self._forwarder.until(is_applied)
 
     def served(self) -> list[Served]:
         return [INCREMENTAL_ALTER_CONFIGS.served_by(self.handle)]

@@ -1,4 +1,4 @@
-"""What a handler of the active controller needs of it: one writer, that decides one command after the other."""
+"""Interface between the controller's handlers and its one writer, which decides one command after the other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Decisions(Protocol):
     def image(self) -> MetadataImage: ...
 
     def check_active(self) -> None:
-        """Raises Refusal NOT_CONTROLLER."""
+        """Raise Refusal NOT_CONTROLLER unless this node is the active controller."""
 
     async def submit(self, decide: Callable[[MetadataImage], Decision[Response]]) -> Response:
-        """The answer comes when the decision is committed. Raises the decision's Refusal, or NOT_CONTROLLER."""
+        """Return the decision's response once it is committed. Raises the decision's Refusal, or NOT_CONTROLLER."""

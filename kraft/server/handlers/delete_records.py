@@ -1,4 +1,4 @@
-"""DeleteRecords: moves the log start of partitions, and answers when every in-sync replica has followed.
+"""DeleteRecords: advance the log start offset of partitions, and answer when every in-sync replica has followed.
 
 Source: KIP-107.
 """
@@ -26,12 +26,12 @@ from kraft.server.replica.partitions import Partitions
 
 class DeleteRecordsHandler:
     def __init__(self, partitions: Partitions, records_deleted: Callable[[], None] = lambda: None) -> None:
-        """`records_deleted` is called when some were, so that their segments may go at once."""
+        """`records_deleted` is called after a deletion, so that whole segments can be removed at once."""
         self._partitions = partitions
         self._records_deleted = records_deleted
 
     async def handle(self, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-        """The records are about to go from the leader when this first waits, whatever becomes of the wait."""
+        """Delete the records from the leader, then wait until all replicas have followed or the request times out."""
         deadline = asyncio.get_running_loop().time() + request.timeout_ms / 1_000
         begun = [self._begin(wanted) for wanted in request.partitions]
         for one in begun:
@@ -61,7 +61,7 @@ class DeleteRecordsHandler:
 
 
 class _Deletion:
-    """Of the records below `before_offset` of one partition, in one leader epoch."""
+    """Deletion of the records below `before_offset` of one partition, in one leader epoch."""
 
     def __init__(self, partition: Partition, before_offset: Offset, outcome: ChangeOutcome[None]) -> None:
         self.partition = partition
@@ -78,22 +78,25 @@ class _Deletion:
             return False
 
     def settled_low_watermark(self) -> Offset:
-        """Raises Refusal REQUEST_TIMED_OUT when some replica has not followed, NOT_LEADER_OR_FOLLOWER and such."""
+        """Return the low watermark when the wait is over.
+
+        Raises Refusal: REQUEST_TIMED_OUT if some replica has not followed, NOT_LEADER_OR_FOLLOWER and others.
+        """
         if self.outcome.is_done:
             self.outcome.result()
         reached = self.low_watermark()
         if reached < self._before_offset:
             raise Refusal(
                 ErrorCode.REQUEST_TIMED_OUT,
-                f"not every in-sync replica of {self.partition.topic_partition} has deleted its records yet; "
-                "those that have not will",
+                f"timed out before every in-sync replica of {self.partition.topic_partition} deleted its records; "
+                "the remaining replicas will still delete them",
             )
         return reached
 
     def low_watermark(self) -> Offset:
         if self.partition.leader_epoch != self._leader_epoch:
-            # The client named no epoch, and is to look for the leader again.
-            moved = f"another leader epoch of {self.partition.topic_partition} began meanwhile"
+            # The request names no leader epoch, so the client must look up the leader again.
+            moved = f"leader of {self.partition.topic_partition} changed meanwhile: retry"
             raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, moved)
         return self.partition.as_leader().low_watermark
 

@@ -1,4 +1,4 @@
-"""DescribeBrokers: registered brokers, and what they hold, as the metadata says."""
+"""DescribeBrokers: registered brokers, and how many replicas each leads and holds, from the metadata."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kraft.model.ids import BrokerId
 
 
 def describe_brokers(image: MetadataImage, request: DescribeBrokersRequest) -> DescribeBrokersResponse:
-    """Raises Refusal BROKER_ID_NOT_REGISTERED for one that is not there."""
+    """Describe the requested brokers, or all. Raises Refusal BROKER_ID_NOT_REGISTERED for one that does not exist."""
     broker_ids = [BrokerId(broker_id) for broker_id in sorted(set(request.broker_ids))] or sorted(image.brokers)
     for broker_id in broker_ids:
         if broker_id not in image.brokers:
@@ -24,7 +24,7 @@ def describe_brokers(image: MetadataImage, request: DescribeBrokersRequest) -> D
 
 
 class _Holdings:
-    """What every broker leads and holds, counted in one go over the partitions."""
+    """Numbers of replicas that every broker leads and holds, counted in one pass over the partitions."""
 
     def __init__(self, image: MetadataImage) -> None:
         self.leaders: Counter[BrokerId] = Counter()

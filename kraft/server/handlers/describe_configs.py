@@ -1,7 +1,7 @@
-"""DescribeConfigs: the value of each config in effect, and who said it.
+"""DescribeConfigs: the value in effect of each config, and its source.
 
-A topic's configs are its own, or the answering broker's defaults. A broker tells of its own file, of what was set over
-it while it runs, and of what was set for all brokers. Source: KIP-133, KIP-226.
+A topic's configs are its own, or the answering broker's defaults. A broker's configs are those of its file, those set
+dynamically for this broker, and those set for all brokers. Source: KIP-133, KIP-226.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class DescribeConfigsHandler:
         image = self._image()
         return DescribeConfigsResponse(
             results=[
-                _with_less(_described(image, self._config, resource), request, resource.keys)
+                _as_requested(_described(image, self._config, resource), request, resource.keys)
                 for resource in request.resources
             ]
         )
 
     def in_effect_on_topic(self, own: Mapping[str, str]) -> list[ConfigEntry]:
-        """All configs of a topic that sets these itself, whether there is such a topic or not, by key."""
+        """Return all configs, sorted by key, of a topic that sets `own`. The topic need not exist."""
         return sorted(_topic_entries(self._image(), self._config, own), key=lambda entry: entry.key)
 
     def served(self) -> list[Served]:
@@ -83,18 +83,18 @@ def _entries(image: MetadataImage, config: NodeConfig, resource: ConfigResource)
                     yield _entry_of_all_brokers(BY_NAME[key_name], value)
         case ConfigResourceType.BROKER:
             if name != str(config.node_id):
-                problem = f"this is broker {config.node_id}, which knows its own configuration only, not '{name[:100]}'"
+                problem = f"this is broker {config.node_id}, which has only its own configs: ask broker '{name[:100]}'"
                 raise Refusal(ErrorCode.INVALID_REQUEST, problem)
-            said = _Said(image, config)
+            settings = _BrokerSettings(image, config)
             for key in KEYS:
-                yield _broker_entry(said, key)
+                yield _broker_entry(settings, key)
         case other:
             what = other.name.lower().replace("_", " ")
-            raise Refusal(ErrorCode.INVALID_REQUEST, f"configs of this kind ({what}) are not built yet")
+            raise Refusal(ErrorCode.INVALID_REQUEST, f"configs of this kind ({what}) are not supported yet")
 
 
-class _Said:
-    """What is set for this broker under a key: while it runs, for it or for all brokers, and in its file."""
+class _BrokerSettings:
+    """All settings of this broker: dynamic ones for it and for all brokers, and those of its file."""
 
     def __init__(self, image: MetadataImage, config: NodeConfig) -> None:
         self._own = image.broker_configs.get(str(config.node_id), {})
@@ -103,14 +103,14 @@ class _Said:
         self.topic_defaults = TopicDefaultsInEffect(config.settings, config.topics.configs, str(config.node_id))(image)
 
     def synonyms(self, key: str) -> Iterator[ConfigSynonym]:
-        """What counts comes first."""
-        for said, source in (
+        """Return the values of `key`; the one in effect comes first."""
+        for settings, source in (
             (self._own, ConfigSource.DYNAMIC_BROKER_CONFIG),
             (self._of_all, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
             (self._file, ConfigSource.STATIC_BROKER_CONFIG),
         ):
-            if key in said:
-                yield ConfigSynonym(key=key, value=said[key], source=source)
+            if key in settings:
+                yield ConfigSynonym(key=key, value=settings[key], source=source)
 
 
 def _entry_of_all_brokers(key: Key, value: str) -> ConfigEntry:
@@ -128,19 +128,19 @@ def _entry_of_all_brokers(key: Key, value: str) -> ConfigEntry:
 
 
 def _topic_entries(image: MetadataImage, config: NodeConfig, own: Mapping[str, str]) -> Iterator[ConfigEntry]:
-    said = _Said(image, config)
+    settings = _BrokerSettings(image, config)
     for declared in TOPIC_CONFIGS.values():
         text = own.get(declared.key)
-        # As it is understood, not as somebody spelt it: TRUE is true.
-        yield _topic_entry(said, None if text is None else text_of(declared.kind.read(text)), declared)
+        # The canonical form of the value: TRUE is shown as true.
+        yield _topic_entry(settings, None if text is None else text_of(declared.kind.read(text)), declared)
 
 
-def _topic_entry(said: _Said, own: str | None, declared: ConfigKey) -> ConfigEntry:
-    synonyms = list(_synonyms(said, own, declared))
+def _topic_entry(settings: _BrokerSettings, own: str | None, declared: ConfigKey) -> ConfigEntry:
+    synonyms = list(_synonyms(settings, own, declared))
     source = synonyms[0].source
     return ConfigEntry(
         key=declared.key,
-        value=text_in_effect(said.topic_defaults, declared.key) if own is None else own,
+        value=text_in_effect(settings.topic_defaults, declared.key) if own is None else own,
         source=source,
         is_default=source is ConfigSource.DEFAULT_CONFIG,
         read_only=False,
@@ -150,18 +150,18 @@ def _topic_entry(said: _Said, own: str | None, declared: ConfigKey) -> ConfigEnt
     )
 
 
-def _synonyms(said: _Said, own: str | None, declared: ConfigKey) -> Iterator[ConfigSynonym]:
+def _synonyms(settings: _BrokerSettings, own: str | None, declared: ConfigKey) -> Iterator[ConfigSynonym]:
     if own is not None:
         yield ConfigSynonym(key=declared.key, value=own, source=ConfigSource.DYNAMIC_TOPIC_CONFIG)
     for server_key in declared.server_keys:
-        yield from said.synonyms(server_key.name)
+        yield from settings.synonyms(server_key.name)
     name, default = declared.default_server_key()
     yield ConfigSynonym(key=name, value=default, source=ConfigSource.DEFAULT_CONFIG)
 
 
-def _broker_entry(said: _Said, key: Key) -> ConfigEntry:
+def _broker_entry(settings: _BrokerSettings, key: Key) -> ConfigEntry:
     default = ConfigSynonym(key=key.name, value=_default(key), source=ConfigSource.DEFAULT_CONFIG)
-    synonyms = [*said.synonyms(key.name), default]
+    synonyms = [*settings.synonyms(key.name), default]
     return ConfigEntry(
         key=key.name,
         value=synonyms[0].value,
@@ -181,13 +181,13 @@ def _default(key: Key) -> str | None:
         case bool() | int() | float() | str() as value:
             return text_of(value)
         case other:
-            raise AssertionError(f"{key.name}: nobody wrote how {other!r} is shown")
+            raise AssertionError(f"{key.name}: default {other!r} has no text form")
 
 
-def _with_less(
+def _as_requested(
     description: ResourceDescription, request: DescribeConfigsRequest, keys: list[str]
 ) -> ResourceDescription:
-    """Only what was asked for. Keys that do not exist are left out, as in Kafka."""
+    """Return only the requested keys and details. Keys that do not exist are left out, as in Kafka."""
     entries = [
         replace(
             entry,

@@ -1,4 +1,4 @@
-"""DescribeFeatures: the levels that the cluster acts on, and those that its brokers support."""
+"""DescribeFeatures: the cluster's finalized feature levels, and the levels that its brokers support."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: which replicas lie in which directory of this broker, how large they are, and what room is left.
+"""DescribeLogDirs: this broker's log directories, with their replicas, sizes and free space.
 
 Source: KIP-113, KIP-827.
 """
@@ -19,7 +19,7 @@ UNKNOWN_SPACE = (-1, -1)
 
 
 def space_of(directory: str) -> tuple[int, int]:
-    """How many bytes its file system has, and how many of them may still be written; -1 where that cannot be read."""
+    """Return total and usable bytes of the directory's file system; -1 for both if they cannot be read."""
     try:
         usage = shutil.disk_usage(directory)
     except OSError:
@@ -39,7 +39,7 @@ class DescribeLogDirectoriesHandler:
         self._space = space
 
     def handle(self, request: DescribeLogDirectoriesRequest) -> list[LogDirectoryDescription]:
-        """Those in use, in the order of log.dirs, then those that have failed."""
+        """Return the online log directories in the order of log.dirs, then the offline ones."""
         asked = None if request.all_partitions else {(each.topic, each.partition) for each in request.partitions}
         replicas = self._replicas(asked)
         online = [self._described(directory, replicas.get(directory, [])) for directory in self._directories.online]
@@ -50,7 +50,7 @@ class DescribeLogDirectoriesHandler:
         return online + failed
 
     def _replicas(self, asked: Collection[tuple[str, int]] | None) -> dict[str, list[ReplicaSize]]:
-        """By directory, each by topic and partition; None asks for all."""
+        """Return the replicas of each directory, sorted by topic and partition; None asks for all."""
         found: dict[str, list[ReplicaSize]] = {}
         for partition in sorted(self._partitions, key=_name):
             if asked is None or _name(partition) in asked:

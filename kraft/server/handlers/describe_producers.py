@@ -1,4 +1,4 @@
-"""DescribeProducers: the idempotent producers that a replica remembers, leader or not. Source: KIP-664."""
+"""DescribeProducers: the active idempotent producers of a replica, leader or not. Source: KIP-664."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class DescribeProducersHandler:
         self._image = image
 
     def handle(self, request: DescribeProducersRequest) -> list[PartitionProducers]:
-        """One result a partition, in the request's order."""
+        """Return one result per partition, in the request's order."""
         return [self._described(asked) for asked in request.partitions]
 
     def _described(self, asked: PartitionName) -> PartitionProducers:

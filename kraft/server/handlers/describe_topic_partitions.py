@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: topics with their partitions, as many as fit into one answer, and where to go on.
+"""DescribeTopicPartitions: topics with their partitions, page by page.
 
 Source: KIP-966.
 """
@@ -15,13 +15,14 @@ from kraft.server.handlers.describe_topics import topic_metadata, unknown_topic
 
 
 def describe_topic_partitions(image: MetadataImage, request: TopicPageRequest) -> TopicPage:
-    """Between two pages topics may come and go: a page holds what there is behind its beginning when it is asked for.
+    """Return one page of topics and the place where the next one begins.
 
-    Raises Refusal INVALID_REQUEST.
+    Topics may be created or deleted between two pages: each page shows the current ones from its beginning on. Raises
+    Refusal INVALID_REQUEST.
     """
     begin = request.begin or PartitionPlace(topic="", partition=0)
     if begin.partition < 0:
-        raise Refusal(ErrorCode.INVALID_REQUEST, f"a page cannot begin at partition {begin.partition}")
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"cursor partition is {begin.partition}: must be at least 0")
     names = [name for name in sorted(set(request.topics) or image.topic_ids) if name >= begin.topic]
     topics: list[TopicMetadata] = []
     left = request.partitions_max

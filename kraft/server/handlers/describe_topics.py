@@ -1,4 +1,4 @@
-"""DescribeTopics: topics with their partitions and the configs that were set on them."""
+"""DescribeTopics: topics with their partitions and the configs set on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""UpdateFeatures: decided by the active controller."""
+"""UpdateFeatures: forwarded to and decided by the active controller."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from kraft.server.handlers.forwarding import Forwarder
 log = structlog.get_logger()
 
 FeaturesOfOthers = Callable[[MetadataImage], Awaitable[Mapping[int, Sequence[FeatureRange]]]]
-"""What the other controllers support that are no brokers, by node id. Raises Refusal when one does not tell."""
+"""Returns the features supported by the other controllers that are not brokers, by node id. Raises Refusal if one does
+not answer."""
 
 
 class FeaturesHandler:
@@ -38,7 +39,7 @@ class FeaturesHandler:
 
 
 class ControllerFeaturesHandler:
-    """Decides. Refusal NOT_CONTROLLER is raised while this node is not the active controller."""
+    """The controller's side. Raises Refusal NOT_CONTROLLER while this node is not the active controller."""
 
     def __init__(self, decisions: Decisions, features_of_others: FeaturesOfOthers) -> None:
         self._decisions = decisions

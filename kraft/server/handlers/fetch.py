@@ -1,4 +1,4 @@
-"""Fetch: committed record batches for consumers, at once when there are any, otherwise as soon as there are."""
+"""Fetch: committed record batches for consumers, at once if there are enough, otherwise as soon as there are."""
 
 from __future__ import annotations
 
@@ -20,45 +20,45 @@ from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
 
 RESPONSE_BYTES_MAX: Final = 55 * 1024 * 1024
-"""However much a request asks for. Kafka's fetch.max.bytes at its default; one message of ours holds a little more."""
+"""Maximum bytes of records in a response: Kafka's default fetch.max.bytes; a gRPC message may be a little larger."""
 
 PARTITIONS_AT_ONCE: Final = 500
-"""Then others have their turn: a request may name more partitions than are read in a second."""
+"""Partitions read before other tasks have their turn: a request may name more than can be read in a second."""
 
 TURN_S_MAX: Final = 0.01
-"""Then too: a partition may give some MiB, or a thousand small batches."""
+"""Time after which other tasks have their turn: one partition may give some MiB, or a thousand small batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """How much a read may give."""
+    """Bounds of the bytes that a read may return."""
 
     bytes_max: int
     at_least_one: bool
-    """KIP-74: the first batch of an answer is given whatever its size, so that a consumer never gets stuck."""
+    """KIP-74: the first batch of a response is returned whatever its size, so that a consumer never gets stuck."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A result, and whose and within which bounds it was read."""
+    """Result of one read, with its partition and bounds."""
 
     result: FetchPartitionResult
     partition: Partition | None
     bounds: _Bounds
 
-    def is_cut_alike(self, bounds: _Bounds) -> bool:
-        """A read within these bounds ends where this one did."""
+    def ends_alike(self, bounds: _Bounds) -> bool:
+        """Return whether a read within these bounds would end where this one did."""
         was = self.bounds
         is_within = was.at_least_one and len(self.result.records) <= was.bytes_max
         return bounds.bytes_max == was.bytes_max and (bounds.at_least_one == was.at_least_one or is_within)
 
 
 class _Reading:
-    """What a request has found so far, in its order, and how much more it may."""
+    """Results of a request so far, in its order, and how many more bytes it may return."""
 
     def __init__(self, request: FetchRequest) -> None:
         self._request_id = request.request_id
-        # Nobody waits for more than one read of one partition gives: behind it there may be more.
+        # Never wait for more than one read of a partition can return: there may be more behind it.
         bytes_min = min(request.min_bytes, request.max_bytes, READ_BYTES_MAX, RESPONSE_BYTES_MAX)
         self._bytes_min = bytes_min if request.partitions else 0
         self.left_bytes = min(request.max_bytes, RESPONSE_BYTES_MAX)
@@ -67,7 +67,7 @@ class _Reading:
         self.reads: list[_Read] = []
 
     def bounds(self, wanted: FetchPartition) -> _Bounds:
-        """Of what is read next."""
+        """Return the bounds of the next read."""
         return _Bounds(min(self.left_bytes, wanted.partition_max_bytes), self.found_bytes == 0)
 
     def add(self, read: _Read) -> None:
@@ -80,11 +80,11 @@ class _Reading:
 
     @property
     def is_enough(self) -> bool:
-        """There is nothing to wait for: enough records, or an error to tell."""
-        return self._has_error or self.found_bytes >= self._bytes_min or self._is_cut()
+        """True if there is nothing to wait for: enough records, or an error to report."""
+        return self._has_error or self.found_bytes >= self._bytes_min or self._stopped_at_batch_limit()
 
-    def _is_cut(self) -> bool:
-        """Some read ended at so many batches as it may give, small ones, and behind them there may be more."""
+    def _stopped_at_batch_limit(self) -> bool:
+        """Return whether a read stopped at READ_BATCHES_MAX small batches; there may be more behind them."""
         return any(
             len(split(read.result.records)) >= READ_BATCHES_MAX
             for read in self.reads
@@ -100,7 +100,7 @@ class FetchHandler:
         self._partitions = partitions
 
     def begin(self, request: FetchRequest) -> Awaitable[FetchResponse] | FetchResponse:
-        """As `handle`, and the answer itself when it is there without waiting."""
+        """Do the same as `handle`, but return the response itself if there is nothing to wait for."""
         reading = _Reading(request)
         is_whole = self._read_on(request, reading)
         if is_whole and (reading.is_enough or request.max_wait_ms <= 0):
@@ -108,11 +108,11 @@ class FetchHandler:
         return self._handle(request, reading)
 
     async def handle(self, request: FetchRequest) -> FetchResponse:
-        """Waits for `min_bytes`, unless some partition has an error to tell or the wait is over."""
+        """Answer when there are `min_bytes`, a partition has an error, or the wait times out."""
         return await self._handle(request, _Reading(request))
 
     async def _handle(self, request: FetchRequest, reading: _Reading) -> FetchResponse:
-        """`reading` has begun. What changes meanwhile is read again before it is waited for more, and nothing else."""
+        """Complete `reading`, which has begun. After each wait, only the partitions that changed are read again."""
         deadline = asyncio.get_running_loop().time() + request.max_wait_ms / 1_000
         await self._read_rest(request, reading)
         if reading.is_enough:
@@ -129,7 +129,7 @@ class FetchHandler:
         return [partition.committed for partition in found if partition is not None]
 
     async def _read_again(self, request: FetchRequest, before: _Reading) -> _Reading:
-        """A new reading, which keeps what `before` has found where a read would give the same."""
+        """Return a new reading that keeps the results of `before` where a read would return the same."""
         reading = _Reading(request)
         await self._read_rest(request, reading, before.reads)
         return reading
@@ -141,7 +141,7 @@ class FetchHandler:
             await asyncio.sleep(0)
 
     def _read_on(self, request: FetchRequest, reading: _Reading, before: Sequence[_Read] = ()) -> bool:
-        """True when all partitions are read; False when it is the turn of others."""
+        """Read on for one turn. True: all partitions are read. False: other tasks have their turn first."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + TURN_S_MAX
         begin = len(reading.reads)
@@ -154,7 +154,7 @@ class FetchHandler:
         return len(reading.reads) == len(request.partitions)
 
     def _is_current(self, wanted: FetchPartition, read: _Read, bounds: _Bounds) -> bool:
-        """A read within `bounds` would give the same: nothing has changed in the partition that a read tells of."""
+        """Return whether a read within `bounds` would return the same: nothing that a result shows has changed."""
         partition, result = self._partitions.find_by_name(wanted.topic, wanted.partition), read.result
         return (
             partition is not None
@@ -163,8 +163,8 @@ class FetchHandler:
             and partition.leader_epoch == result.leader_epoch
             and partition.high_watermark == result.high_watermark
             and partition.log.log_start_offset == result.log_start_offset
-            # At the high watermark there is nothing to read, however much may be read.
-            and (read.is_cut_alike(bounds) or wanted.fetch_offset >= result.high_watermark)
+            # At the high watermark there is nothing to read, whatever the bounds.
+            and (read.ends_alike(bounds) or wanted.fetch_offset >= result.high_watermark)
         )
 
     def _read(self, wanted: FetchPartition, bounds: _Bounds) -> _Read:

@@ -1,4 +1,4 @@
-"""Forwards what the active controller decides, and waits until this broker acts on it, too."""
+"""Forwards requests to the active controller, and waits until this broker has applied the decision too."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Response = TypeVar("Response")
 
 
 class NoAnswer(Refusal):
-    """REQUEST_TIMED_OUT: no controller answered as the active one within the time of the request."""
+    """REQUEST_TIMED_OUT: no active controller answered within the request's timeout."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, reason)
@@ -38,11 +38,11 @@ class Forwarder:
 
     @property
     def image(self) -> MetadataImage:
-        """The metadata that this broker acts on."""
+        """The metadata that this broker has applied."""
         return self._loader.image
 
     async def forward(self, call: Call[Request, Response], request: Request) -> Response:
-        """The active controller's answer. Raises NoAnswer, or the Refusal it answers with."""
+        """Return the active controller's response. Raises NoAnswer, or the Refusal that it answers with."""
         try:
             timeout_s = min(max(request.timeout_ms, 0) / 1_000, TIMEOUT_MAX_S)
             return await self._controllers.call(call, request, timeout_s)
@@ -50,5 +50,8 @@ class Forwarder:
             raise NoAnswer(str(error)) from error
 
     async def until(self, holds: Callable[[MetadataImage], bool]) -> None:
-        """Waits until the image here `holds` the change, at most LOCALLY_KNOWN_MAX_S: clients ask this broker next."""
+        """Wait until `holds` is true of this broker's image, at most LOCALLY_KNOWN_MAX_S.
+
+        The client may ask this broker next, and should then see the change.
+        """
         await self._loader.until(holds, LOCALLY_KNOWN_MAX_S)

@@ -1,4 +1,4 @@
-"""ListConfigResources: what there is that has configs. Source: KIP-1142."""
+"""ListConfigResources: the resources that have configs. Source: KIP-1142."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kraft.model.configs import ConfigResource, ConfigResourceType
 
 
 def list_config_resources(image: MetadataImage, types: Iterable[ConfigResourceType]) -> list[ConfigResource]:
-    """Those of each type, by name."""
+    """Return the resources of each type, sorted by name."""
     return [
         ConfigResource(resource_type=resource_type, resource_name=name)
         for resource_type in types

@@ -1,7 +1,7 @@
-"""ListOffsets: where a partition begins and ends for consumers, and which record stands at a point in time.
+"""ListOffsets: the first and last offsets of partitions for consumers, and offsets by timestamp.
 
-The ends are known without looking. A look-up by time reads the log, in a thread; what was found counts if the broker
-still leads the partition in the same epoch, and the log still has what was read.
+The ends are known without reading. A look-up by time reads the log in a thread; its result counts if the broker still
+leads the partition in the same epoch and the log still has the files that were read.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from kraft.server.replica.partitions import Partitions
 UNKNOWN = -1
 
 PARTITIONS_AT_ONCE: Final = 500
-"""Then others have their turn: a request may name more partitions than are looked up in a second."""
+"""Partitions looked up before other tasks have their turn: a request may name more than fit into a second."""
 
 
 LOOK_UP_S_MAX: Final = 20.0
-"""All look-ups by time of one request together; clients give a request 30 s."""
+"""Maximum time of all look-ups by time in one request; clients wait 30 s for a response."""
 
-_NOT_THE_DISKS_FAULT: Final = (EMFILE, ENFILE, ENOMEM)
+_NOT_DISK_ERRORS: Final = (EMFILE, ENFILE, ENOMEM)
 
 
 class ListOffsetsHandler:
@@ -78,7 +78,7 @@ class ListOffsetsHandler:
         )
 
     async def _found(self, wanted: ListOffsetsPartition, reads: RequestReads) -> tuple[Partition, tuple[int, int]]:
-        """The partition, as it is now, with offset and timestamp. Raises Refusal."""
+        """Return the partition, and offset and timestamp of what was found. Raises Refusal."""
         while True:
             partition = self._partitions.by_name(wanted.topic, wanted.partition)
             leader = partition.as_leader(wanted.current_leader_epoch)
@@ -88,7 +88,9 @@ class ListOffsetsHandler:
             try:
                 found = await _looked_up(partition, leader, wanted.timestamp_ms, reads)
             except TimeoutError:
-                message = f"the look-up by time in {partition.topic_partition} took longer than {LOOK_UP_S_MAX:g} s"
+                message = (
+                    f"look-up by timestamp in {partition.topic_partition} took longer than {LOOK_UP_S_MAX:g} s: retry"
+                )
                 raise Refusal(ErrorCode.REQUEST_TIMED_OUT, message) from None
             if found is not None:
                 return partition, found
@@ -98,35 +100,34 @@ class ListOffsetsHandler:
 
 
 def _epoch_at(partition: Partition, offset: Offset, timestamp_ms: int) -> int:
-    """Of the record there; at the end, and where there is none, that of the leader, who writes the next one."""
+    """Return the leader epoch of the record at `offset`; the current one at the end and where there is no record."""
     is_end = timestamp_ms == LATEST_TIMESTAMP or not 0 <= offset < partition.log.log_end_offset
     epoch = UNKNOWN if is_end else partition.log.epoch_at(offset)
     return partition.leader_epoch if epoch == UNKNOWN else epoch
 
 
 def _known(partition: Partition, timestamp_ms: int) -> tuple[int, int] | None:
-    """Offset and timestamp where no record has to be looked up. Raises Refusal."""
+    """Return offset and timestamp if no record has to be looked up; otherwise None. Raises Refusal."""
     if timestamp_ms in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         return partition.log.log_start_offset, UNKNOWN
     if timestamp_ms in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
-        # Nothing is tiered.
+        # Tiered storage is not supported.
         return UNKNOWN, UNKNOWN
     _check_high_watermark_is_current(partition)
     if timestamp_ms == LATEST_TIMESTAMP:
         return partition.high_watermark, UNKNOWN
     if timestamp_ms < 0 and timestamp_ms != MAX_TIMESTAMP:
-        raise Refusal(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp_ms} does not stand for anything here")
+        raise Refusal(ErrorCode.UNSUPPORTED_VERSION, f"special timestamp {timestamp_ms} is not supported")
     return None
 
 
 async def _looked_up(
     partition: Partition, leader: PartitionLeader, timestamp_ms: int, reads: RequestReads
 ) -> tuple[int, int] | None:
-    """Offset and timestamp of a committed record, both UNKNOWN where there is none; None: it has to be asked again.
+    """Return offset and timestamp of a committed record, both UNKNOWN if there is none; None: look it up again.
 
-    That is so when another leader, or the same in another epoch, came meanwhile, and so perhaps a truncation; or when
-    retention, compaction or a move changed the files that were read. Raises Refusal, and TimeoutError when the
-    request's time is over.
+    None if a new leader epoch began meanwhile, since the log may have been truncated, or if retention, compaction or a
+    move changed the files that were read. Raises Refusal, and TimeoutError when the request times out.
     """
     log = partition.log
     lookup = log.prepare_newest_lookup() if timestamp_ms == MAX_TIMESTAMP else log.prepare_lookup(timestamp_ms)
@@ -135,28 +136,28 @@ async def _looked_up(
     try:
         found = await reads.run(lookup.steps)
     except TimeoutError:
-        # An OSError as well, and not the disk's.
+        # TimeoutError is an OSError, but not one of the disk.
         raise
     except (Corruption, OSError) as error:
         failure = error
     if partition.leader is not leader or partition.log is not log:
         return None
-    if not log.has_still(lookup.segments):
-        await _files_in_place(partition, reads)
+    if not log.still_has(lookup.segments):
+        await _wait_for_file_change(partition, reads)
         return None
     if failure is not None:
         raise _failed(partition, failure)
     if found is None or found[0] >= partition.high_watermark:
         return UNKNOWN, UNKNOWN
-    # Records may have been deleted without any file being changed.
+    # DeleteRecords may have deleted the record without changing a file.
     return None if found[0] < log.log_start_offset else found
 
 
-async def _files_in_place(partition: Partition, reads: RequestReads) -> None:
-    """Until then it would be looked up in the same segments, and in files that are others already."""
+async def _wait_for_file_change(partition: Partition, reads: RequestReads) -> None:
+    """Wait until the current change of the log's files ends: before that, a look-up would read replaced files."""
     change = partition.current_change
     if change is not None:
-        # However it ends: what it leaves is what there is to look into.
+        # If the change fails, the next look-up reads whatever files it left.
         with suppress(Refusal):
             await reads.wait_for(change.wait())
 
@@ -164,15 +165,16 @@ async def _files_in_place(partition: Partition, reads: RequestReads) -> None:
 def _failed(partition: Partition, failure: Corruption | OSError) -> Refusal:
     if isinstance(failure, Corruption):
         partition.found_corrupt(failure)
-    elif failure.errno not in _NOT_THE_DISKS_FAULT:
+    elif failure.errno not in _NOT_DISK_ERRORS:
         partition.storage_failed(f"the log of {partition.topic_partition} cannot be read: {failure}")
     return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition.topic_partition} could not be read: {failure}")
 
 
 def _check_high_watermark_is_current(partition: Partition) -> None:
-    """A leader that was just elected may know less of what is committed than consumers were shown before (KIP-207)."""
+    """Raise Refusal if a new leader's high watermark may be below what consumers have already seen (KIP-207)."""
     leader = partition.as_leader()
     if partition.high_watermark < leader.epoch_start_offset:
         raise Refusal(
-            ErrorCode.OFFSET_NOT_AVAILABLE, f"{partition.topic_partition} has a new leader that is still catching up"
+            ErrorCode.OFFSET_NOT_AVAILABLE,
+            f"new leader of {partition.topic_partition} does not know the high watermark yet: retry",
         )

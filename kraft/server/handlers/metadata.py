@@ -1,4 +1,4 @@
-"""Metadata: the brokers that are in service, and topics with their leaders, as this broker knows them."""
+"""Metadata: the brokers in service, and topics with their leaders, from the metadata that this broker has applied."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from kraft.server.loop.turns import Turns
 AUTO_CREATE_TIMEOUT_MS = 5_000
 
 PARTITIONS_AT_ONCE = 500
-"""Then others have their turn: of 50,000 partitions nobody is to notice that someone asks for them."""
+"""Partitions described before other tasks have their turn: a request for 50,000 must not delay other clients."""
 
 
 class MetadataHandler:
-    """`listener` is the one whose clients are answered: they are told that listener's addresses."""
+    """Answers the clients of `listener` with that listener's addresses."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class MetadataHandler:
         listener: str,
         lost_leaders_replaced: Callable[[Iterable[str]], Awaitable[None]],
     ) -> None:
-        """`lost_leaders_replaced` waits a moment where a topic is led by a broker that just went away."""
+        """`lost_leaders_replaced` waits briefly if a leader of these topics has just disconnected."""
         self._loader = loader
         self._controllers = controllers
         self._defaults = defaults
@@ -81,24 +81,24 @@ class MetadataHandler:
         return created.get(name) or unknown_topic(name)
 
     async def _create(self, names: list[str]) -> dict[str, TopicMetadata]:
-        """What to answer for each: a topic in creation is not there yet, and every client asks again for that."""
+        """Create topics and return their metadata: LEADER_NOT_AVAILABLE while in creation, which clients retry."""
         request = CreateTopicsRequest(
             topics=[NewTopic(topic=name) for name in names], timeout_ms=AUTO_CREATE_TIMEOUT_MS
         )
         try:
             response = await self._controllers.call(CREATE_TOPICS, request, AUTO_CREATE_TIMEOUT_MS / 1_000)
         except (NoController, Refusal) as error:
-            return {name: _not_there(name, ErrorCode.LEADER_NOT_AVAILABLE, str(error)) for name in names}
+            return {name: _topic_error(name, ErrorCode.LEADER_NOT_AVAILABLE, str(error)) for name in names}
         answers = {}
         for result in response.results:
             in_creation = result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
             code = ErrorCode.LEADER_NOT_AVAILABLE if in_creation else result.error_code
-            answers[result.topic] = _not_there(result.topic, code, result.error_message)
+            answers[result.topic] = _topic_error(result.topic, code, result.error_message)
         return answers
 
     def served(self) -> list[Served]:
         return [METADATA.served_by(self.handle)]
 
 
-def _not_there(name: str, code: ErrorCode, message: str) -> TopicMetadata:
+def _topic_error(name: str, code: ErrorCode, message: str) -> TopicMetadata:
     return replace(unknown_topic(name), error_code=code, error_message=message)

@@ -1,4 +1,4 @@
-"""Answers from the metadata alone: a broker's from what it acts on, a controller's from what is committed."""
+"""Queries answered from metadata alone: a broker's from what it has applied, a controller's from what is committed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kraft.server.handlers.describe_topics import describe_topics
 
 class MetadataQueries:
     def __init__(self, image: Callable[[], MetadataImage], index: Callable[[], int]) -> None:
-        """`index` is that of the metadata entry up to which the image goes."""
+        """`index` returns the index of the last metadata entry in the image."""
         self._image = image
         self._index = index
 

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where a leader epoch ends, so that a consumer notices that its log was cut (KIP-320)."""
+"""OffsetForLeaderEpoch: the end offset of a leader epoch, by which a consumer detects a truncation (KIP-320)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
 
 PARTITIONS_AT_ONCE: Final = 500
-"""Then others have their turn: a request may name as many as fit into it."""
+"""Partitions looked up before other tasks have their turn: a request may name very many."""
 
 
 class OffsetForLeaderEpochHandler:
@@ -55,10 +55,10 @@ class OffsetForLeaderEpochHandler:
 
 
 def _end_of(partition: Partition, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
-    """The largest epoch up to `epoch` that this leader's log has, and its end; -1 for one later than the leader's own.
+    """Return the largest epoch up to `epoch` in this leader's log, and its end; -1 for one after the leader's own.
 
-    The log notes an epoch with its first record. Consumers know epochs without records, too: a position that was looked
-    up bears the epoch of its leader. Of these, what the log holds so far is all that there can be.
+    The log stores an epoch with its first record. Consumers also know epochs without records: a position that was
+    looked up has the epoch of its leader. Such an epoch ends at the log end offset.
     """
     log = partition.log
     if not log.latest_epoch < epoch <= partition.leader_epoch:

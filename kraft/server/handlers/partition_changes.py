@@ -1,6 +1,6 @@
-"""Partitions added, leaders elected, replicas moved: decided by the active controller.
+"""CreatePartitions, ElectLeaders and AlterPartitionReassignments: forwarded to and decided by the active controller.
 
-The answer comes once this broker acts on it, too, if that is soon: who asks it next is told the new state.
+A broker answers once it has applied the decision too, if that is soon: clients that ask it next see the new state.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ log = structlog.get_logger()
 
 class PartitionChangesHandler:
     def __init__(self, forwarder: Forwarder, settings: Mapping[str, str], defaults: TopicConfig) -> None:
-        """`settings` are those of the broker's file, and `defaults` what they come to for topics."""
+        """`settings` are those of the broker's file, `defaults` the topic configs that follow from them."""
         self._forwarder = forwarder
         self._defaults = TopicDefaultsInEffect(settings, defaults)
 
@@ -72,7 +72,7 @@ class PartitionChangesHandler:
             ],
             all_partitions=False,
         )
-        # Asked again for the same, a controller with this image would find nothing left to do.
+        # This image has the change if deciding the same request on it changes nothing.
         await self._forwarder.until(
             lambda image: not elect_leaders(image, done, defaults=self._defaults(image)).records
         )
@@ -102,7 +102,7 @@ class PartitionChangesHandler:
         try:
             return not alter_partition_reassignments(image, done, defaults=self._defaults(image)).records
         except Refusal:
-            # The controller did it, so it knows what this image does not: that the cluster is at the level for it.
+            # The controller accepted it, so this image is older: it lacks the feature level that allows it.
             return False
 
     def served(self) -> list[Served]:
@@ -119,7 +119,7 @@ def _has_grown(image: MetadataImage, result: TopicResult) -> bool:
 
 
 class ControllerPartitionChangesHandler:
-    """Decides. Refusal NOT_CONTROLLER is raised while this node is not the active controller."""
+    """The controller's side. Raises Refusal NOT_CONTROLLER while this node is not the active controller."""
 
     def __init__(
         self, decisions: Decisions, entropy: Entropy, *, topic_defaults: Callable[[MetadataImage], TopicConfig]
@@ -129,7 +129,7 @@ class ControllerPartitionChangesHandler:
         self._topic_defaults = topic_defaults
 
     async def create_partitions(self, request: CreatePartitionsRequest) -> TopicResults:
-        # The place is drawn here, because deciding is free of chance.
+        # The random start of the placement is drawn here, because decisions are deterministic.
         start = self._entropy.below(2**31)
         return await self._decisions.submit(lambda image: create_partitions(image, request, placement_start=start))
 

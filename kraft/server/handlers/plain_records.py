@@ -1,6 +1,6 @@
-"""ProduceRecords and FetchRecords: plain records, for languages without a record batch codec.
+"""ProduceRecords and FetchRecords: produce and fetch plain records, for languages without a record batch codec.
 
-Translates to the batches of Produce and Fetch, which do the work.
+Converts records to and from the batches of Produce and Fetch, which do the work.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from kraft.server.loop.turns import Turns
 NOW: Final = -1
 
 FETCHED_RECORDS_MAX: Final = 2_000
-"""In one answer, the headers counted as well: each becomes an object on the loop."""
+"""Maximum number of records and headers in one response: each becomes an object on the event loop."""
 
 RECORDS_AT_ONCE: Final = 200
-"""Then others have their turn."""
+"""Records converted before other tasks have their turn."""
 
 FETCHED_BYTES_MAX: Final = 4 << 20
-"""In one answer, of records as they are unpacked, unless the first one is larger; and read from the log for it."""
+"""Maximum bytes of unpacked records in one response, unless the first is larger; also of batches read for it."""
 
 UNPACKED_AT_ONCE_MAX: Final = 16
-"""So many requests hold batches and records at a time; others wait for their turn."""
+"""Requests that hold batches and records in memory at a time; others wait for their turn."""
 
 UNPACK_S_MAX: Final = 20.0
-"""Time that one request may take to read and unpack, beside its wait."""
+"""Time that one request may take to read and unpack, besides its wait for records."""
 
 
 class PlainRecordsHandler:
@@ -61,9 +61,11 @@ class PlainRecordsHandler:
 
     async def produce(self, request: ProduceRecordsRequest) -> ProducePartitionResult:
         if not request.records:
-            return _refused(request, ErrorCode.INVALID_REQUEST, "a produce request holds at least one record")
+            return _refused(request, ErrorCode.INVALID_REQUEST, "produce request without records: send at least one")
         if any(record.timestamp_ms < NOW for record in request.records):
-            return _refused(request, ErrorCode.INVALID_TIMESTAMP, "a timestamp is at least 0, or -1 for now")
+            return _refused(
+                request, ErrorCode.INVALID_TIMESTAMP, "negative timestamp: must be at least 0, or -1 for now"
+            )
         response = await self._produce.handle(
             ProduceRequest(
                 request_id=0,
@@ -79,26 +81,26 @@ class PlainRecordsHandler:
         return response.partitions[0]
 
     async def fetch(self, request: FetchRecordsRequest) -> FetchRecordsResponse:
-        """Looks, waits when there is no record, and looks again: what waits holds no memory."""
+        """Read, and if there is no record wait and read again: a waiting request holds no batches in memory."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + request.max_wait_ms / 1_000
         reads = self._slow_reads.of_request(max(request.max_wait_ms, 0) / 1_000 + UNPACK_S_MAX)
         while True:
             async with self._unpacking:
-                response, next_offset = await self._look(request, reads)
+                response, next_offset = await self._read_once(request, reads)
             wait_ms = math.ceil((deadline_s - loop.time()) * 1_000)
             if response.records or response.error_code is not ErrorCode.NONE:
                 return response
             if next_offset > request.fetch_offset:
-                # Batches without a record for consumers, as compaction leaves them.
+                # These batches have no records for consumers, such as those that compaction leaves empty.
                 request = replace(request, fetch_offset=next_offset)
             elif wait_ms > 0:
                 await self._fetch_batches(request, max_bytes=1, max_wait_ms=wait_ms)
             else:
                 return response
 
-    async def _look(self, request: FetchRecordsRequest, reads: RequestReads) -> tuple[FetchRecordsResponse, int]:
-        """The answer as it is now, and the offset to go on from."""
+    async def _read_once(self, request: FetchRecordsRequest, reads: RequestReads) -> tuple[FetchRecordsResponse, int]:
+        """Return the current response and the offset to continue from."""
         bytes_max = max(min(request.max_bytes, FETCHED_BYTES_MAX), 1)
         result = await self._fetch_batches(request, max_bytes=bytes_max, max_wait_ms=0)
         code, message = result.error_code, result.error_message
@@ -108,9 +110,12 @@ class PlainRecordsHandler:
                 steps = unpack_records(result.records, request.fetch_offset, FETCHED_RECORDS_MAX, bytes_max)
                 unpacked = await reads.run(steps)
         except TimeoutError:
-            code, message = ErrorCode.REQUEST_TIMED_OUT, f"records were not unpacked within {UNPACK_S_MAX:g} s"
+            code, message = (
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"unpacking records took longer than {UNPACK_S_MAX:g} s: fetch fewer bytes",
+            )
         if unpacked.error is not None:
-            # Its checksum fits, so this is what a producer sent: whoever takes plain records cannot have it.
+            # The checksum is right, so a producer sent it like this; it cannot be returned as plain records.
             code, message = unpacked.error.error_code, unpacked.error.message
         turns, records = Turns(RECORDS_AT_ONCE), list[PlainRecord]()
         for record in unpacked.records:

@@ -1,6 +1,6 @@
-"""Produce: appends record batches, and answers when as many replicas have them as the producer asked for.
+"""Produce: append record batches, and answer when as many replicas have them as `acks` demands.
 
-Nearly every append is done before `handle` or `begin` returns. One that has to wait joins the queue of its partition.
+Nearly every append is done before `handle` or `begin` returns. An append that must wait joins its partition's queue.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kraft.server.replica.waiting_appends import WaitingAppend, WaitingAppends, 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 
 TURN_S_MIN: Final = 5.0
-"""An append may wait so long for its turn, however little time its producer gives the replicas. A disk may be slow."""
+"""An append may wait at least this long for its turn, even if the producer's timeout is shorter: disks may be slow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class _Appended:
 
 
 _Ended = _Appended | Refusal
-"""How an append ended."""
+"""Outcome of an append."""
 
 
 class _Append(NamedTuple):
@@ -46,17 +46,19 @@ class _Append(NamedTuple):
     outcome: _Ended | asyncio.Future[_Ended]
 
     def ended(self) -> _Ended:
-        """One that takes too long is refused in its turn."""
+        """Return the outcome; if there is none yet, a refusal, and the append will be refused when its turn comes."""
         if not isinstance(self.outcome, asyncio.Future):
             return self.outcome
         if self.outcome.done() and not self.outcome.cancelled():
             return self.outcome.result()
-        return Refusal(ErrorCode.REQUEST_TIMED_OUT, "it was not its turn in time, and it will not be appended")
+        return Refusal(
+            ErrorCode.REQUEST_TIMED_OUT, "timed out before the records were appended; they will not be appended"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Begun:
-    """A request whose records are appended, or wait for it. Not the records: many requests wait at a time."""
+    """A request whose records are appended or wait to be. Does not hold the records: many requests wait at a time."""
 
     request_id: int
     acks: int
@@ -66,7 +68,7 @@ class _Begun:
     """Futures of `appends` that are not done yet."""
 
     def parked(self) -> list[asyncio.Future[ErrorCode]]:
-        """Outcomes of appended records that wait for replicas."""
+        """Return the outcomes of appended records that wait for replicas."""
         return [
             one.outcome
             for one in (append.ended() for append in self.appends)
@@ -78,28 +80,28 @@ class ProduceHandler:
     def __init__(self, partitions: Partitions, waiting: WaitingAppends | None = None) -> None:
         self._partitions = partitions
         self._waiting = waiting or WaitingAppends()
-        self._awaited = RefusedSequences()
+        self._refused_sequences = RefusedSequences()
 
     def handle(self, request: ProduceRequest) -> Awaitable[ProduceResponse | None]:
-        """The place of the records is certain when it returns; the answer comes when the replicas have them.
+        """Append the records, or queue them in their order, and answer when the replicas have them.
 
-        The answer is None for acks=0; awaiting it raises the Refusal of what could not be appended.
+        The response is None for acks=0; awaiting it then raises the Refusal of an append that failed.
         """
         return self._answer_when_over(self._append_all(request, None))
 
     def begin(
         self, request: ProduceRequest, client: WaitingClient | None = None
     ) -> Awaitable[ProduceResponse | None] | ProduceResponse | None:
-        """As `handle`, and the answer itself, or the Refusal, when nothing has to be waited for.
+        """Do the same as `handle`, but return the response, or raise the Refusal, if there is nothing to wait for.
 
-        The records' bytes are no longer needed when it returns. `client` counts those that are not appended yet.
+        The records' bytes are not needed after it returns. `client` counts the appends that wait.
         """
         begun = self._append_all(request, client)
         return self._answer_when_over(begun) if begun.waiting or begun.parked() else self._answer(begun)
 
     def refuse_unknown(self, topic_id: UUID, partition: int, records: Buffer) -> None:
-        """These records are refused because no topic has that id yet; what was sent behind them is refused as well."""
-        self._awaited.note((str(topic_id), partition), records, ErrorCode.UNKNOWN_TOPIC_ID, _now_s())
+        """Note that these records are refused for an unknown topic id; later batches of their producer are too."""
+        self._refused_sequences.note((str(topic_id), partition), records, ErrorCode.UNKNOWN_TOPIC_ID, _now_s())
 
     def _append_all(self, request: ProduceRequest, client: WaitingClient | None) -> _Begun:
         appends = [
@@ -120,7 +122,7 @@ class ProduceHandler:
         acks = request.acks
         try:
             if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
-                raise Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks}: it is 0, 1 or -1 (all)")
+                raise Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}: must be 0, 1 or -1 (all)")
             partition = self._partitions.by_name(wanted.topic, wanted.partition)
             if partition.waiting_appends.waiting:
                 return self._append_in_turn(partition, wanted, request, client, None)
@@ -130,14 +132,14 @@ class ProduceHandler:
                 return self._append_in_turn(partition, wanted, request, client, wait.work)
         except Refusal as refusal:
             place = wanted.topic, wanted.partition
-            self._awaited.note(place, wanted.records, refusal.error_code, _now_s())
-            # The frames that it came through know the records, and others of the request may wait for long.
+            self._refused_sequences.note(place, wanted.records, refusal.error_code, _now_s())
+            # The traceback's frames hold the records, and other appends of the request may wait for long.
             return refusal.with_traceback(None)
 
     def _append_now(self, partition: Partition, sent: Buffer, records: ProducedRecords, acks: int) -> _Appended:
-        """`sent` begins with the header that the producer sent. Raises Refusal and AppendMustWait."""
-        if self._awaited:
-            self._awaited.check(partition, sent, _now_s())
+        """Append now. `sent` begins with the header that the producer sent. Raises Refusal and AppendMustWait."""
+        if self._refused_sequences:
+            self._refused_sequences.check(partition, sent, _now_s())
         result = partition.append(records, acks)
         required = Offset(result.last_offset + 1)
         outcome = partition.park_produce(required) if acks == ACKS_ALL else ErrorCode.NONE
@@ -151,9 +153,9 @@ class ProduceHandler:
         client: WaitingClient | None,
         work: AppendWork | AwaitedChange | None,
     ) -> asyncio.Future[_Ended]:
-        """Copies the records, to be appended when it is their turn. Raises Refusal when too many wait."""
+        """Copy the records and queue them to be appended in their turn. Raises Refusal if too many wait."""
         self._waiting.check_room(len(wanted.records))
-        # Whoever waits holds on to neither the request nor its records: their bytes are the receive buffer's.
+        # A waiting append must not keep the request or its records: their bytes belong to the receive buffer.
         place, sent, acks = (wanted.topic, wanted.partition), bytes(wanted.records[:HEADER_BYTES]), request.acks
         outcome: asyncio.Future[_Ended] = asyncio.get_running_loop().create_future()
 
@@ -161,7 +163,7 @@ class ProduceHandler:
             if not outcome.done():
                 outcome.set_result(how)
             elif isinstance(how, _Appended) and isinstance(how.outcome, asyncio.Future):
-                # Its client is gone, or has been told that it took too long.
+                # Its client has disconnected, or got the response that it timed out.
                 how.outcome.cancel()
             if client is not None:
                 client.ended()
@@ -170,7 +172,7 @@ class ProduceHandler:
             ended(self._append_now(partition, sent, records, acks))
 
         def refuse(refusal: Refusal) -> None:
-            self._awaited.note(place, sent, refusal.error_code, _now_s())
+            self._refused_sequences.note(place, sent, refusal.error_code, _now_s())
             ended(refusal)
 
         if client is not None:
@@ -178,7 +180,7 @@ class ProduceHandler:
         waiting = WaitingAppend(
             records=bytes(wanted.records),
             work=work,
-            until_s=_now_s() + _turn_s(request.timeout_ms),
+            deadline_s=_now_s() + _turn_timeout_s(request.timeout_ms),
             append=append,
             refuse=refuse,
         )
@@ -186,8 +188,8 @@ class ProduceHandler:
         return outcome
 
     async def _answer_when_over(self, begun: _Begun) -> ProduceResponse | None:
-        # Later than that of its appends: none of them is made once the answer has said that it will not be.
-        until_s = _now_s() + _turn_s(begun.timeout_ms)
+        # Computed after its appends' deadlines, so later: no append is made after the response says that it timed out.
+        until_s = _now_s() + _turn_timeout_s(begun.timeout_ms)
         try:
             if begun.waiting:
                 await asyncio.wait(begun.waiting, timeout=until_s - _now_s())
@@ -201,7 +203,7 @@ class ProduceHandler:
                 append.cancel()
 
     def _answer(self, begun: _Begun) -> ProduceResponse | None:
-        """What waits no longer, or too long. Raises the Refusal of an append with acks=0."""
+        """Return the response; appends without an outcome timed out. With acks=0, raises the Refusal of an append."""
         if begun.acks == ACKS_NONE:
             for append in begun.appends:
                 if isinstance(one := append.ended(), Refusal):
@@ -248,14 +250,14 @@ class ProduceHandler:
 
 
 def _error_code(outcome: ProduceOutcome) -> ErrorCode:
-    """How it ended; a wait that is not over by now has timed out, and the records may be committed later."""
+    """Return the outcome's code; an unfinished wait has timed out, and its records may still be committed later."""
     if isinstance(outcome, ErrorCode):
         return outcome
     return outcome.result() if outcome.done() else ErrorCode.REQUEST_TIMED_OUT
 
 
-def _turn_s(timeout_ms: int) -> float:
-    """How long an append may wait for its turn. The producer's time bounds only the wait for the replicas."""
+def _turn_timeout_s(timeout_ms: int) -> float:
+    """Return how long an append may wait for its turn. The producer's timeout limits only the wait for replicas."""
     return max(timeout_ms / 1_000, TURN_S_MIN)
 
 

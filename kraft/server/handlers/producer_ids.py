@@ -1,4 +1,4 @@
-"""InitProducerId: a producer id that no other producer of the cluster has, out of blocks from the controller."""
+"""InitProducerId: give each producer an id that is unique in the cluster, from blocks that the controller allocates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kraft.server.cluster.own_registration import OwnRegistration
 
 BLOCK_MAX_S: Final = 8.0
 WAIT_MAX_S: Final = 10.0
-"""For a producer that also waits behind others."""
+"""Maximum wait of one producer, including the wait behind others."""
 
 
 class ProducerIdHandler:
@@ -33,12 +33,12 @@ class ProducerIdHandler:
                     return refused
                 producer_id, self._next = self._next, self._next + 1
         except TimeoutError:
-            late = "no block of producer ids came from the controllers in time"
+            late = "timed out waiting for a block of producer ids from the controller: retry"
             return InitProducerIdResponse(error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=late)
         return InitProducerIdResponse(error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0)
 
     async def _refill(self) -> InitProducerIdResponse | None:
-        """Takes the next block; an answer for the producer when there is none."""
+        """Fetch the next block. Returns the error response for the producer if that fails, otherwise None."""
         request = AllocateProducerIdsRequest(
             broker_id=self._registration.broker_id, broker_epoch=self._registration.broker_epoch
         )

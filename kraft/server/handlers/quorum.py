@@ -1,4 +1,4 @@
-"""DescribeQuorum: asked of the active controller, which alone knows how far the others are."""
+"""DescribeQuorum: forwarded to the active controller, which alone knows the positions of the others."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Batches of idempotent producers that were refused a moment ago: what was sent behind one of them is refused as well.
+"""Recently refused batches of idempotent producers: later batches of the same producer are refused too.
 
-A producer has several batches of a partition under way. The first may be refused for a reason that passes, as that this
-broker does not lead yet, and the reason may have passed when the second is looked at. Of a producer that the log does
-not know any first sequence is accepted (KIP-360), so the second would be appended without the first, whose retry is
-then out of order for good (KAFKA-15591). Of a producer that it does know the second would be a gap. Some clients give
-its records up at that, and librdkafka begins a new epoch, in which everything that had no answer yet, of any partition,
-may be appended a second time. So the second has the answer of the first, until the first has come again. See
-docs/adr/0020-what-is-sent-behind-a-refused-batch.md.
+A producer may have several batches of a partition in flight. The first may be refused for a reason that soon passes,
+such as that this broker does not lead yet, and the reason may have passed when the second is checked. From a producer
+that the log does not know, any first sequence is accepted (KIP-360): the second batch would be appended without the
+first, whose retry would then be out of order forever (KAFKA-15591). From a known producer, the second batch would be a
+sequence gap. Some clients then drop its records; librdkafka begins a new producer epoch, in which every unacknowledged
+batch of any partition may be appended twice. So the second batch gets the error of the first until the first is
+retried. See docs/adr/0020-what-is-sent-behind-a-refused-batch.md.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.server.replica.partition import Partition
 
 REMEMBERED_S: Final = 5.0
-"""What was under way when its producer learned of the refusal has arrived by then. A producer that gave the refused
-batch up, and goes on behind it without a new epoch, is held up for no longer."""
+"""Batches in flight when the producer learns of the refusal arrive within this time. A producer that drops the refused
+batch and continues without a new epoch is blocked no longer than this."""
 
 PRODUCERS_MAX: Final = 10_000
-"""Partitions of producers that are remembered, in a few megabytes."""
+"""Maximum number of remembered pairs of producer and partition; they take a few megabytes."""
 
 NamedPartition = tuple[str, int]
-"""A topic's name, or its id as text where its name is not known, and a partition."""
+"""A topic's name, or its id as text if the name is unknown, and a partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,17 +38,17 @@ class _Refused:
 
 
 class RefusedSequences:
-    """False while nothing is remembered, so that it costs next to nothing to ask. Times are monotonic."""
+    """Sequences refused and not retried yet. False if empty, so that checking is cheap. Times are monotonic."""
 
     def __init__(self) -> None:
         self._refused: dict[tuple[NamedPartition, int], _Refused] = {}
-        """The first of each producer's batches that was refused, in the order of the refusals."""
+        """The first refused batch of each producer, in the order of the refusals."""
 
     def __len__(self) -> int:
         return len(self._refused)
 
     def note(self, partition: NamedPartition, records: Buffer, code: ErrorCode, now_s: float) -> None:
-        """These records were refused. Only what the same producer may send again unchanged is remembered."""
+        """Remember that these records were refused, if the producer may retry them unchanged."""
         header = _header(records) if code.retriable else None
         if header is None:
             return
@@ -63,7 +63,7 @@ class RefusedSequences:
         )
 
     def check(self, partition: Partition, records: Buffer, now_s: float) -> None:
-        """Raises the Refusal of an earlier batch when that has not come again."""
+        """Raise the Refusal of an earlier batch of the same producer that has not been retried."""
         self._forget(now_s, PRODUCERS_MAX)
         header = _header(records)
         if header is None:
@@ -76,14 +76,14 @@ class RefusedSequences:
             if _is_behind(header, refused) and not _is_settled(partition, header.producer_id, refused):
                 raise Refusal(
                     refused.code,
-                    f"sequence {header.base_sequence} of producer {header.producer_id} was sent behind "
-                    f"{refused.sequence}, which was refused and has not come again",
+                    f"sequence {header.base_sequence} of producer {header.producer_id} follows sequence "
+                    f"{refused.sequence}, which was refused: retry that one first",
                 )
             if not _is_before(header, refused):
                 del self._refused[named, header.producer_id]
 
     def _forget(self, now_s: float, count_max: int) -> None:
-        """What is over, and the oldest of more than so many."""
+        """Forget what has expired, and the oldest above `count_max`."""
         while self._refused:
             oldest = next(iter(self._refused))
             if len(self._refused) <= count_max and self._refused[oldest].until_s > now_s:
@@ -92,7 +92,7 @@ class RefusedSequences:
 
 
 def _header(records: Buffer) -> BatchHeader | None:
-    """None unless an idempotent producer sent them."""
+    """Return the batch header; None unless an idempotent producer sent the records."""
     try:
         header = read_header(records)
     except InvalidBatch:
@@ -105,12 +105,12 @@ def _is_behind(header: BatchHeader, refused: _Refused) -> bool:
 
 
 def _is_before(header: BatchHeader, refused: _Refused) -> bool:
-    """It was sent before the refused batch, and waited for its turn when that was refused."""
+    """True if it was sent before the refused batch: it waited for its turn when that one was refused."""
     return header.producer_epoch == refused.epoch and _distance(refused.sequence, header.base_sequence) < 0
 
 
 def _is_settled(partition: Partition, producer_id: int, refused: _Refused) -> bool:
-    """The log has the refused batch, since another broker took it when it came again; or its epoch is over."""
+    """True if the log has the refused batch, because another broker took its retry, or if its epoch is over."""
     state = partition.log.producers.get(producer_id)
     if state is None or state.epoch < refused.epoch:
         return False
@@ -119,6 +119,6 @@ def _is_settled(partition: Partition, producer_id: int, refused: _Refused) -> bo
 
 
 def _distance(first: int, second: int) -> int:
-    """How far `second` lies behind `first`; negative when it lies before. Sequences begin again at 0."""
+    """Return how far `second` comes after `first`; negative if before. Sequences wrap around to 0."""
     forward = (second - first) & SEQUENCE_MAX
     return forward if forward <= SEQUENCE_MAX // 2 else forward - SEQUENCE_MAX - 1

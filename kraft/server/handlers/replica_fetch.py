@@ -1,4 +1,4 @@
-"""Fetch of followers: everything the leader has, answered as soon as there is something that they do not know."""
+"""ReplicaFetch: return the leader's records to followers, as soon as there is anything new for them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class ReplicaFetchHandler:
         self._partitions = partitions
 
     async def handle(self, request: ReplicaFetchRequest) -> ReplicaFetchResponse:
-        """Waits while there are no records, no new high watermark and nothing else to tell."""
+        """Answer when there are records, a new high watermark or other news, or when the wait times out."""
         deadline = asyncio.get_running_loop().time() + request.max_wait_ms / 1_000
-        # What the request says of the follower is heard once; what it asks for is looked for until it is there.
-        heard = [(wanted, self._hear(request, wanted)) for wanted in request.partitions]
+        # The follower's progress is counted once; the records that it asks for are looked for until they are there.
+        checked = [(wanted, self._count_progress(request, wanted)) for wanted in request.partitions]
         with Watch(self._watched(request)) as watch:
             while True:
                 watch.again()
-                found = self._read_all(request.max_bytes, heard)
+                found = self._read_all(request.max_bytes, checked)
                 if any(_is_news(wanted, result) for wanted, result in found):
                     break
                 if not await watch.wait(deadline - asyncio.get_running_loop().time()):
@@ -48,8 +48,8 @@ class ReplicaFetchHandler:
             for notifier in (partition.appended, partition.committed)
         ]
 
-    def _hear(self, request: ReplicaFetchRequest, wanted: ReplicaFetchPartition) -> Refusal | None:
-        """Counts the follower's progress, when its log is in line with ours."""
+    def _count_progress(self, request: ReplicaFetchRequest, wanted: ReplicaFetchPartition) -> Refusal | None:
+        """Count the follower's progress if its log agrees with the leader's. Returns the Refusal if there is one."""
         try:
             partition, diverging = self._compare(wanted)
             if diverging is None:
@@ -69,11 +69,11 @@ class ReplicaFetchHandler:
         return partition, check_follower_fetch(partition.log, leader.leader_epoch, wanted)
 
     def _read_all(
-        self, bytes_max: int, heard: list[tuple[ReplicaFetchPartition, Refusal | None]]
+        self, bytes_max: int, checked: list[tuple[ReplicaFetchPartition, Refusal | None]]
     ) -> list[tuple[ReplicaFetchPartition, ReplicaFetchResult]]:
         left, nothing_yet, found = bytes_max, True, []
-        for wanted, refusal in heard:
-            # The first batch of an answer is given whatever its size, so that no follower gets stuck.
+        for wanted, refusal in checked:
+            # The first batch of a response is returned whatever its size, so that no follower gets stuck.
             result = self._refused(wanted, refusal) if refusal else self._read(wanted, left, nothing_yet)
             left = max(left - len(result.records), 0)
             nothing_yet = nothing_yet and not result.records
@@ -119,9 +119,9 @@ class ReplicaFetchHandler:
 
 
 def _is_news(wanted: ReplicaFetchPartition, result: ReplicaFetchResult) -> bool:
-    """Whether the follower learns anything; a high watermark or log start that moved on counts (KIP-1166).
+    """Return whether the follower learns anything new; an advanced high watermark or log start counts (KIP-1166).
 
-    A follower that fetched in range can always follow the log start, which is not above the high watermark.
+    A follower that fetched in range can always follow the log start, which is never above the high watermark.
     """
     return (
         result.error_code is not ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""CreateTopics and DeleteTopics: decided by the active controller, answered once this broker acts on it, too."""
+"""CreateTopics and DeleteTopics: forwarded to the active controller, answered once its decision is applied here."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ class TopicsHandler:
         except NoAnswer as refusal:
             return _all_refused([new_topic.topic for new_topic in request.topics], refusal)
         if not request.validate_only:
-            await self._until_known(answer, lambda image, name: image.topic(name) is not None)
+            await self._until_applied(answer, lambda image, name: image.topic(name) is not None)
         return answer
 
     async def delete(self, request: DeleteTopicsRequest) -> TopicResults:
         if not self._deletion_enabled:
-            disabled = "deleting topics is switched off: delete.topic.enable=false"
+            disabled = "topic deletion is disabled: set delete.topic.enable=true"
             return _none_deleted(request, Refusal(ErrorCode.TOPIC_DELETION_DISABLED, disabled))
         try:
             answer = await self._forwarder.forward(DELETE_TOPICS, request)
         except NoAnswer as refusal:
             return _none_deleted(request, refusal)
-        await self._until_known(answer, lambda image, name: image.topic(name) is None)
+        await self._until_applied(answer, lambda image, name: image.topic(name) is None)
         return answer
 
-    async def _until_known(self, answer: TopicResults, is_known: Callable[[MetadataImage, str], bool]) -> None:
+    async def _until_applied(self, answer: TopicResults, is_applied: Callable[[MetadataImage, str], bool]) -> None:
         done = [result.topic for result in answer.results if result.error_code is ErrorCode.NONE]
-        await self._forwarder.until(lambda image: all(is_known(image, name) for name in done))
+        await self._forwarder.until(lambda image: all(is_applied(image, name) for name in done))
 
     def served(self) -> list[Served]:
         return [

@@ -176,7 +176,7 @@ _ALTERNATIVE_NAMES: Final = "x509_subject_alternative_name"
 
 
 def read_secrets(path: Path) -> ClusterSecrets:
-    """One secret a line: the first is spoken, each is understood. Raises CredentialsError."""
+    """One secret a line: the first is used, all are accepted. Raises CredentialsError."""
     lines = [line.strip() for line in _read_private(path, "cluster.secret.file", forbidden=0o077).splitlines()]
     found = [line for line in lines if line]
     if not found:

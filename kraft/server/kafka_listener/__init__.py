@@ -1,1 +1,1 @@
-"""The listener that speaks Kafka's own protocol: connections, the frames on them, and one file for each API."""
+"""Listener for Kafka's protocol: connections, frames, and one file per API."""

@@ -1,9 +1,9 @@
-"""One client's connection: requests begun as they arrive, answers written in the same order.
+"""One client's connection: begins requests as they arrive and writes responses in the same order.
 
-Produce requests are begun while earlier ones still wait for their replicas, but not while one waits to be appended.
-Every other request waits until all before it are answered, and so is there never more than one large answer a
-connection in memory. Nothing is read that cannot be begun, and nothing is begun for a client that does not read its
-answers: TCP tells it to wait.
+A produce request is begun while earlier ones still wait for their replicas, but not while one waits to be appended.
+Every other request waits until all before it are answered, so a connection has at most one large response in memory.
+The connection reads only what it can begin, and begins nothing for a client that does not read its responses: TCP
+makes that client wait.
 """
 
 from __future__ import annotations
@@ -16,65 +16,68 @@ from typing import Final, Protocol
 
 from kraft.server.kafka_listener.receive_buffer import BadFrame, ReceiveBuffer
 
-Answer = Sequence[bytes | bytearray | memoryview]
-"""The bytes of a response, its size in front; empty when the client is sent none."""
+ResponseBytes = Sequence[bytes | bytearray | memoryview]
+"""The bytes of a response, starting with its size; empty when the client gets no response."""
 
 PIPELINED_MAX: Final = 64
-"""Produce requests of one connection that wait for their replicas at the same time."""
+"""Maximum number of produce requests of one connection that wait for their replicas at the same time."""
 
 TAKEN_AT_ONCE_MAX: Final = 64
-"""Requests of one connection, then others have their turn: many small ones fit into what is received at a time."""
+"""Requests begun for one connection before others have their turn: one read can hold many small requests."""
 
 WRITTEN_ALONE_BYTES_MIN: Final = 32 * 1024
-"""To copy a piece of so many bytes costs more than one more call to the system."""
+"""Copying a piece of this size costs more than another system call."""
 
 READ_BYTES_MIN: Final = 64 * 1024
-"""So much a client reads between two checks, or it counts as one that reads nothing."""
+"""A client that reads less than this between two checks counts as one that reads nothing."""
 
 
 class CloseConnection(Exception):
-    """The request cannot be answered, and the connection ends: one line that says why."""
+    """The request cannot be answered and the connection closes. The message is one line that says why."""
 
 
 class Requests(Protocol):
-    """What answers the requests of one connection."""
+    """Answers the requests of one connection."""
 
     def when_pipelined(self, go_on: Callable[[], None]) -> None:
-        """`go_on` is to be called when `is_pipelined` may have become true."""
+        """Set `go_on`, which is called when `is_pipelined` may have become true."""
 
     def is_pipelined(self, frame: memoryview) -> bool:
-        """True when it may be begun before earlier requests of its kind are answered."""
+        """True if the request may be begun before earlier requests of its kind are answered."""
 
-    def begin(self, frame: memoryview) -> Awaitable[Answer] | Answer:
-        """Begins the request. The frame's bytes are there until it returns. Raises CloseConnection."""
+    def begin(self, frame: memoryview) -> Awaitable[ResponseBytes] | ResponseBytes:
+        """Begin the request. The frame's bytes are valid until this returns. Raises CloseConnection."""
 
 
 class ListenerSide(Protocol):
-    """What a connection tells its listener."""
+    """The calls that a connection makes to its listener."""
 
     def opened(self, connection: KafkaConnection) -> bool:
-        """False: there are too many, it has to close."""
+        """False: there are too many connections, and this one must close."""
 
     def closed(self, connection: KafkaConnection, reason: str | None) -> None:
-        """`reason` is None when nothing was wrong with what came."""
+        """`reason` says what was wrong; None after an ordinary end."""
 
     def failed(self, connection: KafkaConnection, error: BaseException) -> None:
-        """A request on it failed by an error of our own."""
+        """A request on the connection failed with an internal error."""
 
     def unread(self, connection: KafkaConnection, size_bytes: int) -> bool:
-        """So much of its answers its client has not read. True: memory is short, and who reads nothing has to go."""
+        """The client has not read `size_bytes` of its responses.
+
+        True: memory is short, and connections of clients that read nothing must close.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
     request_s_max: float = 30.0
-    """A request that has begun to arrive is here after so long, or the connection ends."""
+    """A request that takes longer to arrive closes the connection."""
 
     unread_s_max: float = 60.0
-    """So long a client may leave its answers unread."""
+    """A client may leave its responses unread for this long."""
 
     unread_s_max_when_crowded: float = 1.0
-    """So long while memory is short, if it reads nothing of them at all."""
+    """The same limit for a client that reads nothing at all while memory is short."""
 
     idle_s_max: float
     """`connections.max.idle.ms`"""
@@ -82,10 +85,10 @@ class ConnectionLimits:
 
 @dataclass(slots=True)
 class _Reply:
-    answer: Answer | None = None
-    """None until it is there."""
+    response: ResponseBytes | None = None
+    """None until the response is ready."""
 
-    task: asyncio.Task[Answer] | None = None
+    task: asyncio.Task[ResponseBytes] | None = None
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
@@ -96,16 +99,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
         make_requests: Callable[[str], Requests],
         limits: ConnectionLimits,
     ) -> None:
-        """`make_buffer` is told whom to call when memory is free again, `make_requests` the client's address."""
+        """`make_buffer` takes the function to call when memory is free again, `make_requests` the client's address."""
         self._listener = listener
         self._make_requests = make_requests
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._buffer = make_buffer(self._take_frames_soon)
         self._replies: deque[_Reply] = deque()
-        """In the order of their requests. What is there at the front is written."""
+        """Replies in the order of their requests. Those at the front that are ready are written."""
         self._pipelining = False
-        """The requests that wait for their answers may be followed by others of their kind."""
+        """More requests of the same kind may be begun while the earlier ones wait for their responses."""
         self._is_draining = False
         self._is_over = False
         self._reason: str | None = None
@@ -117,7 +120,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._requests: Requests
         self.peer = ""
 
-    # --- what asyncio tells --------------------------------------------------------------------------------------
+    # --- called by asyncio ---------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport), "a TCP connection has both directions"
@@ -126,7 +129,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._requests = self._make_requests(self.peer)
         self._requests.when_pipelined(self._take_frames_soon)
         if not self._listener.opened(self):
-            self._end("there are as many connections as max.connections or the limit of open files allows")
+            self._end("too many connections: raise max.connections or the limit of open files")
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer.room()
@@ -160,62 +163,65 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._listener.unread(self, 0)
         self._listener.closed(self, self._reason)
 
-    # --- what the listener asks for ------------------------------------------------------------------------------
+    # --- called by the listener ----------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Ends the connection of a client that keeps us waiting."""
+        """Close the connection of a client that is too slow or idle for too long."""
         now_s, limits = self._loop.time(), self._limits
         if self._buffer.is_waiting:
-            # It is not the client who lets us wait.
+            # The request waits for memory here, not for the client.
             self._partial_since_s = now_s
-        if _lasts(self._unread_since_s, limits.unread_s_max, now_s):
-            self._reason = self._reason or f"its answers were not read for {limits.unread_s_max:g} s"
+        if _is_longer_than(self._unread_since_s, limits.unread_s_max, now_s):
+            self._reason = self._reason or f"client did not read its responses for {limits.unread_s_max:g} s"
             self.abort()
-        elif self._holds_others_up(now_s):
-            self._reason = self._reason or "it reads nothing, and unread answers take all the memory that they may"
+        elif self._blocks_others(now_s):
+            self._reason = self._reason or "client reads nothing while unread responses fill their memory budget"
             self.abort()
-        elif _lasts(self._partial_since_s, limits.request_s_max, now_s):
-            self._end(f"a request had not arrived whole after {limits.request_s_max:g} s")
+        elif _is_longer_than(self._partial_since_s, limits.request_s_max, now_s):
+            self._end(f"request had not arrived completely after {limits.request_s_max:g} s")
         elif self._partial_since_s is not None and self._buffer.is_slow():
-            self._end("a request hardly went on arriving, and others wait for the memory that it takes")
-        elif not self._replies and _lasts(self._used_at_s, limits.idle_s_max, now_s):
+            self._end("request arrived too slowly while others waited for the memory that it takes")
+        elif not self._replies and _is_longer_than(self._used_at_s, limits.idle_s_max, now_s):
             self._end(None)
 
-    def _holds_others_up(self, now_s: float) -> bool:
+    def _blocks_others(self, now_s: float) -> bool:
         if self._unread_since_s is None:
             return False
         before, self._unread_bytes = self._unread_bytes, self._transport.get_write_buffer_size()
         is_crowded = self._listener.unread(self, self._unread_bytes)
         is_read = before - self._unread_bytes >= READ_BYTES_MIN
         return (
-            is_crowded and not is_read and _lasts(self._unread_since_s, self._limits.unread_s_max_when_crowded, now_s)
+            is_crowded
+            and not is_read
+            and _is_longer_than(self._unread_since_s, self._limits.unread_s_max_when_crowded, now_s)
         )
 
     def drain(self) -> None:
-        """Begins nothing more, and hangs up when what was begun is answered."""
+        """Begin nothing more, and close the connection when everything that was begun is answered."""
         self._is_draining = True
         self._take_frames()
 
     def abort(self) -> None:
-        """Without another word."""
+        """Close at once and drop what was not sent."""
         self._is_over = True
         self._transport.abort()
 
-    # --- requests and answers ------------------------------------------------------------------------------------
+    # --- requests and responses ----------------------------------------------------------------------------------
 
     def _take_frames(self) -> None:
-        """Begins what may be begun, and reads on if there is room for more."""
+        """Begin what may be begun, and read on if there is room for more."""
         if self._is_over:
             return
         try:
-            self._write_answers()
+            self._write_responses()
             taken = 0
             while taken < TAKEN_AT_ONCE_MAX and self._may_begin() and (frame := self._buffer.next_frame()) is not None:
                 self._begin(frame)
                 taken += 1
-            self._write_answers()
+            self._write_responses()
             if taken and self._may_begin() and self._buffer.peek_frame() is not None:
-                # What is answered by now held it up, or it is the turn of others. Nothing else would remind us of it.
+                # The next frame waited for a response that was just written, or for other connections to have their
+                # turn. No later event would begin it.
                 self._take_frames_soon()
             if self._buffer.has_turn and not self._replies:
                 self._buffer.finished()
@@ -224,11 +230,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._read_on()
         except (BadFrame, CloseConnection) as error:
             self._end(str(error))
-        except Exception as error:  # noqa: BLE001  Whatever a request did, other connections do not notice.
+        except Exception as error:  # noqa: BLE001  An error in one request must not affect other connections.
             self._fail(error)
 
     def _take_frames_soon(self) -> None:
-        """Not at once: others have their turn, and whoever gave memory back is in the middle of something."""
+        """Call `_take_frames` later: others have their turn first, and the caller may be releasing memory."""
         self._loop.call_soon(self._take_frames)
 
     def _may_begin(self) -> bool:
@@ -247,43 +253,43 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if isinstance(begun, Awaitable):
             reply = _Reply(task=asyncio.ensure_future(begun))
             assert reply.task is not None, "just made"
-            reply.task.add_done_callback(lambda task: self._answered(reply, task))
+            reply.task.add_done_callback(lambda task: self._response_ready(reply, task))
         else:
-            reply = _Reply(answer=begun)
+            reply = _Reply(response=begun)
         self._replies.append(reply)
         if not self._pipelining:
-            self._write_answers()
+            self._write_responses()
 
-    def _answered(self, reply: _Reply, task: asyncio.Task[Answer]) -> None:
+    def _response_ready(self, reply: _Reply, task: asyncio.Task[ResponseBytes]) -> None:
         if self._is_over:
             return
         if task.cancelled():
-            # By whom it waited for, not by us. Without an answer to it, nothing after it could be answered either.
-            self._end("a request was given up before it had an answer")
+            # Cancelled from outside, not by this connection. Without its response no later one can be sent either.
+            self._end("request cancelled before it was answered")
             return
         error = task.exception()
         if error is None:
-            reply.answer = task.result()
+            reply.response = task.result()
             self._take_frames()
         elif isinstance(error, CloseConnection):
             self._end(str(error))
         else:
             self._fail(error)
 
-    def _write_answers(self) -> None:
+    def _write_responses(self) -> None:
         pieces: list[bytes | bytearray | memoryview] = []
-        while self._replies and (answer := self._replies[0].answer) is not None:
+        while self._replies and (response := self._replies[0].response) is not None:
             self._replies.popleft()
-            pieces += answer
+            pieces += response
         if pieces:
             self._used_at_s = self._loop.time()
             self._write(pieces)
             if self._unread_since_s is not None:
-                # All of it: writing was paused at the first piece that was not sent whole.
+                # Writing was paused at the first piece that was not fully sent; count all of them.
                 self._note_unread()
 
-    def _write(self, pieces: Answer) -> None:
-        """Small ones together, in one call to the system; large ones from where they are, without a copy."""
+    def _write(self, pieces: ResponseBytes) -> None:
+        """Write small pieces together in one system call, and large ones without a copy."""
         together: list[bytes | bytearray | memoryview] = []
         for piece in pieces:
             if len(piece) < WRITTEN_ALONE_BYTES_MIN:
@@ -308,7 +314,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _read_on(self) -> None:
         if self._is_draining and not self._replies:
-            self._hang_up()
+            self._half_close()
         elif not self._is_draining and self._unread_since_s is None and self._buffer.has_room():
             if not self._transport.is_reading():
                 self._transport.resume_reading()
@@ -319,13 +325,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _fail(self, error: BaseException) -> None:
         self._listener.failed(self, error)
-        self._end("a request failed by an error of our own")
+        self._end("internal error")
 
-    def _hang_up(self) -> None:
-        """Says that no more answers come, and waits for the client to hang up as well, or the listener to cut it off.
+    def _half_close(self) -> None:
+        """Close the sending side, then wait until the client closes too or the listener aborts the connection.
 
-        What the client still sends is read and thrown away: a socket that is closed with something unread in it takes
-        back the answers that are on their way, and the client would send again what was done.
+        What the client still sends is read and discarded: closing a socket that has unread bytes resets the
+        connection and loses responses on their way, and the client would send again what was already done.
         """
         self._is_over = True
         self._partial_since_s = None
@@ -336,7 +342,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _end(self, reason: str | None) -> None:
-        """What was written before still goes out, if the client reads it in time."""
+        """Close the connection. What was written before still goes out if the client reads it in time."""
         self._is_over = True
         self._reason = reason
         self._partial_since_s = None
@@ -346,12 +352,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport.close()
 
 
-def _lasts(since_s: float | None, s_max: float, now_s: float) -> bool:
+def _is_longer_than(since_s: float | None, s_max: float, now_s: float) -> bool:
     return since_s is not None and now_s - since_s > s_max
 
 
 def _address(name: object) -> str:
-    """As in messages: `10.0.0.7:51000`, `[::1]:51000`."""
+    """Format an address for messages: `10.0.0.7:51000`, `[::1]:51000`."""
     match name:
         case (str(host), int(port), *_):
             return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,7 +1,7 @@
-"""Incremental fetch sessions: a consumer of many partitions names in each request only what changed (KIP-227).
+"""Incremental fetch sessions: each request of a consumer names only the partitions that changed (KIP-227).
 
-A session is known by an id and counts its requests, so that a lost or repeated one is noticed. It belongs to no
-connection: a consumer may go on with it on another one.
+A session has an id and numbers its requests with an epoch, so that a lost or repeated one is noticed. It is not tied to
+a connection: a consumer may continue it on another one.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ SESSIONS_MAX: Final = 1_000
 """Kafka's max.incremental.fetch.session.cache.slots at its default."""
 
 PARTITIONS_MAX: Final = 50_000
-"""Of all sessions together: each of their partitions takes half a kilobyte."""
+"""Maximum number of partitions in all sessions together; each takes half a kilobyte."""
 
 UNUSED_MS_MAX: Final = 120_000
-"""Kafka's min.incremental.fetch.session.eviction.ms: after so long a session may make room for another."""
+"""Kafka's min.incremental.fetch.session.eviction.ms: a session unused for longer may be evicted for a new one."""
 
 
 class FetchKey(NamedTuple):
@@ -46,7 +46,7 @@ class _Wanted:
     log_start_offset: int = -1
 
     def has_news(self, data: PartitionData) -> bool:
-        """Whether the answer has to name it; notes what the client then knows."""
+        """Return whether the response must name this partition, and remember what the client then knows."""
         failed = data.error_code != ErrorCode.NONE
         news = (
             failed
@@ -54,7 +54,7 @@ class _Wanted:
             or data.high_watermark != self.high_watermark
             or data.log_start_offset != self.log_start_offset
         )
-        # After an error the client is told in any case that it is over.
+        # After an error the next successful read is always sent, so that the client learns that the error is over.
         self.high_watermark = -1 if failed else data.high_watermark
         self.log_start_offset = data.log_start_offset
         return news
@@ -62,7 +62,7 @@ class _Wanted:
 
 @dataclass(slots=True)
 class FetchSession:
-    """What one consumer wants, in the order in which it is read."""
+    """The partitions that one consumer fetches, in the order in which they are read."""
 
     session_id: int
     uses_topic_ids: bool
@@ -88,21 +88,24 @@ class FetchSession:
         return [(key, each.partition) for key, each in self._wanted.items()]
 
     def news(self, found: Iterable[tuple[FetchKey, PartitionData]]) -> list[tuple[FetchKey, PartitionData]]:
-        """What of a read the answer has to name. What gave records is read last the next time, so none starves."""
-        told = []
+        """Return the read partitions that the response must name.
+
+        Partitions that gave records are read last the next time, so that none starves.
+        """
+        news = []
         for key, data in found:
             wanted = self._wanted.get(key)
             if wanted is None or not wanted.has_news(data):
                 continue
-            told.append((key, data))
+            news.append((key, data))
             if data.records:
                 del self._wanted[key]
                 self._wanted[key] = wanted
-        return told
+        return news
 
 
 class FetchSessions:
-    """`draw_id` gives a number between 1 and FETCH_SESSION_ID_MAX, hard to guess."""
+    """The fetch sessions of one broker. `draw_id` returns a random number from 1 to FETCH_SESSION_ID_MAX."""
 
     def __init__(
         self, draw_id: Callable[[], int], sessions_max: int = SESSIONS_MAX, partitions_max: int = PARTITIONS_MAX
@@ -111,13 +114,16 @@ class FetchSessions:
         self._sessions_max = sessions_max
         self._partitions = Budget(partitions_max)
         self._sessions: dict[int, FetchSession] = {}
-        """In the order of their last use, the oldest first."""
+        """Sessions by id, in the order of their last use, the oldest first."""
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def begin(self, uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
-        """None when there are as many as there may be, and all in use: the consumer then names everything each time."""
+        """Begin a session and return it.
+
+        None if the cache is full of sessions in use: the consumer then names every partition in each request.
+        """
         if len(self._sessions) >= self._sessions_max:
             oldest = next(iter(self._sessions.values()))
             if now_ms - oldest.used_at_ms < UNUSED_MS_MAX:
@@ -129,16 +135,18 @@ class FetchSessions:
         self._sessions[session_id] = FetchSession(session_id, uses_topic_ids, now_ms)
         return self._sessions[session_id]
 
-    def go_on(self, session_id: int, epoch: int, uses_topic_ids: bool, now_ms: int) -> FetchSession:
-        """Raises Refusal: the consumer begins anew."""
+    def resume(self, session_id: int, epoch: int, uses_topic_ids: bool, now_ms: int) -> FetchSession:
+        """Continue a session and return it. Raises Refusal, after which the consumer begins a new session."""
         session = self._sessions.get(session_id)
         if session is None:
-            raise Refusal(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"there is no fetch session {session_id}")
+            raise Refusal(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"unknown fetch session {session_id}")
         if session.uses_topic_ids != uses_topic_ids:
-            raise Refusal(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, f"fetch session {session_id} names topics otherwise")
+            problem = f"fetch session {session_id} names topics by {'id' if session.uses_topic_ids else 'name'}"
+            raise Refusal(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, problem)
         if session.next_epoch != epoch:
             expected = session.next_epoch
-            raise Refusal(ErrorCode.INVALID_FETCH_SESSION_EPOCH, f"epoch {epoch} came, {expected} was expected")
+            problem = f"fetch session epoch is {epoch}, expected {expected}"
+            raise Refusal(ErrorCode.INVALID_FETCH_SESSION_EPOCH, problem)
         session.next_epoch = 1 if epoch == _EPOCH_MAX else epoch + 1
         session.used_at_ms = now_ms
         del self._sessions[session_id]
@@ -148,7 +156,7 @@ class FetchSessions:
     def change(
         self, session: FetchSession, wanted: Iterable[tuple[FetchKey, FetchPartition]], forgotten: Iterable[FetchKey]
     ) -> bool:
-        """As `session.change`. False: there are too many partitions, and the session is over."""
+        """Call `session.change`. False: the sessions have too many partitions, and this one was ended."""
         session.change(wanted, forgotten)
         if self._partitions.claim(session.session_id, len(session)):
             return True

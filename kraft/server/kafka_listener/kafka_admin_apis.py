@@ -1,4 +1,4 @@
-"""What the Kafka listener serves operators: each API beside the handler that answers it."""
+"""Table of the Kafka listener's admin APIs, each with the handler that answers it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def kafka_admin_apis(
     image: Callable[[], MetadataImage],
     voters: Sequence[tuple[int, Endpoint]],
 ) -> dict[ApiKey, Api]:
-    """`handlers.metadata` is that of the same listener."""
+    """Return the admin APIs of one listener. `handlers.metadata` belongs to the same listener."""
     queries, forwarded = handlers.queries, handlers.forwarded
     topics, partitions = forwarded.topics, forwarded.partition_changes
     describe_cluster = DescribeClusterApi(handlers.metadata.handle, image, listener, broker_id)

@@ -1,4 +1,4 @@
-"""What the Kafka listener serves: each API beside the handler that answers it. A key is advertised only from here."""
+"""Table of all APIs of the Kafka listener, each with its handler. ApiVersions advertises exactly these."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ from kraft.wire.api_keys import ApiKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaSurroundings:
-    """What the APIs need besides handlers."""
+    """Everything that the APIs need besides handlers."""
 
     broker_id: BrokerId
     listener: str
-    """The listener whose clients are answered."""
+    """Name of the listener that these APIs serve."""
 
     image: Callable[[], MetadataImage]
     fenced_lately: Callable[[], tuple[BrokerId, ...]]
-    """Brokers that clients still find listed."""
+    """Recently fenced brokers, which Metadata responses still list."""
 
     monotonic_ms: Callable[[], int]
     sessions: FetchSessions
     """Shared by the clients of all listeners."""
 
     waiting_fetches: Budget
-    """Counts the partitions of all fetches that wait, on all listeners."""
+    """Counts the partitions of all waiting fetches, on all listeners."""
 
     voters: Sequence[tuple[int, Endpoint]]
-    """Where each controller is reached, by node id."""
+    """Node id and address of each controller."""
 
 
 def kafka_apis(handlers: BrokerHandlers, surroundings: KafkaSurroundings) -> Mapping[ApiKey, Api]:
-    """`handlers.metadata` is that of the same listener."""
+    """Return all APIs of one listener. `handlers.metadata` belongs to the same listener."""
     leaders = Leaders(surroundings.image, surroundings.listener)
     produce, fetch = handlers.produce, handlers.fetch
     apis: dict[ApiKey, Api] = {

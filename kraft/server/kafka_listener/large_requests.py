@@ -1,8 +1,8 @@
-"""Which large requests are carried out at a time: what they are decoded to takes many times the memory of a frame.
+"""Limits how many large requests are carried out at a time: decoded, they take many times the memory of their frame.
 
-A request waits for its turn in the buffer that it was received in, where its memory is accounted for, and its
-connection reads no more meanwhile. Small requests never wait, and Produce requests are none of these: nearly all of
-their bytes are records, which are not decoded.
+A request waits for its turn in the buffer that received it, where its memory is counted, and its connection reads no
+more meanwhile. Small requests never wait. Neither do Produce requests: nearly all of their bytes are records, which are
+not decoded.
 """
 
 from __future__ import annotations
@@ -13,28 +13,30 @@ from typing import Final
 from kraft.server.loop.budget import Beyond, Budget
 
 LARGE_FROM_BYTES: Final = 256
-"""A frame of more may name more than a few things."""
+"""A larger frame may name more than a few topics or partitions, and counts as large."""
 
 FETCH_SHARE: Final = 32
-"""Of `socket.request.max.bytes`, this part may be under way as fetches. A partition of 16 to 33 bytes takes about 600
-while its fetch waits. In 512 KiB are 16,000 partitions: consumers that ask for more than that twice a second take all
-the time that one process has.
+"""Large fetches in progress take at most `socket.request.max.bytes` / 32. A partition of 16 to 33 bytes takes about 600
+while its fetch waits. 512 KiB hold 16,000 partitions: consumers that ask for more than that twice a second use all the
+CPU time of one process.
 """
 
 OTHER_SHARE: Final = 256
-"""Likewise of all other requests, which wait for little. A name of three bytes takes up to 600 in the request and its
-answer together.
+"""Other large requests in progress take at most `socket.request.max.bytes` / 256; they are answered soon. A name of
+three bytes takes up to 600 in the request and its response together.
 """
 
 PRODUCE_KEY: Final = 0
-"""The second byte of a frame; the first is 0 in all of Kafka's keys."""
+"""Second byte of a Produce frame; the first byte of every Kafka API key is 0."""
 
 _FETCH_KEY: Final = 1
 
 
 class LargeRequests:
-    """Those of all connections of a listener, in three lanes: fetches, which wait for records; the others; and those
-    that would fill one of these lanes by themselves, one at a time, so that nobody else waits behind them.
+    """Turns of the large requests of all connections, in three lanes.
+
+    The lanes are fetches, which wait for records; all other requests; and requests that alone would fill one of these
+    two lanes, one at a time, so that no other request waits behind them.
     """
 
     def __init__(self, frame_bytes_max: int) -> None:
@@ -42,12 +44,12 @@ class LargeRequests:
         self.others = Budget(frame_bytes_max // OTHER_SHARE, Beyond.ALONE)
         self.largest = Budget(0, Beyond.ALONE)
         self.bytes_most = 0
-        """Size of the largest that was carried out since this was last set to 0."""
+        """Size of the largest request carried out since this was last set to 0."""
 
     def begin(self, claimant: Hashable, frame: memoryview, granted: Callable[[], None]) -> bool:
-        """False: not now, `granted` is called when it is the claimant's turn, and then it begins once more.
+        """True: the claimant has its turn until it calls `end`.
 
-        True: it has the turn until it calls `end`.
+        False: `granted` is called when it is the claimant's turn, and the claimant then calls this again.
         """
         lane = self.fetches if frame[1] == _FETCH_KEY else self.others
         if len(frame) > lane.size_max:
@@ -56,6 +58,6 @@ class LargeRequests:
         return lane.claim(claimant, len(frame), granted)
 
     def end(self, claimant: Hashable) -> None:
-        """Its request is answered, or no longer wanted."""
+        """End the claimant's turn: its request is answered or no longer wanted."""
         for lane in (self.fetches, self.others, self.largest):
             lane.release(claimant)

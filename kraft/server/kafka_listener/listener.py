@@ -1,4 +1,4 @@
-"""Where clients of Kafka's protocol connect: accepts, counts, watches over, and sends home."""
+"""Listener for Kafka clients: accepts, counts, checks and closes their connections."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 
 from kraft.rpc.refusal_log import RefusalLog
-from kraft.runtime.allocator import give_back_freed_memory
+from kraft.runtime.allocator import release_freed_memory
 from kraft.server.kafka_listener.connection import ConnectionLimits, KafkaConnection, Requests
 from kraft.server.kafka_listener.memory import ListenerMemory
 from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer
@@ -21,15 +21,15 @@ log = structlog.get_logger()
 SCRATCH_BYTES: Final = 256 * 1024
 
 BACKLOG: Final = 1_024
-"""Connections that have not been accepted yet; many clients come back at once when a broker does."""
+"""Connections that wait to be accepted: many clients reconnect at once when a broker restarts."""
 
 CHECK_PERIOD_S: Final = 1.0
 
-GIVE_BACK_AFTER_S: Final = 0.1
-"""So often is freed memory given back while there is a crowd. It takes a tenth of a millisecond for each MiB."""
+RETURN_MEMORY_AFTER_S: Final = 0.1
+"""Delay before freed memory is returned to the system, and so its shortest interval; it takes 0.1 ms per MiB."""
 
 VERY_LARGE_BYTES: Final = 64 * 1024
-"""A request of so much leaves megabytes behind when it is answered."""
+"""A non-Produce request of this size leaves megabytes of freed memory behind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class ListenerLimits:
 
 
 class KafkaListener:
-    """At any number of addresses. Limits hold for the connections of all together."""
+    """Listener at any number of addresses. The limits hold for all their connections together."""
 
     def __init__(self, limits: ListenerLimits, refusals: RefusalLog, memory: ListenerMemory) -> None:
         self._limits = limits
@@ -57,12 +57,12 @@ class KafkaListener:
         self._is_stopping = False
         self._watch: asyncio.Task[None] | None = None
         self._crowd_bytes = limits.frame_bytes_max // 4
-        self._giving_back: asyncio.TimerHandle | None = None
+        self._returning_memory: asyncio.TimerHandle | None = None
 
     async def listen(self, host: str, port: int, make_requests: Callable[[str], Requests]) -> None:
-        """`make_requests` makes what answers the requests of one connection there, from the client's address.
+        """Listen at one more address. `make_requests` takes a client's address and makes what answers its requests.
 
-        Raises OSError when the address cannot be had.
+        Raises OSError if the address cannot be bound.
         """
 
         def connect() -> KafkaConnection:
@@ -79,11 +79,11 @@ class KafkaListener:
 
     @property
     def receiving_bytes(self) -> int:
-        """That requests take which are partly there."""
+        """Memory held by requests that have arrived in part."""
         return self._memory.receive.held_bytes
 
     async def stop(self, grace_s: float) -> None:
-        """Takes no more connections or requests, and gives those under way so long to be answered."""
+        """Stop accepting connections and requests; wait up to `grace_s` for requests in progress."""
         self._is_stopping = True
         for server in self._servers:
             server.close()
@@ -98,8 +98,8 @@ class KafkaListener:
             connection.abort()
         if self._watch is not None:
             self._watch.cancel()
-        if self._giving_back is not None:
-            self._giving_back.cancel()
+        if self._returning_memory is not None:
+            self._returning_memory.cancel()
 
     def _make_buffer(self, granted: Callable[[], None]) -> ReceiveBuffer:
         memory = self._memory
@@ -112,24 +112,24 @@ class KafkaListener:
                 connection.check()
             large = self._memory.large
             if self._memory.receive.held_bytes_most() > self._crowd_bytes or large.bytes_most > VERY_LARGE_BYTES:
-                self._give_back_soon()
+                self._return_memory_soon()
             large.bytes_most = 0
 
-    def _give_back_soon(self) -> None:
-        """What a crowd has used and freed lies scattered among what others use, and the next one would need more."""
-        if self._giving_back is None:
-            self._giving_back = asyncio.get_running_loop().call_later(GIVE_BACK_AFTER_S, self._give_back)
+    def _return_memory_soon(self) -> None:
+        """Schedule returning freed memory: it is scattered among live memory, and later requests could not reuse it."""
+        if self._returning_memory is None:
+            self._returning_memory = asyncio.get_running_loop().call_later(RETURN_MEMORY_AFTER_S, self._return_memory)
 
-    def _give_back(self) -> None:
-        self._giving_back = None
-        give_back_freed_memory()
+    def _return_memory(self) -> None:
+        self._returning_memory = None
+        release_freed_memory()
 
-    # --- what connections tell -----------------------------------------------------------------------------------
+    # --- called by connections -----------------------------------------------------------------------------------
 
     def opened(self, connection: KafkaConnection) -> bool:
         self._connections.add(connection)
         if self._is_stopping:
-            # It was accepted a moment before.
+            # It was accepted just before the servers closed.
             connection.drain()
         return len(self._connections) <= self._limits.connections_max
 
@@ -138,15 +138,15 @@ class KafkaListener:
         if not self._connections:
             self._none_left.set()
         if reason is not None:
-            self._refusals.tell(connection.peer, reason)
+            self._refusals.log(connection.peer, reason)
 
     def unread(self, connection: KafkaConnection, size_bytes: int) -> bool:
         unread = self._memory.unread
         unread.note(connection, size_bytes)
         if unread.is_crowded:
-            self._give_back_soon()
+            self._return_memory_soon()
         return unread.is_crowded
 
     def failed(self, connection: KafkaConnection, error: BaseException) -> None:
-        # Our own bug: the place it happened at is what its report needs.
+        # A bug of ours: a report needs the traceback.
         log.error("internal error", peer=connection.peer, exc_info=error)

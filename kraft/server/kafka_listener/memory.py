@@ -1,30 +1,30 @@
-"""What clients of Kafka's protocol can make a node hold, as its budgets count it, and the sum of that.
+"""Bounds on the memory that Kafka clients can make a node hold, and their sum.
 
-Every part has a `Budget`. R is `socket.request.max.bytes`, the size that one request may have:
+Every part has a `Budget`. R is `socket.request.max.bytes`, the maximum size of one request:
 
-| What                                              | At most                                  |
+| Part                                              | At most                                  |
 |---------------------------------------------------|------------------------------------------|
-| requests of up to 64 KiB that arrive              | R/8, and one of them                     |
-| larger requests that arrive                       | 3R/8, and one of them                    |
-| large fetches that are carried out                | R/32                                     |
-| other large requests that are carried out         | R/256                                    |
+| arriving requests of up to 64 KiB                 | R/8, plus one of them                    |
+| larger arriving requests                          | 3R/8, plus one of them                   |
+| large fetches in progress                         | R/32                                     |
+| other large requests in progress                  | R/256                                    |
 | a request too large for these two                 | one at a time                            |
-| answers that are not read                         | R/4, and the last one that found room    |
+| unread responses                                  | R/4, plus the last one that found room   |
 
-Bytes of frames and answers are counted; what a large request is decoded to takes many times its frame, which is why
-so few are carried out at once (`large_requests.py`). The sum is four fifths of R and two requests beyond them, of R at
-most: one that arrives and one that is carried out. When nothing is left, a connection may still send the first KiB of a
-request and be sent an answer of 16 KiB, or one without records; of connections there are `max.connections`. Bounds that
-do not depend on R stand beside this sum:
+The budgets count bytes of frames and responses. A decoded large request takes many times its frame, so only a few are
+carried out at once (`large_requests.py`). The sum is four fifths of R plus two requests of at most R: one that arrives
+and one that is carried out. When nothing is left, a connection may still send the first KiB of a request and receive a
+response of 16 KiB, or one without records; there are at most `max.connections` connections. Bounds that do not depend
+on R come on top:
 
-| What                                              | At most                                  |
+| Part                                              | At most                                  |
 |---------------------------------------------------|------------------------------------------|
-| partitions of fetches that wait                   | 50,000, of 600 bytes each                |
+| partitions of waiting fetches                     | 50,000, of 600 bytes each                |
 | partitions of fetch sessions                      | 50,000, of 500 bytes each                |
 | records that wait to be appended                  | 32 MiB, or one append                    |
 
-Nobody waits for ever: memory and turns are waited for until the connection has been idle for `connections.max.idle.ms`,
-room for an answer as long as its client waits for it, and the turn to be appended as long as the request lasts.
+Every wait ends: a wait for memory or a turn when the connection has been idle for `connections.max.idle.ms`, a wait for
+room for a response when its client's wait ends, and a wait to be appended when the request times out.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from typing import Final
 
 from kraft.server.kafka_listener.large_requests import LargeRequests
 from kraft.server.kafka_listener.receive_memory import SMALL_BYTES_MAX, ReceiveMemory
-from kraft.server.kafka_listener.unread_answers import ANSWER_BYTES_MAX, UNREAD_SHARE, UnreadAnswers
+from kraft.server.kafka_listener.unread_responses import RESPONSE_RECORD_BYTES_MAX, UNREAD_SHARE, UnreadResponses
 from kraft.server.loop.budget import Budget
 
 
 class ListenerMemory:
-    """The budgets in bytes of all listeners of one node."""
+    """The budgets, in bytes, that all listeners of one node share."""
 
     def __init__(self, request_bytes_max: int) -> None:
         self._request_bytes_max: Final = request_bytes_max
         self.receive = ReceiveMemory(request_bytes_max)
         self.large = LargeRequests(request_bytes_max)
-        self.unread = UnreadAnswers(request_bytes_max // UNREAD_SHARE)
+        self.unread = UnreadResponses(request_bytes_max // UNREAD_SHARE)
 
     @property
     def budgets(self) -> tuple[Budget, ...]:
@@ -57,6 +57,6 @@ class ListenerMemory:
 
     @property
     def bytes_max(self) -> int:
-        """More is never granted in all budgets together."""
-        beyond = SMALL_BYTES_MAX + 2 * self._request_bytes_max + ANSWER_BYTES_MAX
+        """Maximum that all budgets together ever grant."""
+        beyond = SMALL_BYTES_MAX + 2 * self._request_bytes_max + RESPONSE_RECORD_BYTES_MAX
         return sum(budget.size_max for budget in self.budgets) + beyond

@@ -1,7 +1,6 @@
-"""One fetch on its way to its answer: its partitions are read, and read again if there was no room for the answer.
+"""One fetch until it is answered: its partitions are read, and read again if there was no room for the response.
 
-What was read is not kept for as long as it may not be sent. When the time is over, the client is given the answer
-without records.
+Records that cannot be sent yet are not kept in memory. When the wait ends, the client gets a response without records.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ from kraft.wire.schema.fetch import FetchPartition
 class WantedPartition(NamedTuple):
     key: FetchKey
     topic: str | None
-    """None where nobody knows the topic's id."""
+    """None if the topic id is unknown."""
 
     partition: FetchPartition
 
 
 class FetchState(Enum):
     READING = auto()
-    """Its partitions are read, and wait for records."""
+    """Its partitions are being read, or wait for records."""
 
     WAITING_FOR_ROOM = auto()
-    """Its answer waits until other clients have read theirs."""
+    """Its response waits until other clients have read theirs."""
 
     ANSWERED = auto()
 
@@ -42,20 +41,20 @@ class PendingFetch:
     min_bytes: int
     max_bytes: int
     records_wait_ms: int
-    """How long it waits for records; `room_wait_ms` is how long it then waits for room."""
+    """Maximum wait for records; `room_wait_ms` is the maximum wait for room after that."""
 
     room_wait_ms: int
     state: FetchState = FetchState.READING
     deadline_s: float = field(default=0.0, init=False)
-    """When the wait for room ends, by the loop's clock."""
+    """End of the wait for room, by the loop's clock."""
 
-    _answer: values.FetchResponse | None = field(default=None, init=False)
+    _response: values.FetchResponse | None = field(default=None, init=False)
 
     def request(self, room_bytes: int | None) -> values.FetchRequest:
-        """What is to be read, of no more bytes than there is room for; None: for any number."""
+        """Return the request to the fetch handler, for at most `room_bytes` of records; None: no limit."""
         return values.FetchRequest(
             request_id=0,
-            # What cannot be read is told at once.
+            # An unknown topic id is answered without waiting.
             max_wait_ms=0 if any(each.topic is None for each in self.wanted) else self.records_wait_ms,
             min_bytes=self.min_bytes,
             max_bytes=self.max_bytes if room_bytes is None else min(self.max_bytes, max(1, room_bytes)),
@@ -72,29 +71,29 @@ class PendingFetch:
             ],
         )
 
-    def read(self, answer: values.FetchResponse, has_room: bool, now_s: float) -> None:
-        """Its partitions are read."""
+    def read(self, response: values.FetchResponse, has_room: bool, now_s: float) -> None:
+        """Record that the partitions were read."""
         assert self.state is FetchState.READING
         if has_room:
-            self.state, self._answer = FetchState.ANSWERED, answer
+            self.state, self._response = FetchState.ANSWERED, response
             return
-        if self._answer is None:
+        if self._response is None:
             self.deadline_s = now_s + self.room_wait_ms / 1_000
-        self.state, self._answer = FetchState.WAITING_FOR_ROOM, _without_records(answer)
+        self.state, self._response = FetchState.WAITING_FOR_ROOM, _without_records(response)
 
     def waited(self, has_room: bool) -> None:
-        """There is room, or the time is over."""
+        """Record that the wait for room ended; `has_room` is false if it timed out."""
         assert self.state is FetchState.WAITING_FOR_ROOM
         self.state = FetchState.READING if has_room else FetchState.ANSWERED
 
     def results(self) -> Iterator[tuple[FetchKey, values.FetchPartitionResult | None]]:
-        """In the order of `wanted`; None where the topic's id is not known."""
+        """Return the results in the order of `wanted`; None where the topic id is unknown."""
         assert self.state is FetchState.ANSWERED
-        assert self._answer is not None, "it was read before"
-        results = iter(self._answer.partitions)
+        assert self._response is not None, "it was read before"
+        results = iter(self._response.partitions)
         for key, topic, _ in self.wanted:
             yield key, None if topic is None else next(results)
 
 
-def _without_records(answer: values.FetchResponse) -> values.FetchResponse:
-    return replace(answer, partitions=[replace(result, records=b"") for result in answer.partitions])
+def _without_records(response: values.FetchResponse) -> values.FetchResponse:
+    return replace(response, partitions=[replace(result, records=b"") for result in response.partitions])

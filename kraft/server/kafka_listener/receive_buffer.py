@@ -1,8 +1,8 @@
-"""The bytes of one connection, cut into frames without being copied where that can be had.
+"""Receive buffer of one connection: cuts bytes into frames, without copying where possible.
 
-All connections receive into one scratch buffer, since each one's frames are taken out before the next one reads. Only
-what is left over, the beginning of a frame, is kept in memory of the connection's own. So a quiet connection holds
-nothing, and ten thousand of them hold no more.
+All connections receive into one scratch buffer, since the frames of one are taken out before the next one reads. Only
+the rest, the beginning of a frame, is kept in memory of the connection's own. So idle connections hold no memory,
+however many there are.
 """
 
 from __future__ import annotations
@@ -15,26 +15,27 @@ from kraft.server.kafka_listener.receive_memory import ReceiveMemory
 from kraft.server.loop.budget import Budget
 
 SIZE_BYTES: Final = 4
-"""In front of each frame: how many bytes follow, as a signed integer."""
+"""Length of the signed integer before each frame that says how many bytes follow."""
 
 FRAME_BYTES_MIN: Final = 8
-"""An API key, its version and a correlation id are the least that any request has."""
+"""Every request has at least an API key, a version and a correlation id."""
 
 KEPT_BYTES_MIN: Final = 1_024
 
 ARRIVED_BYTES_MIN: Final = 16 * 1024
-"""So much of a request arrives in a second, or it is slow; it has to go when others wait for its memory."""
+"""A request is slow if less than this arrives in a second; its connection closes if others wait for its memory."""
 
 SLOW_CHECKS_MAX: Final = 2
 
 TRUST_FACTOR: Final = 4
-"""A frame gets so many times the room that its sender has filled: a size is only a claim. When the next step would be
-the last, it is taken at once: at each step the frame is there twice, and so it is in all of its room and a quarter.
+"""A frame gets this many times the room that its sender has filled, since its size is only a claim. If the step
+after this one would hold the whole frame, its full size is allocated now. Each step copies what has arrived, so a frame
+takes at most 1.25 times its size.
 """
 
 
 class BadFrame(Exception):
-    """A size that no request has: these bytes are not Kafka's protocol, or the request is larger than allowed."""
+    """Invalid frame size: the bytes are not Kafka's protocol, or the request is larger than allowed."""
 
 
 class ReceiveBuffer:
@@ -46,52 +47,54 @@ class ReceiveBuffer:
         large: LargeRequests,
         granted: Callable[[], None],
     ) -> None:
-        """`granted` is called when there is memory, after `has_room` was False, and when it is the turn of the frame
-        that `next_frame` kept back.
+        """Set up an empty buffer.
+
+        `granted` is called when memory is free after `has_room` was False, and when a large frame that `next_frame` did
+        not return has its turn.
         """
         self._scratch = scratch
         self._frame_bytes_max = frame_bytes_max
         self._memory = memory
         self._budget: Budget = memory.small
-        """That the memory of `_kept` is held in."""
+        """Budget that counts the memory of `_kept`."""
 
         self._large = large
         self._granted = granted
         self.has_turn = False
-        """A large frame was taken: `finished` is to be called when it is answered."""
+        """A large frame was taken: call `finished` when it is answered."""
 
         self._arrived_bytes = 0
         self._slow_checks = 0
         self._kept: memoryview | None = None
         self._filled = 0
-        """So much of `_kept` has been received."""
+        """Number of bytes of `_kept` that have been received."""
         self._whole_at = 0
-        """So much of `_kept` has to be received until the frame in there is whole; 0 while that is not known."""
+        """Number of bytes of `_kept` at which its frame is complete; 0 while not known."""
 
         self._view = scratch[:0]
         self._position = 0
 
     @property
     def is_partial(self) -> bool:
-        """The beginning of a frame is here, and its end is not. Raises BadFrame."""
+        """True if the beginning of a frame has arrived and its end has not. Raises BadFrame."""
         return self._position < len(self._view) and self.peek_frame() is None
 
     @property
     def is_waiting(self) -> bool:
-        """For memory, that others have."""
+        """True if the buffer waits for memory that other connections hold."""
         return self._budget.is_waiting(self)
 
     def room(self) -> memoryview:
-        """Where to receive the next bytes. Never empty after `has_room` was True."""
+        """Return where to receive the next bytes. Never empty after `has_room` was True."""
         if self._kept is not None:
             return self._kept[self._filled :]
         return self._scratch[:KEPT_BYTES_MIN] if self._memory.is_used_up else self._scratch
 
     def received(self, count: int) -> bool:
-        """So many bytes now stand at the beginning of `room()`.
+        """Take note of `count` bytes received at the beginning of `room()`.
 
-        False: nothing is to be done but to receive more, since a large frame comes in many parts. Otherwise ends with
-        `keep_rest` before anybody else receives.
+        False: a large frame is still incomplete, just receive more. True: call `keep_rest` before another connection
+        receives.
         """
         if self._kept is None:
             self._view = self._scratch[:count]
@@ -104,7 +107,7 @@ class ReceiveBuffer:
         return True
 
     def peek_frame(self) -> memoryview | None:
-        """The next whole frame, without its size; valid until more is received. Raises BadFrame."""
+        """Return the next complete frame, without its size; valid until more is received. Raises BadFrame."""
         size = self._next_size()
         if size is None:
             return None
@@ -114,7 +117,10 @@ class ReceiveBuffer:
         return self._view[begin : begin + size]
 
     def next_frame(self) -> memoryview | None:
-        """As `peek_frame`, and takes it away. None also for a large one whose turn it is not yet: see LargeRequests."""
+        """Return the next frame as `peek_frame` does, and remove it.
+
+        None also for a large frame whose turn has not come yet: see LargeRequests.
+        """
         frame = self.peek_frame()
         if frame is None:
             return None
@@ -124,21 +130,21 @@ class ReceiveBuffer:
         return frame
 
     def finished(self) -> None:
-        """What was taken is answered, or will not be: others have their turn."""
+        """End the turn of the large frame that was taken: it is answered, or will not be."""
         self.has_turn = False
         self._large.end(self)
 
     def keep_rest(self) -> None:
-        """Puts what was not taken where it can stay: the scratch buffer is the next connection's."""
+        """Move the bytes not taken out of the scratch buffer, which the next connection uses."""
         if self._position == len(self._view):
             self.clear()
         elif self._kept is None:
             self._keep_only_rest()
 
     def has_room(self) -> bool:
-        """Makes room for more of a frame that has begun. Raises BadFrame.
+        """Make room for more of an incomplete frame. Raises BadFrame.
 
-        False: others hold the memory at present, or a whole frame is here and waits for its turn.
+        False: other connections hold the memory at present, or a complete frame waits here for its turn.
         """
         if self._kept is None:
             return True
@@ -161,7 +167,7 @@ class ReceiveBuffer:
         return True
 
     def is_slow(self) -> bool:
-        """To be asked once a second: others wait for memory, and of what this one has its request makes little use."""
+        """Return whether this request arrives too slowly while others wait for its memory. Call once a second."""
         arrived_bytes, self._arrived_bytes = self._arrived_bytes, 0
         is_lazy = (
             not self.is_waiting
@@ -173,7 +179,7 @@ class ReceiveBuffer:
         return self._slow_checks >= SLOW_CHECKS_MAX
 
     def clear(self) -> None:
-        """Forgets everything, and gives the memory back."""
+        """Drop all bytes and release the memory."""
         if self._kept is not None:
             self._memory.reuse(self._kept)
             self._kept = None
@@ -183,7 +189,7 @@ class ReceiveBuffer:
 
     def _take_turn(self, frame: memoryview) -> bool:
         if self.has_turn:
-            # Whoever takes the next one has answered the one before.
+            # The connection takes the next frame only after it answered the one before.
             self.finished()
         self.has_turn = self._large.begin(self, frame, self._granted)
         return self.has_turn
@@ -194,7 +200,7 @@ class ReceiveBuffer:
         self._move_to(size_bytes)
 
     def _hold_in(self, budget: Budget, size_bytes: int) -> None:
-        """So much, if it was not there already."""
+        """Hold `size_bytes` in `budget`, unless that much is held already."""
         if budget is not self._budget:
             self._budget.release(self)
         elif self._kept is not None and size_bytes >= len(self._kept):
@@ -203,7 +209,7 @@ class ReceiveBuffer:
         budget.hold(self, size_bytes)
 
     def _move_to(self, size_bytes: int) -> None:
-        """What was not taken, into a buffer of its own."""
+        """Move the bytes not taken into a buffer of `size_bytes`."""
         rest = self._view[self._position :]
         kept = self._memory.buffer(size_bytes)
         self._filled, self._position, self._whole_at = len(rest), 0, 0
@@ -211,13 +217,13 @@ class ReceiveBuffer:
         self._kept, self._view = kept, kept[: self._filled]
 
     def _next_size(self) -> int | None:
-        """Of the frame that begins at the position; None while its size has not arrived. Raises BadFrame."""
+        """Return the size of the next frame; None while it has not arrived. Raises BadFrame."""
         if len(self._view) - self._position < SIZE_BYTES:
             return None
         size = int.from_bytes(self._view[self._position : self._position + SIZE_BYTES], "big", signed=True)
         if not FRAME_BYTES_MIN <= size <= self._frame_bytes_max:
             raise BadFrame(
-                f"a request of {size} bytes; between {FRAME_BYTES_MIN} and "
-                f"socket.request.max.bytes={self._frame_bytes_max} are taken"
+                f"request of {size} bytes: must have {FRAME_BYTES_MIN} to "
+                f"{self._frame_bytes_max} (socket.request.max.bytes)"
             )
         return size

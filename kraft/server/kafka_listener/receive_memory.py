@@ -1,4 +1,4 @@
-"""The memory of all connections together for requests that have not arrived whole."""
+"""Memory of all connections for requests that have arrived in part."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Final
 from kraft.server.loop.budget import Beyond, Budget
 
 SMALL_BYTES_MAX: Final = 64 * 1024
-"""Requests up to this size have a budget of their own, so that they do not wait for large ones to arrive."""
+"""Requests up to this size have their own budget, so that they do not wait for large ones to arrive."""
 
 SPARE_BYTES_MAX: Final = 2 * 1024 * 1024
-"""Of the one buffer that is kept for the next request: to make a new one is to clear as many bytes."""
+"""Maximum size of the one buffer that is kept for the next request: allocating a new one zeroes all its bytes."""
 
 
 class ReceiveMemory:
-    """Two budgets: half of `socket.request.max.bytes`, beside the one request in each that may go beyond.
+    """Two budgets: together half of `socket.request.max.bytes`, plus one request in each that may exceed it.
 
-    That one is there twice for a moment, when it has become too large for its memory. So all requests that are partly
-    there take less than twice the size that one may have. Who gets no memory stops reading.
+    That one is in memory twice for a moment while it moves to a larger buffer. So all partly received requests together
+    take less than twice the maximum size of one. A connection that gets no memory stops reading.
     """
 
     def __init__(self, request_bytes_max: int) -> None:
@@ -26,20 +26,20 @@ class ReceiveMemory:
         self.large = Budget(request_bytes_max * 3 // 8, Beyond.FIRST)
 
     def buffer(self, size_bytes: int) -> memoryview:
-        """Of that size, with anything in it. Large requests mostly come one after the other: then it is the same."""
+        """Return a buffer of that size, not cleared. Large requests mostly come one by one and share the spare one."""
         spare, self._spare = self._spare, None
         if spare is None or len(spare) < size_bytes:
             spare = bytearray(size_bytes)
         return memoryview(spare)[:size_bytes]
 
     def reuse(self, buffer: memoryview) -> None:
-        """Nobody looks into it any more."""
+        """Take back a buffer that is no longer used."""
         made = buffer.obj
         if isinstance(made, bytearray) and SMALL_BYTES_MAX < len(made) <= SPARE_BYTES_MAX:
             self._spare = made
 
     def budget(self, size_bytes: int) -> Budget:
-        """For a request of that size."""
+        """Return the budget for a request of that size."""
         return self.small if size_bytes <= SMALL_BYTES_MAX else self.large
 
     @property
@@ -51,7 +51,7 @@ class ReceiveMemory:
         return self.small.held + self.large.held
 
     def held_bytes_most(self) -> int:
-        """At one time, since this was last asked for."""
+        """Return the most bytes held at one time since the last call."""
         most = self.small.held_most + self.large.held_most
         self.small.held_most = self.large.held_most = 0
         return most

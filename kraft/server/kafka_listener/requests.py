@@ -1,6 +1,6 @@
-"""One request from its frame to the buffers of its answer: which API, which version, and what is refused before that.
+"""Decodes one request, calls its API and encodes the response. Refuses unknown APIs and versions.
 
-An API is a function of a decoded message. What it answers with, or the lack of an answer, goes back as it came.
+An API is a function of a decoded message; it returns a response message, or None for no response.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kraft.model.errors import ErrorCode
-from kraft.server.kafka_listener.connection import Answer, CloseConnection
-from kraft.server.kafka_listener.unread_answers import UnreadAnswers
+from kraft.server.kafka_listener.connection import CloseConnection, ResponseBytes
+from kraft.server.kafka_listener.unread_responses import UnreadResponses
 from kraft.server.replica.waiting_appends import WaitingClient
 from kraft.wire.api_keys import ApiKey, request_type
 from kraft.wire.api_versions import advertised, is_served
@@ -22,54 +22,54 @@ from kraft.wire.frame import RequestHeader, decode_request_header, encode_respon
 from kraft.wire.schema.api_versions import ApiVersionsResponse
 
 ELEMENT_BYTES: Final = 1_024
-"""What an element of a request takes at most, decoded and carried out, with room to spare."""
+"""Upper bound of the memory that one element of a request takes, decoded and carried out."""
 
 _PRODUCE_KEY: Final = int(ApiKey.PRODUCE).to_bytes(2, "big")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
-    """What an API needs to know of a request beside its message, as in Kafka."""
+    """Facts about a request besides its message, as in Kafka."""
 
     version: int
     client_id: str
     peer: str
-    """The client's address, as in messages."""
+    """The client's address, formatted for messages."""
 
     frame_bytes: int = 0
-    """Its size as it came."""
+    """Size of the frame that the request came in."""
 
-    unread: UnreadAnswers | None = None
-    """Shared by all clients: says how many bytes of records an answer may have. None: as many as the client wants."""
+    unread: UnreadResponses | None = None
+    """Shared by all clients: limits the bytes of records in a response. None: no limit but the client's."""
 
     waiting: WaitingClient | None = field(default=None, compare=False)
-    """Counts the appends of this connection that wait. None: nobody asks."""
+    """Counts the waiting appends of this connection. None: they are not counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedMessage:
-    """A message as it stands behind its header, in the version that was asked for."""
+    """An encoded message without its header, in the requested version."""
 
     kind: type[Message]
     body: bytes
 
 
 Response = Message | EncodedMessage | None
-"""None: the client is not sent anything."""
+"""None: no response is sent."""
 
 Api = Callable[[Any, RequestContext], Awaitable[Response] | Response]
-"""Takes the message of its key. Bytes of records are there until it returns, not until what it returns is awaited.
+"""Answers the message of its key. Bytes of records are valid until the call returns, not while its result is awaited.
 Raises CloseConnection."""
 
 
 class KafkaRequests:
-    """Decodes each request of a connection, calls its API and encodes the answer."""
+    """Decodes each request of a connection, calls its API and encodes the response."""
 
     def __init__(
         self,
         apis: Mapping[ApiKey, Api],
         peer: str,
-        unread: UnreadAnswers | None = None,
+        unread: UnreadResponses | None = None,
         elements_max: int = ELEMENTS_MAX,
     ) -> None:
         self._apis = apis
@@ -84,12 +84,12 @@ class KafkaRequests:
     def is_pipelined(self, frame: memoryview) -> bool:
         return frame[:2] == _PRODUCE_KEY and not self._waiting.has_to_wait
 
-    def begin(self, frame: memoryview) -> Awaitable[Answer] | Answer:
+    def begin(self, frame: memoryview) -> Awaitable[ResponseBytes] | ResponseBytes:
         try:
             header, position = decode_request_header(frame)
             api = self._apis.get(header.api_key)  # type: ignore[call-overload]  # Any number may come; few are keys.
             if api is None:
-                raise CloseConnection(f"{_name(header.api_key)} is not served here")
+                raise CloseConnection(f"{_name(header.api_key)} is not supported")
             if not is_served(header.api_key, header.api_version):
                 return self._refuse_version(header)
             kind = request_type(header.api_key)
@@ -109,19 +109,19 @@ class KafkaRequests:
             return _encoded_when_there(response, header)
         return _encoded(response, header)
 
-    def _refuse_version(self, header: RequestHeader) -> Answer:
-        """Only ApiVersions has an answer for that, since it is how a client learns of the versions (KIP-511)."""
+    def _refuse_version(self, header: RequestHeader) -> ResponseBytes:
+        """Answer ApiVersions, which tells a client the versions (KIP-511); close the connection on any other API."""
         if header.api_key != ApiKey.API_VERSIONS:
-            raise CloseConnection(f"version {header.api_version} of {_name(header.api_key)} is not served here")
+            raise CloseConnection(f"version {header.api_version} of {_name(header.api_key)} is not supported")
         response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=advertised(self._apis))
         return encode_response(response, 0, header.correlation_id)
 
 
-async def _encoded_when_there(response: Awaitable[Response], header: RequestHeader) -> Answer:
+async def _encoded_when_there(response: Awaitable[Response], header: RequestHeader) -> ResponseBytes:
     return _encoded(await response, header)
 
 
-def _encoded(response: Response, header: RequestHeader) -> Answer:
+def _encoded(response: Response, header: RequestHeader) -> ResponseBytes:
     match response:
         case None:
             return []

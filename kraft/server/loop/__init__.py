@@ -1,1 +1,1 @@
-"""What shares the event loop: requests that wait, memory budgets, long work in turns and threads, background tasks."""
+"""Sharing the event loop: waiting requests, memory budgets, long work in turns and threads, background tasks."""

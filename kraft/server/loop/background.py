@@ -1,4 +1,4 @@
-"""Tasks that nobody awaits: an error that ends one of them ends the node, instead of being missed in silence."""
+"""Tasks that are not awaited: an error in one of them stops the node instead of passing unnoticed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ log = structlog.get_logger()
 
 
 def start(work: Coroutine[Any, Any, None], name: str, fatal: Callable[[str], None]) -> asyncio.Task[None]:
-    """Runs `work` on its own. Its owner cancels it; an exception out of it is our bug, and `fatal` is told."""
+    """Run `work` as a task, which its owner cancels. An exception from it is a bug and is passed to `fatal`."""
 
     def ended(task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()

@@ -1,6 +1,6 @@
-"""A bound on what claimants hold together: bytes of memory, or partitions.
+"""A limit on the sum of what claimants hold: bytes of memory, or partitions.
 
-A claimant is any object that is hashable. It has one claim in each budget: `size` is always what it holds in all.
+A claimant is any hashable object. It has one claim in each budget: `size` is always its total.
 """
 
 from __future__ import annotations
@@ -12,23 +12,26 @@ from typing import Final
 
 
 class Beyond(Enum):
-    """Whether a claim that is larger than what is left may be granted, and to whom."""
+    """Rule for claims beyond the budget: larger than what is left of it."""
 
     NOBODY = auto()
-    """It is never granted."""
+    """They are never granted."""
 
     ALONE = auto()
-    """To a claimant that is alone: when everybody else has released what they hold. Claims are granted in the order in
-    which they came.
+    """One is granted to a claimant that is alone, after all others have released theirs. Claims are granted in order of
+    arrival.
     """
 
     FIRST = auto()
-    """To one claimant at a time, the first that needs it, though others hold all there is: they may hold the beginnings
-    of what none of them can finish. So at most the budget and one claim are held. A claim that fits never waits.
+    """One is granted at a time, to the first claimant that needs it, even while others hold the whole budget:
+    otherwise several may each hold a part of what they need, and none can finish. So at most the budget and one claim
+    are held. A claim that fits never waits.
     """
 
 
 class Budget:
+    """A limit on the sum of claims."""
+
     def __init__(self, size_max: int, beyond: Beyond = Beyond.NOBODY) -> None:
         self.size_max: Final = size_max
         self._beyond: Final = beyond
@@ -37,15 +40,15 @@ class Budget:
         """The claimant that may go beyond the budget."""
 
         self._waiting: dict[Hashable, tuple[int, Callable[[], None]]] = {}
-        """In the order in which they came."""
+        """Waiting claims in order of arrival."""
 
         self.held = 0
         self.held_most = 0
-        """At one time, since somebody last set this to 0."""
+        """Largest `held` since this was last set to 0."""
 
     @property
     def left(self) -> int:
-        """Below 0 while somebody is beyond the budget."""
+        """Size that is left; below 0 while a claim beyond the budget is held."""
         return self.size_max - self.held
 
     @property
@@ -56,14 +59,14 @@ class Budget:
         return claimant in self._waiting
 
     def has_room(self, size: int) -> bool:
-        """Whether somebody who holds nothing would be granted so much."""
+        """Return whether a new claimant would be granted this size."""
         return self._may_hold(None, size)
 
     def claim(self, claimant: Hashable, size: int, granted: Callable[[], None] | None = None) -> bool:
-        """Makes `size` what the claimant holds in all.
+        """Set the claimant's total to `size`. Return False if that is not possible now.
 
-        False: not now. With `granted` it then waits, and holds what it claimed when that is called. Who has waited long
-        enough releases its claim: the budget has no clock.
+        With `granted` the claim then waits, and is held when `granted` is called. To stop waiting the claimant releases
+        its claim: the budget has no clock.
         """
         is_in_order = self._beyond is Beyond.FIRST or not self._waiting or size <= self._held.get(claimant, 0)
         if is_in_order and self._may_hold(claimant, size):
@@ -77,7 +80,7 @@ class Budget:
         return False
 
     async def wait(self, claimant: Hashable, size: int, deadline_s: float) -> bool:
-        """As `claim`, for one that holds nothing, and waits until `deadline_s` by the loop's clock."""
+        """Claim for a claimant that holds nothing, and wait until `deadline_s` by the loop's clock."""
         granted = asyncio.Event()
         if self.claim(claimant, size, granted.set):
             return True
@@ -93,13 +96,13 @@ class Budget:
         return is_granted
 
     def hold(self, claimant: Hashable, size: int) -> None:
-        """Counts what is there already and so cannot be refused, in place of all that the claimant held or wanted."""
+        """Set the claimant's total to what it already uses, which cannot be refused, and end its waiting claim."""
         self._forget(claimant)
         self._set(claimant, size)
         self._grant_waiting()
 
     def release(self, claimant: Hashable) -> None:
-        """All that the claimant holds; what it waits for is no longer wanted."""
+        """Release the claimant's total and end its waiting claim."""
         self._forget(claimant)
         self._grant_waiting()
 
@@ -147,6 +150,6 @@ class Budget:
             if self._may_hold(claimant, size):
                 return claimant
             if self._beyond is not Beyond.FIRST:
-                # Nobody overtakes one that waits, or a large claim might wait for ever.
+                # No claim overtakes a waiting one, or a large claim might wait for ever.
                 break
         return None

@@ -1,6 +1,6 @@
-"""Where requests wait for what they need: produces for their replicas, fetches for something to read.
+"""Requests that wait: produces for their replicas, fetches for records.
 
-Named as in Kafka. Nothing in here has a clock: whoever waits brings its own deadline.
+Named as in Kafka. Nothing in here has a clock: each waiting request has its own deadline.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class _Parked:
 
 
 class ProducePurgatory:
-    """The acks=all produces of one partition, in the order of the offsets that they wait for."""
+    """Waiting acks=all produces of one partition, in the order of the offsets that they wait for."""
 
     def __init__(self) -> None:
         self._parked: deque[_Parked] = deque()
@@ -32,21 +32,21 @@ class ProducePurgatory:
         return len(self._parked)
 
     def park(self, required_offset: Offset) -> asyncio.Future[ErrorCode]:
-        """Done when every record below `required_offset` is committed, or will not be in this leader epoch.
+        """Return a future that is done when every record below `required_offset` is committed, or the wait has failed.
 
-        Whoever waits no longer cancels it.
+        The waiting request cancels it at its deadline.
         """
         parked = _Parked(required_offset, asyncio.get_running_loop().create_future())
         if not self._parked or self._parked[-1].required_offset <= required_offset:
             self._parked.append(parked)
         else:
-            # A duplicate: its records were appended before others that wait already.
+            # A duplicate: its records were appended before those of others that wait already.
             self._parked.insert(bisect_right(self._parked, required_offset, key=_required_offset), parked)
         parked.outcome.add_done_callback(lambda outcome: self._forget(parked) if outcome.cancelled() else None)
         return parked.outcome
 
     def complete(self, outcome_at: Callable[[Offset], ErrorCode | None]) -> None:
-        """Ends the waiting of all whose outcome is decided; None means: it still waits."""
+        """Complete the produces for which `outcome_at` returns an outcome; None: it still waits."""
         waiting: deque[_Parked] = deque()
         for parked in self._parked:
             outcome = outcome_at(parked.required_offset)
@@ -57,12 +57,12 @@ class ProducePurgatory:
         self._parked = waiting
 
     def complete_below(self, high_watermark: Offset) -> None:
-        """As `complete`, for a high watermark that moved on: looks at no more than it completes, and one."""
+        """Complete the produces below the new high watermark, looking at no others but the first of the rest."""
         while self._parked and self._parked[0].required_offset <= high_watermark:
             _settle(self._parked.popleft(), ErrorCode.NONE)
 
     def abandon(self, outcome: ErrorCode) -> None:
-        """Ends all waiting: this broker no longer leads in the epoch in which the records were appended."""
+        """Complete all produces: this broker no longer leads in the epoch in which the records were appended."""
         while self._parked:
             _settle(self._parked.popleft(), outcome)
 
@@ -83,7 +83,7 @@ def _settle(parked: _Parked, outcome: ErrorCode | None) -> None:
 
 
 class Notifier:
-    """Wakes every watch when something moved on."""
+    """Wakes every watch when its subject has changed."""
 
     def __init__(self) -> None:
         self._watchers: set[Watch] = set()
@@ -100,9 +100,9 @@ class Notifier:
 
 
 class Watch:
-    """Watches several notifiers at once, from the moment it is entered: `with Watch(...) as watch`.
+    """Watches several notifiers, from the moment it is entered: `with Watch(...) as watch`.
 
-    What moves between looking and waiting is not missed: `again` is called before each look.
+    Call `again` before each check of the state, so that a change between the check and `wait` is not missed.
     """
 
     def __init__(self, watched: Iterable[Notifier]) -> None:
@@ -122,7 +122,7 @@ class Watch:
         self.moved.clear()
 
     async def wait(self, timeout_s: float) -> bool:
-        """True when something moved since `again`, False when the time is over."""
+        """Return True if a notifier has notified since `again`, False after `timeout_s`."""
         if timeout_s <= 0:
             return self.moved.is_set()
         try:

@@ -1,8 +1,8 @@
-"""Reads that may take long, done in a thread in short steps, so that the loop and other requests have their turns.
+"""Long reads, done in a thread in short steps, so that the loop and other requests get their turns.
 
-One step is done at a time, whoever asks: compiled code holds the interpreter for as long as a step takes, and memory is
-needed for one piece only. Of the requests that wait, the next step is that of the one that has had the fewest so far:
-one that needs few steps has every second one at least, however many others need thousands.
+One step is done at a time: compiled code holds the interpreter during a step, and memory is needed for one piece only.
+The next step goes to the waiting request that has had the fewest so far: a request that needs few steps gets at least
+every second one, even while others need thousands.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ _UNDONE: Final = object()
 
 
 class SlowReads:
+    """Runs the steps of long reads in one thread, shared by all requests."""
+
     def __init__(self, executor: Executor) -> None:
         """`executor` has one thread."""
         self._executor = executor
@@ -28,21 +30,21 @@ class SlowReads:
         self._arrivals = count()
 
     def of_request(self, seconds_max: float) -> RequestReads:
-        """The reads of one request, which together may take so long."""
+        """Return the reads of one request, which together may take `seconds_max`."""
         return RequestReads(self, asyncio.get_running_loop().time() + seconds_max)
 
     async def step(self, steps: Generator[None, None, Any], taken: int) -> Any:
-        """Advances `steps` once, for a request that has taken so many: `_UNDONE`, or what they end with.
+        """Advance `steps` once, for a request that has had `taken` steps. Return `_UNDONE`, or the generator's result.
 
-        Cancelled, it leaves a step that was begun to its thread; the next one is begun after it.
+        When cancelled, a step that has begun still runs to its end; the next one begins after it.
         """
         await self._turn(taken)
         doing = asyncio.get_running_loop().run_in_executor(self._executor, _advance, steps)
         doing.add_done_callback(self._step_done)
         return await asyncio.shield(doing)
 
-    def give_up(self, steps: Generator[None, None, Any]) -> None:
-        """Closes `steps`, behind the step that may be under way."""
+    def abandon(self, steps: Generator[None, None, Any]) -> None:
+        """Close `steps` after the step that may be running."""
         self._executor.submit(steps.close)
 
     async def _turn(self, taken: int) -> None:
@@ -55,13 +57,13 @@ class SlowReads:
             await turn
         except asyncio.CancelledError:
             if not turn.cancelled():
-                # It had come, just now.
+                # It had got its turn before the cancellation: pass it on.
                 self._next_turn()
             raise
 
     def _step_done(self, doing: asyncio.Future[Any]) -> None:
         if not doing.cancelled():
-            # Whoever waited for it may be gone; nobody else is told of its error.
+            # The waiting request may be gone. Its error is retrieved here, so that asyncio does not log it.
             doing.exception()
         self._next_turn()
 
@@ -75,7 +77,7 @@ class SlowReads:
 
 
 class RequestReads:
-    """Counts what one request takes of the thread, and of the time."""
+    """The reads of one request: counts its steps, and ends them at its deadline."""
 
     def __init__(self, reads: SlowReads, deadline_s: float) -> None:
         self._reads = reads
@@ -83,7 +85,7 @@ class RequestReads:
         self._taken = 0
 
     async def run(self, steps: Generator[None, None, Result]) -> Result:
-        """What the steps end with, or raise. Raises TimeoutError when the request's time is over."""
+        """Run the steps; return their result, or raise as they do. Raises TimeoutError after the request's deadline."""
         is_done = False
         try:
             async with asyncio.timeout_at(self._deadline_s):
@@ -93,10 +95,10 @@ class RequestReads:
             return outcome  # type: ignore[no-any-return]  # The end of the generator.
         finally:
             if not is_done:
-                self._reads.give_up(steps)
+                self._reads.abandon(steps)
 
     async def wait_for(self, event: Awaitable[Result]) -> Result:
-        """What it ends with, or raises. Raises TimeoutError when the request's time is over. Takes no step."""
+        """Wait for `event` without a step; return its result. Raises TimeoutError after the request's deadline."""
         async with asyncio.timeout_at(self._deadline_s):
             return await event
 

@@ -1,4 +1,4 @@
-"""Blocking work, done in a thread while the event loop goes on, and what keeps threads apart."""
+"""Blocking work in threads, and locks between threads."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Result = TypeVar("Result")
 
 
 async def in_thread(executor: Executor, work: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments) -> Result:
-    """What `work` returns or raises. Cancelled, it leaves work that has begun to its thread."""
+    """Run `work` in a thread; return or raise as it does. When cancelled, work that has begun runs to its end."""
     return await asyncio.get_running_loop().run_in_executor(executor, work, *arguments)
 
 
 class BothLocks:
-    """A context in which both are held. May be entered again and again."""
+    """A context in which all the locks are held. It may be entered several times, one after the other."""
 
     def __init__(self, *locks: Lock) -> None:
         self._locks = locks

@@ -1,4 +1,4 @@
-"""Long work on the loop, in turns with that of others."""
+"""Long work on the loop, with turns for other tasks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 
 class Turns:
-    """Counts what is done, and lets others do something after every `at_once`."""
+    """Counts finished items, and gives other tasks a turn after every `at_once`."""
 
     def __init__(self, at_once: int) -> None:
         self._at_once = at_once

@@ -1,4 +1,4 @@
-"""Notices when something holds the event loop, and so everything that this node does."""
+"""Logs when the event loop is blocked, and with it everything that this node does."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ log = structlog.get_logger()
 SAMPLE_S: Final = 0.02
 
 HELD_MS_MIN: Final = 100.0
-"""Shorter holds are not worth a line."""
+"""Shorter holds are not logged."""
 
 REPORT_INTERVAL_S: Final = 10.0
 
 
 class Hold(NamedTuple):
-    """How long the loop was held, and the processor's time that its thread and the whole process took meanwhile.
+    """Time for which the loop was blocked, and the CPU time of its thread and of the whole process meanwhile.
 
-    Where the thread took nearly all, something of ours ran too long. Where it did not, the process waited: another
-    thread had the interpreter, the machine was busy, or the process was paused.
+    If the thread used most of it, a task of this node ran too long. If not, the process waited: another thread held
+    the interpreter, the machine was busy, or the process was paused.
     """
 
     held_ms: float
@@ -30,7 +30,8 @@ class Hold(NamedTuple):
     process_cpu_ms: float
 
     @property
-    def was_ours(self) -> bool:
+    def was_work(self) -> bool:
+        """True if the loop itself was working."""
         return self.loop_cpu_ms > self.held_ms / 2
 
 
@@ -44,7 +45,7 @@ class Holds:
         self._reported_s: float | None = None
 
     def note(self, hold: Hold, now_s: float) -> Hold | None:
-        """The hold to report now; None when it is too short, or a report was made a short while ago."""
+        """Add a hold. Return the hold to report now; None if it is too short, or a report was made recently."""
         longest = hold if self._longest is None else max(self._longest, hold)
         is_early = self._reported_s is not None and now_s - self._reported_s < self._report_interval_s
         if longest.held_ms < self._held_ms_min or is_early:
@@ -55,7 +56,7 @@ class Holds:
 
 
 async def watch_loop() -> None:
-    """Logs holds until cancelled. A hold is seen as a timer that fires late: it was up to `SAMPLE_S` longer."""
+    """Log holds until cancelled. A hold shows as a timer that fires late: it was up to `SAMPLE_S` longer."""
     loop, holds = asyncio.get_running_loop(), Holds(HELD_MS_MIN, REPORT_INTERVAL_S)
     while True:
         due_s = loop.time() + SAMPLE_S
@@ -70,7 +71,7 @@ async def watch_loop() -> None:
         reported = holds.note(hold, now_s)
         if reported is not None:
             facts = {name: round(ms, 1) for name, ms in reported._asdict().items()}
-            if reported.was_ours:
+            if reported.was_work:
                 log.warning("event loop blocked", cause="work on the loop", **facts)
             else:
                 log.info("event loop blocked", cause="other threads or processes, or a pause", **facts)

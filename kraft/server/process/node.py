@@ -23,7 +23,7 @@ from kraft.rpc.identity import PROCESS_ID_BYTES
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.runtime.allocator import keep_freed_memory
 from kraft.runtime.clock import SystemClock
-from kraft.runtime.cycle_collector import exempt_what_lives_long
+from kraft.runtime.cycle_collector import exempt_existing_objects
 from kraft.runtime.disk import RealDisk
 from kraft.runtime.entropy import SystemEntropy
 from kraft.server.broker.broker_node import BrokerNode
@@ -92,7 +92,7 @@ class _Node:
             loop.add_signal_handler(number, self._ask_to_stop)
         await self._start()
         self._play("loop watch", watch_loop())
-        exempt_what_lives_long()
+        exempt_existing_objects()
         ends: list[asyncio.Future[Any]] = [self._stop_asked, self._failed]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if self._failed.done():
@@ -136,7 +136,7 @@ class _Node:
 
         async def listen() -> None:
             await self._listeners.listen_to_clients(services, broker.apis, self._files_max)
-            exempt_what_lives_long()
+            exempt_existing_objects()
 
         self._play("broker", broker.run(listen))
 
@@ -182,7 +182,7 @@ class _Node:
 
     async def _hand_on_leaderships(self, broker: BrokerNode) -> None:
         try:
-            await broker.hand_on_leaderships()
+            await broker.move_leaderships_away()
         except BrokerRefused as refused:
             log.warning("controlled shutdown skipped", reason=str(refused))
 

@@ -1,1 +1,1 @@
-"""The replicas on a broker: opened, led, copied from leaders, moved between log directories, and removed."""
+"""The replicas on a broker: opened, led, fetched from leaders, moved between log directories, and removed."""

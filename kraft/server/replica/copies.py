@@ -1,17 +1,17 @@
-"""The directories of replicas that move from one log directory of a broker to another, as a crash may leave them.
+"""Directories of replicas that move from one log directory of a broker to another, in every state after a crash.
 
 A copy is made in `<topic>-<partition>.<id>-future` of the log directory that the replica moves to. When it is whole and
 synced, it takes the place of the original in two steps:
 
 1. `<topic>-<partition>` of the original is renamed to `<topic>-<partition>.<id>-moved`, and its log directory synced.
-   From here on the copy is the replica.
+   From then on the copy is the replica.
 2. The copy is renamed to `<topic>-<partition>`, and its log directory synced.
 
-Then the original is removed. Before step 1 a crash leaves the original, and a copy that is worth nothing; after it, the
-`-moved` directory tells that the copy of the same id is whole, and the next start does step 2. At no time two
-directories have the replica's own name, and each step is durable before the next one.
+Then the original is removed. Before step 1 a crash leaves the original, and a copy that is discarded; after it, the
+`-moved` directory shows that the copy with the same id is whole, and the next start does step 2. Two directories never
+have the replica's own name at the same time, and each step is durable before the next one.
 
-Where a log directory cannot be used nothing is concluded from what the others hold: it may have the other half. See
+If a log directory cannot be used, the copies in the others stay as they are: it may hold the original. See
 docs/adr/0021-moves-between-log-directories.md.
 """
 
@@ -35,7 +35,7 @@ log = structlog.get_logger()
 COPY_SUFFIX: Final = "-future"
 MOVED_SUFFIX: Final = "-moved"
 NAME_BYTES_MAX: Final = 255
-"""Of a file in any file system that is in use."""
+"""Longest file name on common file systems."""
 
 _NAME: Final = re.compile(
     r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>[0-9]{1,9})\.(?P<id>[0-9a-f]{32})(?P<suffix>-future|-moved)"
@@ -44,7 +44,7 @@ _NAME: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftCopy:
-    """A copy that no process works on. `topic_id` is None where the directory does not tell any more."""
+    """A copy left by an earlier process. `topic_id` is None if it cannot be read."""
 
     directory: str
     """The log directory."""
@@ -54,7 +54,7 @@ class LeftCopy:
 
 
 def copy_name(topic_partition: TopicPartition, move_id: str) -> str:
-    """`move_id` has 32 hexadecimal digits, drawn for each move."""
+    """Return the directory name of a copy. `move_id` has 32 random hexadecimal digits."""
     return f"{topic_partition}.{move_id}{COPY_SUFFIX}"
 
 
@@ -62,11 +62,11 @@ def moved_name(topic_partition: TopicPartition, move_id: str) -> str:
     return f"{topic_partition}.{move_id}{MOVED_SUFFIX}"
 
 
-# --- in the life of a move -------------------------------------------------------------------------------------------
+# --- during a move ---------------------------------------------------------------------------------------------------
 
 
 def begin_copy(disk: Disk, directory: str, topic_partition: TopicPartition, topic_id: TopicId, move_id: str) -> None:
-    """An empty directory for a copy, durable: the next start finds it, and knows what was wanted.
+    """Create an empty directory for a copy, durably: after a restart it stands for the requested move.
 
     Raises DirectoryFailed.
     """
@@ -82,27 +82,27 @@ def begin_copy(disk: Disk, directory: str, topic_partition: TopicPartition, topi
             raise
 
 
-def set_original_aside(disk: Disk, directory: str, topic_partition: TopicPartition, move_id: str) -> None:
-    """The first step. The copy has to be whole and durable. Raises DirectoryFailed, and all may be so or so."""
+def rename_original(disk: Disk, directory: str, topic_partition: TopicPartition, move_id: str) -> None:
+    """Do step 1. The copy must be whole and durable. Raises DirectoryFailed, after which it may be done or not."""
     with failures_of(directory):
         disk.rename(f"{directory}/{topic_partition}", f"{directory}/{moved_name(topic_partition, move_id)}")
         disk.sync_dir(directory)
 
 
 def put_copy_in_place(disk: Disk, directory: str, topic_partition: TopicPartition, move_id: str) -> None:
-    """The second step. Raises DirectoryFailed."""
+    """Do step 2. Raises DirectoryFailed."""
     with failures_of(directory):
         disk.rename(f"{directory}/{copy_name(topic_partition, move_id)}", f"{directory}/{topic_partition}")
         disk.sync_dir(directory)
 
 
 def remove_copy(disk: Disk, directory: str, topic_partition: TopicPartition, move_id: str) -> None:
-    """Of a move that did not come to its first step. Raises DirectoryFailed."""
+    """Remove the copy of a move that ended before step 1. Raises DirectoryFailed."""
     _remove(disk, directory, copy_name(topic_partition, move_id))
 
 
 def remove_original(disk: Disk, directory: str, topic_partition: TopicPartition, move_id: str) -> None:
-    """After the second step. Raises DirectoryFailed."""
+    """Remove the original after step 2. Raises DirectoryFailed."""
     _remove(disk, directory, moved_name(topic_partition, move_id))
 
 
@@ -117,10 +117,10 @@ def _remove(disk: Disk, directory: str, name: str) -> None:
 
 
 def finish_moves(disk: Disk, directories: Sequence[str]) -> list[DirectoryFailed]:
-    """Does what is left to do of moves that a crash interrupted behind their first step.
+    """Finish the moves that a crash interrupted after step 1.
 
-    To be called before anybody looks for replicas in these log directories. Returns what went wrong, but for
-    directories that cannot be listed: whoever looks into them will find that, too.
+    Call it before the store looks for replicas in these log directories. Returns the failures, without those of
+    directories that cannot be listed, which the store will find too.
     """
     failures: list[DirectoryFailed] = []
     names: dict[str, set[str]] = {}
@@ -147,7 +147,7 @@ def _finish(
     copies = [directory for directory, held in names.items() if copy in held]
     facts = {"partition": name, "moved_from": original}
     if places and not copies:
-        # A process that was killed may not have come to sync what it did last.
+        # A killed process may not have synced its last rename.
         for directory in places:
             with failures_of(directory):
                 disk.sync_dir(directory)
@@ -170,7 +170,7 @@ def _finish(
 
 
 def copies_left(disk: Disk, directories: Sequence[str]) -> list[LeftCopy]:
-    """Those that no move works on, at the start, and that are not the replica itself. Raises DirectoryFailed."""
+    """Return the copies that earlier processes left and that are not the replica itself. Raises DirectoryFailed."""
     names: dict[str, Sequence[str]] = {}
     for directory in directories:
         with failures_of(directory):

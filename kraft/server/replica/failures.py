@@ -1,12 +1,12 @@
-"""What a broker does about disks that fail and replicas that rot.
+"""Handles failed log directories and corrupt replicas of a broker.
 
-Two kinds of failure are told apart. A log directory that failed takes all its replicas with it, for good: nothing is
-written to it again in this process. A replica that is damaged or missing goes offline alone.
+There are two kinds of failure. A failed log directory takes all its replicas offline: nothing is written to it again in
+this process. A corrupt or missing replica goes offline alone.
 
-Either way the active controller is told, again and again until the metadata shows that it acted: this broker leaves the
-ISR and somebody else leads. Then a damaged replica is not needed any more, and may be replaced by a fresh copy of the
-leader's. Where this broker was the last one in sync nobody has all that was acknowledged, so the replica stays as it
-is, for people to judge.
+Both are reported to the active controller, repeatedly, until the metadata shows the result: this broker has left the
+ISR and another one leads. Then a corrupt replica is not needed any more, and is replaced by a new copy of the leader's
+log. If this broker was the last one in the ISR, no other replica has all acknowledged records, so this replica stays as
+it is, and an operator decides.
 """
 
 from __future__ import annotations
@@ -34,13 +34,15 @@ log = structlog.get_logger()
 
 ATTEMPT_MAX_S: Final = 3.0
 PAUSE_S: Final = 0.1
-"""Between two reports, however much happens."""
+"""Pause between two reports."""
 REPEAT_AFTER_S: Final = 1.0
-"""A report is repeated when the metadata has not shown for so long that it was acted on."""
+"""A report is repeated if the metadata does not show its result within this time."""
 REPLICAS_PER_REPORT: Final = 500
 
 
 class ReplicaFailures:
+    """Takes failed replicas offline and reports them until `run` is cancelled."""
+
     def __init__(
         self,
         *,
@@ -51,7 +53,7 @@ class ReplicaFailures:
         controllers: ControllerClient,
         fatal: Callable[[str], None],
     ) -> None:
-        """`indispensable` is the log directory without which the node cannot be: the one with its metadata log."""
+        """`indispensable` is the log directory that the node cannot run without: the one with its metadata log."""
         self._registration = registration
         self._broker_id = registration.broker_id
         self._partitions = partitions
@@ -61,11 +63,11 @@ class ReplicaFailures:
         self._controllers = controllers
         self._fatal = fatal
         self._image = EMPTY_IMAGE
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._marked: set[TopicIdPartition] = set()
-        self._told: set[TopicIdPartition] = set()
+        self._logged_as_last: set[TopicIdPartition] = set()
 
-    # --- what is found ---------------------------------------------------------------------------------------
+    # --- failures --------------------------------------------------------------------------------------------
 
     def replica_is_corrupt(self, partition: Partition, reason: str) -> None:
         self._take_offline(partition, Damage.CORRUPT, reason)
@@ -74,35 +76,35 @@ class ReplicaFailures:
         self.directory_failed(partition.log_directory, reason)
 
     def directory_failed(self, directory: str, reason: str) -> None:
-        """Takes the directory and all replicas in it out of use; ends the node that cannot do without it."""
+        """Take the directory and all its replicas offline; stop the node if it cannot run without the directory."""
         if not self._directories.fail(directory, reason):
             return
         log.error(
             "log directory failed",
             directory=directory,
             reason=reason,
-            left=list(self._directories.online),
-            remedy="its replicas stay offline until the node is restarted with a working disk",
+            online=list(self._directories.online),
+            remedy="repair or replace the disk, then restart the node; until then its replicas stay offline",
         )
         for partition in self._partitions:
             if partition.log_directory == directory:
-                self._take_offline(partition, Damage.OUT_OF_REACH, reason)
+                self._take_offline(partition, Damage.UNREACHABLE, reason)
         for replica in self._partitions.offline:
             if replica.log_directory == directory:
-                self._partitions.take_offline(replace(replica, damage=Damage.OUT_OF_REACH, reason=reason))
+                self._partitions.take_offline(replace(replica, damage=Damage.UNREACHABLE, reason=reason))
         if directory == self._indispensable:
-            self._fatal(f"log directory {directory}, which holds the metadata log, has failed: {reason}")
+            self._fatal(f"log directory {directory}, which has the metadata log, has failed: {reason}")
         elif not self._directories.online:
-            self._fatal(f"log directory {directory} has failed, and there is no other: {reason}")
+            self._fatal(f"log directory {directory} has failed, and no other one is online: {reason}")
 
     def cannot_open(self, replica: OfflineReplica) -> None:
-        """A replica that is assigned to this broker, and that it cannot take up."""
-        if replica.damage is Damage.OUT_OF_REACH and replica.log_directory is None:
+        """Take an assigned replica offline that cannot be opened."""
+        if replica.damage is Damage.UNREACHABLE and replica.log_directory is None:
             log.error("replica unreachable", partition=str(replica.topic_partition), reason=replica.reason)
         else:
-            self._tell(replica)
+            self._log_offline(replica)
         self._partitions.take_offline(replica)
-        self._news.set()
+        self._changed.set()
 
     def _take_offline(self, partition: Partition, damage: Damage, reason: str) -> None:
         if self._partitions.find(partition.id) is not partition:
@@ -117,16 +119,16 @@ class ReplicaFailures:
             high_watermark=partition.high_watermark,
             files_in_use=partition.directory_in_use,
         )
-        # Out of sight first: whoever wakes up when the partition retires looks for it again.
+        # First remove it from `Partitions`: tasks that wake up when the partition retires look for it again.
         self._partitions.take_offline(replica)
         partition.retire()
-        self._told.discard(replica.id)
+        self._logged_as_last.discard(replica.id)
         self._marked.discard(replica.id)
-        if damage is not Damage.OUT_OF_REACH:
-            self._tell(replica)
-        self._news.set()
+        if damage is not Damage.UNREACHABLE:
+            self._log_offline(replica)
+        self._changed.set()
 
-    def _tell(self, replica: OfflineReplica) -> None:
+    def _log_offline(self, replica: OfflineReplica) -> None:
         log.error(
             "replica taken offline",
             partition=str(replica.topic_partition),
@@ -134,48 +136,52 @@ class ReplicaFailures:
             reason=replica.reason,
         )
 
-    # --- what the metadata says ------------------------------------------------------------------------------
+    # --- metadata --------------------------------------------------------------------------------------------
 
     def metadata_changed(self, image: MetadataImage) -> list[OfflineReplica]:
-        """Takes notice, and gives the replicas that are free to be begun anew: others have all they may have held."""
+        """Note the new metadata. Return the offline replicas that may be created again from their leader's log."""
         self._image = image
-        self._news.set()
+        self._changed.set()
         free = []
         for replica in self._partitions.offline:
             state = self._state(replica)
             if state is None:
                 continue
-            if self._is_free(replica, state):
-                # From here on a mark might hit what is begun in its place.
+            if self._may_be_recreated(replica, state):
+                # Not marked from now on: the mark could be written into the new replica's directory.
                 self._marked.add(replica.id)
                 free.append(replica)
             elif self._is_last_in_sync(state):
-                self._tell_that_it_is_the_last(replica, state)
+                self._log_last_in_sync(replica, state)
         return free
 
     def _state(self, replica: OfflineReplica) -> PartitionImage | None:
-        """None for a topic that is deleted, and when the replica was moved away."""
+        """Return the partition's state; None if the topic is deleted or the replica was reassigned."""
         topic = self._image.topics.get(replica.topic_id)
         state = None if topic is None else topic.partitions.get(replica.topic_partition.partition)
         return state if state is not None and self._broker_id in state.replicas else None
 
-    def _is_free(self, replica: OfflineReplica, state: PartitionImage) -> bool:
-        """Whether nobody counts on the old copy, nor can be brought to by what this broker sent while it had it."""
+    def _may_be_recreated(self, replica: OfflineReplica, state: PartitionImage) -> bool:
+        """Return whether the metadata no longer counts on the old copy.
+
+        The leader epoch is later than the last one in which this broker used the copy, so that no earlier request of
+        this broker can bring it back into the ISR.
+        """
         return (
-            replica.damage is not Damage.OUT_OF_REACH
+            replica.damage is not Damage.UNREACHABLE
             and state.has_leader
             and not state.counts_on(self._broker_id)
             and state.leader_epoch > replica.leader_epoch
         )
 
     def _is_last_in_sync(self, state: PartitionImage) -> bool:
-        # With others that are eligible one of those takes its place; that is still to be done.
+        # If there are eligible leader replicas, the controller has yet to elect one of them.
         return state.isr == (self._broker_id,) and not state.has_leader and not state.elr
 
-    def _tell_that_it_is_the_last(self, replica: OfflineReplica, state: PartitionImage) -> None:
-        if replica.id in self._told:
+    def _log_last_in_sync(self, replica: OfflineReplica, state: PartitionImage) -> None:
+        if replica.id in self._logged_as_last:
             return
-        self._told.add(replica.id)
+        self._logged_as_last.add(replica.id)
         others = [broker_id for broker_id in state.replicas if broker_id != self._broker_id]
         log.error(
             "partition offline, last in-sync replica unusable",
@@ -189,36 +195,36 @@ class ReplicaFailures:
     # --- reports ---------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Reports to the controller until cancelled."""
+        """Report to the controller until cancelled."""
         while True:
-            self._news.clear()
-            unheard = self._unheard()
-            if unheard:
-                await self._mark(unheard)
-                await self._report(unheard[:REPLICAS_PER_REPORT])
+            self._changed.clear()
+            unsettled = self._unsettled()
+            if unsettled:
+                await self._mark(unsettled)
+                await self._report(unsettled[:REPLICAS_PER_REPORT])
                 await asyncio.sleep(PAUSE_S)
             try:
-                async with asyncio.timeout(REPEAT_AFTER_S if unheard else None):
-                    await self._news.wait()
+                async with asyncio.timeout(REPEAT_AFTER_S if unsettled else None):
+                    await self._changed.wait()
             except TimeoutError:
                 continue
 
-    def _unheard(self) -> list[OfflineReplica]:
-        """The replicas of which the metadata does not show yet that the controller knows."""
-        unheard = []
+    def _unsettled(self) -> list[OfflineReplica]:
+        """Return the offline replicas whose failure the metadata does not show yet."""
+        unsettled = []
         for replica in self._partitions.offline:
             state = self._state(replica)
-            if state is not None and not self._is_acted_on(replica, state):
-                unheard.append(replica)
-        return unheard
+            if state is not None and not self._is_settled(replica, state):
+                unsettled.append(replica)
+        return unsettled
 
-    def _is_acted_on(self, replica: OfflineReplica, state: PartitionImage) -> bool:
+    def _is_settled(self, replica: OfflineReplica, state: PartitionImage) -> bool:
         if state.leader == self._broker_id or state.leader_epoch <= replica.leader_epoch:
             return False
         return not state.counts_on(self._broker_id) or self._is_last_in_sync(state)
 
     async def _mark(self, replicas: list[OfflineReplica]) -> None:
-        """Before anybody is told: a process that starts after this one may not read as much as this one did."""
+        """Mark corrupt replicas on the disk before the report: the next process may not read the corrupt bytes."""
         for replica in replicas:
             if replica.damage is not Damage.CORRUPT or replica.log_directory is None or replica.id in self._marked:
                 continue
@@ -258,10 +264,10 @@ def _remedy(replica: OfflineReplica) -> str:
     match replica.damage:
         case Damage.CORRUPT:
             return (
-                f"restore {where} from a backup and start the node again (or delete the topic); "
-                "nothing was cut off or removed, and 'kraft log verify' says what is damaged"
+                f"restore {where} from a backup and restart the node, or delete the topic; "
+                "nothing was removed, and 'kraft log verify' lists the damage"
             )
         case Damage.MISSING:
-            return "put its directory back into a log directory and start the node again, or delete the topic"
-        case Damage.OUT_OF_REACH:
-            return "repair the log directory or its disk and start the node again, or delete the topic"
+            return "put its directory back into a log directory and restart the node, or delete the topic"
+        case Damage.UNREACHABLE:
+            return "repair the log directory or its disk and restart the node, or delete the topic"

@@ -1,8 +1,8 @@
-"""Copies partitions from their leaders: one stream to each leader, for all partitions that follow it.
+"""Fetches partitions from their leaders: one stream to each leader, for all partitions that follow it.
 
-A round asks for every partition that is ready to go on, applies the answer to each, and the next round names the new
-positions. A fetch from N tells the leader that everything below N is on this disk, so a partition takes part again
-only after its log was synced.
+A round fetches every partition that is ready, applies the answer to each, and the next round has the new positions. A
+fetch from N tells the leader that everything below N is on this disk, so a partition is in a round again only after its
+log was synced.
 """
 
 from __future__ import annotations
@@ -47,21 +47,23 @@ log = structlog.get_logger()
 
 RECONNECT_AFTER_S: Final = 0.1
 NO_ROOM_RETRY_AFTER_S: Final = 1.0
-"""A partition that has no room on the disk is asked for again after that, and each time its records come in vain."""
+"""Pause of a partition without room on the disk: every fetch of it transfers records that cannot be appended."""
 
 ANSWER_GRACE_S: Final = 5.0
-"""How much longer than its wait a fetch may take before the leader counts as gone."""
+"""Time that a fetch may take beyond its wait before the leader counts as gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
+class _Fetch:
+    """The fetch of one partition in a round."""
+
     partition: Partition
     follower: PartitionFollower
     position: FetchPosition
 
 
 class ReplicaFetcher:
-    """Follows one leader. `run` lasts until it is cancelled."""
+    """Fetches from one leader until `run` is cancelled."""
 
     def __init__(
         self,
@@ -74,8 +76,8 @@ class ReplicaFetcher:
         lost: Callable[[BrokerId], None],
         found: Callable[[BrokerId], None],
     ) -> None:
-        """`lost` is called when the connection to the leader breaks or is refused, and `found` when the leader answers
-        as a leader again: in turn.
+        """`lost` is called when the connection to the leader breaks or is refused, `found` when the leader answers as a
+        leader again; the calls alternate.
         """
         self._registration = registration
         self._leader_id = leader_id
@@ -84,16 +86,16 @@ class ReplicaFetcher:
         self._config = config
         self._not_before: dict[Partition, float] = {}
         self._late: set[Partition] = set()
-        """Partitions whose sync takes longer than a round waits."""
+        """Partitions whose sync takes longer than a round waits for it."""
         self._rounds = 0
         self._assigned = asyncio.Event()
-        self._told = ""
+        self._logged_reason = ""
         self._lost = lost
         self._found = found
         self._is_lost = False
 
     def assignment_changed(self) -> None:
-        """Other partitions follow this leader now: a fetch that is under way without them is given up."""
+        """Start a new round: other partitions follow this leader now, and the current fetch lacks them."""
         self._assigned.set()
 
     async def run(self) -> None:
@@ -102,27 +104,27 @@ class ReplicaFetcher:
                 while await self._follow():
                     pass
             except (NotAdmitted, NotServed) as error:
-                # It is there, so there is no successor to wait for.
-                self._tell_once(str(error))
+                # The leader is alive, so no election is expected.
+                self._log_once(str(error))
             except Unreachable as error:
                 if not self._is_lost:
                     self._is_lost = True
                     self._lost(self._leader_id)
-                self._tell_once(str(error))
+                self._log_once(str(error))
             except Refusal as refusal:
-                self._tell_once(str(refusal))
+                self._log_once(str(refusal))
             except TimeoutError:
-                self._tell_once("it does not answer")
+                self._log_once("no answer in time")
             await asyncio.sleep(RECONNECT_AFTER_S)
 
-    def _tell_once(self, reason: str) -> None:
-        """A leader that is down is tried ten times a second, and told of once."""
-        if reason != self._told:
-            self._told = reason
+    def _log_once(self, reason: str) -> None:
+        """Log a failure that repeats, ten times a second for a leader that is down, once."""
+        if reason != self._logged_reason:
+            self._logged_reason = reason
             log.warning("fetch from leader failed", leader=self._leader_id, reason=reason)
 
     async def _follow(self) -> bool:
-        """Fetches round after round. True when one was given up because other partitions follow this leader now."""
+        """Fetch in rounds. Return True if a round was cancelled because other partitions follow this leader now."""
         peer = self._peer()
         if peer is None:
             return False
@@ -131,40 +133,40 @@ class ReplicaFetcher:
             while True:
                 self._assigned.clear()
                 await self._until_synced()
-                asked = self._ask()
-                if not asked:
-                    await self._until_something_is_ready()
+                fetches = self._ready()
+                if not fetches:
+                    await self._until_ready()
                     continue
-                if not await self._round(stream, asked):
+                if not await self._round(stream, fetches):
                     return True
         finally:
             await stream.close()
 
-    def _ask(self) -> list[_Asked]:
-        """Every partition of this leader that is ready to go on."""
+    def _ready(self) -> list[_Fetch]:
+        """Return a fetch for every partition of this leader that is ready."""
         now = asyncio.get_running_loop().time()
         self._not_before = {partition: then for partition, then in self._not_before.items() if then > now}
-        asked = []
+        fetches = []
         for partition in self._partitions:
             follower = partition.follower
             if follower is None or follower.leader_id != self._leader_id or partition in self._not_before:
                 continue
             position = follower.next_fetch()
             if position is not None:
-                asked.append(_Asked(partition=partition, follower=follower, position=position))
-        # An answer has room for some of them only, in the order of the request: each is the first in its turn.
-        first = self._rounds % len(asked) if asked else 0
-        return asked[first:] + asked[:first]
+                fetches.append(_Fetch(partition=partition, follower=follower, position=position))
+        # An answer may have room for the first partitions of the request only, so another one is first each round.
+        first = self._rounds % len(fetches) if fetches else 0
+        return fetches[first:] + fetches[:first]
 
     async def _until_synced(self) -> None:
-        """Waits for what the last round brought to be on disk, which producers wait for too.
+        """Wait until the records of the last round are on disk, which producers wait for too.
 
-        A round without those partitions would have nothing to bring while the others are idle, and would keep the
-        leader from hearing of their progress for the whole of its wait. A partition that took too long once, as on a
-        disk that hangs, is not waited for again before it is synced: the others go on without it.
+        While the other partitions are idle, a round without these would return nothing, and the leader would learn of
+        their progress only after its whole wait. A partition whose sync took too long, as on a disk that hangs, is not
+        waited for again until it is synced: the others continue without it.
         """
         deadline = asyncio.get_running_loop().time() + RECONNECT_AFTER_S
-        mine = self._mine()
+        mine = self._followed()
         with Watch([partition.appended for partition in mine]) as watch:
             while True:
                 unsynced = {
@@ -178,23 +180,25 @@ class ReplicaFetcher:
                     self._late |= unsynced
                     return
 
-    async def _until_something_is_ready(self) -> None:
-        with Watch([partition.appended for partition in self._mine()]) as watch:
-            if not self._assigned.is_set() and not self._ask():
+    async def _until_ready(self) -> None:
+        with Watch([partition.appended for partition in self._followed()]) as watch:
+            if not self._assigned.is_set() and not self._ready():
                 await watch.wait(RECONNECT_AFTER_S)
 
-    def _mine(self) -> list[Partition]:
+    def _followed(self) -> list[Partition]:
         return [
             partition
             for partition in self._partitions
             if partition.follower is not None and partition.follower.leader_id == self._leader_id
         ]
 
-    async def _round(self, stream: CallStream[ReplicaFetchRequest, ReplicaFetchResponse], asked: list[_Asked]) -> bool:
-        """One fetch and what follows from it; False when it was given up because the assignment changed."""
+    async def _round(
+        self, stream: CallStream[ReplicaFetchRequest, ReplicaFetchResponse], fetches: list[_Fetch]
+    ) -> bool:
+        """Fetch once and apply the answer. Return False if the assignment changed before the answer."""
         self._rounds += 1
         async with asyncio.timeout(ANSWER_GRACE_S):
-            await stream.send(self._request(asked))
+            await stream.send(self._request(fetches))
         receiving = asyncio.ensure_future(stream.receive())
         changing = asyncio.ensure_future(self._assigned.wait())
         try:
@@ -208,27 +212,27 @@ class ReplicaFetcher:
         finally:
             receiving.cancel()
             changing.cancel()
-        self._told = ""
-        self._find(response)
+        self._logged_reason = ""
+        self._note_found(response)
         answers = {result.id: result for result in response.partitions}
-        for one in asked:
+        for one in fetches:
             result = answers.get(one.partition.id)
-            # The partition may have been given another role, or deleted, while the answer was on its way.
+            # The partition may have got another role, or been deleted, before the answer arrived.
             if result is not None and one.partition.follower is one.follower:
                 self._apply(one, result)
         return True
 
-    def _find(self, response: ReplicaFetchResponse) -> None:
-        # A broker that was started again also answers before it is replaced, and then leads nothing.
+    def _note_found(self, response: ReplicaFetchResponse) -> None:
+        # A restarted broker also answers before another leader is elected, but then leads nothing.
         if self._is_lost and any(result.error_code is ErrorCode.NONE for result in response.partitions):
             self._is_lost = False
             self._found(self._leader_id)
 
-    def _request(self, asked: list[_Asked]) -> ReplicaFetchRequest:
+    def _request(self, fetches: list[_Fetch]) -> ReplicaFetchRequest:
         return ReplicaFetchRequest(
             replica_id=self._registration.broker_id,
             broker_epoch=self._registration.broker_epoch,
-            # Clients wait for a lost leader, so it is to say at once that it leads.
+            # Clients wait while the leader counts as lost, so its answer must come at once.
             max_wait_ms=0 if self._is_lost else self._config.fetch_wait_max_ms,
             min_bytes=self._config.fetch_bytes_min,
             max_bytes=self._config.fetch_response_bytes_max,
@@ -243,13 +247,13 @@ class ReplicaFetcher:
                     high_watermark=one.position.high_watermark,
                     partition_max_bytes=self._config.fetch_bytes_max,
                 )
-                for one in asked
+                for one in fetches
             ],
         )
 
     # --- answers ---------------------------------------------------------------------------------------------
 
-    def _apply(self, one: _Asked, result: ReplicaFetchResult) -> None:
+    def _apply(self, one: _Fetch, result: ReplicaFetchResult) -> None:
         for effect in one.follower.answered(one.position, result):
             self._run(one.partition, one.follower, effect, result)
 
@@ -260,7 +264,7 @@ class ReplicaFetcher:
             case AppendRecords():
                 self._append(partition, follower, effect.records)
             case TruncateTo() | RestartAt():
-                self._cut_back(partition, effect)
+                self._truncate(partition, effect)
             case TruncatedBelowHighWatermark():
                 log.error(
                     "committed records truncated, leader lacks them",
@@ -276,7 +280,7 @@ class ReplicaFetcher:
             case Retry():
                 self._pause(partition, effect.after_ms / 1_000)
                 log.info(
-                    "fetch retried",
+                    "fetch delayed",
                     partition=str(partition.topic_partition),
                     leader=self._leader_id,
                     reason=result.error_code.name,
@@ -287,7 +291,7 @@ class ReplicaFetcher:
                 assert_never(effect)
 
     def _append(self, partition: Partition, follower: PartitionFollower, records: bytes) -> None:
-        self._when_over(
+        self._make_change(
             lambda: partition.append_as_follower(records),
             refused=lambda refusal: self._append_refused(partition, follower, refusal),
         )
@@ -299,7 +303,7 @@ class ReplicaFetcher:
                 log.error("records from leader refused", partition=str(partition.topic_partition), reason=str(refusal))
                 self._pause(partition, RECONNECT_AFTER_S)
             else:
-                self._pause_for_want_of_room(partition, refusal)
+                self._pause_without_room(partition, refusal)
 
     def _advance_log_start(self, partition: Partition, effect: AdvanceLogStart) -> None:
         before = partition.log.log_start_offset
@@ -313,16 +317,16 @@ class ReplicaFetcher:
                 leader=self._leader_id,
             )
 
-        self._when_over(
+        self._make_change(
             lambda: partition.advance_log_start(effect.offset),
             done=moved,
-            refused=lambda refusal: self._pause_for_want_of_room(partition, refusal),
+            refused=lambda refusal: self._pause_without_room(partition, refusal),
         )
 
-    def _cut_back(self, partition: Partition, effect: TruncateTo | RestartAt) -> None:
+    def _truncate(self, partition: Partition, effect: TruncateTo | RestartAt) -> None:
         before = partition.log.log_end_offset
 
-        def cut() -> None:
+        def truncated() -> None:
             log.info(
                 "log truncated",
                 partition=str(partition.topic_partition),
@@ -331,20 +335,20 @@ class ReplicaFetcher:
                 leader=self._leader_id,
             )
 
-        self._when_over(
-            lambda: partition.cut_back(effect),
-            done=cut,
-            refused=lambda refusal: self._pause_for_want_of_room(partition, refusal),
+        self._make_change(
+            lambda: partition.truncate(effect),
+            done=truncated,
+            refused=lambda refusal: self._pause_without_room(partition, refusal),
         )
 
-    def _when_over(
+    def _make_change(
         self,
         change: Callable[[], ChangeOutcome[Any]],
         *,
         refused: Callable[[Refusal], None],
         done: Callable[[], None] = lambda: None,
     ) -> None:
-        """Other partitions go on while the log of one is changed."""
+        """Make a change of one log and call `done` or `refused` at its end; other partitions continue meanwhile."""
         try:
             outcome = change()
         except Refusal as refusal:
@@ -362,8 +366,8 @@ class ReplicaFetcher:
 
         outcome.when_done(over)
 
-    def _pause_for_want_of_room(self, partition: Partition, refusal: Refusal) -> None:
-        """Whoever watches the disk has told of it. Once there is room, the partition goes on from where it was."""
+    def _pause_without_room(self, partition: Partition, refusal: Refusal) -> None:
+        """Pause a partition until there may be room. `DiskSpace` has logged the shortage."""
         if refusal.error_code is not ErrorCode.KAFKA_STORAGE_ERROR:
             log.error("replica divergence unresolved", partition=str(partition.topic_partition), reason=str(refusal))
         self._pause(partition, NO_ROOM_RETRY_AFTER_S)

@@ -1,6 +1,6 @@
-"""Carries the ISRs that this broker's leaders propose to the controller, and its answers back.
+"""Sends the ISRs that this broker's leaders propose to the controller, and returns its answers to them.
 
-One after the other for each partition: an attempt is over before the next is sent, as the leader's machine asks for.
+Each partition has one attempt at a time: a new proposal cancels the earlier one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class IsrProposals:
         if earlier is not None:
             earlier.cancel()
         task = background.start(
-            self._carry(partition, proposal), f"ISR proposal of {partition.topic_partition}", self._fatal
+            self._send(partition, proposal), f"ISR proposal of {partition.topic_partition}", self._fatal
         )
         self._under_way[partition] = task
         task.add_done_callback(lambda done: self._forget(partition, done))
@@ -57,7 +57,7 @@ class IsrProposals:
         if self._under_way.get(partition) is task:
             del self._under_way[partition]
 
-    async def _carry(self, partition: Partition, proposal: ProposeIsr) -> None:
+    async def _send(self, partition: Partition, proposal: ProposeIsr) -> None:
         request = AlterPartitionRequest(
             broker_id=self._registration.broker_id,
             broker_epoch=self._registration.broker_epoch,

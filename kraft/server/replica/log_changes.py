@@ -1,8 +1,8 @@
-"""The changes of one replica's log, one at a time and in the order in which they were asked for.
+"""The changes of one replica's log, one at a time, in the order of the requests.
 
-A change waits for the disk now and then (see kraft/log/change.py). Its steps are run like syncs, and between them, by
-whoever syncs the log's directory: so no sync of a file runs beside another, and an error that the disk tells once is
-not missed. Without `off_loop` every change is made where it is asked for, as simulations do.
+A change has steps that wait for the disk (see kraft/log/change.py). They run in the thread that syncs the log's
+directory, between syncs: so no two syncs of a file run at the same time, and an error that the disk reports once is not
+missed. Without `off_loop` every change is made at once by its caller, as in simulations.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 
 class ChangeOutcome(Generic[Result]):
-    """How a change ends."""
+    """Outcome of a change: not done yet, a result or a Refusal."""
 
     def __init__(self) -> None:
         self.is_done = False
@@ -32,21 +32,21 @@ class ChangeOutcome(Generic[Result]):
         self._callbacks: list[Callable[[], None]] = []
 
     def result(self) -> Result:
-        """Raises the Refusal that ended it."""
+        """Return the change's result, or raise the Refusal that ended it."""
         assert self.is_done, "the change is not over"
         if self._refusal is not None:
             raise self._refusal
         return self._result  # type: ignore[return-value]  # Set when it ended, whatever its type.
 
     def when_done(self, callback: Callable[[], None]) -> None:
-        """Called once, at once if it is over."""
+        """Call `callback` once at the end of the change, now if it is over."""
         if self.is_done:
             callback()
         else:
             self._callbacks.append(callback)
 
     async def wait(self) -> Result:
-        """Raises the Refusal that ended it."""
+        """Wait for the end of the change. Return its result, or raise the Refusal that ended it."""
         over = asyncio.Event()
         self.when_done(over.set)
         await over.wait()
@@ -60,10 +60,10 @@ class ChangeOutcome(Generic[Result]):
 
 
 class LogIsChanging(AppendMustWait):
-    """Nothing was appended: the log takes no records before a change is over, which `outcome` tells."""
+    """Nothing was appended: the log takes no records before the change of `outcome` is over."""
 
     def __init__(self, outcome: ChangeOutcome[Any], *, is_own: bool) -> None:
-        """`is_own`: the change is what this append needs, and if it is refused so is the append."""
+        """`is_own`: this append needs the change, and is refused if the change is."""
         super().__init__(_Awaited(outcome, is_own))
 
 
@@ -80,7 +80,7 @@ class _Awaited:
 
 
 class StepTicket:
-    """A step that is run in a thread. `lock` is held meanwhile; once it is `cancelled` a step is not begun."""
+    """A step to run in a thread, under `lock`. A `cancelled` step does nothing."""
 
     def __init__(self, step: FileStep, lock: Lock) -> None:
         self.step = step
@@ -93,7 +93,9 @@ class StepTicket:
                 self.step.run()
 
 
-class _Wanted(Generic[Result]):
+class _Requested(Generic[Result]):
+    """A requested change."""
+
     def __init__(
         self, make: Callable[[], Change[Result]], settle: Callable[[], None], is_wanted: Callable[[], bool]
     ) -> None:
@@ -104,6 +106,8 @@ class _Wanted(Generic[Result]):
 
 
 class LogChanges:
+    """Queue of the changes of one log."""
+
     def __init__(
         self,
         *,
@@ -112,20 +116,20 @@ class LogChanges:
         request_step: Callable[[], None],
         went_idle: Callable[[], None],
     ) -> None:
-        """`request_step` asks for a call of `prepare_step`. `went_idle` is called whenever a change that took steps is
-        over, before the next one begins.
+        """`request_step` requests a call of `prepare_step`. `went_idle` is called at the end of each change that took
+        steps, before the next one begins.
         """
         self._off_loop = off_loop
         self._watching_storage = watching_storage
         self._request_step = request_step
         self._went_idle = went_idle
-        self._queue: deque[_Wanted[Any]] = deque()
-        self._current: tuple[_Wanted[Any], ChangeUnderWay[Any]] | None = None
+        self._queue: deque[_Requested[Any]] = deque()
+        self._current: tuple[_Requested[Any], ChangeUnderWay[Any]] | None = None
         self._ticket: StepTicket | None = None
         self._lock = Lock()
-        self._is_given_up = False
+        self._is_abandoned = False
 
-    # --- asking for changes ----------------------------------------------------------------------------------
+    # --- requests for changes --------------------------------------------------------------------------------
 
     @property
     def under_way(self) -> ChangeOutcome[Any] | None:
@@ -136,7 +140,7 @@ class LogChanges:
 
     @property
     def is_changing(self) -> bool:
-        """The log's state is in the middle of a change."""
+        """True while the log's state is in the middle of a change."""
         return self._current is not None
 
     @property
@@ -151,41 +155,41 @@ class LogChanges:
         settle: Callable[[], None] = lambda: None,
         is_wanted: Callable[[], bool] = lambda: True,
     ) -> ChangeOutcome[Result]:
-        """Makes the change in its turn, unless it is not wanted any more by then. `settle` is called when it is over,
-        however it ended, before the outcome is told.
+        """Make the change after the earlier ones, if `is_wanted` still returns True then.
 
-        Raises the Refusal of a change that ends where it is asked for.
+        `settle` is called at its end, successful or not, before the callbacks of the outcome. Raises the Refusal of a
+        change that ends during this call.
         """
-        wanted = _Wanted(change, settle, is_wanted)
-        if self._is_given_up:
-            # Its files may be open still, for a step that is being run, but nobody would run another one.
-            self._end(wanted, None, _closed())
+        request = _Requested(change, settle, is_wanted)
+        if self._is_abandoned:
+            # The files may still be open for a running step, but no further step would be run.
+            self._end(request, None, _closed())
         elif self._off_loop:
-            self._queue.append(wanted)
+            self._queue.append(request)
             self._begin_next()
         else:
-            self._make_now(wanted)
-        if wanted.outcome.is_done:
-            wanted.outcome.result()
-        return wanted.outcome
+            self._make_now(request)
+        if request.outcome.is_done:
+            request.outcome.result()
+        return request.outcome
 
-    def _make_now(self, wanted: _Wanted[Any]) -> None:
-        result, refusal = self._watched(lambda: run_now(wanted.make()))
-        self._end(wanted, result, refusal)
+    def _make_now(self, request: _Requested[Any]) -> None:
+        result, refusal = self._watched(lambda: run_now(request.make()))
+        self._end(request, result, refusal)
 
     def _begin_next(self) -> None:
         while self._current is None and self._queue:
-            wanted = self._queue.popleft()
-            if not wanted.is_wanted():
-                self._end(wanted, None, _role_changed())
+            request = self._queue.popleft()
+            if not request.is_wanted():
+                self._end(request, None, _role_changed())
                 continue
-            under_way, refusal = self._watched(partial(_begun, wanted))
+            under_way, refusal = self._watched(partial(_begun, request))
             if refusal is not None:
-                self._end(wanted, None, refusal)
+                self._end(request, None, refusal)
             elif under_way.step is None:
-                self._end(wanted, under_way.result, None)
+                self._end(request, under_way.result, None)
             else:
-                self._current = wanted, under_way
+                self._current = request, under_way
                 self._request_step()
 
     def _watched(self, advance: Callable[[], Any]) -> tuple[Any, Refusal | None]:
@@ -195,78 +199,78 @@ class LogChanges:
         except Refusal as refusal:
             return None, refusal
 
-    def _end(self, wanted: _Wanted[Any], result: Any, refusal: Refusal | None) -> None:
+    def _end(self, request: _Requested[Any], result: Any, refusal: Refusal | None) -> None:
         try:
-            wanted.settle()
+            request.settle()
         finally:
-            wanted.outcome.end(result, refusal)
+            request.outcome.end(result, refusal)
 
     # --- steps -----------------------------------------------------------------------------------------------
 
     def prepare_step(self) -> StepTicket | None:
-        """The next step of the change that is under way, to be run in any thread; None when there is none."""
+        """Return the next step of the current change, to be run in any thread; None if there is none."""
         if self._current is None or self._ticket is not None:
             return None
         step = self._current[1].step
-        assert step is not None, "a change that is over is not under way"
+        assert step is not None, "the current change is not over"
         self._ticket = StepTicket(step, self._lock)
         return self._ticket
 
     def complete_step(self, ticket: StepTicket) -> None:
-        """It was run, or cancelled."""
-        assert ticket is self._ticket, "this is not the step that was prepared last"
+        """Continue the change after its step was run, or cancelled."""
+        assert ticket is self._ticket, "this is not the latest prepared step"
         self._ticket = None
         if self._current is None or ticket.cancelled:
             return
-        wanted, under_way = self._current
-        _, refusal = self._watched(under_way.go_on)
+        request, under_way = self._current
+        _, refusal = self._watched(under_way.resume)
         if not self.is_changing:
-            # The disk has failed, and the replica was closed.
+            # The disk has failed, and the replica is closed.
             return
         if refusal is None and under_way.step is not None:
             self._request_step()
             return
         self._current = None
-        self._end(wanted, None if refusal is not None else under_way.result, refusal)
+        self._end(request, None if refusal is not None else under_way.result, refusal)
         self._went_idle()
         self._begin_next()
 
     # --- the end of the replica ------------------------------------------------------------------------------
 
     def finish(self) -> Change[None]:
-        """Makes what is under way or waits. Nobody else may run a step any more."""
+        """Make the current and all waiting changes. No other thread may run a step from now on."""
         while self._current is not None:
-            # One that was run, and of which nobody came to hear, is not run again.
+            # A step that was run, but not completed, is not run again.
             ticket = self._ticket or self.prepare_step()
-            assert ticket is not None, "a change that is under way has a step"
-            if not ticket.step.is_run:
+            assert ticket is not None, "the current change has a step"
+            if not ticket.step.has_run:
                 yield ticket.run
             self.complete_step(ticket)
 
-    def give_up(self) -> bool:
-        """Nothing more is done to the log. False while a step of it is being run: its files may not be closed yet."""
-        self._is_given_up = True
+    def abandon(self) -> bool:
+        """Make no further change. Return False while a step is running: the files may not be closed yet."""
+        self._is_abandoned = True
         waiting = [*self._queue]
         self._queue.clear()
         if self._current is not None:
-            wanted, under_way = self._current
+            request, under_way = self._current
             self._current = None
-            under_way.give_up()
-            waiting.insert(0, wanted)
-        for wanted in waiting:
-            wanted.outcome.end(None, _closed())
+            under_way.cancel()
+            waiting.insert(0, request)
+        for request in waiting:
+            request.outcome.end(None, _closed())
         if self._ticket is not None:
             self._ticket.cancelled = True
         return self._ticket is None
 
     @property
     def files_in_use(self) -> Lock:
-        """Held while a step is run."""
+        """Lock that is held while a step is running."""
         return self._lock
 
 
-def _begun(wanted: _Wanted[Any]) -> ChangeUnderWay[Any]:
-    return ChangeUnderWay(wanted.make())
+def _begun(request: _Requested[Any]) -> ChangeUnderWay[Any]:
+    return ChangeUnderWay(request.make())
 
 
 def _role_changed() -> Refusal:

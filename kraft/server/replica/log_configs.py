@@ -1,4 +1,4 @@
-"""From a topic's configs to what its logs are told."""
+"""Converts a topic's configs into the config of its logs."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def log_config(config: TopicConfig) -> LogConfig:
         compacts=COMPACT in config.cleanup_policy,
         min_cleanable_dirty_ratio=config.min_cleanable_dirty_ratio,
         min_compaction_lag_ms=config.min_compaction_lag_ms,
-        # The topic was checked against the controller's defaults. Where this broker's file has others, the two may
-        # contradict each other; then what was promised to stay stays.
+        # The controller checked the topic against its own defaults. With other defaults in this broker's file the
+        # minimum may exceed the maximum; then the minimum wins.
         max_compaction_lag_ms=max(config.max_compaction_lag_ms, config.min_compaction_lag_ms),
         delete_retention_ms=config.delete_retention_ms,
     )

@@ -1,7 +1,7 @@
-"""Group commit: a task for each log directory syncs the logs in it, again and again while any has something unsynced.
+"""Group commit: one task per log directory syncs the logs in it while any of them has unsynced records.
 
-A produce never waits for a sync of its own. While one round is on the disk, in a thread, appends go on; the next round
-covers all of them at once. Each directory has a thread of its own, so that a disk that hangs delays no other.
+A produce does not have its own sync. While one round of syncs runs in a thread, appends continue; the next round covers
+all of them at once. Each directory has its own thread, so that a disk that hangs does not delay the others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class Ticket(Protocol):
     """Work on the files of one log."""
 
     def run(self) -> None:
-        """Blocks, in any thread. Keeps its failure."""
+        """Do the work. Blocks, in any thread. An error is kept for `complete_sync`."""
 
 
 class Syncable(Protocol):
@@ -24,29 +24,31 @@ class Syncable(Protocol):
 
     @property
     def log_directory(self) -> str:
-        """The one that the log is in now."""
+        """The log directory that the log is in now."""
 
     def prepare_sync(self) -> Ticket | None:
-        """Next work on the log's files: a sync, or a step of a change. None when there is none."""
+        """Return the next work on the log's files: a sync, or a step of a change. None if there is none."""
 
-    # Each replica takes back what it gave out.
+    # Each replica has its own type of ticket.
     def complete_sync(self, ticket: Any) -> None:
-        """The ticket ran: what it covered is on disk, or the disk failed."""
+        """Handle the end of a ticket's work: what it covered is on disk, or the disk failed."""
 
 
 class LogSyncer:
+    """Syncs the logs of all log directories until `run` is cancelled."""
+
     def __init__(self, directories: Iterable[str]) -> None:
-        """Every log directory that a replica may be in."""
+        """`directories` are all log directories that a replica may be in."""
         self._directories = {
             directory: _DirectorySyncer(number) for number, directory in enumerate(dict.fromkeys(directories))
         }
 
     def request(self, replica: Syncable) -> None:
-        """The replica's log was appended to. Its `complete_sync` is called once that is durable."""
+        """Request a sync of the replica's log; `complete_sync` is called after it."""
         self._directories[replica.log_directory].request(replica)
 
     async def run(self) -> None:
-        """Syncs until cancelled."""
+        """Sync until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for directory, syncer in self._directories.items():
                 tasks.create_task(self._run_one(directory, syncer))
@@ -54,7 +56,7 @@ class LogSyncer:
     async def _run_one(self, directory: str, syncer: _DirectorySyncer) -> None:
         while True:
             for replica in await syncer.wanted():
-                # A replica that moved meanwhile is synced where it is now: its log has one sync at a time.
+                # A replica that moved meanwhile is synced in its new directory: its log has one sync at a time.
                 if replica.log_directory != directory:
                     self.request(replica)
                 else:
@@ -62,7 +64,7 @@ class LogSyncer:
             await syncer.sync()
 
     def close(self) -> None:
-        """After `run` ended: waits for the syncs that are under way."""
+        """Wait for the running syncs. Call it after `run` has ended."""
         for syncer in self._directories.values():
             syncer.close()
 
@@ -79,7 +81,7 @@ class _DirectorySyncer:
         self._wanted.set()
 
     async def wanted(self) -> list[Syncable]:
-        """The replicas that asked for a sync since the last round; waits for the first one."""
+        """Return the replicas that requested a sync since the last round; wait for the first one."""
         await self._wanted.wait()
         self._wanted.clear()
         dirty, self._dirty = self._dirty, {}
@@ -91,7 +93,7 @@ class _DirectorySyncer:
             self._round.append((replica, ticket))
 
     async def sync(self) -> None:
-        """One round: of all that was prepared."""
+        """Run one round: all prepared tickets."""
         tickets, self._round = self._round, []
         if tickets:
             loop = asyncio.get_running_loop()

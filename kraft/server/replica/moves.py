@@ -1,7 +1,7 @@
-"""Moves replicas from one log directory of this broker to another, as operators ask for it. Source: KIP-113.
+"""Moves replicas from one log directory of this broker to another, on an operator's request. Source: KIP-113.
 
-What is asked for is durable when it is answered: the directory of the copy stands for it, empty as it is, and after a
-restart the move is begun again. A move that came as far as the swap is finished then (see replica_copies.py).
+A requested move is durable before the answer: the empty directory of the copy stands for it, and after a restart the
+move is begun again. A move that was interrupted during the swap is finished then (see copies.py).
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from kraft.server.replica.store import DirectoryFailed
 log = structlog.get_logger()
 
 MOVES_AT_ONCE: Final = 2
-"""The others wait for their turn."""
-AGAIN_AFTER_S: Final = 1.0
-"""A move that finds no room on the disk waits for so long."""
-COMPACTION_LOOK_S: Final = 0.05
-"""A compaction that is under way gives up at its next piece, and the swap waits for that; so it does for a change of
-the log."""
+"""Moves in progress at the same time; others wait."""
+RETRY_AFTER_S: Final = 1.0
+"""Pause of a move that finds no room on the disk."""
+BUSY_CHECK_S: Final = 0.05
+"""Interval in which the swap checks for the end of a change of the log, or of a compaction, which stops at its next
+piece."""
 
 
 class ReplicaMoves:
-    """`run` lasts until it is cancelled; moves that are under way then are begun again by the next process."""
+    """Moves replicas until `run` is cancelled; the next process begins unfinished moves again."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class ReplicaMoves:
         moved: Callable[[], Awaitable[None]],
         draw_move_id: Callable[[], str],
     ) -> None:
-        """`moved` is called when replicas are not where they were. `draw_move_id` draws 32 hexadecimal digits."""
+        """`moved` is called after replicas have moved. `draw_move_id` draws 32 hexadecimal digits."""
         self._partitions = partitions
         self._storage = storage
         self._directories = storage.directories
@@ -64,40 +64,41 @@ class ReplicaMoves:
         self._waiting: asyncio.Queue[tuple[Partition, ReplicaMove]] = asyncio.Queue()
         self._altering = asyncio.Lock()
         self._under_way: set[ReplicaMove] = set()
-        """With those that wait, and those of which the copy is still to be removed."""
-        self._told: set[ReplicaMove] = set()
+        """All moves: waiting, in progress, and those whose copy is still to be removed."""
+        self._logged_as_delayed: set[ReplicaMove] = set()
 
     # --- at the start ----------------------------------------------------------------------------------------
 
     async def finish_interrupted(self) -> None:
-        """To be called before the store looks for replicas."""
+        """Finish moves that a crash interrupted. Call it before the store looks for replicas."""
         for failure in await self._storage.in_thread(finish_moves, self._disk, self._directories.online):
             self._directory_failed(failure.directory, str(failure))
 
     async def run(self) -> None:
-        """To be called when all replicas of this broker are held."""
+        """Move replicas until cancelled. Call it when all replicas of this broker are open or offline."""
         async with self._altering:
-            await self._take_up_again()
+            await self._begin_again()
         async with asyncio.TaskGroup() as workers:
             for _ in range(MOVES_AT_ONCE):
                 workers.create_task(self._work())
 
-    async def _take_up_again(self) -> None:
-        """What was copied before is not looked at: what the original has dropped since, nobody has noted."""
+    async def _begin_again(self) -> None:
+        """Begin the moves of an earlier process again, with new copies: the old ones may have records that the
+        original has dropped since."""
         try:
             found = await self._storage.in_thread(copies_left, self._disk, self._directories.online)
             own = {move.move_id for move in self._under_way}
             left = [copy for copy in found if copy.move_id not in own]
             if left and self._directories.offline:
-                # One of them may be the replica, and what tells so may be where nobody can read it.
+                # A copy may be the replica; the directory that shows it may be in the offline log directory.
                 log.warning("replica copies kept, a log directory is offline", copies=len(left))
                 return
             for copy in left:
-                await self._take_up_one(copy)
+                await self._begin_one_again(copy)
         except DirectoryFailed as failure:
             self._directory_failed(failure.directory, str(failure))
 
-    async def _take_up_one(self, left: LeftCopy) -> None:
+    async def _begin_one_again(self, left: LeftCopy) -> None:
         name = left.topic_partition
         partition = self._partitions.find_by_name(name.topic, name.partition)
         if partition is not None and partition.topic_id == left.topic_id and partition.move is None:
@@ -108,29 +109,30 @@ class ReplicaMoves:
         await self._storage.in_thread(remove_copy, self._disk, left.directory, name, left.move_id)
 
     def close(self) -> None:
-        """After `run` was cancelled and the copying thread has ended: lets go of the copies, which stay as they are."""
+        """Close the copies' files. Call it after `run` was cancelled and the copying thread has ended."""
         for move in self._under_way:
             move.release()
 
-    # --- what operators ask for ------------------------------------------------------------------------------
+    # --- requests of operators -------------------------------------------------------------------------------
 
     async def move(self, partition: Partition, directory: str) -> None:
-        """Has the replica moved there, whatever was asked for before. It may be there already, or on its way.
+        """Begin a move of the replica to `directory`, in place of an earlier move to another one.
 
-        Raises Refusal: KAFKA_STORAGE_ERROR while a log directory is out of use or the copy cannot be begun,
-        INVALID_TOPIC_EXCEPTION for a name that leaves no room for that of the copy.
+        Returns at once if the replica is there or moves there already. Raises Refusal: KAFKA_STORAGE_ERROR while a log
+        directory is offline or if the copy's directory cannot be created, INVALID_TOPIC_EXCEPTION for a topic name that
+        is too long for the name of a copy.
         """
         async with self._altering:
             under_way = partition.move
             if under_way is not None and under_way.destination != directory:
                 partition.move = None
-                self._tell("replica's move is cancelled", partition, under_way)
+                self._log("replica move cancelled", partition, under_way)
             elif under_way is not None:
                 return
             await self._begin(partition, directory)
 
     async def prefer(self, topic_partition: TopicPartition, directory: str) -> None:
-        """Has a replica that this process may come to begin begun there."""
+        """Set the log directory in which this replica is created, if this process ever does."""
         await self._storage.in_thread(self._store.prefer, topic_partition, directory)
 
     async def _begin(self, partition: Partition, directory: str) -> None:
@@ -154,16 +156,16 @@ class ReplicaMoves:
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
         partition.move = move
         self._waiting.put_nowait((partition, move))
-        self._tell("replica is being moved", partition, move)
+        self._log("replica move started", partition, move)
 
     def _check_may_begin(self, partition: Partition, directory: str) -> None:
         name = partition.topic_partition
         if len(copy_name(name, "0" * 32)) > NAME_BYTES_MAX:
-            raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"the name of {name} is too long for that of a copy")
+            raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"the name of {name} is too long for a move")
         if self._directories.offline or not self._directories.is_online(directory):
-            # What is in there would be missed when it is decided, after a crash, which copy is the replica.
-            out_of_use = ", ".join(self._directories.offline)
-            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"no replica is moved while {out_of_use} cannot be used")
+            # After a crash, the choice between original and copy needs every log directory.
+            offline = ", ".join(self._directories.offline)
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"no replica can be moved while {offline} is offline")
         if not partition.is_open:
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{name} is offline on this broker")
 
@@ -175,22 +177,22 @@ class ReplicaMoves:
             try:
                 is_moved = await self._carry_out(partition, move)
             except Exception as error:
-                # A replica that cannot be moved keeps no other from being moved.
+                # One failed move must not stop the others.
                 log.error(
                     "internal error", task="replica moves", partition=str(partition.topic_partition), exc_info=error
                 )
                 is_moved = False
             if not is_moved:
-                await self._give_up(partition, move)
+                await self._cancel(partition, move)
             self._under_way.discard(move)
-            self._told.discard(move)
+            self._logged_as_delayed.discard(move)
 
     async def _carry_out(self, partition: Partition, move: ReplicaMove) -> bool:
-        """Copies and swaps. False when the move is over without that."""
+        """Copy and swap. Return False if the move ended without the swap."""
         while self._is_wanted(partition, move):
             if partition.is_changing:
-                # What is read of it now may be cut off already.
-                await asyncio.sleep(COMPACTION_LOOK_S)
+                # Bytes read during a change may be truncated already.
+                await asyncio.sleep(BUSY_CHECK_S)
                 continue
             try:
                 work = move.next_work(partition.log, _reader(partition))
@@ -198,11 +200,11 @@ class ReplicaMoves:
                     self._admit(move.destination, PIECE_BYTES)
                     await in_thread(self._copy_thread, work)
                     move.work_is_done()
-                elif (source := self._swapped(partition, move)) is not None:
+                elif (source := self._try_swap(partition, move)) is not None:
                     await self._finish(partition, move, source)
                     return True
                 elif partition.files_in_use.locked():
-                    await asyncio.sleep(COMPACTION_LOOK_S)
+                    await asyncio.sleep(BUSY_CHECK_S)
             except InvalidBatch as invalid:
                 log.error("replica move refused", partition=str(partition.topic_partition), reason=str(invalid))
                 return False
@@ -219,22 +221,22 @@ class ReplicaMoves:
         if move.failure is not None:
             self._directory_failed(move.destination, refusal.message)
         elif self._is_wanted(partition, move):
-            if move not in self._told:
-                self._told.add(move)
-                self._tell("replica's move waits for room", partition, move, reason=refusal.message)
-            await asyncio.sleep(AGAIN_AFTER_S)
+            if move not in self._logged_as_delayed:
+                self._logged_as_delayed.add(move)
+                self._log("replica move delayed, disk full", partition, move, reason=refusal.message)
+            await asyncio.sleep(RETRY_AFTER_S)
 
     async def _wait_after_error(self, partition: Partition, move: ReplicaMove, error: OSError) -> None:
-        """Of the destination, where the copy was to be opened."""
+        """Handle an error of the destination while the copy was opened."""
         if is_disk_full(error):
             await self._wait_for_room(partition, move, Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
         else:
             self._directory_failed(move.destination, str(error))
 
-    def _swapped(self, partition: Partition, move: ReplicaMove) -> str | None:
-        """The log directory that the replica was in, once it is in the other. None: not now. Raises Refusal.
+    def _try_swap(self, partition: Partition, move: ReplicaMove) -> str | None:
+        """Try the swap. Return the log directory that the replica was in; None if it cannot be done yet.
 
-        Nothing awaits in here, so nothing can happen to the original meanwhile.
+        Nothing awaits in here, so the original cannot change meanwhile. Raises Refusal.
         """
         original, source = partition.log, partition.log_directory
         if not partition.files_in_use.acquire(blocking=False):
@@ -242,7 +244,7 @@ class ReplicaMoves:
         try:
             if not move.catches_up(original, _reader(partition)):
                 return None
-            move.set_original_aside(source)
+            move.rename_original(source)
             partition.log_moved(move.take_copy())
             move.put_copy_in_place()
         except DirectoryFailed as failure:
@@ -257,8 +259,8 @@ class ReplicaMoves:
         return source
 
     async def _finish(self, partition: Partition, move: ReplicaMove, source: str) -> None:
-        """The replica is where it was to be; what is left is to forget where it was."""
-        self._tell("replica is moved", partition, move, moved_from=source, log_end=partition.log.log_end_offset)
+        """Remove the original after the swap."""
+        self._log("replica moved", partition, move, moved_from=source, log_end=partition.log.log_end_offset)
         name = partition.topic_partition
         try:
             await self._storage.in_thread(self._store.moved, name, source, move.destination)
@@ -267,10 +269,10 @@ class ReplicaMoves:
         except DirectoryFailed as failure:
             self._directory_failed(failure.directory, str(failure))
 
-    async def _give_up(self, partition: Partition, move: ReplicaMove) -> None:
+    async def _cancel(self, partition: Partition, move: ReplicaMove) -> None:
         if partition.move is move:
             partition.move = None
-            self._tell("replica move cancelled", partition, move)
+            self._log("replica move cancelled", partition, move)
         move.release()
         if move.is_decided or not self._directories.is_online(move.destination):
             return
@@ -281,7 +283,7 @@ class ReplicaMoves:
 
     # --- small parts -----------------------------------------------------------------------------------------
 
-    def _tell(self, event: str, partition: Partition, move: ReplicaMove, **facts: object) -> None:
+    def _log(self, event: str, partition: Partition, move: ReplicaMove, **facts: object) -> None:
         log.info(event, partition=str(partition.topic_partition), directory=move.destination, **facts)
 
 

@@ -1,7 +1,7 @@
-"""One replica on this broker: a log with the machine of the role that it has at present.
+"""One replica on this broker: a log with the machine of its current role.
 
-Connects the pure machines of `kraft.replication` to the log, to those who wait in purgatory, and to the nodes around.
-Nothing in here awaits: each event is taken in whole.
+Connects the pure machines of `kraft.replication` to the log, to the requests in purgatory, and to other nodes.
+Nothing in here awaits: each event is handled in one step.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from kraft.server.replica.surroundings import PartitionSurroundings
 from kraft.server.replica.waiting_appends import AppendQueue
 
 ProduceOutcome = ErrorCode | asyncio.Future[ErrorCode]
-"""How an acks=all produce ended, or will end."""
+"""Outcome of an acks=all produce, or a future of it."""
 
 
 class Partition(ReplicaLog):
@@ -72,18 +72,18 @@ class Partition(ReplicaLog):
         self.leader_id = NO_BROKER
         self.leader_epoch = NO_LEADER_EPOCH
         self.waiting_appends = AppendQueue()
-        """Produced records that are appended in their turn, by `WaitingAppends`."""
+        """Produced records that `WaitingAppends` appends in order."""
         self.appended = Notifier()
-        """Moves on with every append as the leader, and as a follower when the log may be fetched on from its end."""
+        """Notifies of every append as the leader, and as a follower when its next fetch may be sent."""
         self.committed = Notifier()
-        """Moves on with the high watermark, and when this broker's role changes."""
+        """Notifies of a higher high watermark, and of a change of this broker's role."""
         self.low_watermark_moved = Notifier()
-        """Moves on when the low watermark of a leader may have, and when this broker's role changes."""
+        """Notifies when the leader's low watermark may have changed, and of a change of this broker's role."""
         self._known_high_watermark = high_watermark
         self._config = config
         self._produces = ProducePurgatory()
-        self._follower_is_at_work = False
-        """It has asked for records to be appended or cut off, and waits for the end of that."""
+        self._follower_change_pending = False
+        """True while an append or a truncation that the follower asked for is not over."""
         self._awaited_role: tuple[BrokerId, Callable[[], None]] | None = None
         """Leader to follow (-1: none), and the callback that takes the role once the log's change is over."""
 
@@ -99,14 +99,14 @@ class Partition(ReplicaLog):
         return self._known_high_watermark if machine is None else machine.high_watermark
 
     def as_leader(self, current_leader_epoch: int = NO_LEADER_EPOCH) -> PartitionLeader:
-        """The leader's machine. Raises Refusal when this broker does not lead, or not in the epoch that was asked.
+        """Return the leader's machine. Raises Refusal if this broker does not lead, or not in the requested epoch.
 
-        The epoch comes first, as in Kafka: it tells a client whether it or this broker is the one that is behind.
+        The epoch is checked first, as in Kafka: it shows whether the client or this broker has outdated metadata.
         """
         if current_leader_epoch not in (NO_LEADER_EPOCH, self.leader_epoch):
             stale = current_leader_epoch < self.leader_epoch
             code = ErrorCode.FENCED_LEADER_EPOCH if stale else ErrorCode.UNKNOWN_LEADER_EPOCH
-            message = f"{self.topic_partition} is in leader epoch {self.leader_epoch}, not {current_leader_epoch}"
+            message = f"{self.topic_partition} has leader epoch {self.leader_epoch}, not {current_leader_epoch}"
             raise Refusal(code, message)
         if self.leader is None:
             raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {self.topic_partition}")
@@ -115,7 +115,7 @@ class Partition(ReplicaLog):
     # --- roles -----------------------------------------------------------------------------------------------
 
     def lead(self, state: PartitionImage, broker_epoch: BrokerEpoch) -> None:
-        """Leads from here on, or goes on leading with a changed ISR or replicas."""
+        """Become the leader, or stay it with a changed ISR or changed replicas."""
         if self.leader is not None and self.leader_epoch == state.leader_epoch:
             self._run(self.leader.partition_changed(state))
             return
@@ -146,7 +146,7 @@ class Partition(ReplicaLog):
         self._sync_if_needed()
 
     def follow(self, state: PartitionImage) -> None:
-        """Follows the partition's leader from here on; when there is none, waits for the metadata to name one."""
+        """Follow the partition's leader; without one, wait until the metadata has one."""
         self._leave_role(state)
         if state.has_leader:
             self._take_role(state.leader, lambda: self._follow(state))
@@ -171,7 +171,7 @@ class Partition(ReplicaLog):
         return NO_BROKER if self._awaited_role is None else self._awaited_role[0]
 
     def _take_role(self, followed: BrokerId, take: Callable[[], None]) -> None:
-        """At once, or when the change of the log is over: in the middle of it nobody knows where the log ends."""
+        """Take the role at once, or when the log's change is over: until then its end is not known."""
         if self._changes.is_changing:
             self._awaited_role = followed, take
         else:
@@ -184,55 +184,55 @@ class Partition(ReplicaLog):
         self.appended.notify()
 
     def close(self) -> None:
-        """As `closing`: blocks."""
+        """Close the log as `closing` does. Blocks."""
         run_now(self.closing())
 
     def closing(self) -> Change[None]:
-        """Serves no more; everything is durable afterwards, or the storage has failed.
+        """Stop serving and close the log; everything is durable afterwards, or the storage has failed.
 
-        Nobody may sync the log or run a step of its changes any more.
+        No other thread may sync the log or run a step of its changes from now on.
         """
-        self._retire()
+        self._stop_serving()
         yield from self._changes.finish()
         self._closed = True
         with suppress(Refusal), self._watching_storage():
             yield from self.log.closing()
 
     def retire(self) -> None:
-        """Serves no more, because it is to be deleted or has failed. Begins to write nothing more."""
-        self._retire()
+        """Stop serving, because the replica is deleted or has failed. No further write is begun."""
+        self._stop_serving()
         self._closed = True
-        if self._changes.give_up():
+        if self._changes.abandon():
             self.log.release()
 
-    def _retire(self) -> None:
+    def _stop_serving(self) -> None:
         self._awaited_role = None
         self._known_high_watermark = self.high_watermark
         self.leader = self.follower = None
         self._produces.abandon(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.waiting_appends.abandon(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            f"{self.topic_partition} was given up by this broker before the records were appended",
+            f"this broker stopped leading {self.topic_partition} before the records were appended",
         )
         self.appended.notify()
         self.committed.notify()
         self.low_watermark_moved.notify()
 
     def reconfigure(self, config: TopicConfig, log_config: LogConfig) -> None:
-        """The topic's configs were altered: what is appended from now on follows them."""
+        """Apply changed topic configs to later appends."""
         self._config = config
         self.log.reconfigure(log_config)
         if self.leader is not None:
             self._run(self.leader.min_insync_changed(config.min_insync_replicas))
 
     def _leave_role(self, state: PartitionImage) -> None:
-        self._retire()
+        self._stop_serving()
         self.leader_id, self.leader_epoch = state.leader, state.leader_epoch
 
     # --- events as a leader ----------------------------------------------------------------------------------
 
     def append(self, records: ProducedRecords, acks: int) -> AppendResult:
-        """Appends a producer's batches. Raises Refusal and AppendMustWait, and then nothing was appended."""
+        """Append a producer's batches. Raises Refusal or AppendMustWait if nothing was appended."""
         leader = self.as_leader()
         leader.check_produce(acks)
         self._admit(records.size_bytes if isinstance(records, CheckedRecords) else len(records))
@@ -247,8 +247,8 @@ class Partition(ReplicaLog):
         return result
 
     def park_produce(self, required_offset: Offset) -> ProduceOutcome:
-        """The outcome, or what it will be, of an acks=all produce whose records end at `required_offset`."""
-        assert self.leader is not None, "parked by the one who just appended"
+        """Return the outcome, or a future of it, of an acks=all produce whose records end at `required_offset`."""
+        assert self.leader is not None, "a produce waits only after an append as the leader"
         outcome = self.leader.acks_result(required_offset)
         return outcome if outcome is not None else self._produces.park(required_offset)
 
@@ -260,23 +260,23 @@ class Partition(ReplicaLog):
         self.low_watermark_moved.notify()
 
     def delete_records(self, before_offset: int) -> tuple[Offset, ChangeOutcome[None]]:
-        """Lets the log begin at `before_offset`, HIGH_WATERMARK for all that is committed; returns that offset.
+        """Advance the log start to `before_offset`, HIGH_WATERMARK for all committed records; return that offset.
 
-        Raises Refusal: POLICY_VIOLATION for a log that is compacted only, OFFSET_OUT_OF_RANGE outside what is
-        committed. Below the log start there is nothing to do, and nothing wrong.
+        Raises Refusal: POLICY_VIOLATION for a log that is only compacted, OFFSET_OUT_OF_RANGE above the high watermark.
+        An offset below the log start changes nothing and is no error.
         """
         leader, config = self.as_leader(), self.log.config
         if config.compacts and not config.deletes:
             raise Refusal(
                 ErrorCode.POLICY_VIOLATION,
-                f"{self.topic_partition} has cleanup.policy=compact: records are deleted only where it names delete",
+                f"{self.topic_partition} has cleanup.policy=compact; add delete to it before deleting records",
             )
         wanted = Offset(leader.high_watermark if before_offset == HIGH_WATERMARK else before_offset)
         if not 0 <= wanted <= leader.high_watermark:
             raise Refusal(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {wanted} of {self.topic_partition} is not within what is committed, "
-                f"which ends at {leader.high_watermark}",
+                f"offset {wanted} of {self.topic_partition} is out of range: "
+                f"the high watermark is {leader.high_watermark}",
             )
         return wanted, self.advance_log_start(wanted)
 
@@ -291,34 +291,35 @@ class Partition(ReplicaLog):
     # --- as a follower -----------------------------------------------------------------------------------------
 
     def append_as_follower(self, records: bytes) -> ChangeOutcome[Offset]:
-        """Appends what the leader sent.
+        """Append the leader's records.
 
-        Ends, or raises, with InvalidBatch when it does not continue the log, Refusal KAFKA_STORAGE_ERROR when there is
-        no room.
+        Ends with, or raises, InvalidBatch if they do not continue the log, Refusal KAFKA_STORAGE_ERROR if there is no
+        room.
         """
         self._admit(len(records))
 
         def settle() -> None:
-            self._follower_is_at_work = False
-            # What goes into several segments is there in part when the later ones found no room.
-            self._sync_what_is_left()
+            self._follower_change_pending = False
+            # Batches for several segments are there in part if there was no room for the later ones.
+            self._sync_if_open()
 
-        self._follower_is_at_work = True
+        self._follower_change_pending = True
         return self._changes.make(
             lambda: self.log.appending_as_follower(records), settle=settle, is_wanted=self._while_role_lasts()
         )
 
-    def cut_back(self, effect: TruncateTo | RestartAt) -> ChangeOutcome[object]:
-        """Drops what the leader does not have. Ends, or raises, with Refusal KAFKA_STORAGE_ERROR, also when there is no
-        room.
+    def truncate(self, effect: TruncateTo | RestartAt) -> ChangeOutcome[object]:
+        """Drop the records that the leader does not have.
+
+        Ends with, or raises, Refusal KAFKA_STORAGE_ERROR, also if there is no room.
         """
         follower = self.follower
-        assert follower is not None, "only a follower's log is cut back"
+        assert follower is not None, "only a follower's log is truncated"
 
-        def cut() -> Change[object]:
+        def change() -> Change[object]:
             if self.move is not None:
-                # Even if it fails here: what the copy drops for nothing is copied again.
-                self.move.cut_back_to(effect.offset if isinstance(effect, TruncateTo) else Offset(0))
+                # Also if the truncation fails here: what the copy dropped needlessly is copied again.
+                self.move.truncate_to(effect.offset if isinstance(effect, TruncateTo) else Offset(0))
             match effect:
                 case TruncateTo():
                     return self.log.truncating_to(effect.offset)
@@ -326,15 +327,15 @@ class Partition(ReplicaLog):
                     return self.log.starting_at(effect.offset)
 
         def settle() -> None:
-            self._follower_is_at_work = False
+            self._follower_change_pending = False
             if not self.is_open:
                 return
             if self.follower is follower:
                 follower.truncated(self.log.log_end_offset, self.durable_end)
             self._sync_if_needed()
 
-        self._follower_is_at_work = True
-        return self._changes.make(cut, settle=settle, is_wanted=self._while_role_lasts())
+        self._follower_change_pending = True
+        return self._changes.make(change, settle=settle, is_wanted=self._while_role_lasts())
 
     def _while_role_lasts(self) -> Callable[[], bool]:
         role = self.leader or self.follower
@@ -343,10 +344,10 @@ class Partition(ReplicaLog):
     # --- upkeep of the log, in either role -------------------------------------------------------------------
 
     def apply_retention(self) -> ChangeOutcome[list[str]]:
-        """Rolls the active segment when retention or compaction waits for it, and drops what retention lets go.
+        """Roll the active segment if retention or compaction waits for it, and drop segments past retention.
 
-        Its result are the files of what was dropped, for `disk.remove` after file.delete.delay.ms. Ends, or raises,
-        with Refusal KAFKA_STORAGE_ERROR.
+        The result is the files of the dropped segments, for `disk.remove` after file.delete.delay.ms. Ends with, or
+        raises, Refusal KAFKA_STORAGE_ERROR.
         """
         log_start, synced_end = self.log.log_start_offset, self.log.synced_end_offset
 
@@ -354,7 +355,7 @@ class Partition(ReplicaLog):
             if not self.is_open:
                 return
             if self.log.synced_end_offset != synced_end:
-                # To roll is to sync, and whoever waits for that sync has no other to wait for.
+                # A roll syncs the log, and no other sync follows for the requests that wait for one.
                 self.log_became_durable()
             if self.log.log_start_offset > log_start:
                 self._log_start_moved()
@@ -367,9 +368,9 @@ class Partition(ReplicaLog):
         return (yield from self.log.applying_retention(now_ms, self.high_watermark))
 
     def advance_log_start(self, offset: Offset) -> ChangeOutcome[None]:
-        """Records below `offset` are gone from here on, also after a crash; one that is passed already stays so.
+        """Advance the log start to `offset`, durably; an offset below the log start changes nothing.
 
-        Ends, or raises, with Refusal KAFKA_STORAGE_ERROR.
+        Ends with, or raises, Refusal KAFKA_STORAGE_ERROR.
         """
         before = self.log.log_start_offset
 
@@ -385,13 +386,13 @@ class Partition(ReplicaLog):
         if self.leader is not None:
             self.leader.log_start_advanced(self.log.log_start_offset)
         self.low_watermark_moved.notify()
-        # The followers' fetches wait for news, and this is some.
+        # The followers' waiting fetches return the new log start.
         self.appended.notify()
 
     def log_moved(self, log: PartitionLog) -> None:
-        """An equal log in another log directory, all of it durable, takes the place of the one so far.
+        """Replace the log by an equal, durable one in another log directory.
 
-        Whoever waits for a sync is told by `log_became_durable`.
+        `log_became_durable` must be called next, for the requests that wait for a sync.
         """
         self.log, before = log, self.log
         before.release()
@@ -403,12 +404,12 @@ class Partition(ReplicaLog):
     # --- events of the log -----------------------------------------------------------------------------------
 
     def log_became_durable(self) -> None:
-        """Tells the machine of the present role how far the log is on disk."""
+        """Report to the machine of the current role how far the log is on disk."""
         if self.leader is not None:
             self._run(self.leader.synced(self.durable_end))
-        elif self.follower is not None and not self._follower_is_at_work:
+        elif self.follower is not None and not self._follower_change_pending:
             for effect in self.follower.appended(self.log.log_end_offset, self.durable_end):
-                # A new high watermark is read from the machine wherever it is needed.
+                # A new high watermark is read from the machine where it is needed.
                 if isinstance(effect, AdvanceLogStart):
                     self.advance_log_start(effect.offset)
             self.appended.notify()
@@ -416,10 +417,10 @@ class Partition(ReplicaLog):
     def _request_sync(self) -> None:
         self._surroundings.request_sync(self)
 
-    def _directory_failed(self, reason: str) -> None:
+    def _report_directory_failed(self, reason: str) -> None:
         self._surroundings.directory_failed(self, reason)
 
-    def _is_corrupt(self, reason: str) -> None:
+    def _report_corrupt(self, reason: str) -> None:
         self._surroundings.replica_is_corrupt(self, reason)
 
     # --- effects ---------------------------------------------------------------------------------------------

@@ -23,19 +23,19 @@ from kraft.server.replica.partition import Partition
 
 class Damage(Enum):
     CORRUPT = auto()
-    """Its bytes are not what was written. They are kept."""
+    """Its bytes are not the ones that were written. They are kept."""
     MISSING = auto()
-    """It was here before, and its directory is gone."""
-    OUT_OF_REACH = auto()
-    """Its log directory has failed, or it may lie in one that could not be used at the start."""
+    """It was here before, and its directory is missing."""
+    UNREACHABLE = auto()
+    """Its log directory has failed, or it may be in one that could not be used at the start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfflineReplica:
-    """A replica that is assigned to this broker and that it cannot serve.
+    """A replica that is assigned to this broker and cannot be served.
 
-    `leader_epoch` is the last one in which this process used it, -1 when it never did. `log_directory` is None where
-    that is not known.
+    `leader_epoch` is the last one in which this process used it, -1 if it never did. `log_directory` is None if it is
+    not known.
     """
 
     topic_partition: TopicPartition
@@ -46,7 +46,7 @@ class OfflineReplica:
     log_directory: str | None
     high_watermark: Offset
     files_in_use: AbstractContextManager[object] = field(default_factory=nullcontext, repr=False, compare=False)
-    """As the partition's: to be held by a thread that takes its directory away."""
+    """The partition's lock, held by a thread that moves or removes its directory."""
 
     @property
     def id(self) -> TopicIdPartition:
@@ -54,10 +54,10 @@ class OfflineReplica:
 
 
 class Partitions:
-    """A replica is held open or offline; `find` and iteration give those that are open."""
+    """This broker's replicas, each open or offline; `find` and iteration return the open ones."""
 
     def __init__(self, exists: Callable[[TopicPartition], bool] = lambda _: True) -> None:
-        """`exists` is the metadata's word: what is not held here may be held elsewhere, or be nowhere."""
+        """`exists` returns True for a partition in the metadata, also if other brokers hold it."""
         self._exists = exists
         self._by_id: dict[TopicIdPartition, Partition] = {}
         self._by_name: dict[TopicPartition, Partition] = {}
@@ -79,7 +79,7 @@ class Partitions:
         return list(self._offline.values())
 
     def take_offline(self, replica: OfflineReplica) -> None:
-        """In place of the partition, when it is open."""
+        """Add an offline replica, in place of the open partition if there is one."""
         partition = self._by_id.get(replica.id)
         if partition is not None:
             self.remove(partition)
@@ -89,7 +89,7 @@ class Partitions:
         return self._offline.get(partition)
 
     def forget_offline(self, replica: OfflineReplica) -> None:
-        """It is deleted, or about to be held anew."""
+        """Remove an offline replica that is deleted, or about to be opened again."""
         self._offline.pop(replica.id, None)
 
     def is_held(self, partition: TopicIdPartition) -> bool:
@@ -101,7 +101,7 @@ class Partitions:
         return self._by_id.get(partition)
 
     def by_id(self, partition: TopicIdPartition) -> Partition:
-        """Raises Refusal UNKNOWN_TOPIC_ID, and KAFKA_STORAGE_ERROR for one that is offline."""
+        """Return the partition. Raises Refusal: KAFKA_STORAGE_ERROR if it is offline, UNKNOWN_TOPIC_ID."""
         found = self.find(partition)
         if found is None:
             self._check_not_offline(self._offline.get(partition))
@@ -110,15 +110,19 @@ class Partitions:
         return found
 
     def by_name(self, topic: str, partition: int) -> Partition:
-        """Raises Refusal: KAFKA_STORAGE_ERROR for one that is offline here, NOT_LEADER_OR_FOLLOWER for one that others
-        hold, UNKNOWN_TOPIC_OR_PARTITION for one that nobody does.
+        """Return the partition.
+
+        Raises Refusal: KAFKA_STORAGE_ERROR if it is offline here, NOT_LEADER_OR_FOLLOWER if other brokers hold it,
+        UNKNOWN_TOPIC_OR_PARTITION if it does not exist.
         """
         found = self.find_by_name(topic, partition)
         if found is None:
             name = TopicPartition(topic, partition)
             self._check_not_offline(next((one for one in self.offline if one.topic_partition == name), None))
             if not self._exists(name):
-                raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition} of '{topic}'")
+                raise Refusal(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {partition} of '{topic}' does not exist"
+                )
             raise Refusal(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not hold partition {partition} of '{topic}'"
             )
@@ -129,13 +133,13 @@ class Partitions:
 
     def _check_not_offline(self, replica: OfflineReplica | None) -> None:
         if replica is not None:
-            # As Kafka answers: retriable, and clients look for another leader.
+            # As in Kafka: the error is retriable, and clients look for another leader.
             raise Refusal(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{replica.topic_partition} is offline on this broker: {replica.reason}"
             )
 
     def leader_hint(self, topic: str, partition: int) -> tuple[BrokerId, LeaderEpoch]:
-        """Who leads, as far as a replica here knows; both are -1 otherwise."""
+        """Return the leader and its epoch as the replica here has them; both are -1 without a replica."""
         found = self.find_by_name(topic, partition)
         return (NO_BROKER, NO_LEADER_EPOCH) if found is None else (found.leader_id, found.leader_epoch)
 

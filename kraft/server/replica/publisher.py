@@ -1,4 +1,4 @@
-"""Acts on new metadata: opens and closes logs, gives partitions their roles, keeps a fetcher for each leader."""
+"""Applies new metadata: opens and closes logs, gives partitions their roles, keeps a fetcher for each leader."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kraft.server.replica.failures import ReplicaFailures
 from kraft.server.replica.fetcher import ReplicaFetcher
 from kraft.server.replica.high_watermarks import HighWatermarks
 from kraft.server.replica.log_configs import log_config
-from kraft.server.replica.logs_opened_ahead import LogsOpenedAhead
+from kraft.server.replica.log_preloading import LogPreloading
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Damage, OfflineReplica, Partitions
 from kraft.server.replica.removals import ReplicaRemovals
@@ -40,7 +40,7 @@ RETIRED_AT_ONCE: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Opened:
-    """`high_watermark` was written down before; `is_new`: the log begins empty."""
+    """An opened log. `high_watermark` comes from the checkpoint; `is_new`: the log begins empty."""
 
     log: PartitionLog
     high_watermark: Offset | None
@@ -52,7 +52,7 @@ class _Opened:
 
 
 class ReplicaPublisher:
-    """`publish` is called for one step at a time, by the metadata loader."""
+    """Applies metadata to this broker's replicas. The metadata loader calls `publish` for one step at a time."""
 
     def __init__(
         self,
@@ -80,58 +80,58 @@ class ReplicaPublisher:
         self._make_fetcher = make_fetcher
         self._fatal = fatal
         self._fetchers: dict[BrokerId, tuple[ReplicaFetcher, asyncio.Task[None]]] = {}
-        self.logs_opened_ahead = LogsOpenedAhead(storage, defaults)
+        self.log_preloading = LogPreloading(storage, defaults)
         self._unmarked: list[DeletedReplica] = []
         self._marking: asyncio.Task[None] | None = None
         self._is_first = True
         self._defaults_changed = False
 
     def use_defaults(self, defaults: TopicConfig) -> None:
-        """What topics get that set nothing themselves: from the next image on, also for logs that are open."""
+        """Set the default topic configs, from the next image on, also for open logs."""
         self._defaults_changed = self._defaults_changed or defaults != self._defaults
         self._defaults = defaults
 
     async def publish(self, before: MetadataImage, after: MetadataImage) -> None:
-        """Makes this broker what `after` says it is, as far as its disks let it.
+        """Give this broker the roles that it has in `after`, as far as its disks allow.
 
         Raises StorageError for a partition that is in two log directories.
         """
-        self.logs_opened_ahead.stop()
+        self.log_preloading.stop()
         step = delta(before, after, self._registration.broker_id)
         for topic in tuple(after.topics.values()) if self._defaults_changed else step.reconfigured:
             self._reconfigure(topic)
         self._defaults_changed = False
-        # Replicas that are open wait for no disk: whose leader died is led, or fetched from another one, at once.
+        # Open replicas do not wait for the disk: one whose leader died leads, or fetches from the new leader, at once.
         held = {one.id for one in (*step.lead, *step.follow) if self._find(one) is not None}
-        self._give_roles(step, held)
+        self._apply_roles(step, held)
         if held:
-            self._tend_fetchers()
+            self._update_fetchers()
         await self._delete(step.remove)
         if self._is_first or self._are_missing([*step.lead, *step.follow]):
-            # What is begun may have the name of what is deleted.
-            await self._names_are_free()
+            # A new replica may have the name of a deleted one.
+            await self._wait_for_free_names()
         if self._is_first:
-            for failure in await self._storage.in_thread(self._store.look_around):
+            for failure in await self._storage.in_thread(self._store.list_directories):
                 self._failures.directory_failed(failure.directory, str(failure))
-            await self._remove_what_was_marked_before()
+            await self._resume_removals()
         must_be_written = await self._open_missing([*step.lead, *step.follow], after)
         if self._is_first:
             self._is_first = False
-            await self._set_strays_aside()
-            await self.logs_opened_ahead.release()
+            await self._rename_strays()
+            await self.log_preloading.release()
             self._high_watermarks.forget_unopened()
             must_be_written = must_be_written or not self._high_watermarks.is_complete
         if must_be_written:
-            # The file names partitions without their topic's id. An entry that outlived its topic would, after a
-            # crash, stand for a new topic of the same name, and be ahead of the truth. And a partition that is not
-            # named before it takes records would, if it were lost, not be missed.
+            # The checkpoint has no topic ids. After a crash, an entry left by a deleted topic would count for a new
+            # topic of the same name, with too high an offset. And the loss of a partition that took records before it
+            # was in the checkpoint would not be noticed.
             await self._write_checkpoints(needs_room=True)
         others = {one.id for one in (*step.lead, *step.follow)} - held
-        self._give_roles(step, others)
-        renewed = await self._renew(self._failures.metadata_changed(after), after)
-        if others or renewed or step.remove:
-            self._tend_fetchers()
-        if not step.is_empty or renewed:
+        self._apply_roles(step, others)
+        recreated = await self._recreate(self._failures.metadata_changed(after), after)
+        if others or recreated or step.remove:
+            self._update_fetchers()
+        if not step.is_empty or recreated:
             log.info(
                 "metadata applied",
                 leads=len(step.lead),
@@ -141,8 +141,8 @@ class ReplicaPublisher:
                 offline=len(self._partitions.offline),
             )
 
-    def _give_roles(self, step: BrokerDelta, keys: Collection[TopicIdPartition]) -> None:
-        """To those replicas that are open."""
+    def _apply_roles(self, step: BrokerDelta, keys: Collection[TopicIdPartition]) -> None:
+        """Give the open replicas among `keys` their roles."""
         for assigned in step.lead:
             if assigned.id in keys and (partition := self._find(assigned)) is not None:
                 partition.lead(assigned.state, self._registration.broker_epoch)
@@ -151,16 +151,16 @@ class ReplicaPublisher:
                 partition.follow(assigned.state)
 
     async def checkpoint(self) -> None:
-        """Writes down the high watermarks; for want of room they stay as they were written before.
+        """Write the high watermarks to their checkpoints; without room on the disk the earlier files stay.
 
-        So they do until every replica of this broker is held: what is written then does not name those to come.
+        Nothing is written before every replica of this broker is held, because the files would lack the others.
         """
         if self._is_first:
             return
         await self._write_checkpoints(needs_room=False)
 
     async def _write_checkpoints(self, *, needs_room: bool) -> None:
-        """With `needs_room` a file that is out of date would do harm, and a disk without room for it has failed."""
+        """Write the checkpoints. With `needs_room` an outdated file would do harm: a full disk counts as failed."""
         held = self._high_watermarks_held()
         for directory, offsets in held.items():
             if not self._directories.is_online(directory):
@@ -174,7 +174,10 @@ class ReplicaPublisher:
                     self._failures.directory_failed(directory, str(error))
 
     def _high_watermarks_held(self) -> dict[str, dict[TopicPartition, Offset]]:
-        """By log directory; of replicas in a directory that is out of use in another one, so that they are missed."""
+        """Return the high watermarks by log directory.
+
+        Replicas in an offline directory are listed in another one, so that their loss is noticed.
+        """
         held: dict[str, dict[TopicPartition, Offset]] = {directory: {} for directory in self._directories.online}
         if not held:
             return {}
@@ -189,8 +192,8 @@ class ReplicaPublisher:
         return held
 
     async def close(self) -> None:
-        """Ends all fetching and closes every log durably."""
-        await self._names_are_free()
+        """End all fetching and close every log durably."""
+        await self._wait_for_free_names()
         tasks = [task for _, task in self._fetchers.values()]
         for task in tasks:
             task.cancel()
@@ -199,8 +202,8 @@ class ReplicaPublisher:
             closing = ChangeUnderWay(partition.closing())
             while closing.step is not None:
                 await self._storage.in_thread(closing.step.run)
-                closing.go_on()
-        await self.logs_opened_ahead.close()
+                closing.resume()
+        await self.log_preloading.close()
 
     # --- partitions ------------------------------------------------------------------------------------------
 
@@ -208,7 +211,7 @@ class ReplicaPublisher:
         return any(not self._partitions.is_held(one.id) for one in assignments)
 
     async def _open_missing(self, assignments: Sequence[AssignedPartition], image: MetadataImage) -> bool:
-        """True when what is written down of the high watermarks has to be corrected."""
+        """Open these logs. Return True if the high watermark checkpoints must be written again."""
         is_outdated = False
         missing = [one for one in assignments if not self._partitions.is_held(one.id)]
         for assigned in missing:
@@ -218,7 +221,7 @@ class ReplicaPublisher:
             opened = await self._storage.in_thread(self._open, assigned, config)
             match opened:
                 case OfflineReplica():
-                    if opened.damage is Damage.OUT_OF_REACH and opened.log_directory is not None:
+                    if opened.damage is Damage.UNREACHABLE and opened.log_directory is not None:
                         self._failures.directory_failed(opened.log_directory, opened.reason)
                     self._failures.cannot_open(opened)
                     is_outdated = True
@@ -242,12 +245,12 @@ class ReplicaPublisher:
         )
 
     def _open(self, assigned: AssignedPartition, config: TopicConfig) -> _Opened | OfflineReplica:
-        """Blocks on the disk."""
+        """Open one log. Blocks on the disk."""
         name, topic_id = assigned.topic_partition, assigned.topic_id
         directory: str | None = None
         try:
             is_new = not self._store.holds(name, topic_id)
-            lost = self._why_lost(assigned) if is_new and self._is_first else None
+            lost = self._loss_of(assigned) if is_new and self._is_first else None
             if lost is not None:
                 return self._offline(assigned, *lost, None)
             opened = self._store.open(name, topic_id, config)
@@ -256,39 +259,39 @@ class ReplicaPublisher:
             return self._offline(assigned, Damage.CORRUPT, str(corruption), self._store.directory_of(name))
         except DirectoryFailed as failure:
             if failure.is_full and self._store.directory_of(name) is None:
-                return self._offline(assigned, Damage.MISSING, f"there was no room to begin it: {failure}", None)
-            return self._offline(assigned, Damage.OUT_OF_REACH, str(failure), failure.directory)
+                return self._offline(assigned, Damage.MISSING, f"no room on the disk to create it: {failure}", None)
+            return self._offline(assigned, Damage.UNREACHABLE, str(failure), failure.directory)
         found = _Opened(log=opened, high_watermark=self._high_watermarks.take(name, directory), is_new=is_new)
         if found.lacks_committed_records and not is_new and assigned.state.counts_on(self._registration.broker_id):
-            reason = f"the log ends at {opened.log_end_offset}, and was committed up to {found.high_watermark}"
+            reason = f"the log ends at offset {opened.log_end_offset}, but was committed up to {found.high_watermark}"
             log.error("committed records missing", partition=str(name), reason=reason)
-            # Acknowledged from memory alone, they were never promised to outlive a power failure.
+            # Records that were acknowledged before a sync may be lost in a power failure.
             if self._surroundings.sync_before_ack:
                 opened.release()
                 return self._offline(assigned, Damage.CORRUPT, reason, directory, found.high_watermark)
         return found
 
-    def _why_lost(self, assigned: AssignedPartition) -> tuple[Damage, str] | None:
-        """For a replica that is nowhere to be found when the broker starts; None when it may begin empty.
+    def _loss_of(self, assigned: AssignedPartition) -> tuple[Damage, str] | None:
+        """Return damage and reason of a replica without a directory at the start; None when it may begin empty.
 
-        The registration of this process was a change to every partition of which the broker was in sync then, if only
-        that it lost its leader. So one in sync without a change to it was created since, and takes no part yet. One
-        that is eligible outside the ISR is counted on as if it were in sync.
+        The registration of this process changed every partition with this broker in its ISR, at least by taking its
+        leader. So a partition that has it in the ISR and was never changed was created since then, and this broker has
+        no records of it. An eligible replica outside the ISR counts like one in the ISR.
         """
         state, is_counted_on = assigned.state, assigned.state.counts_on(self._registration.broker_id)
         if is_counted_on and state.partition_epoch == 0:
             return None
         if self._directories.offline:
             unusable = ", ".join(self._directories.offline)
-            return Damage.OUT_OF_REACH, f"it may lie in {unusable}, which cannot be used"
+            return Damage.UNREACHABLE, f"it may be in {unusable}, which cannot be used"
         if not is_counted_on:
-            # Others have all that was acknowledged.
+            # Other replicas have every acknowledged record.
             return None
-        if self._high_watermarks.names(assigned.topic_partition):
-            return Damage.MISSING, "it was on this broker, and its directory is gone"
+        if self._high_watermarks.contains(assigned.topic_partition):
+            return Damage.MISSING, "it was on this broker, and its directory is missing"
         if not self._high_watermarks.is_complete:
             return Damage.MISSING, "it was on this broker, and a log directory is new or was emptied"
-        # Assigned, and then this broker died before it took the partition up.
+        # It was assigned, and this broker died before it created the log.
         return None
 
     def _offline(
@@ -311,11 +314,11 @@ class ReplicaPublisher:
             high_watermark=high_watermark or Offset(0),
         )
 
-    async def _renew(self, free: Sequence[OfflineReplica], image: MetadataImage) -> bool:
-        """Begins these replicas anew, as followers. True when there were any."""
-        renewed = False
+    async def _recreate(self, free: Sequence[OfflineReplica], image: MetadataImage) -> bool:
+        """Create these replicas again, empty, as followers. Return True if any was created."""
+        recreated = False
         if free:
-            await self._names_are_free()
+            await self._wait_for_free_names()
         for replica in free:
             if not self._directories.online:
                 break
@@ -323,7 +326,7 @@ class ReplicaPublisher:
             config, state = self._config(topic), topic.partitions[replica.topic_partition.partition]
             assigned = AssignedPartition(topic=topic.topic, topic_id=topic.topic_id, state=state, is_new=False)
             try:
-                opened = await self._storage.in_thread(self._begin_anew, replica, config)
+                opened = await self._storage.in_thread(self._create_again, replica, config)
             except Corruption as corruption:
                 log.error("replica not recreated", partition=str(replica.topic_partition), reason=str(corruption))
                 continue
@@ -333,8 +336,8 @@ class ReplicaPublisher:
                         "replica recreation delayed", partition=str(replica.topic_partition), reason=str(failure)
                     )
                 else:
-                    # What was begun there may come back with the directory, so it is not begun anywhere else.
-                    lost = replace(replica, damage=Damage.OUT_OF_REACH, log_directory=failure.directory)
+                    # A log created there may come back with the directory, so it is not created in another one.
+                    lost = replace(replica, damage=Damage.UNREACHABLE, log_directory=failure.directory)
                     self._partitions.take_offline(lost)
                     self._failures.directory_failed(failure.directory, str(failure))
                 continue
@@ -346,32 +349,32 @@ class ReplicaPublisher:
             self._add(assigned, _Opened(log=opened, high_watermark=None, is_new=True), config)
             partition = self._partitions.by_id(replica.id)
             partition.follow(state)
-            renewed = True
-        if renewed:
+            recreated = True
+        if recreated:
             await self._write_checkpoints(needs_room=True)
-        return renewed
+        return recreated
 
-    def _begin_anew(self, replica: OfflineReplica, config: TopicConfig) -> PartitionLog:
-        """Blocks on the disk."""
+    def _create_again(self, replica: OfflineReplica, config: TopicConfig) -> PartitionLog:
+        """Quarantine the damaged log, if any, and create an empty one. Blocks on the disk."""
         if replica.log_directory is not None:
             with replica.files_in_use:
                 self._store.quarantine(replica.topic_partition, replica.log_directory)
         return self._store.open(replica.topic_partition, replica.topic_id, config)
 
-    async def _set_strays_aside(self) -> None:
+    async def _rename_strays(self) -> None:
         held = {partition.topic_partition for partition in self._partitions}
         held |= {replica.topic_partition for replica in self._partitions.offline}
         try:
-            await self._storage.in_thread(self._store.set_strays_aside, held)
+            await self._storage.in_thread(self._store.rename_strays, held)
         except DirectoryFailed as failure:
             self._failures.directory_failed(failure.directory, str(failure))
 
     # --- deletion --------------------------------------------------------------------------------------------
 
     def _retire(self, removed: RemovedPartition) -> DeletedReplica | None:
-        """Serves the replica no more. None when it has no directory that could be touched.
+        """Stop serving the replica. Return None when its directory cannot be deleted.
 
-        What lies in a directory that is out of use stays there, and is set aside when that is back.
+        A replica in an offline log directory stays there; it is renamed as a stray when the directory is back.
         """
         partition = self._partitions.find(removed.id)
         if partition is not None:
@@ -393,7 +396,7 @@ class ReplicaPublisher:
         )
 
     async def _delete(self, removed: Sequence[RemovedPartition]) -> None:
-        """Serves them no more. The metadata that follows waits for no disk, unless it needs one of the names."""
+        """Stop serving these replicas. The next metadata waits for the disk only if it needs one of their names."""
         turns = Turns(RETIRED_AT_ONCE)
         for each in removed:
             replica = self._retire(each)
@@ -403,12 +406,12 @@ class ReplicaPublisher:
         if self._unmarked and (self._marking is None or self._marking.done()):
             self._marking = background.start(self._mark_deleted(), "marking of deleted replicas", self._fatal)
 
-    async def _names_are_free(self) -> None:
+    async def _wait_for_free_names(self) -> None:
         if self._marking is not None:
             await asyncio.wait([self._marking])
 
     async def _mark_deleted(self) -> None:
-        """Frees their names and forgets their high watermarks; the removal goes on in the background."""
+        """Rename the deleted replicas and drop their high watermarks; `ReplicaRemovals` removes the files."""
         while self._unmarked:
             deleted, self._unmarked = self._unmarked, []
             marked, failures = await self._storage.in_thread(self._store.mark_deleted, deleted)
@@ -420,8 +423,8 @@ class ReplicaPublisher:
                 self._removals.add(directory)
             await self._write_checkpoints(needs_room=True)
 
-    async def _remove_what_was_marked_before(self) -> None:
-        left = await self._storage.in_thread(self._store.marked_before)
+    async def _resume_removals(self) -> None:
+        left = await self._storage.in_thread(self._store.left_to_remove)
         for directory in left:
             self._removals.add(directory)
         if left:
@@ -437,7 +440,7 @@ class ReplicaPublisher:
                 partition.reconfigure(config, log_config(config))
 
     def _find(self, assigned: AssignedPartition) -> Partition | None:
-        """None for a replica that is offline."""
+        """Return the open replica; None for one that is offline."""
         return self._partitions.find(assigned.id)
 
     def _config(self, topic: TopicImage) -> TopicConfig:
@@ -445,8 +448,8 @@ class ReplicaPublisher:
 
     # --- fetchers --------------------------------------------------------------------------------------------
 
-    def _tend_fetchers(self) -> None:
-        """One fetcher for each broker that is followed; each looks for its partitions itself."""
+    def _update_fetchers(self) -> None:
+        """Keep one fetcher for each broker that leads a followed partition; a fetcher finds its partitions itself."""
         leaders = {partition.followed for partition in self._partitions} - {NO_BROKER}
         for gone in self._fetchers.keys() - leaders:
             _, task = self._fetchers.pop(gone)

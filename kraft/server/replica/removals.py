@@ -1,8 +1,8 @@
 """Removes the directories of deleted replicas in the background, one at a time.
 
-A deleted replica's directory is renamed first, durably, so that its name is free and nobody takes what is left for a
-replica (see PartitionStore). Its files may be many and large: they are removed in a thread of their own, so that
-neither the loop nor the opening of logs waits. What is left when the node ends is removed after its next start.
+A deleted replica's directory is renamed first, durably, so that its name is free and its files are not taken for a
+replica (see PartitionStore). It may have many large files: a separate thread removes them, so that neither the loop nor
+the opening of logs waits. Files that are left when the node stops are removed after its next start.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from kraft.server.replica.log_directories import LogDirectories
 log = structlog.get_logger()
 
 PAUSE_MAX_S: Final = 1.0
-"""Between two removals."""
+"""Longest pause between two removals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedDirectory:
-    """`name` in the log directory `directory`; `replica` is what it was called before."""
+    """A directory to remove: `name` in the log directory `directory`; `replica` is its earlier name."""
 
     directory: str
     name: str
@@ -37,7 +37,7 @@ class DeletedDirectory:
 
 
 class ReplicaRemovals:
-    """`run` lasts until it is cancelled; the thread ends soon after, between two files."""
+    """Removes directories until `run` is cancelled; the thread ends soon after, between two files."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class ReplicaRemovals:
         self._directory_failed = directory_failed
         self._waiting: deque[DeletedDirectory] = deque()
         self._removed: Counter[str] = Counter()
-        """Replicas by topic, since all that waited were removed."""
+        """Replicas by topic that were removed since the queue was last empty."""
         self._wanted = asyncio.Event()
         self._stopped = Event()
 
@@ -70,11 +70,11 @@ class ReplicaRemovals:
             self._stopped.set()
 
     async def remove_waiting(self) -> None:
-        """All that were added so far, and meanwhile."""
+        """Remove all directories added before and during this call."""
         loop = asyncio.get_running_loop()
         while self._waiting:
             deleted = self._waiting.popleft()
-            # Nothing is tried on a directory that failed; what is left in it is found when it is back.
+            # A failed directory is not touched; after a restart with a working disk the removal is resumed.
             if not self._directories.is_online(deleted.directory):
                 continue
             began_s = loop.time()
@@ -84,7 +84,7 @@ class ReplicaRemovals:
                 self._directory_failed(deleted.directory, str(error))
             else:
                 self._removed[deleted.replica.rpartition("-")[0]] += 1
-            # Half of the time belongs to others.
+            # Pause as long as the removal took: the disk is used for removals half of the time at most.
             await asyncio.sleep(min(loop.time() - began_s, PAUSE_MAX_S))
         self._wanted.clear()
         for topic, count in self._removed.items():
@@ -92,14 +92,14 @@ class ReplicaRemovals:
         self._removed.clear()
 
     def _remove(self, deleted: DeletedDirectory) -> None:
-        """Blocks. Not durable: what a power failure brings back is found at the next start."""
+        """Remove the directory. Blocks. Not durable: the next start finds what a power failure brings back."""
         path = f"{deleted.directory}/{deleted.name}"
-        # An operator in need of room may have been quicker.
+        # An operator may have removed it by hand to free space.
         with suppress(FileNotFoundError):
             for name in self._disk.list(path):
                 if self._stopped.is_set():
                     return
-                # Only a directory is left to the last step, and nothing of ours makes one in there.
+                # Kraft creates no directories in there; if there is one, remove_tree below removes it.
                 with suppress(FileNotFoundError, IsADirectoryError, PermissionError):
                     self._disk.remove(f"{path}/{name}")
             self._disk.remove_tree(path)

@@ -1,4 +1,4 @@
-"""The log of one replica on this broker: changed step by step, synced with others on its disk, watched for damage."""
+"""The log of one replica on this broker: its changes in steps, its syncs, and its failures."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from kraft.server.replica.move import ReplicaMove
 from kraft.server.replica.surroundings import PartitionSurroundings
 
 UNSYNCED_BYTES_MAX: Final = 64 << 20
-"""With the page cache as durability so much may wait for a sync before one is asked for that nobody waits for: the next
-roll has less to sync, and the next start less to read."""
+"""Unsynced bytes at which a sync is requested with log.durability=page-cache, although no request waits for it: the
+next roll has less to sync, and the next start less to read."""
 
 
 class ReplicaLog(ABC):
-    """Knows nothing of roles: what follows for a role from what the log has done is said by `Partition`."""
+    """Log of one replica, independent of its role; the subclass `Partition` adds the role."""
 
     def __init__(self, log: PartitionLog, surroundings: PartitionSurroundings) -> None:
         self.log = log
         self.files_in_use = Lock()
-        """Held by a thread that makes files in the log's directory; it lets go soon after the partition is closed."""
+        """Held by a thread that makes files in the log's directory; released soon after the partition is closed."""
         self.move: ReplicaMove | None = None
-        """While the log is copied, to go on in another log directory. Nothing is compacted then."""
+        """Set while the log is copied to another log directory. It is not compacted then."""
         self._surroundings = surroundings
         self._syncing: dict[SyncTicket, PartitionLog] = {}
-        """The log of each sync that is under way: another one may take its place meanwhile."""
+        """Log of each running sync: a move may replace `log` meanwhile."""
         self._unsynced_since_ms: int | None = None
         self._closed = False
         self._changes = LogChanges(
@@ -46,25 +46,25 @@ class ReplicaLog(ABC):
             went_idle=self._changes_are_over,
         )
         self.directory_in_use = BothLocks(self.files_in_use, self._changes.files_in_use)
-        """To be held by a thread that takes the replica's directory away."""
+        """Held by a thread that moves or removes the replica's directory."""
 
     @abstractmethod
     def log_became_durable(self) -> None:
-        """Tells the machine of the present role how far the log is on disk."""
+        """Report to the machine of the current role how far the log is on disk."""
 
     @abstractmethod
     def _changes_are_over(self) -> None:
-        """A change that took steps is over: its end is known, and the next one has not begun."""
+        """Handle the end of a change that took steps, before the next change begins."""
 
     @abstractmethod
     def _request_sync(self) -> None:
-        """Asks for a call of `prepare_sync`."""
+        """Request a call of `prepare_sync`."""
 
     @abstractmethod
-    def _directory_failed(self, reason: str) -> None: ...
+    def _report_directory_failed(self, reason: str) -> None: ...
 
     @abstractmethod
-    def _is_corrupt(self, reason: str) -> None: ...
+    def _report_corrupt(self, reason: str) -> None: ...
 
     # --- state -----------------------------------------------------------------------------------------------
 
@@ -75,18 +75,19 @@ class ReplicaLog(ABC):
 
     @property
     def log_directory(self) -> str:
-        """The directory that holds the partition's."""
+        """The log directory that has the partition's directory."""
         return self.log.directory.rpartition("/")[0]
 
     @property
     def durable_end(self) -> Offset:
-        """Everything below counts as being on this broker's disk."""
+        """Offset below which everything counts as being on this broker's disk."""
         return self.log.synced_end_offset if self._surroundings.sync_before_ack else self.log.log_end_offset
 
     def read(self, start: Offset, bytes_max: int, upper: Offset, at_least_one: bool) -> bytes:
-        """Whole batches from `start`, none that ends above `upper`; of the first even more than `bytes_max` if asked.
+        """Return whole batches from `start`, none that ends above `upper`.
 
-        Raises Refusal OFFSET_OUT_OF_RANGE, and KAFKA_STORAGE_ERROR for bytes that rotted.
+        With `at_least_one` the first batch may exceed `bytes_max`. Raises Refusal OFFSET_OUT_OF_RANGE, and
+        KAFKA_STORAGE_ERROR for corrupt bytes.
         """
         with self._watching_storage():
             records = self.log.read(start, bytes_max, upper)
@@ -94,28 +95,29 @@ class ReplicaLog(ABC):
 
     @property
     def is_changing(self) -> bool:
-        """The log is in the middle of a change: it may be read as the leader's, and is not to be copied or replaced.
+        """True during a change of the log: the leader may read it, but it must not be copied or replaced.
 
-        Its files may be ahead of what it knows of them: what is read of them by name is no proof of rot.
+        Its files may be ahead of its state: bytes read from them by name are no proof of corruption.
         """
         return self._changes.is_changing
 
     @property
     def current_change(self) -> ChangeOutcome[Any] | None:
-        """How the change ends that the log is in the middle of; None for none."""
+        """Outcome of the change that is in progress; None for none."""
         return self._changes.current
 
     # --- changes ---------------------------------------------------------------------------------------------
 
     def install_cleaned(self, result: CleaningResult, segments: Sequence[Segment]) -> ChangeOutcome[list[str]]:
-        """Puts a compaction's outcome in; its result are files to be removed later. Ends, or raises, with Refusal
-        KAFKA_STORAGE_ERROR.
+        """Replace segments by compacted ones; the result is the files to be removed later.
+
+        Ends with, or raises, Refusal KAFKA_STORAGE_ERROR.
         """
         held = self.log
         return self._changes.make(lambda: held.installing_cleaned(result, segments), is_wanted=lambda: self.log is held)
 
     def expire_producers(self, expiration_ms: int) -> None:
-        """Forgets the sequences of producers that were silent for so long."""
+        """Drop the state of producers that sent nothing for this long."""
         self.log.expire_producers(self._surroundings.monotonic_ms(), expiration_ms)
 
     def _make_ready(self, change: Change[None]) -> None:
@@ -126,13 +128,13 @@ class ReplicaLog(ABC):
     # --- syncs -----------------------------------------------------------------------------------------------
 
     def prepare_sync(self) -> SyncTicket | StepTicket | None:
-        """A step of the change that is under way, or else a sync."""
+        """Return a step of the change in progress, or else a sync."""
         if not self.is_open:
             return None
         if self._changes.is_changing:
             return self._changes.prepare_step()
         if not self.log.dirty:
-            # A roll has synced it since this sync was asked for, and there will be no other one to tell by.
+            # A roll has synced the log since this sync was requested, and no other sync follows to report it.
             with suppress(Refusal):
                 self.log_became_durable()
             return None
@@ -147,11 +149,11 @@ class ReplicaLog(ABC):
             if self._closed:
                 self.log.release()
             elif not self._changes.is_changing:
-                self._sync_what_is_left()
+                self._sync_if_open()
             return
         log = self._syncing.pop(ticket)
         if self._closed or log is not self.log:
-            # The log only gives up its files now; that it takes no appends any more is no failure.
+            # The log only closes its files now; a refusal because it is closed is no failure.
             with suppress(Refusal):
                 log.complete_sync(ticket)
             return
@@ -169,7 +171,7 @@ class ReplicaLog(ABC):
             self.log_became_durable()
             self._note_unsynced()
 
-    def _sync_what_is_left(self) -> None:
+    def _sync_if_open(self) -> None:
         if self.is_open:
             self._sync_if_needed()
 
@@ -183,7 +185,7 @@ class ReplicaLog(ABC):
             self._request_sync()
 
     def flush_if_due(self) -> None:
-        """With the page cache as durability: asks for a sync when a record has waited `flush.ms` for one."""
+        """Request a sync if a record has waited `flush.ms` for one, with log.durability=page-cache."""
         since_ms = self._unsynced_since_ms
         if since_ms is not None and self._surroundings.monotonic_ms() - since_ms >= self.log.config.flush_ms:
             self._request_sync()
@@ -191,27 +193,27 @@ class ReplicaLog(ABC):
     # --- failures --------------------------------------------------------------------------------------------
 
     def _admit(self, size_bytes: int) -> None:
-        # Apart from the watch on the storage: a disk that is full is not broken.
+        # Outside `_watching_storage`: a full disk has not failed.
         self._surroundings.admit(self.log_directory, size_bytes)
 
     def storage_failed(self, reason: str) -> None:
-        """Whoever read or wrote beside the log found that its disk does not: the directory is out of use."""
+        """Report a read or write error outside the log's own work: its log directory goes offline."""
         if not self._closed:
-            self._directory_failed(reason)
+            self._report_directory_failed(reason)
 
     def found_corrupt(self, corruption: Corruption) -> None:
-        """Whoever read the log found that it is damaged: it is served no more. Once told is enough."""
+        """Report corruption that a reader of the log found: the replica goes offline. Later reports are ignored."""
         if not self._closed:
-            self._is_corrupt(str(corruption))
+            self._report_corrupt(str(corruption))
 
     @contextmanager
     def _watching_storage(self) -> Iterator[None]:
         try:
             yield
         except Refusal as refusal:
-            # A log that refused an append because the disk is full is as whole as before, and has not failed.
+            # A log that refused an append because the disk is full is intact and has not failed.
             if refusal.error_code is ErrorCode.KAFKA_STORAGE_ERROR and self.log.failure is not None:
-                self._directory_failed(refusal.message)
+                self._report_directory_failed(refusal.message)
             raise
         except Corruption as corruption:
             self.found_corrupt(corruption)

@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaStorage:
-    """`thread` is the one in which the store is used."""
+    """The store of a broker's replicas, and the thread in which it is used."""
 
     disk: Disk
     directories: LogDirectories
@@ -26,5 +26,5 @@ class ReplicaStorage:
     thread: Executor
 
     async def in_thread(self, work: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments) -> Result:
-        """What `work` returns or raises, done in the store's thread."""
+        """Run `work` in the store's thread; return or raise as it does."""
         return await in_thread(self.thread, work, *arguments)

@@ -1,7 +1,7 @@
-"""The partition directories in a broker's log directories: found, made, checked for whose they are, set aside.
+"""The partition directories in a broker's log directories: found, created, checked for their topic ids, renamed.
 
-Each holds `partition.metadata` with the topic's id, so that what is left of a deleted topic is never taken for the log
-of a new one with the same name. What is nobody's, and what is damaged and was replaced, is renamed and never deleted.
+Each has a `partition.metadata` with the topic's id, so that the log of a deleted topic is never taken for that of a new
+topic with the same name. Stray directories, and damaged ones that were replaced, are renamed and never deleted.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ log = structlog.get_logger()
 
 METADATA_FILE: Final = "partition.metadata"
 CORRUPT_FILE: Final = "corrupt-replica"
-"""Stands in the directory of a replica that was found to be damaged and could not be replaced yet."""
+"""File in the directory of a replica that was found corrupt and is not replaced yet."""
 
 DELETE_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
 QUARANTINE_SUFFIX: Final = "-quarantine"
-_ASIDE_STEM_MAX: Final = 230
-"""File systems take 255 bytes, and the name of a partition alone may come near that."""
+_STEM_MAX: Final = 230
+"""Bytes kept of a partition's name when it is renamed: file names have at most 255 bytes with the suffix."""
 _DELETED_DIRECTORY: Final = re.compile(r"(?P<replica>.+)\.[0-9]+-delete")
 _PARTITION_DIRECTORY: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>[0-9]{1,9})")
 
@@ -46,12 +46,12 @@ class DirectoryFailed(Exception):
         super().__init__(f"{directory}: {error}")
         self.directory = directory
         self.is_full = is_disk_full(error)
-        """The disk is whole and has no room: nothing that was there before is lost."""
+        """True if the disk only has no room: everything written before is intact."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundPartition:
-    """A partition directory as it lies on the disk, before anybody said whether it belongs to this broker."""
+    """A partition directory on the disk that may or may not be assigned to this broker in the metadata."""
 
     directory: str
     topic_partition: TopicPartition
@@ -60,7 +60,7 @@ class FoundPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedReplica:
-    """A replica that is served no more. `files_in_use` is held by whoever makes files in its directory."""
+    """A replica that is no longer served. `files_in_use` is held by a thread that makes files in its directory."""
 
     topic_partition: TopicPartition
     directory: str
@@ -68,26 +68,26 @@ class DeletedReplica:
 
 
 class PartitionStore:
-    """Methods block on the disk; the broker calls them in one thread. All raise DirectoryFailed.
+    """Partition directories. Methods block on the disk; the broker calls them in one thread. All raise DirectoryFailed.
 
-    A partition lives in one log directory: where it is found, or, when it is new, in the one with fewest partitions.
+    A partition is in one log directory: where it is found, or, if it is new, in the one with the fewest partitions.
 
-    Logs may be opened ahead, while the broker does not know yet which partitions it has: that is the long part of a
-    start, and it is the same work whoever leads. Nothing but recovery happens to them: a log that nobody asks for by
-    its topic's id is closed as it is, before its directory is set aside.
+    Logs may be preloaded before the broker has metadata: this is the longest part of a start, and does not depend on
+    the partitions' roles. A preloaded log is only recovered: if it is not opened with its topic id later, it is closed
+    without a write, before its directory is renamed.
     """
 
     def __init__(self, disk: Disk, directories: LogDirectories, *, closed_cleanly: Collection[str]) -> None:
-        """`closed_cleanly` are the log directories in which every log was closed in order."""
+        """`closed_cleanly` are the log directories in which the earlier process closed every log cleanly."""
         self._disk = disk
         self._directories = directories
         self._closed_cleanly = frozenset(closed_cleanly)
         self._names: dict[str, set[str]] = {}
-        self._ahead: dict[FoundPartition, PartitionLog] = {}
+        self._preloaded: dict[FoundPartition, PartitionLog] = {}
         self._preferred: dict[TopicPartition, str] = {}
 
-    def look_around(self) -> list[DirectoryFailed]:
-        """The log directories that cannot be read. To be called first, so that each fails for itself."""
+    def list_directories(self) -> list[DirectoryFailed]:
+        """List every log directory; return those that cannot be read. Call it first, so that each fails on its own."""
         failures = []
         for directory in self._directories.online:
             try:
@@ -96,10 +96,10 @@ class PartitionStore:
                 failures.append(failure)
         return failures
 
-    # --- ahead of the metadata -------------------------------------------------------------------------------
+    # --- before the metadata ---------------------------------------------------------------------------------
 
     def found(self) -> list[FoundPartition]:
-        """Every partition that can be opened ahead. What is wrong with others is told when they are asked for."""
+        """Return every partition that can be preloaded. Errors of others are raised when they are opened."""
         names: dict[str, str] = {}
         twice: set[str] = set()
         for directory in self._directories.online:
@@ -122,48 +122,48 @@ class PartitionStore:
             return None
         return FoundPartition(directory=directory, topic_partition=topic_partition, topic_id=topic_id)
 
-    def open_ahead(self, found: FoundPartition, config: TopicConfig) -> bool:
-        """Opens the log and keeps it for `open`; False when it is damaged, which `open` will find as well."""
+    def preload(self, found: FoundPartition, config: TopicConfig) -> bool:
+        """Open the log and keep it for `open`. Return False if it is corrupt, which `open` will find as well."""
         try:
             self._check_not_marked(found.directory, str(found.topic_partition))
-            self._ahead[found] = self._opened(found.directory, found.topic_partition, config)
+            self._preloaded[found] = self._opened(found.directory, found.topic_partition, config)
         except Corruption:
             return False
         return True
 
-    def close_ahead(self) -> None:
-        """Closes, in order, the logs that were opened ahead and that nobody asked for. Raises Refusal."""
-        while self._ahead:
-            _, opened = self._ahead.popitem()
+    def close_preloaded(self) -> None:
+        """Close, with a clean shutdown, the preloaded logs that were not opened. Raises Refusal."""
+        while self._preloaded:
+            _, opened = self._preloaded.popitem()
             opened.close()
 
-    def release_ahead(self) -> None:
-        """Closes them as they are: nobody is going to ask for them."""
-        while self._ahead:
-            _, opened = self._ahead.popitem()
+    def release_preloaded(self) -> None:
+        """Close the preloaded logs that were not opened, without a write: they are not assigned to this broker."""
+        while self._preloaded:
+            _, opened = self._preloaded.popitem()
             opened.release()
 
-    def _release_ahead(self, directory: str, name: str) -> None:
-        for found in [one for one in self._ahead if (one.directory, str(one.topic_partition)) == (directory, name)]:
-            self._ahead.pop(found).release()
+    def _release_one(self, directory: str, name: str) -> None:
+        for found in [one for one in self._preloaded if (one.directory, str(one.topic_partition)) == (directory, name)]:
+            self._preloaded.pop(found).release()
 
-    # --- by the metadata -------------------------------------------------------------------------------------
+    # --- after the metadata ----------------------------------------------------------------------------------
 
     def holds(self, topic_partition: TopicPartition, topic_id: TopicId) -> bool:
-        """Whether there is a directory of that partition. One of an earlier topic of that name is set aside.
+        """Return whether there is a directory of that partition. One of an earlier topic of that name is renamed.
 
-        Raises Corruption when it cannot be told whose the directory is, StorageError for a partition in two places.
+        Raises Corruption if the directory's topic id cannot be read, StorageError for a partition in two directories.
         """
         return self._find(topic_partition, topic_id) is not None
 
     def open(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
-        """The log of that partition, recovered, or a new empty one. Raises Corruption, and StorageError as `holds`."""
+        """Return the recovered log of that partition, or a new empty one. Raises Corruption and StorageError."""
         found = self._find(topic_partition, topic_id)
         directory = found or self._create(topic_partition, topic_id)
         self._check_not_marked(directory, str(topic_partition))
-        ahead = FoundPartition(directory=directory, topic_partition=topic_partition, topic_id=topic_id)
-        if ahead in self._ahead:
-            opened = self._ahead.pop(ahead)
+        key = FoundPartition(directory=directory, topic_partition=topic_partition, topic_id=topic_id)
+        if key in self._preloaded:
+            opened = self._preloaded.pop(key)
             opened.reconfigure(log_config(config))
         else:
             opened = self._opened(directory, topic_partition, config)
@@ -185,30 +185,30 @@ class PartitionStore:
             )
 
     def directory_of(self, topic_partition: TopicPartition) -> str | None:
-        """The log directory with a partition directory of that name, whose ever it is; None when there is none."""
+        """Return the log directory with a partition directory of that name, of any topic id; None without one."""
         candidates = self._directories_with(str(topic_partition))
         return candidates[0] if candidates else None
 
     def mark_corrupt(self, topic_partition: TopicPartition, directory: str, reason: str) -> None:
-        """Has the replica taken for damaged at the next start, too, which may not read all of it."""
+        """Mark the replica as corrupt for the next start too, which may not read the corrupt bytes."""
         path = f"{directory}/{topic_partition}/{CORRUPT_FILE}"
-        if not self._is_there(directory, str(topic_partition)):
+        if not self._exists(directory, str(topic_partition)):
             return
         with failures_of(directory):
             if not self._disk.exists(path):
                 self._disk.write_atomically(path, f"{reason}\n".encode())
 
     def quarantine(self, topic_partition: TopicPartition, directory: str) -> None:
-        """Sets a damaged replica aside, so that a new one can be begun in its place."""
+        """Rename a damaged replica's directory, so that a new one can be created in its place."""
         name = str(topic_partition)
-        if self._is_there(directory, name):
-            aside = self._set_aside(directory, name, QUARANTINE_SUFFIX)
-            log.error("damaged replica quarantined", directory=directory, renamed_to=aside)
+        if self._exists(directory, name):
+            renamed_to = self._rename_durably(directory, name, QUARANTINE_SUFFIX)
+            log.error("corrupt replica quarantined", directory=directory, renamed_to=renamed_to)
 
     def mark_deleted(self, replicas: Sequence[DeletedReplica]) -> tuple[list[DeletedDirectory], list[DirectoryFailed]]:
-        """Renames the directories of deleted replicas, durably: their names are free, and they are nobody's any more.
+        """Rename the directories of deleted replicas, durably: their names are free from then on.
 
-        Each log directory is synced once and fails for itself. Returns what is to be removed, and what failed.
+        Each log directory is synced once and fails on its own. Returns the directories to remove, and the failures.
         """
         found: list[DeletedDirectory] = []
         failures: list[DirectoryFailed] = []
@@ -230,22 +230,22 @@ class PartitionStore:
         return found, failures
 
     def _mark_deleted(self, replica: DeletedReplica) -> DeletedDirectory | None:
-        """None when there is no such directory, be it that it vanished."""
+        """Rename one directory; return None if it does not exist, or no longer."""
         name, names = str(replica.topic_partition), self._names_in(replica.directory)
         if name not in names:
             return None
         try:
             with replica.files_in_use:
-                aside = self._rename_aside(replica.directory, name, DELETE_SUFFIX)
+                renamed_to = self._rename(replica.directory, name, DELETE_SUFFIX)
         except DirectoryFailed as failure:
             if not isinstance(failure.__cause__, FileNotFoundError):
                 raise
             names.discard(name)
             return None
-        return DeletedDirectory(directory=replica.directory, name=aside, replica=name)
+        return DeletedDirectory(directory=replica.directory, name=renamed_to, replica=name)
 
-    def marked_before(self) -> list[DeletedDirectory]:
-        """Directories that an earlier process marked and did not remove."""
+    def left_to_remove(self) -> list[DeletedDirectory]:
+        """Return the directories that an earlier process renamed for deletion and did not remove."""
         found = []
         for directory in self._directories.online:
             for name in sorted(self._names_in(directory)):
@@ -255,25 +255,25 @@ class PartitionStore:
         return found
 
     def moved(self, topic_partition: TopicPartition, source: str, target: str) -> None:
-        """Somebody else moved the directory of that partition from one log directory to another."""
+        """Note that the directory of that partition was moved from one log directory to another."""
         self._names_in(source).discard(str(topic_partition))
         self._names_in(target).add(str(topic_partition))
 
     def prefer(self, topic_partition: TopicPartition, directory: str) -> None:
-        """If this process comes to begin that partition, it is to be in there."""
+        """Set the log directory in which this process creates that partition, if it ever does."""
         self._preferred[topic_partition] = directory
 
-    def set_strays_aside(self, held: Collection[TopicPartition]) -> None:
-        """Renames the directories of partitions that this broker does not hold: their topics are gone."""
+    def rename_strays(self, held: Collection[TopicPartition]) -> None:
+        """Rename the directories of partitions that are not in `held`: their topics were deleted or reassigned."""
         for directory in self._directories.online:
             for name in sorted(self._names_in(directory)):
                 found = _PARTITION_DIRECTORY.fullmatch(name)
                 if found is None or TopicPartition(found["topic"], int(found["partition"])) in held:
                     continue
                 if self._disk.exists(f"{directory}/{name}/{METADATA_FILE}"):
-                    self._set_stray_aside(directory, name)
+                    self._rename_stray(directory, name)
 
-    # --- where partitions lie --------------------------------------------------------------------------------
+    # --- locations -------------------------------------------------------------------------------------------
 
     def _find(self, topic_partition: TopicPartition, topic_id: TopicId) -> str | None:
         name, found = str(topic_partition), []
@@ -281,11 +281,11 @@ class PartitionStore:
             if self._topic_id(directory, name) == topic_id:
                 found.append(directory)
             else:
-                self._set_stray_aside(directory, name)
+                self._rename_stray(directory, name)
         if len(found) > 1:
             raise StorageError(
-                f"{topic_partition} is in {found[0]} and in {found[1]}: which is the right one cannot be told; "
-                "move the one that was copied or restored by mistake elsewhere"
+                f"{topic_partition} is in both {found[0]} and {found[1]}; "
+                "move the one that was copied or restored by mistake out of the log directories"
             )
         return found[0] if found else None
 
@@ -303,7 +303,7 @@ class PartitionStore:
                 self._disk.sync_dir(directory)
         except DirectoryFailed as failure:
             if failure.is_full:
-                # The next attempt may choose another directory, and a partition is in one only.
+                # The next attempt may choose another directory, and a partition must be in one only.
                 with suppress(OSError):
                     self._disk.remove_tree(path)
             raise
@@ -317,14 +317,14 @@ class PartitionStore:
         return [directory for directory in self._directories.online if name in self._names_in(directory)]
 
     def _names_in(self, directory: str) -> set[str]:
-        # Listed once, and not asked for name by name: a disk that fails must not seem to be an empty one.
+        # Listed once, instead of a check per name: a failing disk must not look empty.
         if directory not in self._names:
             with failures_of(directory):
                 self._names[directory] = set(self._disk.list(directory))
         return self._names[directory]
 
-    def _is_there(self, directory: str, name: str) -> bool:
-        """Whether a replica that was found damaged has its directory yet: it may be the directory that vanished."""
+    def _exists(self, directory: str, name: str) -> bool:
+        """Return whether a damaged replica still has its directory: it may be the directory that is missing."""
         names = self._names_in(directory)
         with failures_of(directory):
             if name not in self._disk.list(directory):
@@ -334,7 +334,7 @@ class PartitionStore:
     # --- one partition's directory ---------------------------------------------------------------------------
 
     def _topic_id(self, directory: str, name: str) -> TopicId | None:
-        """Whose directory it is; None for one that was never finished."""
+        """Return the directory's topic id; None if its creation was interrupted."""
         with failures_of(directory):
             return read_topic_id(self._disk, f"{directory}/{name}/{METADATA_FILE}")
 
@@ -343,7 +343,7 @@ class PartitionStore:
         data = self._read_if_there(directory, file)
         if data is not None:
             reason = data.decode("utf-8", "replace").strip()
-            raise Corruption(file, 0, f"this replica was found damaged before: {reason}")
+            raise Corruption(file, 0, f"this replica was found corrupt earlier: {reason}")
 
     def _read_if_there(self, directory: str, file: str) -> bytes | None:
         with failures_of(directory):
@@ -352,38 +352,39 @@ class PartitionStore:
             except FileNotFoundError:
                 return None
 
-    def _set_stray_aside(self, directory: str, name: str) -> None:
-        aside = self._set_aside(directory, name, STRAY_SUFFIX)
-        log.warning("stray partition directory renamed", directory=name, renamed_to=aside)
+    def _rename_stray(self, directory: str, name: str) -> None:
+        # It is not deleted: an operator may need it.
+        renamed_to = self._rename_durably(directory, name, STRAY_SUFFIX)
+        log.warning("stray partition directory renamed", directory=directory, partition=name, renamed_to=renamed_to)
 
-    def _set_aside(self, directory: str, name: str, suffix: str) -> str:
-        """Nothing is deleted on a suspicion; the operator may. Returns the new name."""
-        aside = self._rename_aside(directory, name, suffix)
+    def _rename_durably(self, directory: str, name: str, suffix: str) -> str:
+        """Rename a partition directory, durably. Return the new name."""
+        renamed_to = self._rename(directory, name, suffix)
         with failures_of(directory):
             self._disk.sync_dir(directory)
-        return aside
+        return renamed_to
 
-    def _rename_aside(self, directory: str, name: str, suffix: str) -> str:
-        """Not durable yet. Returns the new name."""
-        self._release_ahead(directory, name)
-        names, number, stem = self._names_in(directory), 0, name[:_ASIDE_STEM_MAX]
+    def _rename(self, directory: str, name: str, suffix: str) -> str:
+        """Rename a partition directory, not durably yet. Return the new name."""
+        self._release_one(directory, name)
+        names, number, stem = self._names_in(directory), 0, name[:_STEM_MAX]
         while f"{stem}.{number}{suffix}" in names:
             number += 1
-        aside = f"{stem}.{number}{suffix}"
+        renamed_to = f"{stem}.{number}{suffix}"
         with failures_of(directory):
-            self._disk.rename(f"{directory}/{name}", f"{directory}/{aside}")
+            self._disk.rename(f"{directory}/{name}", f"{directory}/{renamed_to}")
         names.discard(name)
-        names.add(aside)
-        return aside
+        names.add(renamed_to)
+        return renamed_to
 
 
 def encode_metadata(topic_id: TopicId) -> bytes:
-    """What METADATA_FILE holds."""
+    """Return the content of METADATA_FILE."""
     return f"version: 0\ntopic_id: {uuid_to_text(topic_id)}\n".encode("ascii")
 
 
 def read_topic_id(disk: Disk, file: str) -> TopicId | None:
-    """None when there is no such file. Raises Corruption, and OSError."""
+    """Return the topic id in `file`; None without such a file. Raises Corruption and OSError."""
     try:
         data = disk.read_file(file)
     except FileNotFoundError:
@@ -392,12 +393,12 @@ def read_topic_id(disk: Disk, file: str) -> TopicId | None:
         lines = dict(line.split(": ", 1) for line in data.decode("ascii").splitlines())
         return TopicId(uuid_from_text(lines["topic_id"]))
     except (ValueError, KeyError) as error:
-        raise Corruption(file, 0, f"does not name a topic id: {error}") from error
+        raise Corruption(file, 0, f"no readable topic id: {error}") from error
 
 
 @contextmanager
 def failures_of(directory: str) -> Iterator[None]:
-    """What goes wrong in here is that directory's failure."""
+    """Raise an OSError inside the block as DirectoryFailed of `directory`."""
     try:
         yield
     except OSError as error:

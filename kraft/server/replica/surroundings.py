@@ -1,4 +1,4 @@
-"""What lies around the partitions of a broker, as they see it."""
+"""Settings and callbacks that all partitions of a broker share."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSurroundings:
-    """What every partition of a broker shares. Times are monotonic milliseconds."""
+    """Settings and callbacks that all partitions of a broker share. Times are monotonic milliseconds."""
 
     broker_id: BrokerId
     replica_lag_time_max_ms: int
     sync_before_ack: bool
-    """log.durability=fsync; with page-cache what is written counts as durable."""
+    """True for log.durability=fsync; with page-cache, written bytes count as durable."""
     monotonic_ms: Callable[[], int]
     wall_ms: Callable[[], int]
     request_sync: Callable[[Partition], None]
     propose_isr: Callable[[Partition, ProposeIsr], None]
     directory_failed: Callable[[Partition, str], None]
-    """A write or a sync failed in the partition's log directory: nothing in there can be relied on any more."""
+    """Reports a failed write or sync in the partition's log directory: all its replicas go offline."""
     replica_is_corrupt: Callable[[Partition, str], None]
-    """Bytes of this replica that were whole are not any more. It alone can no longer be relied on."""
+    """Reports that durable bytes of this replica have changed: it alone goes offline."""
     is_active: Callable[[BrokerId], bool] = lambda broker_id: True
-    """False of a broker that the metadata has for fenced or shutting down."""
+    """Returns False for a broker that is fenced or shutting down in the metadata."""
     off_loop: bool = False
-    """Changes of a log are made step by step by whoever syncs it, not where they are asked for."""
+    """True if the thread that syncs a log also makes its changes, step by step; False if they are made at once."""
     admit: Callable[[str, int], None] = lambda directory, size_bytes: None
-    """Raises Refusal KAFKA_STORAGE_ERROR while the disk of that log directory has no room for so many bytes."""
+    """Raises Refusal KAFKA_STORAGE_ERROR while the disk of that log directory has no room for that many bytes."""

@@ -1,1 +1,1 @@
-"""What is done to logs while others use them: retention, compaction, scrub, and room on the disks."""
+"""Background maintenance of logs in use: retention, compaction, scrub, and free space on the disks."""

@@ -1,7 +1,7 @@
-"""Compacts logs in threads of its own: the dirtiest first, as fast as it may, and never twice at once.
+"""Compacts logs in separate threads: the dirtiest first, below a rate limit, and each log in one thread at a time.
 
-A thread only reads the log and writes new files beside it. What it wrote takes the place of the old segments on the
-loop, if they are still those that were read; otherwise it is thrown away, and the next attempt begins anew.
+A thread only reads the log and writes new files beside it. The loop replaces the old segments by them if the segments
+are still those that were read; otherwise the new files are removed, and the next attempt starts over.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from kraft.server.upkeep.throttle import Stopped, Throttle
 
 log = structlog.get_logger()
 
-AGAIN_AFTER_S: Final = 60.0
-"""A log whose cleaning found no room on the disk is left alone for so long."""
+RETRY_AFTER_S: Final = 60.0
+"""Pause before a log is cleaned again that had no room on the disk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +42,8 @@ class _Cleaned:
 
 
 class LogCleaner:
+    """Compacts logs until `run` is cancelled."""
+
     def __init__(
         self,
         *,
@@ -54,7 +56,7 @@ class LogCleaner:
         is_full: Callable[[str], bool],
         remove_later: Callable[[Partition, list[str]], None],
     ) -> None:
-        """`executor` has a thread for each of `cleaner_threads`; `is_full` tells whether a log directory is."""
+        """`executor` has `cleaner_threads` threads; `is_full` returns whether a log directory's disk is full."""
         self._partitions = partitions
         self._disk = disk
         self._executor = executor
@@ -70,11 +72,11 @@ class LogCleaner:
         self._not_before_s: dict[Partition, float] = {}
 
     def set_backoff_ms(self, backoff_ms: int) -> None:
-        """From the next pause on."""
+        """Set the pause after a search without work, from the next pause on."""
         self._backoff_s = backoff_ms / 1_000
 
     async def run(self) -> None:
-        """Cleans until cancelled. Whoever cancels it stops the throttle, too, so that the threads end."""
+        """Clean until cancelled. The caller also stops the throttle, so that the threads end."""
         async with asyncio.TaskGroup() as workers:
             for _ in range(self._threads):
                 workers.create_task(self._work())
@@ -85,8 +87,8 @@ class LogCleaner:
                 await asyncio.sleep(self._backoff_s)
 
     async def clean_dirtiest(self) -> bool:
-        """False when no log needs cleaning."""
-        self._forget_gone()
+        """Compact the log with the highest dirty ratio. Return False if no log needs it."""
+        self._forget_closed()
         chosen = max(self._candidates(), key=lambda candidate: candidate[1].dirty_ratio, default=None)
         if chosen is None:
             return False
@@ -102,7 +104,7 @@ class LogCleaner:
         now_s = asyncio.get_running_loop().time()
         found = []
         for partition in self._partitions:
-            is_left_alone = (
+            is_skipped = (
                 partition in self._in_progress
                 or partition in self._uncleanable
                 or not partition.is_open
@@ -111,12 +113,12 @@ class LogCleaner:
                 or self._not_before_s.get(partition, now_s) > now_s
                 or self._is_full(partition.log_directory)
             )
-            plan = None if is_left_alone else _plan(partition, self._wall_ms())
+            plan = None if is_skipped else _plan(partition, self._wall_ms())
             if plan is not None:
                 found.append((partition, plan))
         return found
 
-    def _forget_gone(self) -> None:
+    def _forget_closed(self) -> None:
         held = set(self._partitions)
         self._uncleanable &= held
         self._not_before_s = {partition: then for partition, then in self._not_before_s.items() if partition in held}
@@ -133,27 +135,27 @@ class LogCleaner:
             )
         except (Stopped, CleaningAborted):
             return
-        except Exception as error:  # noqa: BLE001  A log that cannot be cleaned keeps no other from being cleaned.
+        except Exception as error:  # noqa: BLE001  One failed log must not stop the cleaning of the others.
             self._failed(partition, error)
             return
-        if not _is_here(partition, held) or held.config != config:
-            # Deleted, failed, being moved, or told otherwise meanwhile.
+        if not _is_cleanable(partition, held) or held.config != config:
+            # Deleted, failed, being moved, or reconfigured meanwhile.
             await loop.run_in_executor(self._executor, lambda: self._discard_in_thread(partition, cleaned))
             return
         fits = cleaned.result.fits(partition.log.segments())
         try:
             replaced = await partition.install_cleaned(cleaned.result, cleaned.segments).wait()
         except Refusal as refusal:
-            if not _is_here(partition, held):
+            if not _is_cleanable(partition, held):
                 await loop.run_in_executor(self._executor, lambda: self._discard_in_thread(partition, cleaned))
                 return
-            self._put_off(partition, refusal.message)
+            self._delay(partition, refusal.message)
             return
         self._remove_later(partition, replaced)
         if fits:
-            self._tell(partition, cleaned.result, loop.time() - began_s)
+            self._log_compacted(partition, cleaned.result, loop.time() - began_s)
 
-    def _tell(self, partition: Partition, result: CleaningResult, took_s: float) -> None:
+    def _log_compacted(self, partition: Partition, result: CleaningResult, took_s: float) -> None:
         log.info(
             "log compacted",
             partition=str(partition.topic_partition),
@@ -176,13 +178,13 @@ class LogCleaner:
     ) -> _Cleaned:
         def on_progress(size: int) -> None:
             self._throttle.pass_bytes(size)
-            if not _is_here(partition, held):
+            if not _is_cleanable(partition, held):
                 raise Stopped
             if self._is_full(partition.log_directory):
-                raise OSError(ENOSPC, "its disk has too little room for what it writes")
+                raise OSError(ENOSPC, "too little free space on the disk for compaction")
 
         with partition.files_in_use:
-            if not _is_here(partition, held):
+            if not _is_cleanable(partition, held):
                 raise Stopped
             result = clean(
                 self._disk,
@@ -203,7 +205,7 @@ class LogCleaner:
 
     def _discard_in_thread(self, partition: Partition, cleaned: _Cleaned) -> None:
         with partition.files_in_use, suppress(OSError):
-            # What cannot be removed now goes with the partition, or at the next start.
+            # A file that cannot be removed now is removed with the partition, or at the next start.
             close_cleaned(cleaned.segments)
             discard(self._disk, cleaned.result)
 
@@ -216,7 +218,7 @@ class LogCleaner:
                 self._uncleanable.add(partition)
                 partition.found_corrupt(error)
             case OSError() if is_disk_full(error):
-                self._put_off(partition, str(error))
+                self._delay(partition, str(error))
             case OSError():
                 self._uncleanable.add(partition)
                 partition.storage_failed(f"{name} cannot be compacted: {error}")
@@ -227,13 +229,13 @@ class LogCleaner:
                 self._uncleanable.add(partition)
                 log.error("internal error", task="log cleaner", partition=name, exc_info=error)
 
-    def _put_off(self, partition: Partition, reason: str) -> None:
-        self._not_before_s[partition] = asyncio.get_running_loop().time() + AGAIN_AFTER_S
+    def _delay(self, partition: Partition, reason: str) -> None:
+        self._not_before_s[partition] = asyncio.get_running_loop().time() + RETRY_AFTER_S
         log.warning("compaction delayed", partition=str(partition.topic_partition), reason=reason)
 
 
-def _is_here(partition: Partition, held: PartitionLog) -> bool:
-    """Whether the log is still the partition's, and stays where it is."""
+def _is_cleanable(partition: Partition, held: PartitionLog) -> bool:
+    """Return whether `held` is still the partition's log, and is not being moved."""
     return partition.is_open and partition.log is held and partition.move is None
 
 

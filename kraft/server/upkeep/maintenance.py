@@ -1,6 +1,6 @@
-"""What a broker does about its logs while others use them: retention, flushing, compaction, scrub, and what they leave.
+"""Tasks that maintain a broker's logs in use: retention, flushing, compaction, scrub, and removal of old files.
 
-All decisions are made on the loop, where the logs are; only reading and writing of many bytes is done in threads.
+All decisions are made on the loop; threads only read and write many bytes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DISK_SPACE_CHECK_INTERVAL_S: Final = 1.0
 
 
 class LogMaintenanceTasks:
-    """`run` lasts until it is cancelled; the executors' threads end soon after."""
+    """Maintains logs until `run` is cancelled; the executors' threads end soon after."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class LogMaintenanceTasks:
         worker_threads: Executor,
         store_thread: Executor,
     ) -> None:
-        """`worker_threads` has one for the scrub and `cleaner_threads`; `store_thread` is that which deletes logs."""
+        """`worker_threads` has one thread for the scrub and `cleaner_threads`; `store_thread` deletes logs."""
         self._partitions = partitions
         self._disk = disk
         self._disk_space = disk_space
@@ -91,13 +91,13 @@ class LogMaintenanceTasks:
             self._scrub_throttle.stop()
 
     def reconfigure(self, *, cleaner_backoff_ms: int, cleaner_io_max: int, scrub_io_max: int) -> None:
-        """What can be changed while the broker runs. The limits are in bytes per second."""
+        """Apply the settings that may change while the broker runs. The limits are in bytes per second."""
         self._cleaner.set_backoff_ms(cleaner_backoff_ms)
         self._cleaner_throttle.set_rate(cleaner_io_max)
         self._scrub_throttle.set_rate(scrub_io_max)
 
     def records_deleted(self) -> None:
-        """Some log start moved, so there may be segments to drop: they go now instead of at the next check."""
+        """Apply retention now instead of at the next check, because a log start advanced."""
         self._retention_wanted.set()
 
     # --- retention -------------------------------------------------------------------------------------------
@@ -111,11 +111,11 @@ class LogMaintenanceTasks:
             for partition in self._partitions:
                 if partition.is_open:
                     self._begin_retention(partition)
-                # A broker has many logs, and others wait.
+                # A broker has many logs: other tasks get a turn.
                 await asyncio.sleep(0)
 
     def _begin_retention(self, partition: Partition) -> None:
-        """A disk that hangs delays no retention on another one."""
+        """Begin retention without waiting for its end: a disk that hangs does not delay the others."""
         before = partition.log.log_start_offset
         try:
             outcome = partition.apply_retention()
@@ -140,7 +140,7 @@ class LogMaintenanceTasks:
                 bytes_left=partition.log.size_bytes,
             )
 
-    # --- files that nobody needs any more --------------------------------------------------------------------
+    # --- old files -------------------------------------------------------------------------------------------
 
     def _remove_later(self, partition: Partition, paths: list[str]) -> None:
         if paths:
@@ -149,7 +149,7 @@ class LogMaintenanceTasks:
             self._removal_wanted.set()
 
     async def _remove_files(self) -> None:
-        """What is left of it when the node ends is removed at its next start."""
+        """Remove files after their delay. Those left when the node stops are removed at its next start."""
         loop = asyncio.get_running_loop()
         while True:
             wait_s = self._removals[0][0] - loop.time() if self._removals else None
@@ -160,7 +160,7 @@ class LogMaintenanceTasks:
                         await self._removal_wanted.wait()
                 continue
             _, paths = heappop(self._removals)
-            # In the thread that deletes whole partitions: the two never meet in one directory.
+            # In the thread that deletes whole partitions, so that both are never in one directory at the same time.
             await loop.run_in_executor(self._store_thread, self._remove_in_thread, paths)
 
     def _remove_in_thread(self, paths: list[str]) -> None:
@@ -168,7 +168,7 @@ class LogMaintenanceTasks:
             try:
                 self._disk.remove(path)
             except FileNotFoundError:
-                # The partition was deleted meanwhile, with all that was in it.
+                # The partition was deleted meanwhile, with its files.
                 continue
             except OSError as error:
                 log.warning("file deletion failed", reason=str(error))
@@ -191,11 +191,11 @@ class LogMaintenanceTasks:
     async def _watch_disk_space(self) -> None:
         while True:
             await asyncio.sleep(DISK_SPACE_CHECK_INTERVAL_S)
-            self._disk_space.look_again()
+            self._disk_space.recheck()
 
 
 def _not_applied(partition: Partition, refusal: Refusal) -> None:
-    log.warning("retention postponed", partition=str(partition.topic_partition), reason=refusal.message)
+    log.warning("retention delayed", partition=str(partition.topic_partition), reason=refusal.message)
 
 
 def _found_corrupt(partition: Partition, corruption: Corruption) -> None:

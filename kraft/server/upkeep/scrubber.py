@@ -1,9 +1,9 @@
-"""Reads every batch of every log from time to time, so that rot is found while other replicas still have the records.
+"""Reads every batch of every log periodically, to find corruption while other replicas still have the records.
 
-Only what is durable and no longer changes is read: closed segments, and the active one up to its last sync. A segment
-whose file vanished is damaged as well. The log goes on meanwhile, so a finding counts only when the segment was the
-same before and after, and only the second time. None counts in the middle of a change of the log: a thread may have
-swapped or cut its files, and the log does not know yet.
+Only durable bytes that no longer change are read: closed segments, and the active one up to its last sync. A segment
+whose file is missing is corrupt as well. The log is in use meanwhile, so a finding counts only if the segment was the
+same before and after the read, and only if a second read confirms it. No finding counts during a change of the log: a
+thread may have swapped or truncated its files before the log's state shows it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from kraft.server.upkeep.throttle import Stopped, Throttle
 log = structlog.get_logger()
 
 FIRST_AFTER_S: Final = 60.0
-"""A node that has just started has more urgent things to read; one that is often restarted is scrubbed all the same."""
+"""Delay of the first scrub, because a starting node has more urgent reads; short, for nodes that restart often."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ScrubTally:
-    """Of one time through all logs."""
+    """Counts of one pass over all logs."""
 
     segments: int = 0
     batches: int = 0
@@ -45,6 +45,8 @@ class ScrubTally:
 
 
 class LogScrubber:
+    """Scrubs all logs periodically until `run` is cancelled."""
+
     def __init__(
         self,
         *,
@@ -55,7 +57,7 @@ class LogScrubber:
         throttle: Throttle,
         on_corruption: Callable[[Partition, Corruption], None],
     ) -> None:
-        """`interval_ms` from the beginning of one pass to that of the next; 0: never."""
+        """`interval_ms` is the time from the start of one pass to that of the next; 0 means no scrub."""
         self._partitions = partitions
         self._disk = disk
         self._executor = executor
@@ -64,7 +66,7 @@ class LogScrubber:
         self._on_corruption = on_corruption
 
     async def run(self) -> None:
-        """Scrubs until cancelled. Whoever cancels it stops the throttle, too, so that the thread ends."""
+        """Scrub until cancelled. The caller also stops the throttle, so that the thread ends."""
         if self._interval_s == 0:
             return
         loop = asyncio.get_running_loop()
@@ -84,7 +86,7 @@ class LogScrubber:
             await asyncio.sleep(max(0.0, began_s + self._interval_s - loop.time()))
 
     async def scrub_all(self) -> ScrubTally:
-        """Once through all logs. Raises Stopped."""
+        """Scrub all logs once. Raises Stopped."""
         tally = ScrubTally()
         for partition in self._partitions:
             await self._scrub_log(partition, tally)
@@ -94,27 +96,27 @@ class LogScrubber:
         if not partition.is_open:
             return
         for base_offset in [segment.base_offset for segment in partition.log.segments()]:
-            # What is known of the segment is looked up anew: the ones before took their time.
+            # The segment's facts are looked up again: it may have changed while earlier ones were read.
             found = await self._scrub_segment(partition, base_offset)
             if found is None:
                 continue
             tally.segments += 1
             tally.batches += found.batches
             tally.bytes += found.size_bytes
-            if found.problems and await self._is_so_again(partition, base_offset, found):
+            if found.problems and await self._is_confirmed(partition, base_offset, found):
                 tally.corrupt += 1
                 self._on_corruption(partition, found.problems[0])
                 return
 
-    async def _is_so_again(self, partition: Partition, base_offset: Offset, first: ScrubbedSegment) -> bool:
-        """What was cut back and written anew while it was read looks like rot, but only once."""
+    async def _is_confirmed(self, partition: Partition, base_offset: Offset, first: ScrubbedSegment) -> bool:
+        """Return whether a second read finds the same; a truncation and new records during the first look corrupt."""
         again = await self._scrub_segment(partition, base_offset)
         if again is None or not again.problems:
             return False
         return _first_finding(first) == _first_finding(again)
 
     async def _scrub_segment(self, partition: Partition, base_offset: Offset) -> ScrubbedSegment | None:
-        """None for a segment that is gone, or was changed while it was read, or may have been."""
+        """Scrub one segment. Return None if it does not exist any more, or may have changed during the read."""
         before, was_changing = _facts(partition, base_offset), partition.is_changing
         if before is None:
             return None
@@ -139,7 +141,7 @@ class LogScrubber:
         return found if is_settled or not found.problems else None
 
     def _read(self, partition: Partition, path: str, expected: Expected) -> ScrubbedSegment | None:
-        """None where nothing is to be concluded."""
+        """Read the segment's file. Return None if the log itself removed it."""
 
         def on_read(size: int) -> None:
             self._throttle.pass_bytes(size)
@@ -149,7 +151,7 @@ class LogScrubber:
         try:
             return scrub_segment(self._disk, path, expected, read_bytes=on_read)
         except FileNotFoundError:
-            # The log's readers have it open and would never miss it. What the log itself lets go it renames first.
+            # The log reads through an open file and would not notice. A file that the log removes is renamed first.
             return None if self._disk.exists(path + DELETED_SUFFIX) else missing_segment(path, expected)
 
 

@@ -1,4 +1,4 @@
-"""Keeps background threads from taking the disk away from those who wait for it, and ends them when the node stops."""
+"""Limits the rate of background threads, so that requests get the disk, and stops them when the node stops."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _NANOSECONDS: Final = 1_000_000_000
 
 
 class Stopped(Exception):
-    """The work is not wanted any more."""
+    """The throttle was stopped, or the work is not needed any more."""
 
 
 class Throttle:
-    """Shared by any number of threads: what they pass together stays below the rate."""
+    """Rate limit shared by any number of threads."""
 
     def __init__(
         self,
@@ -24,7 +24,7 @@ class Throttle:
         now_ns: Callable[[], int] = time.monotonic_ns,
         wait: Callable[[float], bool] | None = None,
     ) -> None:
-        """`wait` sleeps for so many seconds, and returns True at once when the throttle is stopped."""
+        """`wait` sleeps for that many seconds, and returns True at once when the throttle is stopped."""
         self._bytes_per_second_max = bytes_per_second_max
         self._now_ns = now_ns
         self._stopped = threading.Event()
@@ -33,18 +33,18 @@ class Throttle:
         self._paid_until_ns = 0
 
     def set_rate(self, bytes_per_second_max: int) -> None:
-        """For what is passed from now on."""
+        """Set the rate for later bytes."""
         with self._lock:
             self._bytes_per_second_max = bytes_per_second_max
 
     def stop(self) -> None:
-        """Whoever passes bytes from now on, or waits to, is told Stopped."""
+        """Stop all threads: `pass_bytes` raises Stopped from now on, also in threads that wait."""
         self._stopped.set()
 
     def pass_bytes(self, size: int) -> None:
-        """Waits until what was passed before is paid for. Raises Stopped.
+        """Wait as long as the earlier bytes take at the rate. Raises Stopped.
 
-        A single piece is never split, so after a pause it may pass at once, whatever its size.
+        A piece is never split: after a pause a piece of any size passes at once.
         """
         with self._lock:
             begin_ns = max(self._now_ns(), self._paid_until_ns)

@@ -1,8 +1,8 @@
-"""Kafka's messages, one file for each API: what is written, in which versions, in which order.
+"""Declarations of Kafka's messages, one file for each API: fields in wire order, with their versions.
 
-The facts are those of Kafka 4.x (message definitions of the protocol guide), of the versions that this broker serves
-or may come to serve. A range that a message does not reach is left out: where requests start at version 3, a field
-since version 2 is simply there. `consumer_protocol` is no API: it is what members of a group put into JoinGroup.
+They follow Kafka 4.x (message definitions of the protocol guide), for the versions that this broker serves or may serve
+later. A range that covers all versions of a message is left out: if requests start at version 3, a field since version
+2 has no range. `consumer_protocol` is not an API: it is what members of a group put into JoinGroup and SyncGroup.
 """
 
 from collections.abc import Mapping
@@ -48,4 +48,4 @@ WITHOUT_HANDLER: Final[Mapping[str, tuple[str, ...]]] = {
     "client metrics are not supported yet": ("get_telemetry_subscriptions", "push_telemetry"),
     "the voters are fixed in the configuration": ("add_raft_voter", "remove_raft_voter"),
 }
-"""Files whose API no listener serves, by the reason. Clients are not told of these APIs."""
+"""Files whose API no listener serves, by the reason. ApiVersions does not list these APIs."""

@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn: a transaction is about to commit offsets of a group."""
+"""AddOffsetsToTxn: adds a group whose offsets a transaction will commit."""
 
 from kraft.wire.declaration import Int16, Int32, Int64, Message, String
 

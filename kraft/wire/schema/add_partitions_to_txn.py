@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn: a transaction is about to write to partitions.
+"""AddPartitionsToTxn: adds partitions that a transaction will write to.
 
 Brokers send versions 4 and up, with many transactions at once; producers send the others. Source: KIP-890.
 """

@@ -1,4 +1,4 @@
-"""AddRaftVoter: a controller joins those that vote (KIP-853)."""
+"""AddRaftVoter: adds a controller to the voters (KIP-853)."""
 
 from kraft.wire.declaration import Array, Int16, Int32, Message, String, Struct, UInt16, Uuid
 

@@ -1,4 +1,4 @@
-"""AlterClientQuotas: how much a user, client id or address may send and fetch (KIP-546)."""
+"""AlterClientQuotas: sets quotas of users, client ids and addresses (KIP-546)."""
 
 from kraft.wire.declaration import Array, Bool, Float64, Int16, Int32, Message, String, Struct
 

@@ -1,4 +1,4 @@
-"""AlterConfigs: all configs of a resource at once; what is left out goes back to its default."""
+"""AlterConfigs: replaces all configs of a resource; those left out return to their defaults."""
 
 from kraft.wire.declaration import Array, Bool, Int8, Int16, Int32, Message, String, Struct
 

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments: other brokers for a partition, or null to stop a move (KIP-455)."""
+"""AlterPartitionReassignments: new brokers for a partition, or null to cancel a reassignment (KIP-455)."""
 
 from kraft.wire.declaration import Array, Bool, Int16, Int32, Message, String, Struct, field
 

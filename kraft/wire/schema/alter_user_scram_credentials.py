@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials: passwords for SASL/SCRAM, salted by whoever sets them (KIP-554)."""
+"""AlterUserScramCredentials: sets or deletes SCRAM credentials, salted by the client (KIP-554)."""
 
 from kraft.wire.declaration import Array, Bytes, Int8, Int16, Int32, Message, String, Struct
 

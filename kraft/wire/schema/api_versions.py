@@ -1,6 +1,6 @@
-"""ApiVersions: which requests, in which versions, the other side understands.
+"""ApiVersions: the APIs of a broker with their version ranges.
 
-The first request on a connection, before versions are agreed on; `kraft/wire/api_versions.py` tells what follows.
+The first request on a connection, before the versions are known; see `kraft/wire/api_versions.py`.
 """
 
 from kraft.wire.declaration import Array, Bool, Int16, Int32, Int64, Message, String, Struct, field

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: the groups of the newer protocol with their members (KIP-848)."""
+"""ConsumerGroupDescribe: groups of the newer protocol with their members (KIP-848)."""
 
 from kraft.wire.declaration import Array, Bool, Int8, Int16, Int32, Message, String, Struct, Uuid, field
 

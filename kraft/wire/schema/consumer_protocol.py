@@ -1,4 +1,4 @@
-"""What consumers tell each other through JoinGroup and SyncGroup; a broker relays it unread.
+"""Consumer protocol: subscriptions and assignments inside JoinGroup and SyncGroup, which a broker does not read.
 
 The bytes begin with their version (int16). Source: KIP-429, KIP-792, KIP-881.
 """

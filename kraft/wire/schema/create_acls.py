@@ -1,4 +1,4 @@
-"""CreateAcls: who may do what, and who may not."""
+"""CreateAcls: adds ACLs that allow or deny operations."""
 
 from kraft.wire.declaration import Array, Int8, Int16, Int32, Message, String, Struct
 

@@ -1,4 +1,4 @@
-"""CreateDelegationToken: a password of limited life for whoever asks (KIP-48)."""
+"""CreateDelegationToken: issues a token, a password that expires (KIP-48)."""
 
 from kraft.wire.declaration import Array, Bytes, Int16, Int32, Int64, Message, String, Struct, field
 

@@ -1,4 +1,4 @@
-"""CreateTopics: new topics, placed by the controller or as the request says."""
+"""CreateTopics: creates topics; the controller or the request places their replicas."""
 
 from kraft.wire.declaration import ZERO_UUID, Array, Bool, Int8, Int16, Int32, Message, String, Struct, Uuid, field
 

@@ -1,4 +1,4 @@
-"""DeleteGroups: forgets groups that have no members (KIP-229)."""
+"""DeleteGroups: deletes groups that have no members (KIP-229)."""
 
 from kraft.wire.declaration import Array, Int16, Int32, Message, String, Struct
 

@@ -1,4 +1,4 @@
-"""DeleteRecords: everything below an offset is gone (KIP-107)."""
+"""DeleteRecords: deletes the records below an offset (KIP-107)."""
 
 from kraft.wire.declaration import Array, Int16, Int32, Int64, Message, String, Struct
 

@@ -1,4 +1,4 @@
-"""DescribeCluster: the brokers, or since version 1 the controllers, and who leads them (KIP-700, KIP-919)."""
+"""DescribeCluster: the brokers, or since version 1 the controllers, and the active controller (KIP-700, KIP-919)."""
 
 from kraft.wire.declaration import Array, Bool, Int8, Int16, Int32, Message, String, Struct, field
 

@@ -1,4 +1,4 @@
-"""DescribeConfigs: values, where each comes from, and since version 3 what each means (KIP-569)."""
+"""DescribeConfigs: values of configs with their sources, and since version 3 their documentation (KIP-569)."""
 
 from kraft.wire.declaration import Array, Bool, Int8, Int16, Int32, Message, String, Struct, field
 

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: what lies in a broker's log directories, and how much room is left (KIP-827)."""
+"""DescribeLogDirs: the replicas in a broker's log directories, and the free space there (KIP-827)."""
 
 from kraft.wire.declaration import Array, Bool, Int16, Int32, Int64, Message, String, Struct, field
 

@@ -1,4 +1,4 @@
-"""DescribeProducers: who writes to a partition with sequence numbers (KIP-664)."""
+"""DescribeProducers: the idempotent producers of a partition (KIP-664)."""
 
 from kraft.wire.declaration import Array, Int16, Int32, Int64, Message, String, Struct
 

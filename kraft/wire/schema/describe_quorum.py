@@ -1,4 +1,4 @@
-"""DescribeQuorum: who votes on metadata, and how far each has come (KIP-595, KIP-853)."""
+"""DescribeQuorum: the voters of the metadata quorum, with their log end offsets (KIP-595, KIP-853)."""
 
 from kraft.wire.declaration import ZERO_UUID, Array, Int16, Int32, Int64, Message, String, Struct, UInt16, Uuid, field
 

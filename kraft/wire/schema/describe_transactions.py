@@ -1,4 +1,4 @@
-"""DescribeTransactions: the state of transactions, asked of their coordinator (KIP-664)."""
+"""DescribeTransactions: the state of transactions that a broker coordinates (KIP-664)."""
 
 from kraft.wire.declaration import Array, Int16, Int32, Int64, Message, String, Struct
 

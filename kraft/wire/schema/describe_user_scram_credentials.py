@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials: which users have SCRAM credentials, never the credentials (KIP-554)."""
+"""DescribeUserScramCredentials: names of users with SCRAM credentials, never the credentials (KIP-554)."""
 
 from kraft.wire.declaration import Array, Int8, Int16, Int32, Message, String, Struct
 

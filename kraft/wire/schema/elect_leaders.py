@@ -1,4 +1,4 @@
-"""ElectLeaders: the preferred leader, or since version 1 any replica at all (KIP-460)."""
+"""ElectLeaders: elects the preferred leader, or since version 1 any replica (unclean) (KIP-460)."""
 
 from kraft.wire.declaration import Array, Int8, Int16, Int32, Message, String, Struct, field
 

@@ -1,4 +1,4 @@
-"""EndTxn: commits a transaction or aborts it; since version 5 the answer carries the next epoch (KIP-890)."""
+"""EndTxn: commits or aborts a transaction; since version 5 the response has the next epoch (KIP-890)."""
 
 from kraft.wire.declaration import Bool, Int16, Int32, Int64, Message, String, field
 

@@ -1,4 +1,4 @@
-"""ExpireDelegationToken: ends a token's life (KIP-48)."""
+"""ExpireDelegationToken: changes when a token expires, or ends it at once (KIP-48)."""
 
 from kraft.wire.declaration import Bytes, Int16, Int32, Int64, Message
 

@@ -1,4 +1,4 @@
-"""FindCoordinator: which broker keeps a group, a transaction, a share group; many at once since version 4 (KIP-699)."""
+"""FindCoordinator: the broker that coordinates a group or a transaction; many at once since version 4 (KIP-699)."""
 
 from kraft.wire.declaration import Array, Int8, Int16, Int32, Message, String, Struct, field
 

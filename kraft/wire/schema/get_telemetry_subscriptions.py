@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions: which metrics a client shall send (KIP-714)."""
+"""GetTelemetrySubscriptions: the metrics that a client is asked to send (KIP-714)."""
 
 from kraft.wire.declaration import Array, Bool, Int8, Int16, Int32, Message, String, Uuid
 

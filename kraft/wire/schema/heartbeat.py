@@ -1,4 +1,4 @@
-"""Heartbeat: a member of a group is alive, and learns that the group rebalances."""
+"""Heartbeat: keeps a member in its group; the response says if the group rebalances."""
 
 from kraft.wire.declaration import Int16, Int32, Message, String, field
 

@@ -1,4 +1,4 @@
-"""InitProducerId: an id and an epoch for an idempotent or a transactional producer (KIP-98, KIP-360, KIP-939)."""
+"""InitProducerId: producer id and epoch for an idempotent or transactional producer (KIP-98, KIP-360, KIP-939)."""
 
 from kraft.wire.declaration import Bool, Int16, Int32, Int64, Message, String, field
 

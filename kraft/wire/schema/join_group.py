@@ -1,4 +1,4 @@
-"""JoinGroup: becomes a member of a group, or says that it still is one; the answer begins a generation."""
+"""JoinGroup: joins or rejoins a group; the response begins a generation."""
 
 from kraft.wire.declaration import Array, Bool, Bytes, Int16, Int32, Message, String, Struct, field
 

@@ -1,4 +1,4 @@
-"""ListConfigResources: what has configs of its own (KIP-1142).
+"""ListConfigResources: resources that have configs (KIP-1142).
 
 Version 0 is ListClientMetricsResources (KIP-714): another name for the same bytes.
 """

@@ -1,7 +1,7 @@
-"""ListOffsets: the first offset at or after a timestamp, or one of the special places in a log.
+"""ListOffsets: the first offset at or after a timestamp, or the offset for a special timestamp.
 
-Special timestamps: -1 end of the log, -2 its start, -3 the largest timestamp (KIP-734), -4 start of what is on local
-disk (KIP-405), -5 end of what is tiered (KIP-1005).
+Special timestamps: -1 end of the log, -2 its start, -3 the record with the largest timestamp (KIP-734), -4 start of the
+log on local disk (KIP-405), -5 end of the tiered log (KIP-1005).
 """
 
 from kraft.wire.declaration import Array, Int8, Int16, Int32, Int64, Message, String, Struct, field

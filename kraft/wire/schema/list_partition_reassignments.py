@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: the moves that are under way (KIP-455)."""
+"""ListPartitionReassignments: the reassignments in progress (KIP-455)."""
 
 from kraft.wire.declaration import Array, Int16, Int32, Message, String, Struct
 

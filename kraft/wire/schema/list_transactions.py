@@ -1,4 +1,4 @@
-"""ListTransactions: those that one coordinator knows, by state, producer, age and name (KIP-664, KIP-994)."""
+"""ListTransactions: transactions that a broker coordinates, by state, producer, age and id (KIP-664, KIP-994)."""
 
 from kraft.wire.declaration import Array, Int16, Int32, Int64, Message, String, Struct, field
 

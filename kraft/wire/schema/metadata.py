@@ -1,4 +1,4 @@
-"""Metadata: the brokers, the topics, and who leads which partition."""
+"""Metadata: the brokers, the topics, and the leader of each partition."""
 
 from kraft.wire.declaration import ZERO_UUID, Array, Bool, Int16, Int32, Message, String, Struct, Uuid, field
 

@@ -1,4 +1,4 @@
-"""OffsetCommit: how far a group has come; topics by id since version 10 (KIP-848)."""
+"""OffsetCommit: commits offsets of a group; topics by id since version 10 (KIP-848)."""
 
 from kraft.wire.declaration import ZERO_UUID, Array, Int16, Int32, Int64, Message, String, Struct, Uuid, field
 

@@ -1,4 +1,4 @@
-"""OffsetDelete: forgets what a group committed for a topic (KIP-496)."""
+"""OffsetDelete: deletes a group's committed offsets of a topic (KIP-496)."""
 
 from kraft.wire.declaration import Array, Int16, Int32, Message, String, Struct
 

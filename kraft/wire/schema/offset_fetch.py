@@ -1,4 +1,4 @@
-"""OffsetFetch: how far groups have come; many groups at once since version 8 (KIP-709)."""
+"""OffsetFetch: the committed offsets of groups; many groups at once since version 8 (KIP-709)."""
 
 from kraft.wire.declaration import ZERO_UUID, Array, Bool, Int16, Int32, Int64, Message, String, Struct, Uuid, field
 

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where an epoch ends in the leader's log, to find divergence (KIP-101, KIP-320)."""
+"""OffsetForLeaderEpoch: the end offset of an epoch in the leader's log, to find divergence (KIP-101, KIP-320)."""
 
 from kraft.wire.declaration import Array, Int16, Int32, Int64, Message, String, Struct, field
 

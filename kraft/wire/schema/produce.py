@@ -1,6 +1,6 @@
 """Produce: record batches for the leaders of partitions.
 
-With `acks=0` there is no answer, not even for an error. Errors of single records are KIP-467 (version 8), the new
+With `acks=0` there is no response, not even for an error. Errors of single records are KIP-467 (version 8), the new
 leader's address KIP-951 (10), topic ids KIP-516 (13).
 """
 

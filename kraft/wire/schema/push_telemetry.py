@@ -1,4 +1,4 @@
-"""PushTelemetry: the metrics that a client was asked for, as OTLP (KIP-714)."""
+"""PushTelemetry: the metrics that a client was asked to send, as OTLP (KIP-714)."""
 
 from kraft.wire.declaration import Bool, Bytes, Int8, Int16, Int32, Message, Uuid
 

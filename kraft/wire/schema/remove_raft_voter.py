@@ -1,4 +1,4 @@
-"""RemoveRaftVoter: a controller no longer votes (KIP-853)."""
+"""RemoveRaftVoter: removes a controller from the voters (KIP-853)."""
 
 from kraft.wire.declaration import Int16, Int32, Message, String, Uuid
 

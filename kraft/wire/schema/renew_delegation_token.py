@@ -1,4 +1,4 @@
-"""RenewDelegationToken: a longer life for a token (KIP-48)."""
+"""RenewDelegationToken: extends a token's lifetime (KIP-48)."""
 
 from kraft.wire.declaration import Bytes, Int16, Int32, Int64, Message
 

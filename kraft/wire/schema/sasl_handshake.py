@@ -1,4 +1,4 @@
-"""SaslHandshake: chooses how to authenticate; in version 0 bare tokens follow, without Kafka's headers."""
+"""SaslHandshake: chooses the SASL mechanism; in version 0 raw tokens follow, without Kafka's headers."""
 
 from kraft.wire.declaration import Array, Int16, Message, String
 

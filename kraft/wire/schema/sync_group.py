@@ -1,4 +1,4 @@
-"""SyncGroup: the leader of a group brings assignments, every member fetches its own."""
+"""SyncGroup: the group's leader sends all assignments, every member receives its own."""
 
 from kraft.wire.declaration import Array, Bytes, Int16, Int32, Message, String, Struct, field
 

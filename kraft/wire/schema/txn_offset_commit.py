@@ -1,4 +1,4 @@
-"""TxnOffsetCommit: offsets of a group that count once the transaction does (KIP-98, KIP-447)."""
+"""TxnOffsetCommit: offsets of a group that are committed with a transaction (KIP-98, KIP-447)."""
 
 from kraft.wire.declaration import Array, Int16, Int32, Int64, Message, String, Struct, field
 

@@ -1,4 +1,4 @@
-"""UnregisterBroker: a broker that will not come back is forgotten (KIP-631)."""
+"""UnregisterBroker: removes the registration of a broker for good (KIP-631)."""
 
 from kraft.wire.declaration import Int16, Int32, Message, String
 

@@ -1,4 +1,4 @@
-"""UpdateFeatures: finalizes feature levels for the whole cluster (KIP-584, KIP-778)."""
+"""UpdateFeatures: sets feature levels for the whole cluster (KIP-584, KIP-778)."""
 
 from kraft.wire.declaration import Array, Bool, Int8, Int16, Int32, Message, String, Struct, field
 

@@ -125,7 +125,7 @@ def test_a_cluster_with_a_secret_works_and_takes_a_node_back_that_was_killed(clu
 def test_a_broker_with_another_secret_does_not_get_in(cluster: Cluster, tmp_path: Path) -> None:
     other = secret_file(tmp_path, SECRET[::-1])
     with intruder(cluster, tmp_path, 4, cluster_secret_file=str(other)) as stranger:
-        line = wait_for_refusal(cluster, "its cluster secret is another one: set cluster.secret.file")
+        line = wait_for_refusal(cluster, "its cluster secret differs: set cluster.secret.file")
         assert line["peer"].startswith(f"{HOST}:")
         assert_unhurt(cluster, "another-secret")
         assert events(stranger, "broker registered") == []
@@ -158,14 +158,14 @@ def port_of(node: NodeProcess, name: str) -> int:
     return listener.port
 
 
-NOT_INTRODUCED = {"UNAUTHENTICATED: it does not introduce itself: set cluster.secret.file on every node of the cluster"}
+NOT_INTRODUCED = {"UNAUTHENTICATED: it sent no proof of the cluster secret: set cluster.secret.file on every node"}
 
 
 def test_a_stranger_behind_a_local_proxy_is_refused_every_method_that_is_for_nodes(cluster: Cluster) -> None:
     for_nodes = methods_of(raft_pb2, controller_pb2, admin_pb2, identity_pb2)
     assert how_calls_end(port_of(cluster.node(1), CONTROLLER), for_nodes) == NOT_INTRODUCED
     assert how_calls_end(port_of(cluster.node(1), GRPC), methods_of(replication_pb2)) == NOT_INTRODUCED
-    wait_for_refusal(cluster, "it does not introduce itself: set cluster.secret.file")
+    wait_for_refusal(cluster, "it sent no proof of the cluster secret: set cluster.secret.file")
     assert_unhurt(cluster, "no-secret")
 
 
@@ -228,7 +228,7 @@ def without_secret(config: Path) -> None:
 def test_a_second_process_with_a_voters_id_does_not_get_in(cluster: Cluster, tmp_path: Path) -> None:
     known = secret_file(tmp_path)
     with intruder(cluster, tmp_path, 3, cluster_secret_file=str(known)):
-        wait_for_refusal(cluster, "node.id 3 belongs to another process that runs: give each node its own node.id")
+        wait_for_refusal(cluster, "node.id 3 is in use by another running process: give each node its own node.id")
         assert_unhurt(cluster, "second-process")
 
 
@@ -239,7 +239,7 @@ def test_a_cluster_with_certificates_works_and_keeps_those_without_out(tmp_path:
         assert_unhurt(running, "certified")
         with intruder(running, tmp_path / "intruder", 4) as stranger:
             (waiting,) = wait_for_events(stranger, "registration waiting for controller")
-            assert "it hung up before the first word, as a listener does that expects TLS" in waiting["reason"]
+            assert "it closed the connection during the handshake; it may expect TLS" in waiting["reason"]
             assert_unhurt(running, "still-certified")
             assert events(stranger, "broker registered") == []
 
@@ -261,9 +261,9 @@ def test_a_voter_with_a_certificate_of_another_authority_is_named_by_both_sides(
     addresses = [voter.partition("@")[2] for voter in voters_of(cluster).split(",")]
     (line,) = ours
     assert (line["level"], line["peer"], line["address"]) == ("warning", 3, addresses[2])
-    assert "certificate is none that ssl.truststore.location certifies (unable to get local issuer" in line["problem"]
+    assert "certificate is not trusted by ssl.truststore.location (unable to get local issuer" in line["problem"]
     assert {line["peer"]: line["address"] for line in theirs}.items() <= {1: addresses[0], 2: addresses[1]}.items()
-    assert "does not accept this node's certificate: compare ssl.truststore.location there" in theirs[0]["problem"]
+    assert "it may not trust this node's certificate: compare ssl.truststore.location there" in theirs[0]["problem"]
 
 
 def test_a_node_whose_certificate_nobody_would_accept_does_not_start(config: Path, tmp_path: Path) -> None:

@@ -135,13 +135,16 @@ def test_confluent_places_a_topic_by_hand(confluent: AdminClient) -> None:
     done(confluent.create_topics([admin_values.NewTopic("placed", 2, replica_assignment=[[3, 1], [2, 3]])]))
     assert replicas(confluent, "placed", 2) == [[3, 1], [2, 3]]
     name, reason = refused(confluent.create_topics([admin_values.NewTopic("nowhere", 1, replica_assignment=[[7]])]))
-    assert (name, reason) == ("INVALID_REPLICA_ASSIGNMENT", "partition 0 on [7]: there are no brokers [7]")
+    assert (name, reason) == (
+        "INVALID_REPLICA_ASSIGNMENT",
+        "partition 0 on [7]: brokers [7] are not registered: name registered brokers",
+    )
 
 
 def test_confluent_only_asks_whether_a_topic_could_be(confluent: AdminClient) -> None:
     done(confluent.create_topics([admin_values.NewTopic("imagined", 3, 3)], validate_only=True))
     name, reason = refused(confluent.create_topics([admin_values.NewTopic("imagined", 3, 9)], validate_only=True))
-    assert (name, "3 brokers are alive" in reason) == ("INVALID_REPLICATION_FACTOR", True)
+    assert (name, "3 brokers are in service" in reason) == ("INVALID_REPLICATION_FACTOR", True)
     assert "imagined" not in confluent.list_topics(timeout=DEADLINE_S).topics
 
 

@@ -58,7 +58,7 @@ def test_a_request_of_kafkas_protocol_is_taken_up_to_the_bound_and_refused_above
         assert connection.frame() is not None
         connection.send(request_of(BOUND + 1), VERSION)
         assert connection.frame() is None
-    said = f"a request of {BOUND + 1} bytes; between 8 and socket.request.max.bytes={BOUND} are taken"
+    said = f"request of {BOUND + 1} bytes: must have 8 to {BOUND} (socket.request.max.bytes)"
     until(lambda: said in cluster.node(1).log_path.read_text(), cluster.node(1).log_tail)
 
 

@@ -14,5 +14,5 @@ def test_a_controller_that_is_down_keeps_levels_from_being_raised() -> None:
         levels = {each.feature: each.finalized_level for each in admin.describe_features().features}
         assert admin.update_features(levels, validate_only=True) == {}
         cluster.node(4).kill()
-        with pytest.raises(Refusal, match=r"controller 4@.* does not tell which levels it supports \(connection"):
+        with pytest.raises(Refusal, match=r"controller 4@.* does not report which levels it supports \(connection"):
             admin.update_features(levels, validate_only=True)

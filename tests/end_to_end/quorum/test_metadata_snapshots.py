@@ -106,7 +106,7 @@ def test_a_damaged_snapshot_is_passed_over_and_a_voter_without_a_whole_one_does_
     start_again(cluster)
     assert topics(cluster) == ["a", "b"]
     for node_id in (1, 2, 3):
-        assert "snapshot damaged, previous snapshot used" in log_of(cluster, node_id)
+        assert "snapshot corrupt, previous snapshot used" in log_of(cluster, node_id)
     cluster.kill()
     forget_logs(cluster)
     for file in snapshots(cluster, 3, "controller"):
@@ -115,7 +115,7 @@ def test_a_damaged_snapshot_is_passed_over_and_a_voter_without_a_whole_one_does_
     voter.start()
     until(lambda: not voter.is_running, "the voter runs on a damaged snapshot")
     (line,) = [line for line in log_of(cluster, 3).splitlines() if line.startswith("kraft: ")]
-    assert "the metadata snapshots are damaged: " in line
+    assert "metadata snapshots are corrupt: " in line
     assert f"{snapshots(cluster, 3, 'controller')[-1]} at byte " in line
 
 

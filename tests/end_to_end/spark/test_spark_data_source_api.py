@@ -214,7 +214,7 @@ def test_deleted_records_end_the_query_with_their_offsets(
     ("options", "line"),
     [
         ({"subscribe": "absent"}, "topic 'absent' does not exist"),
-        ({"subscribePattern": "a.*"}, "option subscribePattern is not built yet"),
+        ({"subscribePattern": "a.*"}, "option subscribePattern is not supported yet"),
         ({"maxOffsetPerTrigger": "9"}, "did you mean maxOffsetsPerTrigger?"),
     ],
 )
@@ -227,5 +227,5 @@ def test_a_wrong_option_reaches_the_user_by_name(
 
 
 def test_writing_is_refused_by_name(spark: SparkSession, cluster: FileCluster) -> None:
-    with pytest.raises(PySparkException, match='writing with format\\("kraft"\\) is not built yet'):
+    with pytest.raises(PySparkException, match='writing with format\\("kraft"\\) is not supported yet'):
         spark.range(1).write.format("kraft").options(**OPTIONS).mode("append").save()

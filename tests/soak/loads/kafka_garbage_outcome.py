@@ -41,7 +41,7 @@ class Log:
         told = [json.loads(line) for line in text.splitlines() if '"event": "peer refused"' in line]
         kinds = Counter(re.sub(r"\d+", "#", line.get("reason", "")) for line in told)
         self.refusals_told, self.kinds_told_most = len(told), max(kinds.values(), default=0)
-        self.refusals_untold = sum(line.get("others_refused", 0) for line in told)
+        self.refusals_untold = sum(line.get("refusals_not_logged", 0) for line in told)
         self.unnamed = sum(not line.get("reason") or ":" not in line.get("peer", "") for line in told)
 
 

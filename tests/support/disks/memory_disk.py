@@ -1,4 +1,4 @@
-"""A disk in memory that forgets, on `crash`, what was not synced; and that fails when told to."""
+"""A disk in memory that loses unsynced data on `crash`, and fails on request."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class _Content:
-    """What a file holds, and what of it would survive."""
+    """Content of a file, and the part of it that would survive a crash."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -70,7 +70,7 @@ class MemoryDisk:
         self.syncs = 0
 
     def crash(self, kept_bytes: int = 0) -> None:
-        """Power is lost. `kept_bytes` of what was appended to a file since its last sync survive all the same."""
+        """Lose power. `kept_bytes` of what was appended to a file since its last sync survive nevertheless."""
         self._files = dict(self._durable_files)
         for content in self._files.values():
             is_appended = bytes(content.data[: len(content.durable)]) == content.durable
@@ -105,7 +105,7 @@ class MemoryDisk:
         return bytes(self._files[path].data)
 
     def write_file(self, path: str, data: bytes) -> None:
-        """For tests that put bytes under the log's feet; durable at once."""
+        """Replace a file's content without the log's knowledge; durable at once."""
         content = self._files.setdefault(path, _Content())
         content.data = bytearray(data)
         content.durable = data

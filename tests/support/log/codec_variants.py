@@ -1,4 +1,4 @@
-"""The record codec twice: its source as the interpreter runs it, and what mypyc made of it where it was compiled."""
+"""The record codec twice: interpreted from its source, and compiled by mypyc if it was compiled."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ SOURCE = Path(kraft.log.format.__file__).parent / "record_codec.py"
 
 
 def pure_codec(*, without_librt: bool = False) -> ModuleType:
-    """Read from the source file, whatever else is there; a module of its own, with its own Record."""
+    """Load the codec from its source file, as a module of its own with its own Record."""
     spec = spec_from_file_location(f"interpreted_record_codec_{without_librt}", SOURCE)
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
-    # An entry of None is how Python is told that a module cannot be imported.
+    # An entry of None makes the import of that module fail.
     hidden = {"librt": None, "librt.strings": None} if without_librt else {}
     before = {name: sys.modules.pop(name) for name in hidden if name in sys.modules}
     sys.modules.update(hidden)  # type: ignore[arg-type]
@@ -35,5 +35,5 @@ def pure_codec(*, without_librt: bool = False) -> ModuleType:
 
 
 def compiled_codec() -> ModuleType | None:
-    """None where the codec was not compiled."""
+    """Return the compiled codec; None if it was not compiled."""
     return None if str(record_codec.__file__).endswith(".py") else record_codec

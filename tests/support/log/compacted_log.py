@@ -1,4 +1,4 @@
-"""A log of keyed records in plain segment files, and one call that compacts it as a broker would."""
+"""A log of keyed records in plain segment files, and one call that compacts it like a broker."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def new_log() -> CompactedLog:
 
 
 def view(records: list[tuple[int, str | None, str | None]]) -> dict[str, tuple[int, str]]:
-    """What somebody who reads all of it knows in the end: of each key that was not deleted, offset and value."""
+    """Result of reading the whole log: offset and value of each key that was not deleted."""
     known: dict[str, tuple[int, str]] = {}
     for offset, key, value in records:
         if key is not None and value is not None:

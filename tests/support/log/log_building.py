@@ -1,4 +1,4 @@
-"""Words for the tests of the partition log: small logs with recognisable records."""
+"""Helpers for the tests of the partition log: small logs with recognisable records."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def append(log: PartitionLog, *values: str, epoch: int = 0, timestamp_ms: int = 
 def append_with_work(
     log: PartitionLog, records: ProducedRecords, epoch: int = 0, now_ms: int = NOW_MS
 ) -> tuple[AppendResult, int]:
-    """The result, and how often work had to be done first."""
+    """Return the result, and how often work had to run first."""
     works = 0
     while True:
         try:
@@ -51,13 +51,13 @@ def append_with_work(
 
 
 def stored(*values: str, offset: int, epoch: int, timestamp_ms: int = 1000) -> bytes:
-    """One batch as a leader of that epoch has it in its log."""
+    """One batch as in the log of a leader of that epoch."""
     produced = memoryview(batch_of(*values, timestamp_ms=timestamp_ms))
     return b"".join(placed(produced, Offset(offset), LeaderEpoch(epoch), None))
 
 
 def refused(log: PartitionLog, records: bytes, epoch: int = 0) -> Refusal:
-    """What a producer is told, after which the log is as it was."""
+    """Return the refusal of an append that must not change the log."""
     end = log.log_end_offset
     with pytest.raises(Refusal) as refusal:
         append_with_work(log, records, epoch)

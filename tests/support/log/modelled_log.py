@@ -198,7 +198,7 @@ class ModelledLog:
             self.ticket = self.log.prepare_sync()
 
     def run_sync(self) -> None:
-        if self.ticket is not None and not self.ticket.is_run:
+        if self.ticket is not None and not self.ticket.has_run:
             self.ticket.run()
 
     def complete_sync(self) -> None:

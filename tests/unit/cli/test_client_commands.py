@@ -213,8 +213,8 @@ def test_a_wrong_command_line_says_what_is_wrong(kraft: Shell, arguments: list[s
             ["topics", "list", "--bootstrap-server", "localhost:"],
             "bootstrap.servers: 'localhost:' is not HOST or HOST:PORT",
         ),
-        (["produce", "orders", "--acks", "two"], "acks=two is none of all, -1, 0, 1"),
-        (["produce", "orders", "--compression-type", "rar"], "compression.type=rar is none of"),
+        (["produce", "orders", "--acks", "two"], "acks=two is not one of all, -1, 0, 1"),
+        (["produce", "orders", "--compression-type", "rar"], "compression.type=rar is not one of"),
     ],
 )
 def test_what_is_not_built_or_not_allowed_is_one_line(kraft: Shell, arguments: list[str], words: str) -> None:
@@ -266,7 +266,7 @@ def test_quotas_are_set_and_described_in_kafkas_words(kraft: Shell) -> None:
     kraft.succeed("configs", "alter", *both, "--delete-config", "consumer_byte_rate")
     described = json.loads(kraft.succeed("configs", "describe", *both, "--output", "json"))
     assert described == [{"entity": {"client-id": "loader", "user": "anna"}, "quotas": {"request_percentage": 12.5}}]
-    assert "there is no quota 'retention.ms' here" in kraft.fail(
+    assert "there is no quota 'retention.ms' for such an entity" in kraft.fail(
         "configs", "alter", "--user", "anna", "--add-config", "retention.ms=1"
     )
 

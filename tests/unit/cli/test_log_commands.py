@@ -210,7 +210,7 @@ def test_the_sanity_of_an_index_needs_no_log(directory: Path) -> None:
         assert (code, output) == (1, f"Dumping {file}\n")
         assert "does not ascend from" in errors
         file.write_bytes(data + b"x")
-        assert "1 bytes at the end are no entry" in run("dump", "--index-sanity-check", file)[2]
+        assert "1 bytes at the end are not a whole entry" in run("dump", "--index-sanity-check", file)[2]
 
 
 def test_an_index_without_its_log_is_one_line(directory: Path) -> None:

@@ -80,7 +80,7 @@ async def test_a_broker_is_asked_for_its_own_configs() -> None:
         (entry,) = await admin.describe_broker_configs(3)
         assert (entry.key, entry.value) == ("node.id", "3")
         assert "broker-3:9094 describe_configs" in cluster.calls
-        with pytest.raises(Refusal, match="there is no broker 9 in service: there are 1, 2, 3"):
+        with pytest.raises(Refusal, match="broker 9 is not in service; in service are: 1, 2, 3"):
             await admin.describe_broker_configs(9)
 
 

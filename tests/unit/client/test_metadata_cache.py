@@ -146,7 +146,7 @@ def test_the_next_broker_is_asked_when_one_does_not_answer() -> None:
     in_cluster(scenario)
 
 
-async def test_brokers_learnt_from_the_cluster_serve_when_the_bootstrap_address_is_gone() -> None:
+async def test_brokers_from_the_metadata_are_used_when_the_bootstrap_server_is_down() -> None:
     cluster = FakeCluster()
     cluster.create("orders")
     cache = cache_of(cluster, bootstrap="broker-1:9094")

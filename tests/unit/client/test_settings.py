@@ -41,12 +41,12 @@ def test_fewer_acks_turn_idempotence_off_unless_it_is_asked_for() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"acks": "two"}, "acks=two is none of all, -1, 0, 1"),
+        ({"acks": "two"}, "acks=two is not one of all, -1, 0, 1"),
         ({"linger_sm": 5}, "a producer has no setting linger.sm; did you mean linger.ms?"),
         ({"linger_ms": "soon"}, "linger.ms='soon' is not a number"),
         ({"linger_ms": -1}, "linger.ms=-1 must be at least 0"),
         ({"enable_idempotence": "maybe"}, "enable.idempotence='maybe' is not true or false"),
-        ({"compression_type": "rar"}, "compression.type=rar is none of none, gzip, snappy, lz4, zstd"),
+        ({"compression_type": "rar"}, "compression.type=rar is not one of none, gzip, snappy, lz4, zstd"),
         ({"batch_size": 2 << 20}, "batch.size=2097152 is above max.request.size=1048576"),
         ({"delivery_timeout_ms": 1000}, "delivery.timeout.ms=1000 is below request.timeout.ms"),
         ({"max_in_flight_requests_per_connection": 6}, "allows at most max.in.flight"),
@@ -75,8 +75,8 @@ def test_reset_policies_have_kafkas_words_of_today_and_of_old(word: str, policy:
 
 
 def test_a_wrong_reset_policy_is_named_with_those_there_are() -> None:
-    words = r"earliest, latest, none, nor of the older words smallest, largest"
-    with pytest.raises(InvalidSetting, match=rf"auto\.offset\.reset=oldest is none of {words}"):
+    words = r"earliest, latest, none, nor of the old names smallest, largest"
+    with pytest.raises(InvalidSetting, match=rf"auto\.offset\.reset=oldest is not one of {words}"):
         consumer(auto_offset_reset="oldest")
 
 
@@ -86,7 +86,7 @@ def test_a_reset_by_duration_is_refused_as_not_built_yet() -> None:
 
 
 def test_a_group_id_is_refused_as_not_built_yet() -> None:
-    with pytest.raises(NotBuiltYet, match=r"group\.id: consumer groups are not built yet"):
+    with pytest.raises(NotBuiltYet, match=r"group\.id: consumer groups are not supported yet"):
         consumer(group_id="billing")
 
 

@@ -74,7 +74,7 @@ def test_a_truncated_log_is_read_on_from_where_it_differs(
         run_virtually(scenario())
     (warning,) = caplog.messages
     assert "orders-0: the log was truncated to offset 30, and offsets 30 to 49" in warning
-    assert "goes on at offset 30" in warning
+    assert "continues at offset 30" in warning
 
 
 @pytest.mark.parametrize("then", [0, 3, 100])
@@ -94,7 +94,7 @@ async def test_without_a_policy_poll_names_what_was_lost_until_the_consumer_is_s
         assert (await read(consumer, then + 5))[0].offset == 30
 
 
-def test_what_was_only_read_ahead_is_read_again_and_nobody_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_records_only_fetched_ahead_are_fetched_again_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         cluster = cluster_with(50)
         consumer = consumer_of(cluster, auto_offset_reset="none", max_poll_records=5)
@@ -139,7 +139,7 @@ async def test_a_place_that_was_looked_up_is_checked_before_anything_was_read_th
     assert [record.offset for record in records] == list(range(30, 70))
 
 
-def test_a_leader_that_knows_nothing_of_what_was_read_makes_the_policy_decide(
+def test_a_leader_without_any_of_what_was_read_makes_the_reset_policy_decide(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """It answers -1 for an epoch later than all that it knows of."""
@@ -163,8 +163,8 @@ def test_a_leader_that_knows_nothing_of_what_was_read_makes_the_policy_decide(
         run_virtually(scenario("earliest", [*range(30), *range(30, 35)]))
         run_virtually(scenario("latest", []))
     assert [message.rpartition("; ")[2] for message in caplog.messages] == [
-        "reading goes on at the earliest offset",
-        "reading goes on at the latest offset",
+        "reading continues at the earliest offset",
+        "reading continues at the latest offset",
     ]
     run_virtually(scenario("none", []))
 

@@ -25,21 +25,21 @@ from tests.support.log.log_building import (
     ("records", "code", "reason"),
     [
         (b"", ErrorCode.INVALID_RECORD, "no batch"),
-        (batch_of("a")[:-1], ErrorCode.CORRUPT_MESSAGE, "ends after"),
+        (batch_of("a")[:-1], ErrorCode.CORRUPT_MESSAGE, "is cut off after"),
         (batch_of("a")[:-1] + b"\x07", ErrorCode.CORRUPT_MESSAGE, "checksum"),
         (patched(batch_of("a"), 22, b"\x20"), ErrorCode.INVALID_RECORD, "control"),
         (patched(batch_of("a"), 22, b"\x08"), ErrorCode.INVALID_TIMESTAMP, "LogAppendTime"),
         (patched(batch_of("a"), 22, b"\x10"), ErrorCode.INVALID_REQUEST, "transactions are not supported"),
-        (patched(batch_of("a"), 23, b"\0\0\0\5"), ErrorCode.INVALID_RECORD, "1 records over 6 offsets"),
-        (b"\0" * 7 + b"\5" + batch_of("a")[8:], ErrorCode.INVALID_RECORD, "begins at offset 0, not at 5"),
+        (patched(batch_of("a"), 23, b"\0\0\0\5"), ErrorCode.INVALID_RECORD, "1 records for 6 offsets"),
+        (b"\0" * 7 + b"\5" + batch_of("a")[8:], ErrorCode.INVALID_RECORD, "must have base offset 0, not 5"),
         # A message of each older format: offset, size, checksum, magic, attributes, and from format 1 on a time.
         (bytes(8) + b"\0\0\0\x0f" + bytes(15), ErrorCode.INVALID_RECORD, "format 0"),
         (bytes(8) + b"\0\0\0\x17" + bytes(4) + b"\1\0" + bytes(17), ErrorCode.INVALID_RECORD, "format 1"),
-        (build_batch([Record(0, 0, None, None)], producer_id=1), ErrorCode.INVALID_RECORD, "lacks its epoch"),
+        (build_batch([Record(0, 0, None, None)], producer_id=1), ErrorCode.INVALID_RECORD, "lacks its producer epoch"),
         (
             build_batch([Record(0, 0, None, None)], producer_id=1, producer_epoch=0, base_sequence=0) + batch_of("b"),
             ErrorCode.INVALID_RECORD,
-            "one batch at a time",
+            "one batch per partition",
         ),
     ],
 )

@@ -50,9 +50,9 @@ def test_a_follower_refuses_what_does_not_continue_its_log() -> None:
     append(leader, "a", epoch=3)
     append(leader, "b", epoch=3)
     append(follower, "x", epoch=4)
-    with pytest.raises(InvalidBatch, match="offset 0 came, expected 1"):
+    with pytest.raises(InvalidBatch, match="received offset 0, expected 1"):
         follower.append_as_follower(leader.read(Offset(0), 1 << 20, Offset(1)))
-    with pytest.raises(InvalidBatch, match="leader epoch 3 came after 4"):
+    with pytest.raises(InvalidBatch, match="received leader epoch 3 after 4"):
         follower.append_as_follower(leader.read(Offset(1), 1 << 20, Offset(2)))
     corrupt = bytearray(leader.read(Offset(1), 1 << 20, Offset(2)))
     corrupt[-2] ^= 1
@@ -89,7 +89,7 @@ def test_an_empty_follower_that_begins_inside_its_leaders_batch_takes_all_of_it(
 
 
 def test_an_empty_follower_takes_records_of_an_earlier_epoch_than_those_it_dropped() -> None:
-    """An unclean election may have that: what this replica had committed and deleted, the leader never had."""
+    """An unclean election may cause this: the leader never had what this replica had committed and deleted."""
     disk = MemoryDisk()
     log = open_log(disk)
     append(log, "a", epoch=4)

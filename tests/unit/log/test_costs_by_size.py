@@ -1,4 +1,4 @@
-"""What a log reads from its disk to find, to give out and to append does not grow with the log: counted, not timed."""
+"""Disk reads of look-ups, reads and appends do not grow with the log: counted, not timed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CountingDisk(MemoryDisk):
 
 
 def log_of(disk: CountingDisk, records: int, config: LogConfig) -> PartitionLog:
-    """Opened anew, with the indexes read of every segment, which a log does once."""
+    """Reopen the log and read the indexes of every segment, which a log does once."""
     log = open_log(disk, config)
     for number in range(records):
         append(log, f"{number:08}", timestamp_ms=number)
@@ -70,7 +70,7 @@ def append_one(log: PartitionLog, number: int) -> None:
 
 
 def most(records: int, config: LogConfig, work: Callable[[PartitionLog, int], None]) -> tuple[int, int]:
-    """Reads, and bytes read, of the most expensive of many times."""
+    """Number of reads, and bytes read, of the most expensive of many operations."""
     disk = CountingDisk()
     log = log_of(disk, records, config)
     chance, reads, bytes_read = Random(1), [], []

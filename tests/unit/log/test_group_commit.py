@@ -102,8 +102,8 @@ def test_rolling_makes_the_old_segment_durable() -> None:
 
 
 @pytest.mark.parametrize("change", [PartitionLog.roll, PartitionLog.close, PartitionLog.settle])
-def test_no_other_sync_makes_up_for_one_that_failed(change: Callable[[PartitionLog], None]) -> None:
-    """The disk has said so once; whoever syncs after that hears that all is well."""
+def test_a_later_sync_does_not_hide_a_failed_one(change: Callable[[PartitionLog], None]) -> None:
+    """The disk reports the failure once; every later sync seems to succeed."""
     disk = MemoryDisk()
     log = open_log(disk)
     append(log, "a")

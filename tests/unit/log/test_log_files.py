@@ -71,7 +71,7 @@ def test_truncating_at_or_above_the_end_changes_nothing() -> None:
     assert log.truncate_to(Offset(99)) == 1
 
 
-def test_truncating_below_the_start_begins_there_anew() -> None:
+def test_truncating_below_the_start_restarts_the_log_there() -> None:
     log = open_log(MemoryDisk())
     log.truncate_fully_and_start_at(Offset(50))
     append(log, "a", epoch=3)
@@ -79,7 +79,7 @@ def test_truncating_below_the_start_begins_there_anew() -> None:
     assert (log.log_start_offset, log.log_end_offset, log.latest_epoch) == (20, 20, -1)
 
 
-def test_truncation_forgets_what_producers_wrote_there() -> None:
+def test_truncation_removes_truncated_batches_from_the_producer_state() -> None:
     log = open_log(MemoryDisk(), SMALL_SEGMENTS)
     batches = [
         build_batch([Record(0, 0, None, b"v")], producer_id=9, producer_epoch=0, base_sequence=sequence)
@@ -221,7 +221,7 @@ def test_a_cleaned_log_reads_as_the_newest_of_each_key_at_its_own_offset_also_af
     assert again.cleaned_end_offset == log.cleaned_end_offset
 
 
-def test_what_was_cleaned_of_a_log_that_changed_meanwhile_is_thrown_away() -> None:
+def test_a_cleaning_of_a_log_that_changed_meanwhile_is_discarded() -> None:
     disk = MemoryDisk()
     log = open_log(disk, COMPACT)
     for number in range(30):
@@ -248,19 +248,19 @@ def files_of_new_log(disk: MemoryDisk) -> LogFiles:
     return LogFiles(disk, DIRECTORY, recovered, LogConfig(), LogHealth(DIRECTORY, ORDERS))
 
 
-def test_a_start_that_is_no_news_is_not_written() -> None:
+def test_an_unchanged_log_start_is_not_written() -> None:
     disk = MemoryDisk()
     files = files_of_new_log(disk)
-    run_now(files.remember_start(Offset(3)))
+    run_now(files.set_start(Offset(3)))
     names = [name for name in disk.list(DIRECTORY) if name.startswith("log-checkpoint")]
     for name in names:
         disk.remove(f"{DIRECTORY}/{name}")
-    assert len(names) == 2, "the file before says so, too"
-    run_now(files.remember_start(Offset(3)))
+    assert len(names) == 2, "the previous file has it, too"
+    run_now(files.set_start(Offset(3)))
     assert not [name for name in disk.list(DIRECTORY) if name.startswith("log-checkpoint")]
 
 
-def test_after_a_truncation_no_file_knows_more_than_the_log() -> None:
+def test_after_a_truncation_no_file_claims_more_than_the_log() -> None:
     disk = MemoryDisk()
     log = open_log(disk, SMALL_SEGMENTS)
     for number in range(12):
@@ -307,7 +307,7 @@ def test_an_epoch_is_on_the_disk_before_its_first_batch() -> None:
     assert files.epochs.latest_epoch == LeaderEpoch(4)
 
 
-def test_an_epoch_whose_first_batch_finds_no_room_is_taken_back_from_the_log_and_then_from_the_file() -> None:
+def test_an_epoch_whose_first_batch_finds_no_room_is_removed_from_the_log_and_then_from_the_file() -> None:
     disk = MemoryDisk()
     files = files_of_new_log(disk)
     written, refused = [batch_at(offset, ("k", "v"), leader_epoch=epoch) for offset, epoch in ((0, 3), (1, 4))]
@@ -317,7 +317,7 @@ def test_an_epoch_whose_first_batch_finds_no_room_is_taken_back_from_the_log_and
     full = OSError(ENOSPC, "No space left on device")
     with patch.object(disk, "check_write", side_effect=full), pytest.raises(OSError, match="No space"):
         files.append([refused], [read_header(refused)])
-    assert files.epochs.entries == ((3, 0),), "nobody is told of an epoch beyond the end of the log"
+    assert files.epochs.entries == ((3, 0),), "no follower is sent an epoch beyond the end of the log"
     another = [header_of(1, 3)]
     assert files.begins_epoch(another), "the file still has the later epoch"
     run_now(files.begin_epochs(another))
@@ -328,7 +328,7 @@ def test_an_epoch_whose_first_batch_finds_no_room_is_taken_back_from_the_log_and
 # --- the end of a log -----------------------------------------------------------------------------------------
 
 
-def test_a_segment_that_was_begun_for_a_roll_that_was_given_up_is_closed() -> None:
+def test_the_segment_begun_by_a_cancelled_roll_is_closed() -> None:
     log = open_log(MemoryDisk())
     append(log, "a")
     roll = ChangeUnderWay(log.rolling())
@@ -337,8 +337,8 @@ def test_a_segment_that_was_begun_for_a_roll_that_was_given_up_is_closed() -> No
         roll.step.run()
         if isinstance(begun := roll.step.result, Segment):
             break
-        roll.go_on()
-    roll.give_up()
+        roll.resume()
+    roll.cancel()
     log.release()
     assert isinstance(begun.file, MemoryFile)
     assert begun.file.is_closed

@@ -23,7 +23,7 @@ from tests.support.log.log_building import (
 )
 
 
-def test_after_a_failed_sync_nothing_is_taken_for_good_again() -> None:
+def test_after_a_failed_sync_the_log_accepts_nothing_more() -> None:
     disk = MemoryDisk()
     log = open_log(disk)
     append(log, "a")
@@ -83,7 +83,7 @@ def test_a_full_disk_refuses_an_append_and_the_log_goes_on_when_there_is_room() 
 def test_a_disk_that_fills_up_in_the_middle_of_a_truncation_takes_the_log_offline(
     monkeypatch: pytest.MonkeyPatch, renames_before: int
 ) -> None:
-    """Segments are gone by then: a record appended at the end that the log remembers would stand behind a hole."""
+    """Segments are gone by then: a record appended at the old end of the log would follow a hole."""
     disk = MemoryDisk()
     log = open_log(disk, SMALL_SEGMENTS)
     for number in range(9):

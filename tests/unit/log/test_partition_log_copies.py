@@ -27,7 +27,7 @@ def disk() -> MemoryDisk:
 
 
 def copied(disk: MemoryDisk, original: PartitionLog, directory: str = "copy") -> PartitionLog:
-    """By its batches alone."""
+    """Copy only the batches."""
     copy = PartitionLog.open(disk, directory, original.config, ORDERS)
     copy.truncate_fully_and_start_at(original.log_start_offset)
     while copy.log_end_offset < original.log_end_offset:

@@ -1,4 +1,4 @@
-"""The log against a plain list: whatever is done in whatever order, both hold the same records.
+"""The log compared with a plain list: after any operations in any order both hold the same records.
 
 The list, and what may be left of it by a loss of power, are those of the simulation: `tests.support.log.modelled_log`.
 """
@@ -185,6 +185,7 @@ class LogAgainstList(RuleBasedStateMachine):
             assert least <= end <= most
 
 
+@pytest.mark.hypothesis
 @pytest.mark.timeout(400)
 def test_the_log_holds_what_the_list_holds_whatever_happens(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

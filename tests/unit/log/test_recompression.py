@@ -1,4 +1,4 @@
-"""A topic's `compression.type`: batches of other codecs are compressed anew on their way into the log."""
+"""A topic's `compression.type`: batches of other codecs are recompressed before they are appended."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_with_producer_the_bytes_are_those_that_were_sent() -> None:
 
 @pytest.mark.parametrize("wanted", [codec for codec in CODECS if codec is not Codec.NONE])
 def test_the_batch_is_the_one_that_a_producer_with_that_codec_would_have_sent(wanted: Codec) -> None:
-    """Golden are the bytes of our own producer, which others' clients are tested against."""
+    """The golden bytes are those of Kraft's own producer, which other clients are tested against."""
     log = log_of(wanted)
     append_with_work(log, produced(Codec.NONE))
     ((_, batch),) = stored(log)
@@ -84,7 +84,7 @@ def test_the_batch_is_the_one_that_a_producer_with_that_codec_would_have_sent(wa
 
 
 @pytest.mark.parametrize(("codec", "small", "large"), [(Codec.GZIP, 9, 1), (Codec.LZ4, 12, 9), (Codec.ZSTD, 19, -50)])
-def test_a_level_is_the_codecs(codec: Codec, small: int, large: int) -> None:
+def test_the_compression_level_is_that_of_the_codec(codec: Codec, small: int, large: int) -> None:
     words = b"".join(b"%d is a number and %d its square, " % (number, number**2) for number in range(3_000))
     sizes = []
     for level in (small, large):
@@ -105,7 +105,7 @@ def test_a_retry_is_a_duplicate_whatever_its_bytes_became() -> None:
     assert log.log_end_offset == 3
 
 
-def test_log_append_time_is_in_the_header_of_what_was_compressed_anew() -> None:
+def test_log_append_time_is_in_the_header_of_a_recompressed_batch() -> None:
     log = log_of(Codec.SNAPPY, message_timestamp_type=TimestampType.LOG_APPEND_TIME)
     result, _ = append_with_work(log, produced(Codec.GZIP))
     ((header, batch),) = stored(log)
@@ -116,14 +116,14 @@ def test_log_append_time_is_in_the_header_of_what_was_compressed_anew() -> None:
     assert {record.timestamp_ms for record in iter_records(bytes(batch))} == {NOW_MS}
 
 
-def test_a_largest_timestamp_that_the_header_makes_up_is_put_right() -> None:
+def test_a_wrong_largest_timestamp_in_the_header_is_corrected() -> None:
     log = log_of(Codec.GZIP)
     append_with_work(log, patched(produced(Codec.NONE), 35, (NOW_MS + 2_000).to_bytes(8, "big")))
     ((header, _),) = stored(log)
     assert header.max_timestamp_ms == NOW_MS + 1_000
 
 
-def test_what_grows_beyond_max_message_bytes_is_refused_as_by_kafka() -> None:
+def test_a_batch_that_grows_beyond_max_message_bytes_is_refused_as_by_kafka() -> None:
     batch = build_batch([Record(0, NOW_MS, None, bytes(10_000))], Codec.ZSTD)
     log = log_of(Codec.NONE, max_message_bytes=5_000)
     assert len(batch) < 5_000
@@ -131,13 +131,13 @@ def test_what_grows_beyond_max_message_bytes_is_refused_as_by_kafka() -> None:
     assert refused(log_of(Codec.NONE, segment_bytes=5_000), batch).error_code is ErrorCode.RECORD_LIST_TOO_LARGE
 
 
-def test_what_would_fit_only_once_it_is_compressed_is_refused_as_by_kafka() -> None:
+def test_a_batch_that_fits_only_after_compression_is_refused_as_by_kafka() -> None:
     batch = build_batch([Record(0, NOW_MS, None, bytes(10_000))])
     assert refused(log_of(Codec.ZSTD, max_message_bytes=5_000), batch).error_code is ErrorCode.MESSAGE_TOO_LARGE
 
 
 @pytest.mark.parametrize("codec", [codec for codec in CODECS if codec is not Codec.NONE])
-def test_a_payload_that_cannot_be_unpacked_is_an_invalid_record(codec: Codec) -> None:
+def test_a_payload_that_cannot_be_decompressed_is_an_invalid_record(codec: Codec) -> None:
     batch = produced(codec)
     broken = patched(batch, len(batch) - 12, b"\xff" * 12)
     refusal = refused(log_of(Codec.NONE), broken)
@@ -146,14 +146,14 @@ def test_a_payload_that_cannot_be_unpacked_is_an_invalid_record(codec: Codec) ->
     append_with_work(log_of(None), broken)
 
 
-def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
+def test_a_bomb_is_refused_before_it_is_decompressed() -> None:
     payload = compress(Codec.ZSTD, bytes(64 << 20))
     batch = bytearray(build_batch([Record(0, NOW_MS, None, b"")], Codec.ZSTD)[:HEADER_BYTES] + payload)
     batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
     assert refused(log_of(Codec.LZ4), patched(bytes(batch), 0, b"")).error_code is ErrorCode.INVALID_RECORD
 
 
-def test_several_batches_are_each_compressed_anew() -> None:
+def test_several_batches_are_each_recompressed() -> None:
     log = log_of(Codec.LZ4)
     sent = [build_batch([Record(0, NOW_MS, None, b"v")], codec) for codec in (Codec.LZ4, Codec.NONE, Codec.GZIP)]
     append_with_work(log, b"".join(sent))
@@ -207,8 +207,8 @@ def test_records_are_the_same_before_and_after(records: list[Record], sent: Code
 
 @settings(max_examples=200, deadline=None)
 @given(payload=st.binary(max_size=200), count=st.integers(1, 5), sent=st.sampled_from(CODECS))
-def test_any_payload_is_compressed_anew_as_it_is_or_refused(payload: bytes, count: int, sent: Codec) -> None:
-    """Of what no record codec accepts nothing gets in, and what gets in is what it was."""
+def test_any_payload_is_recompressed_unchanged_or_refused(payload: bytes, count: int, sent: Codec) -> None:
+    """Payloads that the record codec refuses are not appended, and appended ones are unchanged."""
     head = bytearray(build_batch([Record(at, NOW_MS, None, b"") for at in range(count)], sent)[:HEADER_BYTES])
     batch = head + compress(sent, payload)
     batch[8:12] = (len(batch) - 12).to_bytes(4, "big")

@@ -5,8 +5,8 @@ from kraft.metadata.broker_presence import (
     CONFIRM_AFTER_MS,
     DIAL_INTERVAL_MS,
     DIALLED_AT_ONCE_MAX,
-    Absentee,
     BrokerPresence,
+    BrokerToDial,
 )
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import BrokerUnfenced
@@ -35,10 +35,10 @@ def test_who_becomes_active_dials_every_broker_in_service_that_does_not_attend()
     image = cluster(1, 2, 3)
     image = image.replay(fence_broker(image, BrokerId(3), BrokerEpoch(3)).records)
     presence = BrokerPresence()
-    presence.begin_anew()
+    presence.reset()
     presence.liveness_stream_opened(TWO, SECOND)
     (absentee,) = presence.to_dial(image, now_ms=0)
-    assert absentee == Absentee(broker_id=ONE, broker_epoch=FIRST, endpoints=tuple(registration(1).endpoints))
+    assert absentee == BrokerToDial(broker_id=ONE, broker_epoch=FIRST, endpoints=tuple(registration(1).endpoints))
 
 
 def test_a_broker_is_gone_when_nobody_listens_there_twice_in_a_row() -> None:
@@ -69,9 +69,9 @@ def test_who_attends_is_not_dialled_and_is_at_once_when_the_last_call_has_ended(
         presence.liveness_stream_opened(broker_id, BrokerEpoch(epoch))
     presence.liveness_stream_opened(ONE, FIRST)
     assert dialled_ids(presence, 10 * DIAL_INTERVAL_MS) == []
-    presence.left(ONE, FIRST)
+    presence.liveness_stream_closed(ONE, FIRST)
     assert dialled_ids(presence, 10 * DIAL_INTERVAL_MS) == []
-    presence.left(ONE, FIRST)
+    presence.liveness_stream_closed(ONE, FIRST)
     assert dialled_ids(presence, 10 * DIAL_INTERVAL_MS) == [1]
 
 
@@ -87,7 +87,7 @@ def test_a_call_that_ends_while_its_broker_is_dialled_has_it_dialled_again_at_on
     presence = BrokerPresence()
     absentee, _ = presence.to_dial(IMAGE, now_ms=0)
     presence.liveness_stream_opened(ONE, FIRST)
-    presence.left(ONE, FIRST)
+    presence.liveness_stream_closed(ONE, FIRST)
     presence.dialled(absentee, nobody_listens=False, now_ms=1)
     assert dialled_ids(presence, 1) == [1]
 
@@ -124,9 +124,9 @@ def test_what_was_found_under_an_earlier_office_counts_for_nothing() -> None:
     presence = BrokerPresence()
     dial(presence, 0, nobody_listens=True)
     absentees = presence.to_dial(IMAGE, 200)
-    presence.begin_anew()
+    presence.reset()
     assert not any(presence.dialled(each, nobody_listens=True, now_ms=200) for each in absentees)
-    presence.left(ONE, FIRST)
+    presence.liveness_stream_closed(ONE, FIRST)
     presence.liveness_stream_opened(ONE, FIRST)
     assert dialled_ids(presence, 300) == [2]
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kraft.metadata.broker_decisions import fence_broker
-from kraft.metadata.broker_sessions import DEAF_AFTER_MS, BrokerSessions
+from kraft.metadata.broker_sessions import PAUSED_AFTER_MS, BrokerSessions
 from kraft.model.ids import BrokerEpoch, BrokerId
 from tests.support.cluster_images import cluster
 
@@ -63,12 +63,12 @@ def test_the_time_in_which_the_controller_itself_was_stopped_is_nobodys_silence(
     sessions = BrokerSessions(timeout_ms=3_000)
     sessions.activate(cluster(1, 2), now_ms=0)
     for now_ms in range(0, 2_001, 100):
-        sessions.listened(now_ms)
-    sessions.listened(62_000)
+        sessions.tick(now_ms)
+    sessions.tick(62_000)
     assert sessions.expired(62_000) == []
     sessions.touch(ONE, FIRST_LIFE, 62_050)
     for now_ms in range(62_100, 63_000, 100):
-        sessions.listened(now_ms)
+        sessions.tick(now_ms)
     assert sessions.expired(62_999) == []
     assert sessions.expired(63_000) == [TWO], "it had a second left, and let it pass"
 
@@ -76,16 +76,16 @@ def test_the_time_in_which_the_controller_itself_was_stopped_is_nobodys_silence(
 def test_a_controller_that_looks_a_little_late_counts_the_time_as_silence() -> None:
     sessions = BrokerSessions(timeout_ms=3_000)
     sessions.activate(cluster(1), now_ms=0)
-    for now_ms in range(0, 3_001, DEAF_AFTER_MS):
-        sessions.listened(now_ms)
+    for now_ms in range(0, 3_001, PAUSED_AFTER_MS):
+        sessions.tick(now_ms)
     assert sessions.expired(3_000) == [ONE]
 
 
 def test_a_new_office_does_not_count_the_time_between_two_of_them() -> None:
     sessions = BrokerSessions(timeout_ms=3_000)
     sessions.activate(cluster(1), now_ms=0)
-    sessions.listened(100)
+    sessions.tick(100)
     sessions.activate(cluster(1), now_ms=90_000)
-    sessions.listened(90_100)
+    sessions.tick(90_100)
     assert sessions.expired(92_999) == []
     assert sessions.expired(93_000) == [ONE]

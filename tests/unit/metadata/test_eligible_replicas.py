@@ -6,8 +6,8 @@ import pytest
 
 from kraft.metadata.broker_decisions import begin_controlled_shutdown, fence_broker, register_broker, unfence_broker
 from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig, broker_defaults
-from kraft.metadata.election_decisions import elect_leaders, elect_unclean_leaders, settle_eligible_replicas
-from kraft.metadata.eligible_replicas import NOBODY, Eligible, eligible_after, is_settled, minimum_isr
+from kraft.metadata.election_decisions import clear_stale_elrs, elect_leaders, elect_unclean_leaders
+from kraft.metadata.eligible_replicas import NO_ELIGIBLE, Eligible, eligible_after, has_stale_elr, minimum_isr
 from kraft.metadata.features import ELIGIBLE_REPLICAS_VERSION
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.partition_decisions import fail_replicas
@@ -92,7 +92,7 @@ def test_all_that_leave_at_once_are_eligible() -> None:
 
 def test_nobody_is_when_the_isr_reaches_the_minimum_again() -> None:
     before = partition(orders(1, elr=(2,), last_known=(3,)))
-    assert eligible_after(before, ids(1, 3), BrokerId(1), replicas=before.replicas, minimum=2) == NOBODY
+    assert eligible_after(before, ids(1, 3), BrokerId(1), replicas=before.replicas, minimum=2) == NO_ELIGIBLE
 
 
 def test_without_a_leader_nothing_is_committed_however_many_are_in_sync() -> None:
@@ -103,12 +103,12 @@ def test_without_a_leader_nothing_is_committed_however_many_are_in_sync() -> Non
 
 def test_who_was_never_trusted_makes_nobody_eligible() -> None:
     before = partition(orders(1, elr=(2,)))
-    assert eligible_after(before, ids(3), BrokerId(3), replicas=before.replicas, minimum=2) == NOBODY
+    assert eligible_after(before, ids(3), BrokerId(3), replicas=before.replicas, minimum=2) == NO_ELIGIBLE
 
 
 def test_a_replica_that_is_taken_away_is_not_eligible() -> None:
     before = partition(orders(1, elr=(2,), last_known=(3,)))
-    assert eligible_after(before, ids(1), BrokerId(1), replicas=ids(1, 4), minimum=2) == NOBODY
+    assert eligible_after(before, ids(1), BrokerId(1), replicas=ids(1, 4), minimum=2) == NO_ELIGIBLE
 
 
 def test_the_minimum_is_the_topics_then_the_servers_and_never_more_than_there_are_replicas() -> None:
@@ -233,21 +233,21 @@ def test_eligible_replicas_outlive_their_reason_when_the_minimum_is_lowered(mini
     image = orders(1, elr=(2,), last_known=(3,))
     topic = image.topics[ORDERS]
     defaults = broker_defaults({"min.insync.replicas": minimum})
-    assert is_settled(image, topic, partition(image), defaults) is settled
-    decision = settle_eligible_replicas(image, defaults=defaults)
+    assert has_stale_elr(image, topic, partition(image), defaults) is not settled
+    decision = clear_stale_elrs(image, defaults=defaults)
     assert decision.response == (0 if settled else 1)
     if not settled:
         after = image.replay(decision.records)
         assert state(after) == ((1,), 1, (), ())
         assert partition(after).leader_epoch == partition(image).leader_epoch
-        assert settle_eligible_replicas(after, defaults=defaults).records == []
+        assert clear_stale_elrs(after, defaults=defaults).records == []
 
 
 def test_those_of_a_partition_without_leader_do_not() -> None:
     image = orders(1, elr=(2,), leader=NO_BROKER)
-    assert settle_eligible_replicas(image, defaults=KAFKA_DEFAULTS).records == []
+    assert clear_stale_elrs(image, defaults=KAFKA_DEFAULTS).records == []
 
 
 def test_a_topics_own_minimum_is_what_counts() -> None:
     own = TopicConfigSet(topic_id=ORDERS, key="min.insync.replicas", value="2")
-    assert settle_eligible_replicas(orders(1, elr=(2,)).replay([own]), defaults=KAFKA_DEFAULTS).records == []
+    assert clear_stale_elrs(orders(1, elr=(2,)).replay([own]), defaults=KAFKA_DEFAULTS).records == []

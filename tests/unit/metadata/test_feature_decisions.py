@@ -39,7 +39,7 @@ def test_a_level_that_a_controller_does_not_support_is_refused() -> None:
     image = earlier_cluster(TODAY)
     earlier = [FeatureRange(feature=METADATA_VERSION, min_level=1, max_level=1)]
     for told in (earlier, []):
-        with pytest.raises(Refusal, match="level 2: controller 9 supports 1 only; upgrade it first") as refused:
+        with pytest.raises(Refusal, match="because controller 9 supports 1 only: upgrade it first") as refused:
             update_features(image, to(2), {8: TODAY, 9: told})
         assert refused.value.error_code is ErrorCode.INVALID_UPDATE_VERSION
     assert update_features(image, to(2), {8: TODAY, 9: TODAY}).records != []
@@ -63,7 +63,7 @@ def test_a_check_changes_nothing_and_says_what_would_change() -> None:
 
 def test_a_registered_broker_that_does_not_support_the_level_is_named_even_when_it_is_fenced() -> None:
     image = earlier_cluster(TODAY, [])
-    with pytest.raises(Refusal, match=r"broker 2 supports 1 only; upgrade it first, or unregister it") as refused:
+    with pytest.raises(Refusal, match=r"broker 2 supports 1 only: upgrade it first, or unregister it") as refused:
         update_features(image, to(2))
     assert refused.value.error_code is ErrorCode.INVALID_UPDATE_VERSION
 
@@ -72,11 +72,11 @@ def test_a_registered_broker_that_does_not_support_the_level_is_named_even_when_
     ("request_", "words"),
     [
         (to(3), "the active controller supports 1 to 2"),
-        (to(1), "metadata.version is at level 2, and going back to 1 is not built"),
-        (to(1, "group.version"), "group.version cannot be at level 1: the active controller supports 0 only"),
+        (to(1), "metadata.version is at level 2 and cannot go down to 1"),
+        (to(1, "group.version"), "group.version cannot be at level 1, because the active controller supports 0 only"),
         (
             to(1, "kraft.version"),
-            "there is no feature 'kraft.version': there are eligible.leader.replicas.version, group.version",
+            "there is no feature 'kraft.version': choose one of eligible.leader.replicas.version, group.version",
         ),
     ],
 )
@@ -97,7 +97,7 @@ def test_one_update_that_is_refused_refuses_them_all() -> None:
 
 def test_a_broker_that_does_not_support_the_clusters_level_is_not_let_in() -> None:
     outdated = replace(registration(4), features=[])
-    with pytest.raises(Refusal, match=r"broker 4 supports metadata\.version 1 only, and the cluster is at level 2"):
+    with pytest.raises(Refusal, match=r"broker 4 supports metadata\.version 1 only, but the cluster is at level 2"):
         register_broker(cluster(1), outdated, session_is_alive=False)
     assert register_broker(earlier_cluster(TODAY), outdated, session_is_alive=False).records
 
@@ -105,7 +105,7 @@ def test_a_broker_that_does_not_support_the_clusters_level_is_not_let_in() -> No
 def test_a_level_above_our_own_support_is_not_lived_with() -> None:
     check_levels(cluster(1))
     for feature, level in ((METADATA_VERSION, 9), ("share.version", 1)):
-        with pytest.raises(UnsupportedFeatureLevel, match=f"at level {level} of {feature} and this version of kraft"):
+        with pytest.raises(UnsupportedFeatureLevel, match=f"at level {level} of {feature}, but this version of Kraft"):
             check_levels(cluster(1).replay([FeatureLevelSet(feature=feature, level=level)]))
 
 

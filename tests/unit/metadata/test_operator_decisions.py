@@ -127,7 +127,7 @@ def test_a_broker_that_never_registered_is_refused_with_those_that_did() -> None
         lambda: unregister_broker(image, unregistering(9), session_is_alive=False),
     ]
     for decide in decisions:
-        with pytest.raises(Refusal, match="there is no broker 9: registered are 1, 2") as refused:
+        with pytest.raises(Refusal, match="broker 9 is not registered: the registered brokers are 1, 2") as refused:
             decide()
         assert refused.value.error_code is ErrorCode.BROKER_ID_NOT_REGISTERED
 
@@ -161,7 +161,7 @@ def test_a_broker_that_comes_back_after_all_registers_as_a_new_one() -> None:
 def test_a_broker_that_runs_is_not_forgotten() -> None:
     image = cluster(1, 2)
     for session_is_alive, each in ((False, image), (True, gone(image, 2))):
-        with pytest.raises(Refusal, match="broker 2 is running, or was a moment ago: stop it first"):
+        with pytest.raises(Refusal, match="broker 2 is running, or its session has not expired yet: stop it and retry"):
             unregister_broker(each, unregistering(2), session_is_alive=session_is_alive)
 
 

@@ -100,8 +100,8 @@ def test_partitions_are_added_where_the_request_says() -> None:
     ("count", "message"),
     [
         (2, "topic 'orders' already has 2 partitions"),
-        (1, "topic 'orders' has 2 partitions, 1 would not be an increase"),
-        (-1, "-1 would not be an increase"),
+        (1, "topic 'orders' has 2 partitions, and the number cannot go down to 1"),
+        (-1, "cannot go down to -1"),
         (PARTITIONS_PER_REQUEST_MAX + 3, "more than 10000 partitions in one request"),
     ],
 )
@@ -114,12 +114,12 @@ def test_only_a_higher_count_is_taken(count: int, message: str) -> None:
 @pytest.mark.parametrize(
     ("assignments", "message"),
     [
-        ([[1, 2]], "2 partitions are to be added, but the replicas of 1 are named"),
-        ([[1, 2], [1, 1]], "partition 2 on [1, 1]: a broker holds at most one replica"),
+        ([[1, 2]], "1 replica assignments for 2 new partitions"),
+        ([[1, 2], [1, 1]], "partition 2 on [1, 1]: a broker is named twice"),
         ([[1, 2], [1]], "partition 2 on [1]: "),
-        ([[1, 2], [1, 9]], "partition 2 on [1, 9]: there are no brokers [9]"),
-        ([[3, 4], [1, 2]], "partition 1 on [3, 4]: none of these brokers is alive"),
-        ([[1, 2], []], "partition 2 on []: no replicas"),
+        ([[1, 2], [1, 9]], "partition 2 on [1, 9]: brokers [9] are not registered"),
+        ([[3, 4], [1, 2]], "partition 1 on [3, 4]: none of these brokers is in service"),
+        ([[1, 2], []], "partition 2 on []: no broker is named"),
     ],
 )
 def test_an_assignment_that_cannot_be_is_refused(assignments: list[list[int]], message: str) -> None:
@@ -131,7 +131,7 @@ def test_an_assignment_that_cannot_be_is_refused(assignments: list[list[int]], m
 
 def test_more_replicas_than_brokers_in_service_are_refused() -> None:
     code, text = refusal(add(without(with_topic(cluster(1, 2), [1, 2]), 2), to(2)))
-    assert (code, "1 broker is alive" in text) == (ErrorCode.INVALID_REPLICATION_FACTOR, True)
+    assert (code, "1 broker is in service" in text) == (ErrorCode.INVALID_REPLICATION_FACTOR, True)
 
 
 def test_each_topic_is_decided_on_its_own() -> None:

@@ -163,7 +163,7 @@ def refused_for_good(image: MetadataImage, request: AlterPartitionRequest) -> st
     ],
 )
 def test_a_replica_that_was_in_sync_in_another_life_does_not_join(new_isr: list[IsrMember]) -> None:
-    assert "was found in sync under epoch" in refused_for_good(lone_leader(), replace(GOOD, new_isr=new_isr))
+    assert "was in sync under broker epoch" in refused_for_good(lone_leader(), replace(GOOD, new_isr=new_isr))
 
 
 def test_a_fenced_broker_does_not_join() -> None:
@@ -263,7 +263,7 @@ def test_a_report_from_an_earlier_life_of_the_broker_is_refused() -> None:
     image = with_topic(cluster(1, 2, 3), [1, 2, 3])
     request = report(image, 1, 0)
     image = image.replay(register_broker(image, registration(1, process=2), session_is_alive=False).records)
-    with pytest.raises(Refusal, match="is not registered under epoch 1") as refused:
+    with pytest.raises(Refusal, match="is not registered under broker epoch 1") as refused:
         fail_replicas(image, request)
     assert refused.value.error_code is ErrorCode.STALE_BROKER_EPOCH
 

@@ -101,5 +101,5 @@ def test_a_sequence_holds_what_a_list_would(length: int, replaced: set[int], add
 
 
 def test_a_sequence_has_no_gaps() -> None:
-    with pytest.raises(AssertionError, match="item 2 behind 1 items"):
+    with pytest.raises(AssertionError, match="item 2 after 1 items"):
         PersistentSequence(["none"]).with_changes({2: "two"})

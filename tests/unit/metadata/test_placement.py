@@ -100,10 +100,14 @@ def test_fewer_than_one_partition_is_refused(partitions: int) -> None:
 @pytest.mark.parametrize(
     ("brokers", "replication_factor", "message"),
     [
-        ([1, 2], 3, "replication factor 3, but 2 brokers are alive: start more brokers or ask for at most 2"),
-        ([1], 2, "replication factor 2, but 1 broker is alive: start more brokers or ask for at most 1"),
-        ([], 1, "replication factor 1, but 0 brokers are alive: start brokers first"),
-        ([1], 0, "replication factor 0: at least 1 is needed"),
+        (
+            [1, 2],
+            3,
+            "the replication factor is 3, but 2 brokers are in service: start more brokers or ask for at most 2",
+        ),
+        ([1], 2, "the replication factor is 2, but 1 broker is in service: start more brokers or ask for at most 1"),
+        ([], 1, "the replication factor is 1, but 0 brokers are in service: start brokers first"),
+        ([1], 0, "the replication factor is 0: it must be at least 1"),
     ],
 )
 def test_an_impossible_replication_factor_is_refused_with_a_remedy(
@@ -155,7 +159,7 @@ def test_the_broker_that_leads_least_is_the_first_to_lead_what_is_added() -> Non
 
 
 def test_partitions_cannot_be_added_where_no_broker_is_alive() -> None:
-    with pytest.raises(Refusal, match="0 brokers are alive"):
+    with pytest.raises(Refusal, match="0 brokers are in service"):
         place_more({}, [[1]], partitions=1, replication_factor=1)
 
 

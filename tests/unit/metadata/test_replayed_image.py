@@ -57,8 +57,8 @@ def test_an_aborted_transaction_leaves_no_trace() -> None:
         ([[TransactionBegun()], [TransactionBegun()]], "begins in another"),
         ([[TransactionEnded()]], "without a transaction"),
         ([[TransactionAborted()]], "without a transaction"),
-        ([[topic("a"), TransactionBegun()]], "changes nothing"),
-        ([[TransactionBegun(), TransactionEnded(), topic("a")]], "changes nothing"),
+        ([[topic("a"), TransactionBegun()]], "changes no image"),
+        ([[TransactionBegun(), TransactionEnded(), topic("a")]], "changes no image"),
     ],
 )
 def test_markers_out_of_place_are_our_own_bug(entries: list[list[MetadataRecord]], problem: str) -> None:

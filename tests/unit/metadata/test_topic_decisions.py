@@ -125,9 +125,9 @@ def test_names_that_collide_are_refused_within_one_request_too() -> None:
         (NewTopic(topic="a", partitions=-2), ErrorCode.INVALID_PARTITIONS, "at least 1"),
         (NewTopic(topic="a", partitions=10**9), ErrorCode.INVALID_PARTITIONS, "create fewer at a time"),
         (NewTopic(topic="a", replication_factor=0), ErrorCode.INVALID_REPLICATION_FACTOR, "at least 1"),
-        (NewTopic(topic="a", replication_factor=3), ErrorCode.INVALID_REPLICATION_FACTOR, "2 brokers are alive"),
+        (NewTopic(topic="a", replication_factor=3), ErrorCode.INVALID_REPLICATION_FACTOR, "2 brokers are in service"),
         (NewTopic(topic="a", configs={"segment.bytes": "x"}), ErrorCode.INVALID_CONFIG, "segment.bytes=x"),
-        (NewTopic(topic="a", configs={"remote.storage.enable": "true"}), ErrorCode.INVALID_CONFIG, "not built yet"),
+        (NewTopic(topic="a", configs={"remote.storage.enable": "true"}), ErrorCode.INVALID_CONFIG, "not supported yet"),
         (
             NewTopic(topic="a", configs={"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"}),
             ErrorCode.INVALID_CONFIG,
@@ -136,7 +136,7 @@ def test_names_that_collide_are_refused_within_one_request_too() -> None:
         (
             NewTopic(topic="a", replication_factor=1, configs={"min.insync.replicas": "2"}),
             ErrorCode.INVALID_CONFIG,
-            "raise the replication factor to 2 or set min.insync.replicas=1",
+            "raise the replication factor to 2, or set min.insync.replicas=1",
         ),
     ],
 )
@@ -188,11 +188,11 @@ def test_a_topic_may_be_placed_by_hand_on_a_broker_that_is_down() -> None:
 @pytest.mark.parametrize(
     ("assignment", "message"),
     [
-        ([[1], []], "no replicas"),
-        ([[1, 1]], "at most one replica"),
+        ([[1], []], "no broker is named"),
+        ([[1, 1]], "a broker is named twice"),
         ([[1, 2], [1]], "same number"),
-        ([[1, 9]], r"there are no brokers [9]"),
-        ([[3]], "none of these brokers is alive"),
+        ([[1, 9]], "brokers [9] are not registered"),
+        ([[3]], "none of these brokers is in service"),
     ],
 )
 def test_an_impossible_assignment_is_refused(assignment: list[list[int]], message: str) -> None:

@@ -18,11 +18,11 @@ def test_a_legal_name_is_accepted(name: str) -> None:
         (".", "directory"),
         ("..", "directory"),
         ("A" * 250, "250 characters"),
-        ("a b", "other than"),
-        ("a/b", "other than"),
-        ("a\n", "other than"),
-        ("é", "other than"),
-        ("a\x00", "other than"),
+        ("a b", "characters that are not allowed"),
+        ("a/b", "characters that are not allowed"),
+        ("a\n", "characters that are not allowed"),
+        ("é", "characters that are not allowed"),
+        ("a\x00", "characters that are not allowed"),
     ],
 )
 def test_an_illegal_name_is_refused_with_the_rule_it_breaks(name: str, reason: str) -> None:
@@ -35,7 +35,7 @@ def test_an_illegal_name_is_refused_with_the_rule_it_breaks(name: str, reason: s
     ("name", "code", "reason"),
     [
         ("orders", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic 'orders'"),
-        ("a/b", ErrorCode.INVALID_TOPIC_EXCEPTION, "other than"),
+        ("a/b", ErrorCode.INVALID_TOPIC_EXCEPTION, "characters that are not allowed"),
         ("", ErrorCode.INVALID_TOPIC_EXCEPTION, "empty"),
     ],
 )

@@ -68,12 +68,12 @@ class Voter:
         """What the service receives over a link that is cut is lost."""
         open_service = self.quorum.service.open
 
-        def open_gated(receive: Callable[[int, list[Message]], None], on_greeted: Callable[[int], None]) -> None:
+        def open_gated(receive: Callable[[int, list[Message]], None], on_hello: Callable[[int], None]) -> None:
             def receive_unless_cut(sender: int, messages: list[Message]) -> None:
                 if (sender, self.config.node_id) not in cuts:
                     receive(sender, messages)
 
-            open_service(receive_unless_cut, on_greeted)
+            open_service(receive_unless_cut, on_hello)
 
         self.quorum.service.open = open_gated  # type: ignore[method-assign]  # The one place where the network is faked.
 

@@ -1,50 +1,50 @@
 from __future__ import annotations
 
-from kraft.quorum.candidacy import Canvass, LeaderWatch
+from kraft.quorum.candidacy import LeaderWatch, PreVotes
 
 
 def test_a_leader_that_was_heard_lives_until_the_timeout_has_passed() -> None:
     watch = LeaderWatch(timeout_ms=500, started_at_ms=None)
-    assert not watch.is_led_by_other_than(3, now_ms=0)
+    assert not watch.has_leader_besides(3, now_ms=0)
     watch.heard(2, now_ms=100)
-    assert watch.is_led_by_other_than(3, now_ms=599)
-    assert not watch.is_led_by_other_than(3, now_ms=600)
+    assert watch.has_leader_besides(3, now_ms=599)
+    assert not watch.has_leader_besides(3, now_ms=600)
 
 
 def test_a_leader_that_stands_itself_is_no_reason_against_it() -> None:
     watch = LeaderWatch(timeout_ms=500, started_at_ms=None)
     watch.heard(2, now_ms=100)
-    assert not watch.is_led_by_other_than(2, now_ms=101)
+    assert not watch.has_leader_besides(2, now_ms=101)
 
 
 def test_a_voter_that_took_part_before_gives_a_leader_time_to_be_heard() -> None:
     watch = LeaderWatch(timeout_ms=500, started_at_ms=1000)
-    assert watch.is_led_by_other_than(3, now_ms=1499)
-    assert not watch.is_led_by_other_than(3, now_ms=1500)
+    assert watch.has_leader_besides(3, now_ms=1499)
+    assert not watch.has_leader_besides(3, now_ms=1500)
 
 
 def test_a_canvass_is_won_by_promises_of_a_majority_for_its_term_and_round() -> None:
-    canvass = Canvass(voter_count=5)
-    assert not canvass.is_won(term=4)
-    canvass.begin(4, next_round_ms=50)
-    canvass.promised(2, term=4)
-    canvass.promised(2, term=4)
-    canvass.promised(3, term=5)
-    assert not canvass.is_won(term=4)
-    canvass.promised(3, term=4)
-    assert canvass.is_won(term=4)
-    assert not canvass.is_won(term=5)
-    canvass.begin(4, next_round_ms=100)
-    assert not canvass.is_won(term=4)
+    pre_votes = PreVotes(voter_count=5)
+    assert not pre_votes.is_won(term=4)
+    pre_votes.begin(4, next_round_ms=50)
+    pre_votes.granted(2, term=4)
+    pre_votes.granted(2, term=4)
+    pre_votes.granted(3, term=5)
+    assert not pre_votes.is_won(term=4)
+    pre_votes.granted(3, term=4)
+    assert pre_votes.is_won(term=4)
+    assert not pre_votes.is_won(term=5)
+    pre_votes.begin(4, next_round_ms=100)
+    assert not pre_votes.is_won(term=4)
 
 
 def test_the_next_round_begins_in_its_time_and_at_once_after_an_end() -> None:
-    canvass = Canvass(voter_count=3)
-    assert canvass.is_due(now_ms=0)
-    canvass.begin(4, next_round_ms=50)
-    assert not canvass.is_due(now_ms=49)
-    assert canvass.is_due(now_ms=50)
-    canvass.promised(2, term=4)
-    canvass.end()
-    assert not canvass.is_won(term=4)
-    assert canvass.is_due(now_ms=0)
+    pre_votes = PreVotes(voter_count=3)
+    assert pre_votes.is_due(now_ms=0)
+    pre_votes.begin(4, next_round_ms=50)
+    assert not pre_votes.is_due(now_ms=49)
+    assert pre_votes.is_due(now_ms=50)
+    pre_votes.granted(2, term=4)
+    pre_votes.end()
+    assert not pre_votes.is_won(term=4)
+    assert pre_votes.is_due(now_ms=0)

@@ -21,7 +21,7 @@ def test_an_address_is_written_as_grpc_reads_it() -> None:
 
 
 def test_voters_of_a_new_cluster_stand_one_after_the_other() -> None:
-    windows = [QuorumConfig(**(SOUND | {"node_id": voter})).first_candidacy_ms for voter in VOTERS]
+    windows = [QuorumConfig(**(SOUND | {"node_id": voter})).first_election_ms for voter in VOTERS]
     assert windows == [(160, 210), (310, 360), (460, 510)]
 
 

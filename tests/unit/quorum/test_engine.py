@@ -171,7 +171,7 @@ def question(term: int, last_log: tuple[int, int]) -> PreVoteRequest:
 def hears_no_leader(follower: Follower) -> None:
     for peer in (2, 3):
         follower.transport.link_up(peer)
-    follower.engine.stand_at_once()
+    follower.engine.campaign_now()
 
 
 def test_a_voter_asks_before_it_stands_and_until_then_changes_nothing(follower: Follower) -> None:
@@ -191,7 +191,7 @@ def test_a_promise_is_void_once_a_leader_is_heard(follower: Follower) -> None:
     hears_no_leader(follower)
     follower.step()
     follower.hears(2, append(), would_vote(1), would_vote(2))
-    follower.engine.stand_at_once()
+    follower.engine.campaign_now()
     assert [type(message) for _, message in follower.hears(3)] == [PreVoteRequest, PreVoteRequest]
     assert follower.engine.raftCurrentTerm == 1
 
@@ -301,7 +301,7 @@ def test_one_voter_repeating_its_vote_does_not_make_a_leader_of_five(tmp_path: P
     leading: list[bool] = []
     engine = RaftEngine(config, journal, transport, on_apply=lambda *_: None, on_leading=leading.append)
     transport.attach(engine, NoLinks())
-    engine.stand_at_once()
+    engine.campaign_now()
     engine.advance()
     transport.receive(2, [PreVoteResponse(term=1, granted=True)] * 3)
     engine.advance()
@@ -351,5 +351,5 @@ def test_timeouts_that_the_configuration_permits_are_taken_by_the_engine_at_ever
     )
     settings = engine._engine_settings(config, lambda before, after: None)
     settings.validate()
-    settings.raftMinTimeout, settings.raftMaxTimeout = (bound / 1000 for bound in config.first_candidacy_ms)
+    settings.raftMinTimeout, settings.raftMaxTimeout = (bound / 1000 for bound in config.first_election_ms)
     settings.validate()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraft.quorum.filters import RESEND_PERIOD_MS, Acknowledgements, BallotBox, Diverged, TrimmedAppend, trim_append
+from kraft.quorum.filters import RESEND_PERIOD_MS, Acknowledgements, Diverged, TrimmedAppend, VoteCounter, trim_append
 from kraft.quorum.messages import Append, AppendResponse
 
 
@@ -175,9 +175,9 @@ def test_many_refusals_of_one_gap_reset_the_leader_once_a_while() -> None:
 
 
 def test_a_voter_is_counted_once_in_a_term_and_only_in_the_current_one() -> None:
-    ballots = BallotBox()
-    assert ballots.admit(2, vote_term=3, current_term=3)
-    assert not ballots.admit(2, vote_term=3, current_term=3)
-    assert ballots.admit(3, vote_term=3, current_term=3)
-    assert not ballots.admit(4, vote_term=2, current_term=3)
-    assert ballots.admit(2, vote_term=4, current_term=4)
+    votes = VoteCounter()
+    assert votes.admit(2, vote_term=3, current_term=3)
+    assert not votes.admit(2, vote_term=3, current_term=3)
+    assert votes.admit(3, vote_term=3, current_term=3)
+    assert not votes.admit(4, vote_term=2, current_term=3)
+    assert votes.admit(2, vote_term=4, current_term=4)

@@ -333,7 +333,7 @@ def test_a_journal_that_an_installed_snapshot_went_past_is_brought_up_to_it(tmp_
 
 def test_a_journal_that_is_younger_than_its_snapshot_was_lost(tmp_path: Path) -> None:
     journal = QuorumJournal(tmp_path, RealDisk())
-    with pytest.raises(Corruption, match="the journal was lost, and with it whom this voter has voted for"):
+    with pytest.raises(Corruption, match="the journal was lost, and with it this voter's vote"):
         join_snapshot(journal, at(50, 2))
     journal.close()
 
@@ -342,8 +342,8 @@ def test_a_trimmed_journal_without_the_snapshot_of_what_was_before_is_refused(tm
     journal = journal_of(tmp_path, 1, 1, 2)
     join_snapshot(journal, None)
     journal.trim(3)
-    with pytest.raises(Corruption, match="begins at entry 3, and there is no snapshot"):
+    with pytest.raises(Corruption, match="begins at entry 3, and the snapshot of the entries before it is missing"):
         join_snapshot(journal, None)
-    with pytest.raises(Corruption, match="begins at entry 3, behind the snapshot at entry 2"):
+    with pytest.raises(Corruption, match="begins at entry 3, after the snapshot's last entry 2"):
         join_snapshot(journal, at(2, 1))
     journal.close()

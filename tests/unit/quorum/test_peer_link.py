@@ -193,7 +193,7 @@ def test_a_link_waits_for_its_voter_and_comes_back_with_it(tmp_path: Path) -> No
         async with scene.voter_running():
             await until(lambda: scene.events == ["up"])
         await until(lambda: scene.events == ["up", "down"])
-        scene.link.greeted()
+        scene.link.hello_received()
         async with scene.voter_running():
             await until(lambda: scene.events == ["up", "down", "up"])
         await scene.link.stop()

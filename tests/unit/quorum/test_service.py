@@ -55,10 +55,10 @@ def address_of(voter: Voter) -> VoterAddress:
         (hello(cluster_id="another"), "cluster.id differs"),
         (hello(receiver=3), "this is node 1"),
         (hello(sender=1), "node.id 1 is this node's own: give each node its own node.id"),
-        (hello(sender=9), "not another voter"),
+        (hello(sender=9), "node 9 is not in controller.quorum.voters"),
         (hello(voters=(1, 2)), "controller.quorum.voters differ"),
-        (to_frames([VoteResponse(term=1)])[0], "no hello"),
-        (raft_pb2.RaftFrame(), "no hello"),
+        (to_frames([VoteResponse(term=1)])[0], "not a hello"),
+        (raft_pb2.RaftFrame(), "not a hello"),
     ],
 )
 def test_a_stranger_is_refused_in_one_line(tmp_path: Path, first: raft_pb2.RaftFrame, named: str) -> None:
@@ -149,7 +149,7 @@ def test_a_second_process_with_a_voters_id_is_refused_while_the_first_lives(tmp_
                 second = Greeting(channel, 2, b"second")
                 assert not await second.is_answered()
                 assert await second.details() == (
-                    "node.id 2 belongs to another process that runs: give each node its own node.id"
+                    "node.id 2 is in use by another running process: give each node its own node.id"
                 )
                 assert await again.is_answered(), "the same process may dial once more"
                 again.end()
@@ -226,6 +226,6 @@ def test_bytes_that_are_no_frame_are_refused_in_one_line(
 ) -> None:
     details, ((_, reason),) = refusals_behind(PeerSecurity(), tmp_path, *frames)
     assert details == reason
-    assert reason.startswith("bytes that are no frame: ")
+    assert reason.startswith("the bytes are not a frame: ")
     # gRPC may still have something to say to the loop of a test before.
     assert [one for one in caplog.records if "PollerCompletionQueue" not in one.getMessage()] == []

@@ -114,7 +114,7 @@ def test_a_snapshot_beyond_the_limits_is_neither_sent_nor_kept(
     assert not outgoing.is_due(2, now_ms=1), "nor is it looked at again in every step"
     incoming.take(LEADER, parts()[0])
     incoming.take(LEADER, parts()[1])
-    with pytest.raises(BadMessage, match=r"the snapshot at entry 40 has more than .* this node takes"):
+    with pytest.raises(BadMessage, match=r"the snapshot at entry 40 has more than .* the maximum is"):
         incoming.take(LEADER, parts()[2])
     assert incoming.take(LEADER, parts()[2]) is None
 

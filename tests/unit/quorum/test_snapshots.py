@@ -68,7 +68,7 @@ def test_a_snapshot_that_was_cut_off_anywhere_is_found() -> None:
 
 def test_bytes_behind_the_end_are_found() -> None:
     whole = snapshots.encode(at(7, 3), CHUNKS)
-    with pytest.raises(Corruption, match=f"file at byte {len(whole)}: 1 bytes behind the end"):
+    with pytest.raises(Corruption, match=f"file at byte {len(whole)}: 1 bytes follow the end"):
         snapshots.decode("file", whole + b"\0")
 
 
@@ -94,7 +94,7 @@ def test_damage_is_told_with_its_place() -> None:
 def test_a_later_format_version_is_named() -> None:
     header = snapshots._HEADER.pack(b"KRAFTSN\0", 2, 7, 3)
     data = header + snapshots._CRC.pack(crc32c(header))
-    with pytest.raises(Corruption, match="format version 2; this program reads version 1"):
+    with pytest.raises(Corruption, match="format version 2; this version of Kraft reads 1"):
         snapshots.decode("file", data)
 
 
@@ -165,14 +165,14 @@ def test_when_all_are_damaged_that_is_told_and_every_file_stays(disk: MemoryDisk
     for _ in range(2):
         with pytest.raises(Corruption, match="00000000000000000010"):
             store.load()
-    store.set_all_aside()
+    store.mark_all_damaged()
     assert store.load() is None
 
 
 def test_a_file_under_the_name_of_another_is_damaged(disk: MemoryDisk, store: SnapshotStore) -> None:
     store.write(at(5), CHUNKS)
     disk.rename(store.path(at(5)), store.path(at(6)))
-    with pytest.raises(Corruption, match="holds the snapshot at entry 5"):
+    with pytest.raises(Corruption, match="the header is that of the snapshot at entry 5"):
         store.load()
 
 

@@ -48,7 +48,7 @@ def diverging(epoch: int, end_offset: int) -> DivergingEpoch:
         pytest.param(EpochLog(4, 4, log_start_offset=10), fetch(10, 2), None, id="at the start of what is kept"),
     ],
 )
-def test_a_fetch_is_answered_with_the_epoch_where_the_logs_part(
+def test_a_fetch_is_answered_with_the_epoch_where_the_logs_diverge(
     log: EpochLog, request_: ReplicaFetchPartition, expected: DivergingEpoch | None
 ) -> None:
     assert check_follower_fetch(log, LEADER_EPOCH, request_) == expected
@@ -81,7 +81,7 @@ def test_a_fetch_is_refused(request_: ReplicaFetchPartition, code: ErrorCode) ->
         pytest.param(EpochLog(5, 5, log_start_offset=8), diverging(5, 3), 3, id="below the follower's log start"),
     ],
 )
-def test_the_follower_cuts_back_to_the_smaller_end(log: EpochLog, answer: DivergingEpoch, expected: int) -> None:
+def test_the_follower_truncates_to_the_smaller_end(log: EpochLog, answer: DivergingEpoch, expected: int) -> None:
     assert truncation_offset(log, answer) == expected
 
 

@@ -74,7 +74,7 @@ def high_watermark(offset: int) -> SetHighWatermark:
 # --- fetching and appending ------------------------------------------------------------------------------------
 
 
-def test_it_asks_from_the_end_of_its_log_with_the_epoch_of_its_last_record() -> None:
+def test_it_fetches_from_the_end_of_its_log_with_the_epoch_of_its_last_record() -> None:
     position = following(EpochLog(2, 2, 4, log_start_offset=7), high_watermark=8).next_fetch()
 
     assert position is not None
@@ -82,14 +82,14 @@ def test_it_asks_from_the_end_of_its_log_with_the_epoch_of_its_last_record() -> 
     assert (position.high_watermark, position.log_start) == (8, 7)
 
 
-def test_an_empty_log_names_no_epoch() -> None:
+def test_an_empty_log_sends_no_epoch() -> None:
     position = following(EpochLog()).next_fetch()
 
     assert position is not None
     assert (position.fetch_offset, position.last_fetched_epoch) == (0, -1)
 
 
-def test_it_does_not_ask_before_its_tail_is_synced() -> None:
+def test_it_does_not_fetch_before_its_tail_is_synced() -> None:
     follower = following(EpochLog(1, 1, 1), durable_end=1)
     assert follower.needs_sync
     assert follower.next_fetch() is None
@@ -98,7 +98,7 @@ def test_it_does_not_ask_before_its_tail_is_synced() -> None:
     assert follower.next_fetch() is not None
 
 
-def test_records_are_appended_and_asked_past_only_when_synced() -> None:
+def test_records_are_appended_and_the_next_fetch_waits_for_the_sync() -> None:
     log = EpochLog(1)
     follower = following(log)
     assert answered(follower, result(records=b"two", high_watermark=2)) == [AppendRecords(records=b"two")]
@@ -113,7 +113,7 @@ def test_records_are_appended_and_asked_past_only_when_synced() -> None:
     assert (position.fetch_offset, position.last_fetched_epoch) == (3, 5)
 
 
-def test_records_that_the_log_refuses_are_asked_for_again() -> None:
+def test_records_that_the_log_refuses_are_fetched_again() -> None:
     follower = following(EpochLog(1))
     answered(follower, result(records=b"damaged"))
 
@@ -154,7 +154,7 @@ def test_r1_nothing_is_truncated_to_the_high_watermark() -> None:
     assert position.fetch_offset == 3
 
 
-def test_r2_a_diverging_tail_is_cut_and_the_question_asked_again() -> None:
+def test_r2_a_diverging_tail_is_truncated_and_the_fetch_repeated() -> None:
     log = EpochLog(1, 1, 2, 2)
     follower = following(log, high_watermark=2)
     assert answered(follower, result(diverging=(1, 2))) == [TruncateTo(offset=Offset(2))]
@@ -167,13 +167,13 @@ def test_r2_a_diverging_tail_is_cut_and_the_question_asked_again() -> None:
     assert (position.fetch_offset, position.last_fetched_epoch) == (2, 1)
 
 
-def test_r3_an_epoch_that_the_leader_never_saw_is_cut_to_where_it_began_here() -> None:
+def test_r3_an_epoch_that_the_leader_lacks_is_truncated_to_its_start() -> None:
     follower = following(EpochLog(1, 1, 3, 3, 3))
 
     assert answered(follower, result(diverging=(2, 4))) == [TruncateTo(offset=Offset(2))]
 
 
-def test_a_truncation_below_the_high_watermark_is_told_and_done() -> None:
+def test_a_truncation_below_the_high_watermark_is_reported_and_done() -> None:
     log = EpochLog(1, 1, 1)
     follower = following(log, high_watermark=3)
     assert answered(follower, result(diverging=(1, 1))) == [
@@ -185,17 +185,17 @@ def test_a_truncation_below_the_high_watermark_is_told_and_done() -> None:
     assert follower.truncated(Offset(1), Offset(1)) == [high_watermark(1)]
 
 
-def test_a_divergence_below_the_whole_log_starts_it_anew() -> None:
+def test_a_divergence_below_the_whole_log_restarts_it() -> None:
     follower = following(EpochLog(4, 4, log_start_offset=8), high_watermark=9)
 
     assert answered(follower, result(diverging=(4, 3)))[-1] == RestartAt(offset=Offset(3))
 
 
-def test_a_divergence_that_would_cut_nothing_is_not_asked_about_in_a_loop() -> None:
+def test_a_divergence_that_truncates_nothing_is_retried_after_a_pause() -> None:
     assert answered(following(EpochLog(1, 1)), result(diverging=(1, 9))) == [RETRY]
 
 
-def test_a_late_answer_does_not_cut_what_was_appended_since() -> None:
+def test_a_late_answer_does_not_truncate_later_records() -> None:
     log = EpochLog(1, 1)
     follower = following(log)
     late = follower.next_fetch()
@@ -212,7 +212,7 @@ def test_a_late_answer_does_not_cut_what_was_appended_since() -> None:
 # --- errors ----------------------------------------------------------------------------------------------------
 
 
-def test_retention_that_outran_it_restarts_the_log_at_the_leaders_start() -> None:
+def test_a_log_below_the_leaders_log_start_is_restarted_there() -> None:
     log = EpochLog(1, 1)
     follower = following(log, high_watermark=2)
     effects = answered(follower, result(ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=20))
@@ -226,13 +226,13 @@ def test_retention_that_outran_it_restarts_the_log_at_the_leaders_start() -> Non
 
 
 @pytest.mark.parametrize("log_start_offset", [-1, 0, 2])
-def test_an_offset_out_of_range_without_a_later_start_is_asked_again(log_start_offset: int) -> None:
+def test_an_offset_out_of_range_without_a_later_log_start_is_fetched_again(log_start_offset: int) -> None:
     answer = result(ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=log_start_offset)
 
     assert answered(following(EpochLog(1, 1)), answer) == [RETRY]
 
 
-def test_an_empty_log_behind_the_leaders_end_starts_anew() -> None:
+def test_an_empty_log_beyond_the_leaders_end_is_restarted() -> None:
     follower = following(EpochLog(log_start_offset=30), high_watermark=30)
 
     assert answered(follower, result(ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=4)) == [
@@ -257,7 +257,7 @@ def test_r4_a_fenced_follower_waits_for_metadata() -> None:
         ErrorCode.NETWORK_EXCEPTION,
     ],
 )
-def test_what_passes_by_itself_is_retried(code: ErrorCode) -> None:
+def test_a_transient_error_is_retried(code: ErrorCode) -> None:
     follower = following(EpochLog(1))
 
     assert answered(follower, result(code)) == [RETRY]
@@ -287,7 +287,7 @@ def test_its_log_begins_where_the_leaders_does() -> None:
     assert (position.log_start, position.fetch_offset) == (3, 4)
 
 
-def test_its_log_start_does_not_pass_its_high_watermark() -> None:
+def test_its_log_start_does_not_exceed_its_high_watermark() -> None:
     log = EpochLog(5, 5)
     follower = following(log, high_watermark=0)
     assert answered(follower, result(records=b"two", high_watermark=4, log_start_offset=3)) == [

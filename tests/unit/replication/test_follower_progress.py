@@ -60,7 +60,7 @@ def test_a_new_registration_does_not_inherit_what_the_earlier_one_had_fetched() 
     assert progress.broker_epoch == 2
 
 
-def test_a_follower_that_left_the_isr_must_catch_up_anew() -> None:
+def test_a_follower_that_left_the_isr_must_catch_up_again() -> None:
     progress = follower()
     fetched(progress, 10, 10, now_ms=500)
     progress.left_isr()

@@ -187,7 +187,7 @@ def test_the_result_of_acks_all() -> None:
     assert leader.acks_result(Offset(12)) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
-def test_a_lowered_minimum_lets_the_high_watermark_go_on() -> None:
+def test_a_lowered_minimum_lets_the_high_watermark_advance() -> None:
     leader = leading((1,))
     write(leader, 12)
 
@@ -330,7 +330,7 @@ def test_the_low_watermark_waits_for_a_replica_that_may_be_in_the_isr_by_now() -
 # --- eligible replicas outside the ISR -------------------------------------------------------------------------
 
 
-def test_while_others_are_counted_on_nothing_is_committed_whatever_the_own_minimum_is() -> None:
+def test_nothing_is_committed_while_there_are_eligible_leader_replicas() -> None:
     leader = leading(isr=(1, 2), min_insync_replicas=1)
     write(leader, 14)
     fetched(leader, 2, 12)
@@ -349,7 +349,7 @@ def test_while_others_are_counted_on_nothing_is_committed_whatever_the_own_minim
     assert leader.high_watermark == 15
 
 
-def test_an_answer_to_a_proposal_says_so_before_the_metadata_does() -> None:
+def test_an_answer_to_a_proposal_has_the_eligible_leader_replicas() -> None:
     leader = leading(isr=(1, 2), min_insync_replicas=1)
     write(leader, 14)
     fetched(leader, 2, 12)

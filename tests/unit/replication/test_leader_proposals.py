@@ -74,7 +74,7 @@ def test_an_ineligible_replica_is_dropped_and_proposed_again_after_a_moment() ->
     assert [attempt for attempt, _ in proposals(fetched(leader, 3, 10, now_ms=20))] == [2]
 
 
-def test_a_refusal_that_the_metadata_brings_first_is_one_too() -> None:
+def test_a_refusal_that_the_metadata_shows_first_delays_the_next_attempt() -> None:
     leader = leading((1, 2))
     fetched(leader, 3, 10)
     changed(leader, (1, 2), 8)

@@ -13,33 +13,33 @@ TLS = "Tls handshake failed (TSI_PROTOCOL_FAILURE): SSL_ERROR_SSL: error:1000007
     [
         (
             f"{CONNECTING}{TLS}CERTIFICATE_VERIFY_FAILED: unable to get local issuer certificate: OK",
-            "its certificate is none that ssl.truststore.location certifies (unable to get local issuer certificate)",
+            "its certificate is not trusted by ssl.truststore.location (unable to get local issuer certificate)",
         ),
         (
             f"{CONNECTING}{TLS}CERTIFICATE_VERIFY_FAILED",
-            "its certificate is none that ssl.truststore.location certifies (no reason told)",
+            "its certificate is not trusted by ssl.truststore.location (no reason given)",
         ),
         (
             f"{CONNECTING}Custom verification check failed: UNAUTHENTICATED: Hostname Verification Check failed.",
-            "its certificate is not for the host under which it is dialed",
+            "its certificate is not for the host name that was dialed",
         ),
         (
             f"{CONNECTING}{TLS}WRONG_VERSION_NUMBER: Invalid certificate verification context: OK",
-            "no TLS is spoken there: compare listener.security.protocol.map of both nodes",
+            "it does not use TLS: compare listener.security.protocol.map of both nodes",
         ),
         (
             f"{CONNECTING}Socket closed",
-            "it hung up before the first word, as a listener does that expects TLS, or another certificate",
+            "it closed the connection during the handshake; it may expect TLS, or another certificate",
         ),
     ],
 )
-def test_a_handshake_that_fails_is_told_with_what_to_compare(details: str, told: str) -> None:
+def test_a_failed_handshake_names_the_setting_to_compare(details: str, told: str) -> None:
     assert handshake_failure(details) == told
     assert connection_failure(details) == told
 
 
-@pytest.mark.parametrize(("uses_tls", "told"), [(True, "ssl.truststore.location there"), (False, "that expects TLS:")])
-def test_why_the_other_end_hung_up_depends_on_what_this_one_speaks(uses_tls: bool, told: str) -> None:
+@pytest.mark.parametrize(("uses_tls", "told"), [(True, "ssl.truststore.location there"), (False, "it may expect TLS:")])
+def test_the_likely_cause_of_a_closed_handshake_depends_on_tls_here(uses_tls: bool, told: str) -> None:
     assert told in (handshake_failure(f"{CONNECTING}Socket closed", uses_tls=uses_tls) or "")
 
 
@@ -53,6 +53,6 @@ def test_why_the_other_end_hung_up_depends_on_what_this_one_speaks(uses_tls: boo
         ("", "the connection failed"),
     ],
 )
-def test_other_failures_are_none_of_the_handshake(details: str, told: str) -> None:
+def test_other_failures_are_not_handshake_failures(details: str, told: str) -> None:
     assert handshake_failure(details) is None
     assert connection_failure(details).startswith(told)

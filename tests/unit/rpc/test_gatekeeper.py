@@ -183,8 +183,8 @@ def test_a_node_of_the_cluster_is_answered_whatever_kind_of_call_it_makes() -> N
 @pytest.mark.parametrize(
     ("connections", "reason"),
     [
-        (lambda: dial_as(None), "it does not introduce itself: set cluster.secret.file on every node"),
-        (lambda: dial_as(OTHERS), "its cluster secret is another one: set cluster.secret.file on both nodes"),
+        (lambda: dial_as(None), "it sent no proof of the cluster secret: set cluster.secret.file on every node"),
+        (lambda: dial_as(OTHERS), "its cluster secret differs: set cluster.secret.file on both nodes"),
         (lambda: dial_as(SECRETS, "another"), "cluster.id differs: this is 'cluster', not 'another'"),
     ],
 )
@@ -209,7 +209,7 @@ def test_a_stranger_is_refused_in_one_line_that_names_it(
 def test_a_node_does_not_introduce_itself_to_a_stranger(call: Call) -> None:
     async def scene(node: Node) -> None:
         connections = dial_as(SECRETS)
-        with pytest.raises(Unreachable, match=r"nobody there knows of a cluster\.secret\.file"):
+        with pytest.raises(Unreachable, match=r"it has no cluster secret: set cluster\.secret\.file"):
             await call(node, connections)
         await connections.close()
         assert node.answered == 0
@@ -221,13 +221,13 @@ class Pretender(ClusterSecrets):
     """Says that it knows any secret, and does not."""
 
     def find(self, secret_id: bytes) -> Secret:
-        return Secret(OTHERS.spoken.key, secret_id)
+        return Secret(OTHERS.primary.key, secret_id)
 
 
-def test_whoever_answers_must_know_the_secret_too() -> None:
+def test_the_answering_node_must_know_the_secret_too() -> None:
     async def scene(node: Node) -> None:
         connections = dial_as(SECRETS)
-        with pytest.raises(NotAdmitted, match="whoever answers does not know this cluster's secret"):
+        with pytest.raises(NotAdmitted, match="it does not know this cluster's secret"):
             await beat(node, connections)
         await connections.close()
         assert node.answered == 0
@@ -286,19 +286,19 @@ def test_a_node_with_another_secret_is_refused_with_a_warning_after_a_restart_to
         asyncio.run(run(port))
     (line,) = lines
     assert (line["event"], line["log_level"]) == ("peer refused", "warning")
-    assert line["reason"].startswith("its cluster secret is another one")
+    assert line["reason"].startswith("its cluster secret differs")
 
 
-def test_a_call_that_somebody_recorded_cannot_be_made_again() -> None:
+def test_a_recorded_call_cannot_be_replayed() -> None:
     async def scene(node: Node) -> None:
         connections = dial_as(SECRETS)
         await beat(node, connections)
         introducer = connections.channel(node.address)._introducer  # type: ignore[attr-defined]
         session, count = introducer._session, introducer._count
         header = Introduction(cluster_id="cluster", node_id=7, session=session, count=count)
-        recorded = ((HEADER, header.to_header(SECRETS.spoken, METHOD)),)
+        recorded = ((HEADER, header.to_header(SECRETS.primary, METHOD)),)
         async with bare_channel(node) as channel:
-            with pytest.raises(grpc.aio.AioRpcError, match="a call was repeated by somebody"):
+            with pytest.raises(grpc.aio.AioRpcError, match="the call was repeated"):
                 await channel.unary_unary(METHOD)(b"", metadata=recorded, timeout=5)
         await connections.close()
         assert node.answered == 1
@@ -318,19 +318,17 @@ def test_clients_are_answered_where_only_some_methods_are_for_nodes() -> None:
     play(scene, is_guarded=lambda method: method.startswith(REPLICATION_SERVICE))
 
 
-def test_without_a_secret_nobody_is_taken_for_a_node_not_even_on_this_machine() -> None:
+def test_without_a_secret_no_caller_is_a_node_not_even_a_local_one() -> None:
     async def scene(node: Node) -> None:
         neighbour = dial_as(None)
         for call in CALLS:
-            with pytest.raises(
-                Unreachable, match=r"this node knows no secret of its cluster: set cluster\.secret\.file"
-            ):
+            with pytest.raises(Unreachable, match=r"this node has no cluster secret: set cluster\.secret\.file"):
                 await call(node, neighbour)
         await neighbour.close()
         assert node.answered == 0
 
     (line,) = play(scene, secrets=None)
-    assert "knows no secret" in line["reason"]
+    assert "has no cluster secret" in line["reason"]
 
 
 @pytest.mark.parametrize("method", [METHOD, "/kraft.v1.Controller/FollowMetadata", "/kraft.v1.Broker/Metadata"])
@@ -343,14 +341,14 @@ def test_bytes_that_are_no_request_are_one_line_and_no_traceback(method: str, ca
         assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
     (line,) = play(scene, is_guarded=NOTHING)
-    assert line["reason"].startswith(f"{method}: bytes that are no request: ")
+    assert line["reason"].startswith(f"{method}: not a valid request: ")
     assert caplog.records == []
 
 
 def test_a_message_above_the_cap_is_refused_in_one_line_that_names_its_sender() -> None:
     async def scene(node: Node) -> None:
         async with bare_channel(node) as channel:
-            for size, expected in ((1_000, "Error parsing"), (1_001, "a message of 1001 bytes, above 1000")):
+            for size, expected in ((1_000, "Error parsing"), (1_001, "a message of 1001 bytes is larger than 1000")):
                 with pytest.raises(grpc.aio.AioRpcError, match=expected):
                     await channel.unary_unary(METHOD)(b"\xff" * size, timeout=5)
                 with pytest.raises(grpc.aio.AioRpcError, match=expected):
@@ -358,7 +356,7 @@ def test_a_message_above_the_cap_is_refused_in_one_line_that_names_its_sender() 
                         pass
 
     lines = play(scene, is_guarded=NOTHING)
-    assert f"{METHOD}: bytes that are no request: a message of 1001 bytes, above 1000" in [
+    assert f"{METHOD}: not a valid request: a message of 1001 bytes is larger than 1000" in [
         line["reason"] for line in lines
     ]
 
@@ -371,7 +369,7 @@ def test_a_stream_of_bytes_that_are_no_request_ends_without_a_traceback(
 ) -> None:
     async def scene(node: Node) -> None:
         async with bare_channel(node) as channel:
-            with pytest.raises(grpc.aio.AioRpcError, match="bytes that are no request") as refused:
+            with pytest.raises(grpc.aio.AioRpcError, match="not a valid request") as refused:
                 async for _ in channel.stream_stream(method)(iter([b"\xff" * 20]), timeout=5):
                     pass
         assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
@@ -381,6 +379,6 @@ def test_a_stream_of_bytes_that_are_no_request_ends_without_a_traceback(
 
 
 def test_who_introduced_itself_is_known_to_the_handlers() -> None:
-    said = Introduction(cluster_id="cluster", node_id=7, session=bytes(24), count=1).to_header(SECRETS.spoken, METHOD)
+    said = Introduction(cluster_id="cluster", node_id=7, session=bytes(24), count=1).to_header(SECRETS.primary, METHOD)
     assert introduced_node_id([("other", b"x"), (HEADER, said)]) == 7
     assert introduced_node_id([]) is None

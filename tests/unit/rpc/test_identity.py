@@ -20,7 +20,7 @@ IDENTITY = Identity(
 )
 
 
-def test_whoever_answers_says_who_it_is() -> None:
+def test_identify_returns_the_answering_nodes_identity() -> None:
     async def ask() -> Identity:
         async with served(identity_service(IDENTITY)) as (connections, address):
             return await who_answers(address, connections.channel(address), timeout_s=10)
@@ -28,7 +28,7 @@ def test_whoever_answers_says_who_it_is() -> None:
     assert asyncio.run(ask()) == IDENTITY
 
 
-def test_who_does_not_know_the_question_is_nobody() -> None:
+def test_a_server_without_identify_is_unreachable() -> None:
     async def ask() -> None:
         async with served(public_service()) as (connections, address):
             with pytest.raises(Unreachable, match="UNIMPLEMENTED"):

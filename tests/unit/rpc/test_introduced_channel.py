@@ -83,7 +83,7 @@ class Server:
             self.challenges += 1
             self.challenged()
             session = self._sessions.open()
-            proof = introductions.prove(SECRETS.spoken, request.nonce, session)
+            proof = introductions.prove(SECRETS.primary, request.nonce, session)
             return membership_pb2.ChallengeResponse(session=session, proof=proof)
 
         async def heartbeat(request: str, timeout: float, metadata: tuple[tuple[str, str], ...]) -> object:
@@ -119,7 +119,7 @@ def play(scene: Callable[[], Any]) -> None:
     asyncio.run(bounded())
 
 
-def test_a_stream_whose_session_is_forgotten_is_begun_anew_with_what_was_written() -> None:
+def test_a_stream_whose_session_is_forgotten_restarts_with_what_was_written() -> None:
     async def write_first() -> None:
         server = Server(FORGOTTEN)
         stream = server.stream()
@@ -135,7 +135,7 @@ def test_a_stream_whose_session_is_forgotten_is_begun_anew_with_what_was_written
 
 
 @pytest.mark.parametrize("reader_first", [True, False])
-def test_a_stream_that_two_tasks_use_is_begun_anew_for_both(reader_first: bool) -> None:
+def test_a_stream_that_two_tasks_use_restarts_for_both(reader_first: bool) -> None:
     async def scene() -> None:
         server = Server(FORGOTTEN)
         stream = server.stream()
@@ -160,7 +160,7 @@ def test_a_stream_whose_new_session_is_forgotten_too_fails_its_writer() -> None:
     play(scene)
 
 
-def test_a_stream_is_begun_anew_once_only() -> None:
+def test_a_stream_restarts_only_once() -> None:
     async def scene() -> None:
         server = Server(FORGOTTEN, FORGOTTEN)
         stream = server.stream()
@@ -172,7 +172,7 @@ def test_a_stream_is_begun_anew_once_only() -> None:
     play(scene)
 
 
-def test_a_stream_that_was_answered_is_not_begun_anew() -> None:
+def test_a_stream_that_was_answered_does_not_restart() -> None:
     async def scene() -> None:
         server = Server(FORGOTTEN, answers=1)
         stream = server.stream()
@@ -185,7 +185,7 @@ def test_a_stream_that_was_answered_is_not_begun_anew() -> None:
     play(scene)
 
 
-def test_a_stream_that_wrote_much_before_it_heard_anything_breaks() -> None:
+def test_a_stream_that_wrote_much_before_its_first_response_fails() -> None:
     async def scene() -> None:
         server = Server(FORGOTTEN, answers=1)
         stream = server.stream()
@@ -211,7 +211,7 @@ def test_a_stranger_is_not_tried_again() -> None:
     play(scene)
 
 
-def test_a_stream_that_was_closed_meanwhile_is_not_begun_anew() -> None:
+def test_a_stream_that_was_closed_meanwhile_does_not_restart() -> None:
     async def scene() -> None:
         server = Server(FORGOTTEN)
         stream = server.stream()

@@ -27,32 +27,32 @@ def book() -> SessionBook:
     return SessionBook(bytes(PROCESS_BYTES))
 
 
-def test_an_introduction_is_understood_by_whoever_knows_the_secret() -> None:
+def test_an_introduction_is_accepted_by_a_node_with_the_secret() -> None:
     said = introduction(book().open(), count=7)
-    assert Introduction.from_header(SECRETS, METHOD, said.to_header(SECRETS.spoken, METHOD)) == said
+    assert Introduction.from_header(SECRETS, METHOD, said.to_header(SECRETS.primary, METHOD)) == said
 
 
 def test_the_header_does_not_hold_the_secret() -> None:
-    header = introduction(book().open()).to_header(SECRETS.spoken, METHOD)
+    header = introduction(book().open()).to_header(SECRETS.primary, METHOD)
     assert "secret" not in header
-    assert SECRETS.spoken.key.hex() not in header
+    assert SECRETS.primary.key.hex() not in header
 
 
 def test_an_introduction_with_another_secret_is_refused() -> None:
-    header = introduction(book().open()).to_header(OTHERS.spoken, METHOD)
-    with pytest.raises(Unintroduced, match="its cluster secret is another one"):
+    header = introduction(book().open()).to_header(OTHERS.primary, METHOD)
+    with pytest.raises(Unintroduced, match="its cluster secret differs"):
         Introduction.from_header(SECRETS, METHOD, header)
 
 
 def test_an_introduction_holds_for_one_method_only() -> None:
-    header = introduction(book().open()).to_header(SECRETS.spoken, METHOD)
+    header = introduction(book().open()).to_header(SECRETS.primary, METHOD)
     with pytest.raises(Unintroduced, match="secret"):
         Introduction.from_header(SECRETS, "/kraft.v1.Raft/Exchange", header)
 
 
 @pytest.mark.parametrize("part", range(7))
 def test_no_part_of_an_introduction_can_be_changed(part: int) -> None:
-    parts = introduction(book().open()).to_header(SECRETS.spoken, METHOD).split(" ")
+    parts = introduction(book().open()).to_header(SECRETS.primary, METHOD).split(" ")
     parts[part] = {2: "other", 3: "4", 5: "2"}.get(part, "ff" + parts[part][2:])
     with pytest.raises(Unintroduced):
         Introduction.from_header(SECRETS, METHOD, " ".join(parts))
@@ -64,21 +64,21 @@ def test_garbage_is_no_introduction(header: str) -> None:
         Introduction.from_header(SECRETS, METHOD, header)
 
 
-def test_a_second_secret_is_understood_while_the_first_is_spoken() -> None:
+def test_the_first_secret_is_used_and_a_second_one_is_accepted() -> None:
     both = ClusterSecrets([b"the old one", b"the new one"])
     new = ClusterSecrets([b"the new one"])
-    header = introduction(book().open()).to_header(new.spoken, METHOD)
+    header = introduction(book().open()).to_header(new.primary, METHOD)
     assert Introduction.from_header(both, METHOD, header).node_id == 3
-    assert both.spoken == ClusterSecrets([b"the old one"]).spoken
+    assert both.primary == ClusterSecrets([b"the old one"]).primary
 
 
 def test_a_proof_holds_for_one_nonce_and_one_session() -> None:
-    proof = introductions.prove(SECRETS.spoken, b"nonce", b"session")
-    assert introductions.is_proof(SECRETS.spoken, b"nonce", b"session", proof)
-    assert not introductions.is_proof(SECRETS.spoken, b"other", b"session", proof)
-    assert not introductions.is_proof(SECRETS.spoken, b"nonce", b"other", proof)
-    assert not introductions.is_proof(SECRETS.spoken, b"nonces", b"ession", proof)
-    assert not introductions.is_proof(OTHERS.spoken, b"nonce", b"session", proof)
+    proof = introductions.prove(SECRETS.primary, b"nonce", b"session")
+    assert introductions.is_proof(SECRETS.primary, b"nonce", b"session", proof)
+    assert not introductions.is_proof(SECRETS.primary, b"other", b"session", proof)
+    assert not introductions.is_proof(SECRETS.primary, b"nonce", b"other", proof)
+    assert not introductions.is_proof(SECRETS.primary, b"nonces", b"ession", proof)
+    assert not introductions.is_proof(OTHERS.primary, b"nonce", b"session", proof)
 
 
 def test_each_call_of_a_session_counts_once_in_any_order() -> None:

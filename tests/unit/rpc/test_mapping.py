@@ -53,7 +53,7 @@ def test_maps_of_text_come_back_as_they_went() -> None:
     header=st.none() | st.binary(max_size=8),
     timestamp_ms=st.integers(-(2**63), 2**63 - 1),
 )
-def test_no_value_and_an_empty_value_are_told_apart(
+def test_no_value_and_an_empty_value_are_distinguished(
     key: bytes | None, value: bytes | None, header: bytes | None, timestamp_ms: int
 ) -> None:
     record = PlainRecord(
@@ -78,7 +78,7 @@ def test_each_of_several_ids_is_sixteen_bytes() -> None:
     message = calls.DELETE_TOPICS.request.to_message(request)
     assert calls.DELETE_TOPICS.request.to_value(message) == request
     message.topic_ids.append(b"short")
-    with pytest.raises(ValueError, match="an id of 5 bytes where 16 belong"):
+    with pytest.raises(ValueError, match="an id must have 16 bytes, not 5"):
         calls.DELETE_TOPICS.request.to_value(message)
 
 
@@ -114,7 +114,7 @@ def test_numbers_with_names_come_back_as_they_went_and_unknown_ones_are_told_apa
 
 def test_an_id_of_another_length_is_no_value() -> None:
     message = admin_pb2.TopicResults(results=[admin_pb2.TopicResult(topic="orders", topic_id=b"short")])
-    with pytest.raises(ValueError, match="an id of 5 bytes where 16 belong"):
+    with pytest.raises(ValueError, match="an id must have 16 bytes, not 5"):
         calls.CREATE_TOPICS.response.to_value(message)
 
 

@@ -111,9 +111,9 @@ def test_a_record_of_a_later_version_is_corruption_that_names_the_entry() -> Non
         decode_records(entry.SerializeToString(), 17)
 
 
-def test_an_id_that_is_none_is_corruption() -> None:
+def test_an_id_of_the_wrong_length_is_corruption() -> None:
     record = metadata_pb2.MetadataRecord(topic_deleted=metadata_pb2.TopicDeleted(topic_id=b"abc"))
-    with pytest.raises(Corruption, match="3 bytes where 16 belong"):
+    with pytest.raises(Corruption, match="must have 16 bytes, not 3"):
         decode_records(metadata_pb2.MetadataRecords(records=[record]).SerializeToString(), 1)
 
 

@@ -90,7 +90,7 @@ async def test_a_stream_that_the_peer_ended_is_unreachable_for_receiving_and_for
             await stream.send(FETCH_NOTHING)
 
 
-async def test_whoever_waits_for_an_answer_on_a_stream_that_another_task_closes_is_told_so_and_not_cancelled() -> None:
+async def test_a_task_that_waits_on_a_stream_that_another_task_closes_gets_unreachable_and_is_not_cancelled() -> None:
     async with waiting_stream() as (stream, receiving):
         await stream.close()
         with pytest.raises(Unreachable, match="the stream is closed"):
@@ -136,7 +136,7 @@ async def test_where_leader_epochs_end_is_asked_and_answered() -> None:
         assert await connections.peer(address).call(OFFSET_FOR_LEADER_EPOCH, request, CALL_S) == response
 
 
-async def test_a_peer_of_a_version_that_does_not_know_a_call_is_told_apart_from_one_that_is_away() -> None:
+async def test_a_peer_whose_version_lacks_a_call_is_distinguished_from_an_unreachable_one() -> None:
     async with served() as (connections, address):
         with pytest.raises(NotServed, match="UNIMPLEMENTED"):
             await connections.peer(address).call(

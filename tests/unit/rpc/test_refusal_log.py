@@ -16,20 +16,20 @@ class Time:
 
 def test_the_line_names_the_peer_and_the_reason() -> None:
     with capture_logs() as lines:
-        RefusalLog(Time()).tell("ipv6:%5B::1%5D:40000", "a stranger")
+        RefusalLog(Time()).log("ipv6:%5B::1%5D:40000", "a stranger")
     assert lines == [{"event": "peer refused", "log_level": "warning", "peer": "[::1]:40000", "reason": "a stranger"}]
 
 
-def test_a_host_that_knocks_again_and_again_is_told_of_once_in_a_while() -> None:
+def test_repeated_refusals_of_a_host_are_logged_once_a_minute() -> None:
     time = Time()
     refusals = RefusalLog(time)
     with capture_logs() as lines:
         for port in range(1_000):
-            refusals.tell(f"ipv4:10.0.0.1:{port}", "a stranger")
-        refusals.tell("ipv4:10.0.0.2:1", "a stranger")
+            refusals.log(f"ipv4:10.0.0.1:{port}", "a stranger")
+        refusals.log("ipv4:10.0.0.2:1", "a stranger")
         time.now_ms += AGAIN_AFTER_MS
-        refusals.tell("ipv4:10.0.0.1:1", "a stranger")
-    assert [(line["peer"], line.get("others_refused")) for line in lines] == [
+        refusals.log("ipv4:10.0.0.1:1", "a stranger")
+    assert [(line["peer"], line.get("refusals_not_logged")) for line in lines] == [
         ("10.0.0.1:0", None),
         ("10.0.0.2:1", 999),
         ("10.0.0.1:1", None),
@@ -40,16 +40,16 @@ def test_reasons_that_differ_in_a_number_are_of_one_kind() -> None:
     refusals = RefusalLog(Time())
     with capture_logs() as lines:
         for position in range(100):
-            refusals.tell("ipv4:10.0.0.1:1", f"a request ends early, at byte {position}")
-            refusals.tell("ipv4:10.0.0.1:1", f"a request of {position} bytes")
+            refusals.log("ipv4:10.0.0.1:1", f"a request ends early, at byte {position}")
+            refusals.log("ipv4:10.0.0.1:1", f"a request of {position} bytes")
     assert [line["reason"] for line in lines] == ["a request ends early, at byte 0", "a request of 0 bytes"]
 
 
-def test_reasons_of_a_strangers_own_making_do_not_fill_the_log() -> None:
+def test_reasons_that_a_stranger_chooses_do_not_fill_the_log() -> None:
     refusals = RefusalLog(Time())
     with capture_logs() as lines:
         for number in range(10_000):
-            refusals.tell("ipv4:10.0.0.1:1", "ab"[number % 2] * number + "x" * 10_000)
+            refusals.log("ipv4:10.0.0.1:1", "ab"[number % 2] * number + "x" * 10_000)
     assert len(lines) == LINES_MAX
     assert max(len(line["reason"]) for line in lines) == TEXT_MAX
 

@@ -239,7 +239,7 @@ async def test_a_produce_stream_answers_in_order_over_a_real_connection() -> Non
         await stream.close()
 
 
-async def test_a_long_poll_is_given_up_when_its_client_goes() -> None:
+async def test_a_long_poll_is_cancelled_when_its_client_disconnects() -> None:
     begun, given_up = asyncio.Event(), asyncio.Event()
 
     async def long_poll(_: FetchRequest) -> FetchResponse:
@@ -323,7 +323,7 @@ async def test_a_call_that_a_broker_holds_open_ends_with_its_connection() -> Non
         await responses.aclose()
 
 
-async def test_a_message_that_is_no_value_ends_its_stream_after_the_answers_to_those_before_it(
+async def test_an_invalid_message_ends_its_stream_after_the_responses_to_earlier_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     gate, bad_is_read = asyncio.Event(), asyncio.Event()
@@ -352,7 +352,7 @@ async def test_a_message_that_is_no_value_ends_its_stream_after_the_answers_to_t
         with pytest.raises(grpc.aio.AioRpcError) as ended:
             await call.read()
         assert ended.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-        assert "5 bytes where 16 belong" in (ended.value.details() or "")
+        assert "must have 16 bytes, not 5" in (ended.value.details() or "")
 
 
 async def test_records_are_deleted_over_the_wire() -> None:

@@ -19,7 +19,7 @@ print(keep_freed_memory(), faults() + faults())
 """
 
 
-def test_what_is_freed_is_used_again_without_asking_the_system() -> None:
+def test_freed_memory_is_reused_without_the_system() -> None:
     # In a process of its own: the allocator is everybody's.
     finished = subprocess.run([sys.executable, "-c", _FAULTS], capture_output=True, text=True, timeout=60, check=True)
     done, faults = finished.stdout.split()
@@ -31,7 +31,7 @@ def test_what_is_freed_is_used_again_without_asking_the_system() -> None:
 
 _SCATTERED = """
 from pathlib import Path
-from kraft.runtime.allocator import give_back_freed_memory, keep_freed_memory
+from kraft.runtime.allocator import release_freed_memory, keep_freed_memory
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
@@ -44,11 +44,11 @@ for number in range(100):
     between.append(bytearray(2_000))
 blocks.clear()
 before = resident()
-print(give_back_freed_memory(), before - resident())
+print(release_freed_memory(), before - resident())
 """
 
 
-def test_what_was_freed_between_blocks_in_use_goes_back_to_the_system_when_asked() -> None:
+def test_memory_freed_between_blocks_in_use_is_returned_on_request() -> None:
     finished = subprocess.run(
         [sys.executable, "-c", _SCATTERED], capture_output=True, text=True, timeout=60, check=True
     )

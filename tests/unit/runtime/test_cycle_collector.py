@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kraft.runtime.cycle_collector import exempt_what_lives_long
+from kraft.runtime.cycle_collector import exempt_existing_objects
 
 
 @pytest.fixture(autouse=True)
@@ -14,9 +14,9 @@ def _as_before() -> Iterator[None]:
     gc.unfreeze()
 
 
-def test_what_is_there_is_not_looked_through_again_and_what_comes_later_is() -> None:
+def test_existing_objects_are_exempt_and_later_ones_are_collected() -> None:
     there: list[list[int]] = [[]]
-    exempt_what_lives_long()
+    exempt_existing_objects()
     later: list[list[int]] = [[]]
     tracked = {id(each) for each in gc.get_objects()}
     assert id(there) not in tracked

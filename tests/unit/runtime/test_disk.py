@@ -129,7 +129,7 @@ def test_a_log_lives_on_it(tmp_path: Path) -> None:
     ticket = log.prepare_sync()
     ticket.run()
     log.complete_sync(ticket)
-    # No close: the process is as good as killed.
+    # No close, as if the process had been killed.
     again = opened()
     assert (again.log_end_offset, again.recovery_report.torn_at) == (270, None)
     offset, found = Offset(0), 0

@@ -86,7 +86,7 @@ def test_a_column_that_may_not_be_null_is_built_as_such() -> None:
     ("column", "message"),
     [
         ("value", "column 'value' is binary in the kraft source, not string"),
-        ("carrier", "column 'carrier' is not one of the kraft source"),
+        ("carrier", "the kraft source has no column 'carrier'"),
         ("headers", "column headers needs the option includeHeaders=true"),
     ],
 )

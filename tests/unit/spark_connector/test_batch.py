@@ -26,7 +26,7 @@ def values(planned: KraftBatchReader) -> list[str]:
     return read
 
 
-def test_everything_is_read_unless_told_otherwise(cluster: FileCluster) -> None:
+def test_everything_is_read_by_default(cluster: FileCluster) -> None:
     everything = [f"a0-{number}" for number in range(30)] + [f"a1-{number}" for number in range(10)]
     assert values(reader(cluster)) == everything
 

@@ -44,11 +44,11 @@ def test_explicit_offsets_stand_and_their_edges_are_looked_up(cluster: Connected
 
 
 def test_a_partition_without_an_explicit_offset_is_named(cluster: ConnectedFileCluster) -> None:
-    with pytest.raises(OptionError, match="option endingOffsets says nothing of a-1: give every partition an offset"):
+    with pytest.raises(OptionError, match="option endingOffsets has no offset for a-1: give one for every partition"):
         resolve(cluster, "endingOffsets", {A0: 4}, [A0, A1])
 
 
 def test_an_explicit_offset_of_a_partition_that_is_not_read_is_named(cluster: ConnectedFileCluster) -> None:
     surplus = {TopicPartition("b", number): 0 for number in range(7)}
-    with pytest.raises(OptionError, match=r"names b-0, b-1, b-2, b-3, b-4 and 2 more, which"):
+    with pytest.raises(OptionError, match=r"has offsets for b-0, b-1, b-2, b-3, b-4 and 2 more, which"):
         resolve(cluster, "startingOffsets", {A0: 0, A1: 0, **surplus}, [A0, A1])

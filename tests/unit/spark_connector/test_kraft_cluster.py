@@ -121,7 +121,7 @@ def test_batches_become_chunks_and_those_without_records_are_passed_over(consume
     )
 
 
-def test_an_offset_out_of_range_is_told_apart_after_the_chunks_before_it(consumer: FakeConsumer) -> None:
+def test_an_offset_out_of_range_is_raised_after_the_chunks_before_it(consumer: FakeConsumer) -> None:
     consumer.parts = [part(b"one"), Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, "orders-0 does not hold offset 1")]
     chunks = kraft_cluster.connect(["localhost:9094"]).read(ORDERS_0, 0, 4)
     next(chunks)
@@ -135,7 +135,7 @@ def test_a_read_that_fails_otherwise_says_why(consumer: FakeConsumer) -> None:
         list(kraft_cluster.connect(["localhost:9094"]).read(ORDERS_0, 0, 4))
 
 
-def test_a_truncated_log_is_told_with_what_was_lost_and_without_the_clients_remedy(consumer: FakeConsumer) -> None:
+def test_a_truncated_log_is_reported_without_the_clients_remedy(consumer: FakeConsumer) -> None:
     consumer.parts = [part(b"a", b"b"), LogTruncated(ORDERS_0, 2, 1)]
     chunks = kraft_cluster.KraftCluster(["any:1"]).read(ORDERS_0, 0, 9)
     assert len(next(chunks).offsets) == 2

@@ -6,7 +6,7 @@ from pyspark.sql.types import StructType
 from spark_connector import KraftDataSource
 from spark_connector.arrow import source_schema
 from spark_connector.options import OptionError
-from spark_connector.source import SinkNotBuilt
+from spark_connector.source import WriteNotSupported
 
 OPTIONS = {"bootstrap.servers": "localhost:9094", "subscribe": "flights"}
 
@@ -26,7 +26,7 @@ def test_a_wrong_option_is_named_when_the_source_is_loaded() -> None:
 
 
 def test_writing_says_that_it_is_not_built_yet() -> None:
-    with pytest.raises(SinkNotBuilt, match="not built yet"):
+    with pytest.raises(WriteNotSupported, match="not supported yet"):
         KraftDataSource(OPTIONS).writer(StructType(), overwrite=False)
-    with pytest.raises(SinkNotBuilt, match="not built yet"):
+    with pytest.raises(WriteNotSupported, match="not supported yet"):
         KraftDataSource(OPTIONS).streamWriter(StructType(), overwrite=False)

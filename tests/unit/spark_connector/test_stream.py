@@ -132,7 +132,8 @@ def test_an_added_partition_is_read_from_its_first_record(cluster: FileCluster) 
 
 def test_a_log_that_is_shorter_than_what_was_read_fails_the_query_by_name(cluster: FileCluster) -> None:
     with pytest.raises(
-        DataLoss, match="a-0 ends at offset 30, the query stands at 99: the log was truncated by an unclean election"
+        DataLoss,
+        match="a-0 ends at offset 30, below the query's offset 99: the log was truncated by an unclean election",
     ):
         reader(cluster).latestOffset(at(99, 0), ReadAllAvailable())
 
@@ -144,7 +145,7 @@ def test_a_shorter_log_is_followed_and_logged_when_losses_are_allowed(
     with caplog.at_level(logging.WARNING, "spark_connector"):
         end = stream.latestOffset(at(99, 0), ReadAllAvailable())
     assert end == at(30, 10)
-    assert "a-0 ends at offset 30, the query stands at 99" in caplog.text
+    assert "a-0 ends at offset 30, below the query's offset 99" in caplog.text
     assert values(stream, at(99, 9), end) == ["a1-9"]
 
 
@@ -165,7 +166,7 @@ def test_a_topic_deleted_under_the_query_fails_it_by_name(cluster: FileCluster) 
         stream.latestOffset(at(0, 0), ReadAllAvailable())
 
 
-def test_a_deleted_topic_is_dropped_and_read_anew_when_losses_are_allowed(
+def test_a_deleted_topic_is_dropped_and_read_again_if_losses_are_allowed(
     cluster: FileCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     stream = reader(cluster, failOnDataLoss="false")
@@ -174,7 +175,7 @@ def test_a_deleted_topic_is_dropped_and_read_anew_when_losses_are_allowed(
         gone = stream.latestOffset(at(30, 10), ReadAllAvailable())
         assert stream.latestOffset(gone, ReadAllAvailable()) == gone
     assert caplog.text.count("topic 'a' does not exist") == 1
-    assert "a-0 is gone, the query stands at its offset 30" in caplog.text
+    assert "a-0 does not exist any more; the query's offset there is 30" in caplog.text
     cluster.create_topic("a", partitions=1)
     cluster.append("a", 0, ["again"])
     assert values(stream, gone, stream.latestOffset(gone, ReadAllAvailable())) == ["again"]

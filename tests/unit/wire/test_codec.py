@@ -108,7 +108,7 @@ def test_all_other_bytes_are_copied_out_of_what_was_received() -> None:
     assert protocol.metadata == b"meta"
 
 
-def test_empty_and_absent_records_are_told_apart() -> None:
+def test_empty_and_absent_records_are_distinguished() -> None:
     for records in (b"", None):
         for version in (3, 9):
             message = decode(ProduceRequest, version, joined(produce_request(records), version))
@@ -155,7 +155,7 @@ def test_bytes_behind_a_message_are_left_alone() -> None:
     assert decode(MetadataRequest, 13, bytes.fromhex("00 01 00 00") + b"\0\0\0").topics is None
 
 
-def test_tagged_fields_that_nobody_knows_are_passed_over() -> None:
+def test_unknown_tagged_fields_are_skipped() -> None:
     group = b"\x02g" + bytes(4) + b"\x02m" + b"\0"
     assert decode(HeartbeatRequest, 4, group + bytes.fromhex("02 05 03 aabbcc 9001 00")) == HeartbeatRequest(
         group_id="g", generation_id=0, member_id="m"

@@ -49,7 +49,7 @@ def test_none_in_the_annotation_makes_a_field_nullable() -> None:
     assert named(Outer)["count"].nullable == NO_VERSION
 
 
-def test_a_field_without_a_default_has_to_be_said() -> None:
+def test_a_field_without_a_default_must_be_given() -> None:
     assert [each.name for each in Outer.fields if each.is_required] == ["count", "inner", "records", "secret"]
     with pytest.raises(TypeError, match="inner"):
         Outer(count=1)  # type: ignore[call-arg]  # That mypy says so as well is what this is about.
@@ -67,8 +67,8 @@ def test_a_field_that_is_not_in_every_version_needs_a_default() -> None:
             late: Int32 = field("3+", nullable="3+")
 
 
-def test_a_file_of_declarations_does_without_postponed_annotations() -> None:
-    with pytest.raises(AssertionError, match="postponed"):
+def test_a_file_of_declarations_must_not_postpone_annotations() -> None:
+    with pytest.raises(AssertionError, match="must not postpone"):
         Declared("Broken", (Struct,), {"__annotations__": {"name": "String"}})
 
 

@@ -46,7 +46,7 @@ def test_a_name_that_is_no_text_does_not_keep_a_client_out() -> None:
     assert (header.client_id, position) == ("a\N{REPLACEMENT CHARACTER}", 12)
 
 
-def test_the_header_of_an_api_that_nobody_knows_is_read_all_the_same() -> None:
+def test_the_header_of_an_unknown_api_is_read() -> None:
     frame = bytes.fromhex("7ffe 0063 00000007 ffff")
     assert decode_request_header(frame) == (RequestHeader(0x7FFE, 99, 7, None), len(frame))
 
@@ -68,7 +68,7 @@ def test_a_version_that_is_still_to_come_is_known_by_its_header_whatever_follows
         "000c 0004 00000007 ffff 01 00 09",
     ],
 )
-def test_a_header_that_is_none_is_a_protocol_error(frame: str) -> None:
+def test_an_invalid_request_header_is_a_protocol_error(frame: str) -> None:
     with pytest.raises(ProtocolError):
         decode_request_header(bytes.fromhex(frame))
 
@@ -91,7 +91,7 @@ def test_the_answer_to_api_versions_never_has_tagged_fields_in_its_header() -> N
 
 
 @pytest.mark.parametrize("frame", ["", "000000", "00000007", "00000007 01 00 09"])
-def test_a_response_that_is_none_is_a_protocol_error(frame: str) -> None:
+def test_an_invalid_response_is_a_protocol_error(frame: str) -> None:
     with pytest.raises(ProtocolError):
         decode_response(HeartbeatResponse, 4, bytes.fromhex(frame))
 

@@ -44,7 +44,7 @@ def test_everything_else_is_named_after_what_it_is() -> None:
 def test_two_values_cannot_have_one_name() -> None:
     source = Source()
     source.constant(EpochEndOffset())
-    with pytest.raises(AssertionError, match="want to be called DEFAULT_EpochEndOffset"):
+    with pytest.raises(AssertionError, match="have the name DEFAULT_EpochEndOffset"):
         source.constant(EpochEndOffset(epoch=5))
 
 

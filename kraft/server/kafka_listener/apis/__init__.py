@@ -1,1 +1,1 @@
-"""One file for each API: Kafka's messages on one side, the values that both listeners share on the other."""
+"""One file per API: converts between Kafka's messages and the values that both kinds of listeners share."""

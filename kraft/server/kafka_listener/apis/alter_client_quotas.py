@@ -1,4 +1,4 @@
-"""AlterClientQuotas: how much a user, client id or address may send and fetch (KIP-546)."""
+"""AlterClientQuotas: set how much a user, client id or address may send and fetch (KIP-546)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from kraft.model import client_quotas as values
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.server.kafka_listener.apis.patience import UNTOLD_MS
+from kraft.server.kafka_listener.apis.timeouts import DEFAULT_TIMEOUT_MS
 from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.schema.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -23,9 +23,9 @@ class AlterClientQuotasApi:
         self._handle = handle
 
     async def __call__(self, request: AlterClientQuotasRequest, call: RequestContext) -> AlterClientQuotasResponse:
-        """One entity after the other, since each is answered on its own: one that is refused does not stop the others.
+        """Alter one entity after the other; each has its own result, and a refused one does not stop the others.
 
-        But where nobody has answered in time, nobody is asked again: the client has waited for long enough.
+        After a timeout the remaining entities get the same error: the client has waited long enough.
         """
         results: list[EntryResult] = []
         late: Refusal | None = None
@@ -50,7 +50,9 @@ class AlterClientQuotasApi:
             ],
         )
         await self._handle(
-            values.AlterClientQuotasRequest(alterations=[alteration], timeout_ms=UNTOLD_MS, validate_only=validate_only)
+            values.AlterClientQuotasRequest(
+                alterations=[alteration], timeout_ms=DEFAULT_TIMEOUT_MS, validate_only=validate_only
+            )
         )
 
 

@@ -1,4 +1,4 @@
-"""AlterConfigs: all configs of a resource at once; what is left out goes back to its default (KIP-133)."""
+"""AlterConfigs: replace all configs of a resource; omitted ones return to their defaults (KIP-133)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments: other brokers for a partition, or null to stop a move (KIP-455, KIP-860)."""
+"""AlterPartitionReassignments: reassign a partition's replicas; null cancels a reassignment (KIP-455, KIP-860)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from kraft.model import partitions as values
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.server.kafka_listener.apis.patience import patience_ms
+from kraft.server.kafka_listener.apis.timeouts import forward_timeout_ms
 from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.schema.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -57,7 +57,7 @@ def _wanted(request: AlterPartitionReassignmentsRequest) -> values.AlterPartitio
             for topic in request.topics
             for partition in topic.partitions
         ],
-        timeout_ms=patience_ms(request.timeout_ms),
+        timeout_ms=forward_timeout_ms(request.timeout_ms),
         allow_replication_factor_change=request.allow_replication_factor_change,
     )
 

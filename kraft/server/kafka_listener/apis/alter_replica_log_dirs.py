@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs: moves replicas between the log directories of this broker (KIP-113)."""
+"""AlterReplicaLogDirs: move replicas between the log directories of this broker (KIP-113)."""
 
 from __future__ import annotations
 

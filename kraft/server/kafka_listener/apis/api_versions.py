@@ -1,4 +1,4 @@
-"""ApiVersions: what this listener serves, and the feature levels of the cluster."""
+"""ApiVersions: list the APIs that this listener serves and the cluster's feature levels."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from kraft.wire.schema.api_versions import (
 )
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-"""What a client may call itself and its version (KIP-511)."""
+"""Pattern of a client's software name and version (KIP-511)."""
 
 _NAMED_FROM: Final = 3
-"""The version from which on clients say what software they are."""
+"""First version in which clients name their software."""
 
 _ZERO_MIN_FROM: Final = 4
-"""The version from which on a feature's lowest level may be 0: older clients fail on it."""
+"""First version in which a feature's lowest level may be 0: older clients fail on it."""
 
 
 class ApiVersionsApi:

@@ -1,4 +1,4 @@
-"""What a client may do, as a bit for each operation (KIP-430). Without access control that is everything there is."""
+"""Authorized operations, one bit each (KIP-430). Without access control every operation is authorized."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the two APIs that alter configs have in common: resources are sent on together, and answered each on its own."""
+"""Shared part of the two APIs that alter configs: forwards all resources together and answers each on its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from kraft.model import configs as values
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.server.kafka_listener.apis.patience import UNTOLD_MS
+from kraft.server.kafka_listener.apis.timeouts import DEFAULT_TIMEOUT_MS
 
 Handle = Callable[[values.IncrementalAlterConfigsRequest], Awaitable[values.IncrementalAlterConfigsResponse]]
 
@@ -33,7 +33,7 @@ class _Outcome:
 
 
 class ResourceResponse(Protocol[Response_co]):
-    """Both APIs have a struct of the same fields for this, each its own."""
+    """Constructor of one result; both APIs have their own struct with these same fields."""
 
     def __call__(
         self, *, error_code: int, error_message: str | None, resource_type: int, resource_name: str
@@ -52,7 +52,10 @@ class Alterations:
         *,
         validate_only: bool,
     ) -> tuple[Response_co, ...]:
-        """In the order of the resources. `as_value` raises Refusal for one that cannot be sent on."""
+        """Alter the resources and return one response each, in their order.
+
+        `as_value` raises Refusal for a resource that cannot be forwarded.
+        """
         outcomes = await self._outcomes(resources, as_value, validate_only)
         return tuple(
             response(
@@ -80,15 +83,15 @@ class Alterations:
             except Refusal as refusal:
                 outcomes[number] = _refused(refusal)
         if wanted:
-            made = await self._make(list(wanted.values()), validate_only)
+            made = await self._alter(list(wanted.values()), validate_only)
             outcomes |= dict(zip(wanted, made, strict=True))
         return [outcomes[number] for number in range(len(resources))]
 
-    async def _make(self, wanted: list[values.ResourceAlteration], validate_only: bool) -> list[_Outcome]:
+    async def _alter(self, wanted: list[values.ResourceAlteration], validate_only: bool) -> list[_Outcome]:
         try:
             answer = await self._handle(
                 values.IncrementalAlterConfigsRequest(
-                    resources=wanted, timeout_ms=UNTOLD_MS, validate_only=validate_only
+                    resources=wanted, timeout_ms=DEFAULT_TIMEOUT_MS, validate_only=validate_only
                 )
             )
         except Refusal as refusal:
@@ -98,7 +101,7 @@ class Alterations:
 
 def _check_named_once(resource: Resource, times: int) -> None:
     if times > 1:
-        problem = f"'{resource.resource_name[:300]}' is in the request {times} times"
+        problem = f"resource '{resource.resource_name[:300]}' is in the request {times} times: name it once"
         raise Refusal(ErrorCode.INVALID_REQUEST, problem)
 
 

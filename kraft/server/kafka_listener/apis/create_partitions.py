@@ -1,4 +1,4 @@
-"""CreatePartitions: raises the number of a topic's partitions (KIP-195)."""
+"""CreatePartitions: add partitions to a topic (KIP-195)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from kraft.model import partitions as values
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.topics import TopicResults
-from kraft.server.kafka_listener.apis.patience import patience_ms
+from kraft.server.kafka_listener.apis.timeouts import forward_timeout_ms
 from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.schema.create_partitions import (
     CreatePartitionsRequest,
@@ -28,7 +28,7 @@ class CreatePartitionsApi:
             answer = await self._handle(
                 values.CreatePartitionsRequest(
                     topics=[_wanted(topic) for topic in request.topics],
-                    timeout_ms=patience_ms(request.timeout_ms),
+                    timeout_ms=forward_timeout_ms(request.timeout_ms),
                     validate_only=request.validate_only,
                 )
             )
@@ -36,7 +36,7 @@ class CreatePartitionsApi:
             results = [_result(topic.name, refusal.error_code, refusal.message) for topic in request.topics]
         else:
             results = [_result(each.topic, each.error_code, each.error_message) for each in answer.results]
-        # A topic that is in the request twice is refused each time, and told of once.
+        # A topic that is in the request twice is refused twice but has one result.
         return CreatePartitionsResponse(results=tuple({result.name: result for result in results}.values()))
 
 

@@ -1,4 +1,4 @@
-"""CreateTopics: new topics, placed by the controller or as the request says."""
+"""CreateTopics: create topics, with replicas placed by the controller or by the request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kraft.model import topics as values
 from kraft.model.configs import ConfigEntry
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.partitions import ReplicaAssignment
-from kraft.server.kafka_listener.apis.patience import patience_ms
+from kraft.server.kafka_listener.apis.timeouts import forward_timeout_ms
 from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.declaration import ZERO_UUID
 from kraft.wire.schema.create_topics import (
@@ -23,7 +23,7 @@ from kraft.wire.schema.create_topics import (
 Handle = Callable[[values.CreateTopicsRequest], Awaitable[values.TopicResults]]
 
 ConfigsInEffect = Callable[[Mapping[str, str]], Sequence[ConfigEntry]]
-"""All configs of a topic that sets these itself."""
+"""Returns all configs in effect on a topic that sets the given ones."""
 
 
 class CreateTopicsApi:
@@ -50,7 +50,9 @@ class CreateTopicsApi:
         try:
             answer = await self._handle(
                 values.CreateTopicsRequest(
-                    topics=wanted, timeout_ms=patience_ms(request.timeout_ms), validate_only=request.validate_only
+                    topics=wanted,
+                    timeout_ms=forward_timeout_ms(request.timeout_ms),
+                    validate_only=request.validate_only,
                 )
             )
         except Refusal as refusal:
@@ -83,12 +85,12 @@ class CreateTopicsApi:
 def _new_topic(topic: CreatableTopic, times_named: int) -> values.NewTopic:
     """Raises Refusal."""
     if times_named > 1:
-        problem = f"topic '{topic.name[:300]}' is in the request {times_named} times"
+        problem = f"topic '{topic.name[:300]}' is in the request {times_named} times: name it once"
         raise Refusal(ErrorCode.INVALID_REQUEST, problem)
     configs = {}
     for config in topic.configs:
         if config.value is None:
-            raise Refusal(ErrorCode.INVALID_CONFIG, f"config '{config.name[:100]}' is without a value")
+            raise Refusal(ErrorCode.INVALID_CONFIG, f"config '{config.name[:100]}' has no value: give it one")
         configs[config.name] = config.value
     return values.NewTopic(
         topic=topic.name,
@@ -100,10 +102,10 @@ def _new_topic(topic: CreatableTopic, times_named: int) -> values.NewTopic:
 
 
 def _assignments(topic: CreatableTopic) -> list[ReplicaAssignment]:
-    """By partition. Raises Refusal when some partition is left out or is there twice."""
+    """Return the assignments in the order of partitions. Raises Refusal if one is missing or there twice."""
     placed = sorted(topic.assignments, key=lambda each: each.partition_index)
     if [each.partition_index for each in placed] != list(range(len(placed))):
-        problem = "a replica assignment names every partition once, from partition 0 on"
+        problem = "replica assignment skips or repeats a partition: name each partition once, from 0 on"
         raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
     return [ReplicaAssignment(replicas=list(each.broker_ids)) for each in placed]
 

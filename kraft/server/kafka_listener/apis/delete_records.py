@@ -1,4 +1,4 @@
-"""DeleteRecords: everything below an offset is gone (KIP-107)."""
+"""DeleteRecords: delete all records below an offset (KIP-107)."""
 
 from __future__ import annotations
 

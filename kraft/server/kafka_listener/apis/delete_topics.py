@@ -1,4 +1,4 @@
-"""DeleteTopics: by name, and since version 6 by id as well (KIP-516)."""
+"""DeleteTopics: delete topics by name, or since version 6 by id (KIP-516)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from kraft.model import topics as values
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.server.kafka_listener.apis.patience import patience_ms
+from kraft.server.kafka_listener.apis.timeouts import forward_timeout_ms
 from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.declaration import ZERO_UUID
 from kraft.wire.schema.delete_topics import (
@@ -20,10 +20,10 @@ from kraft.wire.schema.delete_topics import (
 Handle = Callable[[values.DeleteTopicsRequest], Awaitable[values.TopicResults]]
 
 _STATES_FROM: Final = 6
-"""The version from which on topics have ids here."""
+"""First version in which a request may name topics by id."""
 
 _DISABLED_FROM: Final = 3
-"""Older clients do not know the code for deletion being switched off."""
+"""First version whose clients know TOPIC_DELETION_DISABLED."""
 
 
 class DeleteTopicsApi:
@@ -47,7 +47,7 @@ class DeleteTopicsApi:
                 values.DeleteTopicsRequest(
                     topics=[topic.name for topic in topics if topic.name is not None],
                     topic_ids=[topic.topic_id for topic in topics if topic.name is None],
-                    timeout_ms=patience_ms(timeout_ms),
+                    timeout_ms=forward_timeout_ms(timeout_ms),
                 )
             )
         except Refusal as refusal:
@@ -56,7 +56,7 @@ class DeleteTopicsApi:
 
 
 def _result(topic: DeleteTopicState, result: values.TopicResult) -> DeletableTopicResult:
-    # Of a topic that was meant by its id, the name is told, too, if it is known.
+    # A topic that was named by id is answered with its name too, if that is known.
     return DeletableTopicResult(
         name=topic.name if topic.name is not None else result.topic or None,
         topic_id=result.topic_id or topic.topic_id,
@@ -72,7 +72,7 @@ def _refused(topic: DeleteTopicState, refusal: Refusal) -> DeletableTopicResult:
 
 
 def _ambiguous(topic: DeleteTopicState) -> DeletableTopicResult:
-    problem = "a topic is named by its name or by its id, one of them"
+    problem = "a topic must be named by either its name or its id"
     return _refused(topic, Refusal(ErrorCode.INVALID_REQUEST, problem))
 
 

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas: the quotas that a filter matches (KIP-546)."""
+"""DescribeClientQuotas: list the quotas that a filter matches (KIP-546)."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def _filter(component: ComponentData) -> values.QuotaFilter:
     try:
         match = values.QuotaMatch(component.match_type)
     except ValueError:
-        raise Refusal(ErrorCode.INVALID_REQUEST, f"there is no match of type {component.match_type}") from None
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"unknown quota match type {component.match_type}") from None
     if (component.match is not None) != (match is values.QuotaMatch.EXACT):
-        problem = f"'{component.entity_type[:100]}': a name belongs to an exact match, and to no other"
+        problem = f"quota filter '{component.entity_type[:100]}': an exact match needs a name, the others take none"
         raise Refusal(ErrorCode.INVALID_REQUEST, problem)
     return values.QuotaFilter(entity_type=component.entity_type, match=match, name=component.match)
 

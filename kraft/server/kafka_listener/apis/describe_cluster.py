@@ -1,4 +1,4 @@
-"""DescribeCluster: the brokers, and which of them takes what is meant for the controller.
+"""DescribeCluster: list the brokers, and name the one that takes requests for the controller.
 
 Source: KIP-700, KIP-919 (controllers as endpoints), KIP-1073 (fenced brokers).
 """
@@ -24,14 +24,14 @@ from kraft.wire.schema.describe_cluster import (
 Handle = Callable[[values.MetadataRequest], Awaitable[values.MetadataResponse]]
 
 _BROKERS, _CONTROLLERS = 1, 2
-"""What the address is of that a client connected to."""
+"""Endpoint types: what kind of address the client connected to."""
 
 _NO_TOPICS: Final = values.MetadataRequest(topics=[])
 
 
 class DescribeClusterApi:
     def __init__(self, handle: Handle, image: Callable[[], MetadataImage], listener: str, broker_id: BrokerId) -> None:
-        """`handle` answers for `listener`, too."""
+        """`handle` answers Metadata for the same `listener`."""
         self._handle = handle
         self._image = image
         self._listener = listener
@@ -73,10 +73,10 @@ class DescribeClusterApi:
 def _wrong_endpoint(endpoint_type: int) -> DescribeClusterResponse:
     if endpoint_type == _CONTROLLERS:
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
-        problem = "this is the address of a broker, not of a controller: use it as a bootstrap server"
+        problem = "this is a broker's address, not a controller's: use it as a bootstrap server"
     else:
         code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
-        problem = f"there are no endpoints of type {endpoint_type}"
+        problem = f"unknown endpoint type {endpoint_type}"
     return DescribeClusterResponse(
         error_code=code, error_message=problem, endpoint_type=_BROKERS, cluster_id="", brokers=()
     )

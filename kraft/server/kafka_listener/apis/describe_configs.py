@@ -1,4 +1,4 @@
-"""DescribeConfigs: values, where each comes from, and what each means (KIP-133, KIP-226, KIP-569)."""
+"""DescribeConfigs: list config values with their sources and meanings (KIP-133, KIP-226, KIP-569)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: what lies in this broker's log directories, and how much room is left (KIP-113, KIP-827)."""
+"""DescribeLogDirs: list the replicas and free space of this broker's log directories (KIP-113, KIP-827)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeProducers: who writes to a partition with sequence numbers (KIP-664)."""
+"""DescribeProducers: list the idempotent producers of a partition (KIP-664)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _partition(result: values.PartitionProducers) -> PartitionResponse:
                 producer_epoch=producer.producer_epoch,
                 last_sequence=producer.last_sequence,
                 last_timestamp=producer.last_timestamp_ms,
-                # Both are of transactions, which nobody coordinates yet.
+                # Both belong to transactions, which are not supported yet.
                 coordinator_epoch=-1,
                 current_txn_start_offset=-1,
             )

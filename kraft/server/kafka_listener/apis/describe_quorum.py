@@ -1,4 +1,4 @@
-"""DescribeQuorum: who votes on metadata, and how far each has come (KIP-595, KIP-836, KIP-853)."""
+"""DescribeQuorum: list voters and observers with their log end offsets (KIP-595, KIP-836, KIP-853)."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from kraft.wire.schema.describe_quorum import (
 Handle = Callable[[values.DescribeQuorumRequest], Awaitable[values.QuorumDescription]]
 
 METADATA_TOPIC: Final = "__cluster_metadata"
-"""Under this name, with the one partition 0, Kafka's clients ask for the quorum."""
+"""Topic whose partition 0 stands for the metadata quorum in Kafka's protocol."""
 
 
 class DescribeQuorumApi:
     def __init__(self, handle: Handle, voters: Sequence[tuple[int, Endpoint]]) -> None:
-        """`voters`: where each is reached, by node id."""
+        """`voters`: node id and address of each controller."""
         self._handle = handle
         self._nodes = tuple(
             Node(node_id=node_id, listeners=(Listener(name=each.listener, host=each.host, port=each.port),))
@@ -59,7 +59,7 @@ def _partition(quorum: values.QuorumDescription, topic: str, partition: int) -> 
         return PartitionData(
             partition_index=partition,
             error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            error_message=f"a quorum agrees on partition 0 of {METADATA_TOPIC} only",
+            error_message=f"no such quorum: ask for partition 0 of {METADATA_TOPIC}",
             leader_id=-1,
             leader_epoch=-1,
             high_watermark=-1,

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: Metadata in pages, with the eligible leader replicas (KIP-966)."""
+"""DescribeTopicPartitions: page through topics' metadata, with eligible leader replicas (KIP-966)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kraft.wire.schema.describe_topic_partitions import (
 Handle = Callable[[values.TopicPageRequest], values.TopicPage]
 
 PARTITIONS_MAX: Final = 2_000
-"""Of one answer. Kafka's own default (max.request.partition.size.limit)."""
+"""Maximum number of partitions in one response: Kafka's default max.request.partition.size.limit."""
 
 
 class DescribeTopicPartitionsApi:

@@ -1,4 +1,4 @@
-"""ElectLeaders: the preferred leader, or since version 1 any replica at all (KIP-183, KIP-460)."""
+"""ElectLeaders: elect preferred leaders, or since version 1 unclean ones too (KIP-183, KIP-460)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from kraft.model import partitions as values
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.server.kafka_listener.apis.patience import patience_ms
+from kraft.server.kafka_listener.apis.timeouts import forward_timeout_ms
 from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.schema.elect_leaders import (
     ElectLeadersRequest,
@@ -34,7 +34,7 @@ class ElectLeadersApi:
                     election_type=_election_type(request.election_type),
                     partitions=wanted,
                     all_partitions=request.topic_partitions is None,
-                    timeout_ms=patience_ms(request.timeout_ms),
+                    timeout_ms=forward_timeout_ms(request.timeout_ms),
                 )
             )
         except Refusal as refusal:
@@ -48,11 +48,11 @@ def _election_type(number: int) -> values.ElectionType:
     try:
         return values.ElectionType(number)
     except ValueError:
-        raise Refusal(ErrorCode.INVALID_REQUEST, f"there is no election of type {number}") from None
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"unknown election type {number}") from None
 
 
 def _refused(wanted: Iterable[values.PartitionName], code: ErrorCode, message: str) -> ElectLeadersResponse:
-    """Version 0 has no place for what concerns the request as a whole, and not every client looks there later."""
+    """Return one error for every partition: version 0 has no top-level error, and some later clients ignore it."""
     results = [
         values.PartitionResult(topic=each.topic, partition=each.partition, error_code=code, error_message=message)
         for each in wanted

@@ -1,4 +1,4 @@
-"""Fetch: committed record batches for consumers. Followers copy from each other over the GRPC listener."""
+"""Fetch: return committed record batches to consumers. Followers fetch over the GRPC listener instead."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kraft.server.kafka_listener.fetch_sessions import (
 from kraft.server.kafka_listener.large_requests import LARGE_FROM_BYTES
 from kraft.server.kafka_listener.pending_fetch import FetchState, PendingFetch, WantedPartition
 from kraft.server.kafka_listener.requests import RequestContext
-from kraft.server.kafka_listener.unread_answers import UnreadAnswers
+from kraft.server.kafka_listener.unread_responses import UnreadResponses
 from kraft.server.loop.budget import Budget
 from kraft.server.loop.turns import Turns
 from kraft.wire.schema.fetch import (
@@ -36,18 +36,19 @@ from kraft.wire.schema.fetch import (
 )
 
 Begin = Callable[[values.FetchRequest], Awaitable[values.FetchResponse] | values.FetchResponse]
-"""Answers at once when there is enough to answer with."""
+"""Returns the response itself, not an awaitable, if enough records are there already."""
 
 _TOPIC_IDS_FROM: Final = 13
 _READ_COMMITTED: Final = 1
 
 WAITING_PARTITIONS_MAX: Final = 50_000
-"""Of all fetches that wait together. Those above wait for CROWDED_WAIT_MS_MAX only: what waits takes memory."""
+"""Maximum number of partitions of all waiting fetches; further fetches wait at most CROWDED_WAIT_MS_MAX, since a
+waiting fetch takes memory."""
 
 CROWDED_WAIT_MS_MAX: Final = 100
 
 LARGE_WAIT_MS_MAX: Final = 500
-"""Of a large request: others may wait for their turn behind it. It is what clients ask for by default."""
+"""Maximum wait of a large fetch, since others may wait for its turn to end. Clients ask for this by default."""
 
 _Found = list[tuple[FetchKey, PartitionData]]
 
@@ -61,7 +62,7 @@ class FetchApi:
         waiting: Budget,
         monotonic_ms: Callable[[], int],
     ) -> None:
-        """`waiting` counts the partitions of all fetches that wait."""
+        """`waiting` counts the partitions of all waiting fetches."""
         self._begin = begin
         self._leaders = leaders
         self._sessions = sessions
@@ -78,11 +79,11 @@ class FetchApi:
         fetch, unread = self._pending(request, session, call), call.unread
         begun = self._begin(fetch.request(_room_bytes(unread)))
         if isinstance(begun, Awaitable):
-            return self._carry_on(fetch, unread, begun)
+            return self._respond_later(fetch, unread, begun)
         _read(fetch, unread, begun)
         if fetch.state is FetchState.ANSWERED and len(fetch.wanted) < PARTITIONS_AT_ONCE:
             return self._response(fetch, [self._found(fetch, *each) for each in fetch.results()])
-        return self._carry_on(fetch, unread, None)
+        return self._respond_later(fetch, unread, None)
 
     def _pending(self, request: FetchRequest, session: FetchSession | None, call: RequestContext) -> PendingFetch:
         wanted = _named(request) if session is None else session.wanted
@@ -101,8 +102,8 @@ class FetchApi:
             room_wait_ms=wait_ms,
         )
 
-    async def _carry_on(
-        self, fetch: PendingFetch, unread: UnreadAnswers | None, begun: Awaitable[values.FetchResponse] | None
+    async def _respond_later(
+        self, fetch: PendingFetch, unread: UnreadResponses | None, begun: Awaitable[values.FetchResponse] | None
     ) -> FetchResponse:
         self._waiting.hold(fetch, len(fetch.wanted))
         try:
@@ -116,7 +117,7 @@ class FetchApi:
         finally:
             self._waiting.release(fetch)
 
-    async def _read_again(self, fetch: PendingFetch, unread: UnreadAnswers) -> values.FetchResponse:
+    async def _read_again(self, fetch: PendingFetch, unread: UnreadResponses) -> values.FetchResponse:
         begun = self._begin(fetch.request(unread.room_bytes()))
         return await begun if isinstance(begun, Awaitable) else begun
 
@@ -129,12 +130,12 @@ class FetchApi:
                 return None
             session = self._sessions.begin(uses_topic_ids, now_ms)
         else:
-            session = self._sessions.go_on(request.session_id, request.session_epoch, uses_topic_ids, now_ms)
+            session = self._sessions.resume(request.session_id, request.session_epoch, uses_topic_ids, now_ms)
         if session is None or self._sessions.change(session, _named(request), _forgotten(request)):
             return session
         if request.session_epoch == INITIAL_EPOCH:
             return None
-        raise Refusal(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "fetch sessions have as many partitions as they may")
+        raise Refusal(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "fetch sessions hold too many partitions")
 
     async def _respond_in_turns(self, fetch: PendingFetch) -> FetchResponse:
         turns, found = Turns(PARTITIONS_AT_ONCE), list[tuple[FetchKey, PartitionData]]()
@@ -149,7 +150,7 @@ class FetchApi:
         return key, _unknown(key) if result is None else self._partition(result, fetch.reads_committed)
 
     def _partition(self, result: values.FetchPartitionResult, reads_committed: bool) -> PartitionData:
-        leader_id, leader_epoch = self._leaders.instead(result.topic, result.partition, result.error_code)
+        leader_id, leader_epoch = self._leaders.current_leader(result.topic, result.partition, result.error_code)
         return PartitionData(
             partition_index=result.partition,
             error_code=result.error_code,
@@ -164,7 +165,7 @@ class FetchApi:
 
     def _response(self, fetch: PendingFetch, found: _Found) -> FetchResponse:
         if fetch.session is not None:
-            # The first answer of a session names everything, since the client knows nothing yet.
+            # The first response of a session names every partition, since the client knows nothing yet.
             found = fetch.session.news(found)
         leaders = {data.current_leader.leader_id for _, data in found}
         return FetchResponse(
@@ -180,17 +181,17 @@ class FetchApi:
         )
 
 
-def _room_bytes(unread: UnreadAnswers | None) -> int | None:
+def _room_bytes(unread: UnreadResponses | None) -> int | None:
     return None if unread is None else unread.room_bytes()
 
 
-def _read(fetch: PendingFetch, unread: UnreadAnswers | None, answer: values.FetchResponse) -> None:
-    """The answer counts at once, so that others know that read now."""
-    size_bytes = sum(len(result.records) for result in answer.partitions)
+def _read(fetch: PendingFetch, unread: UnreadResponses | None, response: values.FetchResponse) -> None:
+    """Count the response at once, so that other fetches that read now see it."""
+    size_bytes = sum(len(result.records) for result in response.partitions)
     has_room = unread is None or unread.takes(size_bytes)
     if unread is not None and has_room:
         unread.made(size_bytes)
-    fetch.read(answer, has_room, asyncio.get_running_loop().time())
+    fetch.read(response, has_room, asyncio.get_running_loop().time())
 
 
 def _named(request: FetchRequest) -> list[tuple[FetchKey, FetchPartition]]:

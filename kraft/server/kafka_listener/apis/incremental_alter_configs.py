@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: sets, deletes, appends to and subtracts from single configs (KIP-339)."""
+"""IncrementalAlterConfigs: set, delete, append to and subtract from single configs (KIP-339)."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def _alteration(config: AlterableConfig) -> values.ConfigAlteration:
     try:
         operation = values.ConfigOperation(config.config_operation)
     except ValueError:
-        problem = f"config '{config.name[:100]}': there is no operation {config.config_operation}"
+        problem = f"config '{config.name[:100]}': unknown operation {config.config_operation}"
         raise Refusal(ErrorCode.INVALID_REQUEST, problem) from None
-    # Some clients send a value along with DELETE, which has none.
+    # DELETE takes no value, but some clients send one.
     value = None if operation is values.ConfigOperation.DELETE else config.value
     return values.ConfigAlteration(key=config.name, operation=operation, value=value)

@@ -1,4 +1,4 @@
-"""InitProducerId: an id for an idempotent producer. Transactional ones are refused, for now."""
+"""InitProducerId: give an idempotent producer an id. Transactional producers are refused: not supported yet."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class InitProducerIdApi:
 
     async def __call__(self, request: InitProducerIdRequest, call: RequestContext) -> InitProducerIdResponse:
         if request.transactional_id is not None:
-            # The answer has no room for a message, so the node's log says it.
-            self._refusals.tell(call.peer, "a transactional producer: transactions are not built yet")
+            # The response has no error message, so the node's log has the reason.
+            self._refusals.log(call.peer, "transactions are not supported yet: unset transactional.id")
             return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
         if (request.producer_id < 0) != (request.producer_epoch < 0):
             return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
         answer = await self._handle(values.InitProducerIdRequest())
         if answer.error_code is not ErrorCode.NONE:
-            # Whatever keeps the controllers from giving ids passes, and this is the code that says so to every client:
-            # Kafka answers with it, and some clients end on any other one.
+            # Controllers fail to give ids only for a while. Kafka answers with this retriable code, and some clients
+            # stop on any other one.
             return InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, producer_epoch=-1)
         return InitProducerIdResponse(
             error_code=ErrorCode.NONE, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch

@@ -1,4 +1,4 @@
-"""What the metadata adds to answers about partitions: names of topic ids, and who leads instead (KIP-951)."""
+"""Look-ups in the metadata for responses about partitions: names of topic ids, and current leaders (KIP-951)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOBODY: Final = (-1, -1)
 
 
 class Leaders:
-    """`listener` is the one whose clients are answered: they are sent to that listener's addresses."""
+    """Topic names, leaders and addresses for the clients of one listener; addresses are those of `listener`."""
 
     def __init__(self, image: Callable[[], MetadataImage], listener: str) -> None:
         self._image = image
@@ -28,20 +28,20 @@ class Leaders:
         return self._image()
 
     def topic_name(self, topic: str, topic_id: UUID) -> str | None:
-        """The name, which older versions give themselves; None for an id that is not known."""
+        """Return `topic`, which older versions send, or else the name of `topic_id`; None if the id is unknown."""
         if topic:
             return topic
         found = self._image().topic_by_id(topic_id)
         return None if found is None else found.topic
 
-    def instead(self, topic: str, partition: int, error_code: ErrorCode) -> tuple[int, int]:
-        """Leader and leader epoch for a client that asked the wrong broker; otherwise NOBODY."""
+    def current_leader(self, topic: str, partition: int, error_code: ErrorCode) -> tuple[int, int]:
+        """Return leader and leader epoch for a client that asked the wrong broker; otherwise NOBODY."""
         found = self._image().topic(topic) if error_code in _LED_ELSEWHERE else None
         state = None if found is None else found.partitions.get(partition)
         return NOBODY if state is None else (state.leader, state.leader_epoch)
 
     def endpoints(self, broker_ids: Iterable[int]) -> list[tuple[BrokerId, Endpoint, str]]:
-        """Broker, address and rack of each that is there and in service."""
+        """Return id, address and rack of each broker that is registered and has this listener."""
         image = self._image()
         brokers = [image.broker(broker_id) for broker_id in sorted(set(broker_ids))]
         return [

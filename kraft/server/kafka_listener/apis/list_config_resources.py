@@ -1,6 +1,6 @@
-"""ListConfigResources: what has configs of its own (KIP-1142).
+"""ListConfigResources: list the resources that have configs of their own (KIP-1142).
 
-Version 0 is ListClientMetricsResources (KIP-714), which knows one type only.
+Version 0 is ListClientMetricsResources (KIP-714), which has only one type.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ListOffsets: the ends of partitions, and what stands at a point in time."""
+"""ListOffsets: look up the first and last offsets of partitions, and offsets by timestamp."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SPECIAL_FROM: Final[Mapping[int, int]] = {
     values.LATEST_TIERED_TIMESTAMP: 9,
     values.EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
 }
-"""The version from which on a special timestamp means what it does: KIP-734, KIP-405, KIP-1005, KIP-1023."""
+"""First version that defines each special timestamp: KIP-734, KIP-405, KIP-1005, KIP-1023."""
 
 
 class ListOffsetsApi:
@@ -76,6 +76,6 @@ def _partition(
         error_code=result.error_code,
         timestamp=result.timestamp_ms,
         offset=result.offset,
-        # Of the record found, and so of none.
+        # The epoch of the record found; -1 if none was found.
         leader_epoch=result.leader_epoch if result.offset >= 0 else -1,
     )

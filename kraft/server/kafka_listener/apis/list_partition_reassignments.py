@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: the moves that are under way (KIP-455)."""
+"""ListPartitionReassignments: list the reassignments in progress (KIP-455)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metadata: which brokers there are, and who leads what. Topics are asked for by name, by id, or all at once."""
+"""Metadata: list brokers, and topics with their leaders; topics by name, by id, or all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kraft.model.ids import NO_BROKER, BrokerId
 from kraft.server.handlers.metadata import PARTITIONS_AT_ONCE
 from kraft.server.kafka_listener.apis.authorized_operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
 from kraft.server.kafka_listener.apis.leaders import Leaders
-from kraft.server.kafka_listener.encoded_answers import EncodedAnswers
+from kraft.server.kafka_listener.encoded_responses import EncodedResponses
 from kraft.server.kafka_listener.requests import EncodedMessage, RequestContext
 from kraft.server.loop.turns import Turns
 from kraft.wire.codec import encode
@@ -40,36 +40,36 @@ class MetadataApi:
         broker_id: BrokerId,
         fenced_lately: Callable[[], tuple[BrokerId, ...]],
     ) -> None:
-        """`fenced_lately` names the brokers that are listed though they are out of service."""
+        """`fenced_lately` returns the recently fenced brokers, which are still listed."""
         self._handle = handle
         self._leaders = leaders
         self._broker_id = broker_id
         self._fenced_lately = fenced_lately
-        self._everything = EncodedAnswers(lambda: leaders.image)
+        self._everything = EncodedResponses(lambda: leaders.image)
 
     async def __call__(self, request: MetadataRequest, call: RequestContext) -> MetadataResponse | EncodedMessage:
-        # In version 0 no topic at all means every topic; later that is what null says.
+        # In version 0 an empty list means every topic; later versions use null for that.
         if request.topics is None or (call.version == 0 and not request.topics):
             operations = (request.include_cluster_authorized_operations, request.include_topic_authorized_operations)
             return await self._everything.get(
                 (call.version, *operations, self._fenced_lately()),
-                lambda: self._told_everything(request, call.version),
+                lambda: self._describe_all(request, call.version),
             )
-        return await self._told(request, request.topics, call.version)
+        return await self._describe(request, request.topics, call.version)
 
-    async def _told_everything(self, request: MetadataRequest, version: int) -> EncodedMessage:
-        response = await self._told(request, None, version)
+    async def _describe_all(self, request: MetadataRequest, version: int) -> EncodedMessage:
+        response = await self._describe(request, None, version)
         return EncodedMessage(MetadataResponse, b"".join(encode(response, version)))
 
-    async def _told(
+    async def _describe(
         self, request: MetadataRequest, topics: Sequence[MetadataRequestTopic] | None, version: int
     ) -> MetadataResponse:
-        """With None, of every topic."""
+        """Describe `topics`; None: every topic."""
         everything, asked = topics is None, topics or ()
         names = [self._leaders.topic_name("", topic.topic_id) if topic.name is None else topic.name for topic in asked]
         answer = await self._handle(
             values.MetadataRequest(
-                # A topic that is named twice is told once.
+                # A topic that is named twice is described once.
                 topics=list(dict.fromkeys(name for name in names if name is not None)),
                 all_topics=everything,
                 allow_auto_topic_creation=request.allow_auto_topic_creation and not everything,
@@ -107,16 +107,16 @@ class MetadataApi:
 
 
 def controller_for_clients(answer: values.MetadataResponse, broker_id: BrokerId) -> int:
-    """A broker that takes what is meant for the controller. Every one hands it on, but clients ask just one.
+    """Return a broker that takes requests for the controller: the controller's own, or else the one that answers.
 
-    `broker_id` is the one that answers.
+    Every broker forwards such requests, but clients ask only one. `broker_id` is the broker that answers.
     """
     is_broker = any(each.broker_id == answer.controller_id for each in answer.brokers)
     return answer.controller_id if is_broker else broker_id
 
 
 class _Unreachable:
-    """Leaders that are in service and have no listener of the name that the client uses."""
+    """Leaders that are in service but have no listener of the name that the client uses."""
 
     def __init__(self, answer: values.MetadataResponse, version: int) -> None:
         self._reachable = {each.broker_id for each in answer.brokers}
@@ -156,7 +156,7 @@ def _partition(partition: values.PartitionMetadata, unreachable: _Unreachable) -
 
 
 def _unknown(topic: MetadataRequestTopic, version: int) -> MetadataResponseTopic:
-    """An id that no topic has."""
+    """Return the result for a topic id that no topic has."""
     return MetadataResponseTopic(
         error_code=ErrorCode.UNKNOWN_TOPIC_ID,
         name=None if version >= _NULL_NAMES_FROM else "",

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where leader epochs end."""
+"""OffsetForLeaderEpoch: look up the end offsets of leader epochs."""
 
 from __future__ import annotations
 

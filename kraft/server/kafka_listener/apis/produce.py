@@ -1,4 +1,4 @@
-"""Produce: record batches, appended or copied before this returns, answered when the replicas have them."""
+"""Produce: append or copy record batches at once, and answer when the replicas have them."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ Begin = Callable[
     [values.ProduceRequest, WaitingClient | None],
     Awaitable[values.ProduceResponse | None] | values.ProduceResponse | None,
 ]
-"""Needs the records' bytes no more when it returns, and answers at once when nothing has to be waited for."""
+"""Does not need the records' bytes after it returns. Returns the response itself if there is nothing to wait for."""
 
 RefuseUnknown = Callable[[UUID, int, Buffer], None]
-"""Is told of the records of a topic id and a partition that are refused because nobody knows the id."""
+"""Called with topic id, partition and records that are refused because the topic id is unknown."""
 
 _TOPIC_IDS_FROM: Final = 13
 _NOBODY: Final = LeaderIdAndEpoch()
 
 
 class _Topic(NamedTuple):
-    """What of a request is still needed once its records are appended."""
+    """The part of a request that the response needs."""
 
     topic: str
     topic_id: UUID
@@ -69,7 +69,7 @@ class ProduceApi:
                 for each in topic.partition_data:
                     self._refuse_unknown(topic.topic_id, each.index, each.records or b"")
         try:
-            # Appended or copied when this returns: the records' bytes are the receive buffer's.
+            # The records are appended or copied when this returns: their bytes belong to the receive buffer.
             begun = self._begin(
                 values.ProduceRequest(
                     request_id=0, acks=request.acks, timeout_ms=request.timeout_ms, partitions=wanted
@@ -96,7 +96,7 @@ class ProduceApi:
     ) -> ProduceResponse | None:
         if answer is None:
             if any(topic.name is None for topic in topics):
-                raise CloseConnection("a produce request with acks=0 failed: no topic has that id")
+                raise CloseConnection("produce request with acks=0 failed: unknown topic id")
             return None
         results = iter(answer.partitions)
         responses = tuple(self._topic(topic, results, version) for topic in topics)
@@ -113,7 +113,7 @@ class ProduceApi:
         self, topic: _Topic, results: Iterator[values.ProducePartitionResult], version: int
     ) -> TopicProduceResponse:
         if topic.name is None:
-            # In an older version it is the name that is missing.
+            # In older versions the name is missing, not the id.
             code = ErrorCode.UNKNOWN_TOPIC_ID if version >= _TOPIC_IDS_FROM else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             unknown = tuple(_refused(partition, code) for partition in topic.partitions)
             return TopicProduceResponse(name=topic.topic, topic_id=topic.topic_id, partition_responses=unknown)
@@ -122,7 +122,7 @@ class ProduceApi:
 
     def _partition(self, result: values.ProducePartitionResult) -> PartitionProduceResponse:
         if result.error_code is not ErrorCode.NONE:
-            leader_id, leader_epoch = self._leaders.instead(result.topic, result.partition, result.error_code)
+            leader_id, leader_epoch = self._leaders.current_leader(result.topic, result.partition, result.error_code)
             return _refused(
                 result.partition,
                 result.error_code,
@@ -140,8 +140,8 @@ class ProduceApi:
 
 
 def _failed_unanswered(refusal: Refusal) -> CloseConnection:
-    """With acks=0 the end of the connection is the only sign that a producer can be given."""
-    return CloseConnection(f"a produce request with acks=0 failed: {refusal}")
+    """Return the error that closes the connection: with acks=0, a producer can get no other sign of a failure."""
+    return CloseConnection(f"produce request with acks=0 failed: {refusal}")
 
 
 def _refused(

@@ -1,4 +1,4 @@
-"""UpdateFeatures: finalizes feature levels for the whole cluster (KIP-584, KIP-778, KIP-1022)."""
+"""UpdateFeatures: finalize feature levels for the whole cluster (KIP-584, KIP-778, KIP-1022)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from kraft.model import features as values
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.server.kafka_listener.apis.patience import patience_ms
+from kraft.server.kafka_listener.apis.timeouts import forward_timeout_ms
 from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.schema.update_features import UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse
 
@@ -16,7 +16,7 @@ Handle = Callable[[values.UpdateFeaturesRequest], Awaitable[values.UpdateFeature
 _UPGRADE, _UNSAFE_DOWNGRADE = 1, 3
 
 _NO_RESULTS_FROM: Final = 2
-"""The version from which on an answer is about all features together."""
+"""First version without a result per feature."""
 
 
 class UpdateFeaturesApi:
@@ -40,16 +40,16 @@ def _wanted(request: UpdateFeaturesRequest) -> values.UpdateFeaturesRequest:
     """Raises Refusal."""
     for update in request.feature_updates:
         if not _UPGRADE <= update.upgrade_type <= _UNSAFE_DOWNGRADE:
-            problem = f"{update.feature[:100]}: there is no upgrade of type {update.upgrade_type}"
+            problem = f"{update.feature[:100]}: unknown upgrade type {update.upgrade_type}"
             raise Refusal(ErrorCode.INVALID_UPDATE_VERSION, problem)
         if update.max_version_level < 0:
-            problem = f"{update.feature[:100]}: there is no level {update.max_version_level}"
+            problem = f"{update.feature[:100]}: level {update.max_version_level} is negative"
             raise Refusal(ErrorCode.INVALID_UPDATE_VERSION, problem)
     return values.UpdateFeaturesRequest(
         updates=[
             values.FeatureUpdate(feature=update.feature, level=update.max_version_level)
             for update in request.feature_updates
         ],
-        timeout_ms=patience_ms(request.timeout_ms),
+        timeout_ms=forward_timeout_ms(request.timeout_ms),
         validate_only=request.validate_only,
     )

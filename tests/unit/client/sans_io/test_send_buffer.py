@@ -269,7 +269,7 @@ def test_without_idempotence_the_old_leader_is_waited_for() -> None:
     assert drain(buffer, leader="b2") == []
 
 
-def test_a_refusal_fails_its_batch_and_those_behind_it_are_numbered_anew() -> None:
+def test_a_refusal_fails_its_batch_and_later_ones_get_new_sequences() -> None:
     buffer = buffer_with()
     put(buffer, b"bad", b"good", b"later")
     bad, good, later = drain(buffer)
@@ -372,7 +372,7 @@ def test_what_could_never_be_sent_fails_with_the_trouble_of_the_cluster() -> Non
     assert "orders-0 has no leader" in str(outcome.error)
 
 
-def test_behind_an_expired_batch_that_was_stored_after_all_the_sequence_goes_on() -> None:
+def test_after_an_expired_batch_that_was_stored_the_sequence_continues() -> None:
     buffer = buffer_with()
     put(buffer, b"a")
     put(buffer, b"b", now_ms=60_000)

@@ -1,4 +1,4 @@
-"""Compaction: that exactly the right records stay."""
+"""Compaction keeps exactly the right records."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.support.log.compacted_log import (
 # --- which records stay --------------------------------------------------------------------------------------
 
 
-def test_of_each_key_the_newest_record_stays_where_it_was() -> None:
+def test_the_newest_record_of_each_key_stays_where_it_was() -> None:
     log = new_log()
     log.segment([("a", "1"), ("b", "1"), ("a", "2")], [("c", "1"), ("b", "2")])
     log.compact()
@@ -401,15 +401,15 @@ def test_a_batch_with_more_keys_than_the_map_holds_is_a_clear_error() -> None:
     assert log.files() == before
 
 
-def test_progress_is_told_of_all_bytes_in_small_portions() -> None:
+def test_progress_is_reported_for_all_bytes_in_small_portions() -> None:
     log = new_log()
     for number in range(40):
         log.append((f"k{number % 30}", "x" * 50_000))
     log.roll()
-    told: list[int] = []
-    result = log.clean(on_progress=told.append)
-    assert sum(told) >= 2 * result.bytes_read + result.bytes_kept
-    assert max(told) <= (256 << 10) + 51_000
+    reported: list[int] = []
+    result = log.clean(on_progress=reported.append)
+    assert sum(reported) >= 2 * result.bytes_read + result.bytes_kept
+    assert max(reported) <= (256 << 10) + 51_000
 
 
 def test_a_batch_larger_than_the_buffer_is_read_whole() -> None:

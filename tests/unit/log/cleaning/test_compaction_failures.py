@@ -1,4 +1,4 @@
-"""Compaction: what breaks in the middle of it, and what is left then."""
+"""Compaction that fails in the middle, and what it leaves behind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.log.compacted_log import COMPACT, MAP_BYTES, NOW_MS, Compacte
 
 
 def two_segments() -> CompactedLog:
-    """The first is clean, the second dirty; the cleaning rewrites both."""
+    """A log whose first segment is clean and second dirty; the cleaning rewrites both."""
     log = new_log()
     log.segment([("a", "1"), ("b", "1")], [("c", "1")])
     log.compact()
@@ -95,7 +95,7 @@ def test_a_segment_that_was_deleted_meanwhile_aborts_the_cleaning() -> None:
     plan = log.plan()
     assert plan is not None
     log.disk.remove(plan.segments[1].path)
-    with pytest.raises(CleaningAborted, match="is not there any more"):
+    with pytest.raises(CleaningAborted, match="no longer exists"):
         clean(log.disk, log.directory, plan, COMPACT, 0, MAP_BYTES, {}, lambda _: None)
 
 
@@ -157,7 +157,7 @@ def test_a_result_fits_only_the_log_it_was_made_of() -> None:
 
 
 def log_whose_second_group_drops_a_tombstone(disk: SimDisk) -> CompactedLog:
-    """The first group loses the old value of a key, the second the tombstone above it, whose time is over."""
+    """The first group loses the old value of a key, the second the tombstone above it, whose horizon has passed."""
     log = CompactedLog(disk)
     log.segment([("a", "1"), ("b", "1"), ("c", "1")])
     log.segment([("b", "2"), ("d", "1")])

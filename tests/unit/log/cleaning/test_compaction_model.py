@@ -1,4 +1,4 @@
-"""Compaction against a plain model of it, over whatever is written and cleaned when."""
+"""Compaction compared with a plain model of it, for any order of writes and cleanings."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class ModelBatch:
 
 @dataclass
 class Model:
-    """The rules again, over lists, and what a reader of the whole log has to end up with."""
+    """The rules once more, over lists, and the result that a reader of the whole log must get."""
 
     batches: list[ModelBatch] = field(default_factory=list)
     everything: list[tuple[int, str | None, str | None]] = field(default_factory=list)
     first_met_ms: dict[int, int] = field(default_factory=dict)
-    """By offset of a tombstone: when a cleaning first kept it."""
+    """Time at which a cleaning first kept a tombstone, by its offset."""
 
     def append(self, offset: int, pairs: list[Pair]) -> None:
         records = [(offset + index, key, value) for index, (key, value) in enumerate(pairs)]
@@ -48,9 +48,9 @@ class Model:
         self.everything += records
 
     def clean(self, end: int, now_ms: int, retention_ms: int, went: set[int]) -> None:
-        """`went` are the offsets that the real cleaning dropped.
+        """Apply one cleaning. `went` are the offsets that the real cleaning dropped.
 
-        When the map was full in the midst of a batch, some keys of that batch have outdated records all the same.
+        If the map was full in the middle of a batch, some keys of that batch have removed older records nevertheless.
         """
         below = [batch for batch in self.batches if batch.end_offset <= end]
         partly = next((batch for batch in self.batches if batch.end_offset > end), ModelBatch([], 0))

@@ -1,4 +1,4 @@
-"""The offset map: the newest offset of each key, in a dict while keys are few and in a table beyond."""
+"""The offset map: the newest offset of each key, in a dict while keys are few, then in a table."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_memory_stays_within_the_bound_whatever_the_keys_are(key_bytes: int) -> 
     assert len(offsets) > 0.6 * LOAD_FACTOR * bytes_max / SLOT_BYTES
 
 
-def test_what_the_dict_takes_is_not_underrated() -> None:
+def test_the_memory_of_the_dict_is_not_underestimated() -> None:
     keys = [b"key %06d" % number for number in range(20_000)]
     offsets = OffsetMap(100 << 20)
     for start in range(0, len(keys), 1_000):

@@ -42,7 +42,7 @@ def log_with_cleaned_group() -> SimDisk:
 
 
 def files(disk: SimDisk) -> dict[str, bytes]:
-    """What counts: not what is to be removed anyway."""
+    """Files that count, without those that are to be removed anyway."""
     return {
         found: disk.read_file(f"{DIRECTORY}/{found}")
         for found in disk.list(DIRECTORY)
@@ -172,7 +172,7 @@ def test_what_recovery_has_completed_stays_through_another_crash() -> None:
 def test_a_swap_file_that_does_not_say_what_it_replaces_is_corruption(swap: str) -> None:
     disk = log_with_cleaned_group()
     disk.write_file(f"{DIRECTORY}/{swap}", b"?")
-    with pytest.raises(Corruption, match="does not say which offsets"):
+    with pytest.raises(Corruption, match="the file name is not <base offset>"):
         complete_swaps(disk, DIRECTORY)
     assert disk.read_file(f"{DIRECTORY}/{name(25, '.log')}") == b"old 25.log"
 
@@ -181,7 +181,7 @@ def test_two_swap_files_that_overlap_are_corruption() -> None:
     disk = log_with_cleaned_group()
     disk.write_file(f"{DIRECTORY}/{0:020d}.{25:020d}.swap", b"?")
     disk.write_file(f"{DIRECTORY}/{10:020d}.{40:020d}.swap", b"?")
-    with pytest.raises(Corruption, match="another swap reaches to offset 25"):
+    with pytest.raises(Corruption, match="overlaps another one that ends at offset 25"):
         complete_swaps(disk, DIRECTORY)
     assert disk.read_file(f"{DIRECTORY}/{name(10, '.log')}") == b"old 10.log"
 

@@ -19,7 +19,7 @@ from kraft.log.format.compression import (
     compress,
     decompress,
     decompressed_bytes_max,
-    unpacked_pieces,
+    decompressed_pieces,
 )
 from kraft.model.errors import ErrorCode, InvalidBatch
 
@@ -76,17 +76,17 @@ def test_streams_back_to_back_are_one_payload() -> None:
 
 @pytest.mark.parametrize("codec", Codec)
 def test_one_byte_above_the_bound_is_refused(codec: Codec) -> None:
-    with pytest.raises(InvalidBatch, match="unpacks to more than") as refused:
+    with pytest.raises(InvalidBatch, match="decompresses to more than") as refused:
         decompress(codec, compress(codec, TEXT), bytes_max=len(TEXT) - 1)
     assert refused.value.error_code is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("codec", PACKED)
-def test_a_bomb_is_refused_before_it_is_unpacked(codec: Codec) -> None:
+def test_a_bomb_is_refused_before_it_is_decompressed(codec: Codec) -> None:
     bomb = compress(codec, bytes(64 << 20))
     tracemalloc.start()
     try:
-        with pytest.raises(InvalidBatch, match="unpacks to more than"):
+        with pytest.raises(InvalidBatch, match="decompresses to more than"):
             decompress(codec, bomb, bytes_max=4 << 20)
         assert tracemalloc.get_traced_memory()[1] < 8 << 20
     finally:
@@ -107,7 +107,7 @@ def test_above_a_floor_the_ratio_is_bounded(codec: Codec, monkeypatch: pytest.Mo
     monkeypatch.setattr(compression, "_RATIO_MAX", ratio + 1)
     assert decompress(codec, packed) == TEXT
     monkeypatch.setattr(compression, "_RATIO_MAX", ratio - 1)
-    with pytest.raises(InvalidBatch, match="unpacks to more than") as refused:
+    with pytest.raises(InvalidBatch, match="decompresses to more than") as refused:
         decompress(codec, packed)
     assert refused.value.error_code is ErrorCode.INVALID_RECORD
     assert decompress(codec, compress(codec, TEXT[:1_000])) == TEXT[:1_000]
@@ -120,18 +120,18 @@ def test_only_zstd_can_exceed_the_ratio() -> None:
         if codec is not Codec.ZSTD:
             assert decompress(codec, packed) == zeros
             continue
-        with pytest.raises(InvalidBatch, match=f"a batch of {len(packed)} bytes unpacks to more than 16777216 bytes"):
+        with pytest.raises(InvalidBatch, match=f"a batch of {len(packed)} bytes decompresses to more than 16777216"):
             decompress(codec, packed)
 
 
-def test_no_payload_unpacks_to_more_than_the_bound_of_all() -> None:
+def test_no_payload_decompresses_to_more_than_the_overall_bound() -> None:
     assert decompressed_bytes_max(0) == decompressed_bytes_max(15_000) == 16 << 20
     assert decompressed_bytes_max(20_000) == 22_000_000
     assert decompressed_bytes_max(1 << 30) == compression.DECOMPRESSED_BYTES_MAX
 
 
 def test_zstd_streams_of_the_largest_window_are_read() -> None:
-    # Java's client does not tell the size, and asks for 128 MiB of window at its highest level.
+    # Java's client does not write the size, and requests a window of 128 MiB at its highest level.
     stream = zstandard.ZstdCompressor(level=22).compressobj()
     packed = stream.compress(TEXT) + stream.flush()
     assert zstandard.get_frame_parameters(packed).window_size == 128 << 20
@@ -182,7 +182,7 @@ def test_very_many_small_blocks_are_read_in_no_time() -> None:
 
 
 def test_a_snappy_block_that_promises_too_much_is_refused() -> None:
-    with pytest.raises(InvalidBatch, match="unpacks to more than"):
+    with pytest.raises(InvalidBatch, match="decompresses to more than"):
         decompress(Codec.SNAPPY, b"\xff\xff\xff\xff\x0f\x00", bytes_max=1 << 20)
 
 
@@ -212,17 +212,17 @@ def test_any_bytes_end_in_invalid_batch(codec: Codec, garbage: bytes, position: 
 @pytest.mark.parametrize("size", [0, 1, PIECE_BYTES, PIECE_BYTES + 1, 5 * PIECE_BYTES + 7])
 def test_the_pieces_of_a_payload_are_all_of_it_and_none_is_large(codec: Codec, size: int) -> None:
     data = (TEXT * 6)[:size]
-    pieces = list(unpacked_pieces(codec, compress(codec, data)))
+    pieces = list(decompressed_pieces(codec, compress(codec, data)))
     assert b"".join(pieces) == data
     assert all(len(piece) <= PIECE_BYTES for piece in pieces)
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
-def test_who_wants_the_first_piece_needs_memory_for_little_more(codec: Codec) -> None:
+def test_reading_the_first_piece_uses_little_more_memory_than_that(codec: Codec) -> None:
     packed = compress(codec, bytes(16 << 20))
     tracemalloc.start()
     try:
-        assert len(next(unpacked_pieces(codec, packed))) <= PIECE_BYTES
+        assert len(next(decompressed_pieces(codec, packed))) <= PIECE_BYTES
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -233,11 +233,11 @@ def test_who_wants_the_first_piece_needs_memory_for_little_more(codec: Codec) ->
 def test_pieces_end_with_an_error_where_the_payload_is_cut(codec: Codec) -> None:
     packed = compress(codec, TEXT)
     with pytest.raises(InvalidBatch):
-        list(unpacked_pieces(codec, packed[:-3]))
+        list(decompressed_pieces(codec, packed[:-3]))
 
 
 def test_pieces_are_bounded_as_the_whole_is() -> None:
     packed = compress(Codec.ZSTD, bytes(17 << 20))
     assert len(packed) < 16 << 10
     with pytest.raises(InvalidBatch, match="more than 16777216"):
-        list(unpacked_pieces(Codec.ZSTD, packed))
+        list(decompressed_pieces(Codec.ZSTD, packed))

@@ -1,4 +1,4 @@
-"""Batches that other clients built are read, and what we build they read. How the files were made: tests/golden."""
+"""Kraft reads batches that other clients built, and they read Kraft's. See tests/golden for how the files were made."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ def test_a_batch_with_holes_keeps_its_offsets(codec: Codec) -> None:
     assert decode_batch(rebuild_batch(header, RecordColumns([], [], [], [], []))) == []
 
 
-def test_a_batch_is_unpacked_only_when_its_records_are_asked_for() -> None:
+def test_a_batch_is_decompressed_only_when_its_records_are_requested() -> None:
     broken_inside = bytearray(build_batch([RECORD], Codec.GZIP, base_offset=1))
     broken_inside[HEADER_BYTES] ^= 0xFF
     broken_inside[17:21] = bitwise_crc32c(bytes(broken_inside[21:])).to_bytes(4, "big")
@@ -236,7 +236,7 @@ def test_fields_that_do_not_fit_are_refused() -> None:
 
 
 def test_a_batch_without_an_offset_is_refused() -> None:
-    # Whoever reads on from the offset behind it would read it again.
+    # A reader that continues from the offset behind it would read it again.
     nowhere = bytearray(PLAIN)
     nowhere[23:27] = b"\xff" * 4
     nowhere[57:61] = bytes(4)

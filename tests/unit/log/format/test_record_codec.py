@@ -1,4 +1,4 @@
-"""Every test runs twice: on the source as the interpreter runs it, and on what mypyc made of it."""
+"""The record codec. Every test runs twice: interpreted, and compiled by mypyc."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_any_bytes_end_in_invalid_batch(
 
 
 def fed(finder: Any, payload: bytes, cuts: list[int]) -> bool:
-    """Whether it finds a record in the payload cut up at these places."""
+    """Return whether it finds a record in the payload, cut into pieces at these places."""
     edges = [0, *sorted(cut % (len(payload) + 1) for cut in cuts), len(payload)]
     return any(finder.feed(payload[start:end]) for start, end in pairwise(edges) if start < end)
 

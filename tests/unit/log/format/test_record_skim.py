@@ -1,4 +1,4 @@
-"""A scan of records finds what decoding them finds, in parts of any size."""
+"""A scan of records, in parts of any size, finds the same as decoding them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_it_finds_keys_that_are_missing_and_times_out_of_bounds(steps: int) -> N
     assert (skim.max_timestamp_ms, skim.earliest_found_ms) == (NOW_MS + 50, NOW_MS - 50)
 
 
-def test_no_more_is_named_than_is_wanted() -> None:
+def test_no_more_records_are_named_than_requested() -> None:
     payload = encode_records([Record(at, NOW_MS + at, None, None) for at in range(100)], NOW_MS)
     skim = skimmed(payload, 100, latest_ms=NOW_MS, wrong=7)
     assert (skim.keyless, skim.late) == (list(range(7)), list(range(1, 8)))
@@ -90,11 +90,11 @@ def test_it_takes_what_the_decoder_takes_and_nothing_else(change: tuple[int, byt
 
 @settings(max_examples=500, deadline=None)
 @given(payload=st.binary(max_size=60), count=st.integers(0, 4), steps=st.integers(1, 5))
-def test_so_for_any_bytes(payload: bytes, count: int, steps: int) -> None:
+def test_it_agrees_with_the_decoder_on_any_bytes(payload: bytes, count: int, steps: int) -> None:
     compare(payload, count, steps)
 
 
-def test_so_for_varints_of_any_length() -> None:
+def test_it_agrees_with_the_decoder_on_varints_of_any_length() -> None:
     for number in (2**31 - 1, 2**31, 2**63 - 1, -(2**31)):
         body = b"\0" + encode_varint(number) + encode_varint(0) + b"\1\1\0"
         compare(encode_varint(len(body)) + body, 1, 1)

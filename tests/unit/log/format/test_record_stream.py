@@ -18,7 +18,7 @@ def unpacked(batches: bytes, start: int = 0, records_max: int = 10**9, bytes_max
 
 
 def counted(batches: bytes, start: int, records_max: int, bytes_max: int) -> tuple[UnpackedRecords, int]:
-    """And how many steps it took."""
+    """Return the result, and the number of steps."""
     steps, taken = unpack_records(batches, start, records_max, bytes_max), 0
     while True:
         try:
@@ -42,7 +42,7 @@ SIZES = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(SIZES, st.sampled_from(list(Codec))), min_size=1, max_size=4), st.data())
-def test_answer_by_answer_one_gets_the_records_of_the_batches(
+def test_repeated_calls_return_all_records_of_the_batches(
     shapes: list[tuple[list[int], Codec]], data: st.DataObject
 ) -> None:
     batches, end = b"", 0
@@ -64,13 +64,13 @@ def test_answer_by_answer_one_gets_the_records_of_the_batches(
     assert found == expected
 
 
-def test_no_more_is_unpacked_than_lies_before_what_is_given() -> None:
+def test_no_more_is_decompressed_than_up_to_the_last_returned_record() -> None:
     batch = build_batch([Record(0, 1, None, bytes(1_000)) for _ in range(20_000)], Codec.ZSTD)
     assert counted(batch, 0, 10, 1 << 20)[1] <= 2
     assert counted(batch, 19_990, 10, 1 << 20)[1] >= 100
 
 
-def test_records_for_nobody_are_passed_over_and_the_answer_says_how_far() -> None:
+def test_control_records_are_skipped_and_the_next_offset_is_behind_them() -> None:
     control = build_batch([Record(0, 1, b"\x00\x00\x00\x01", b"")], control=True)
     second = build_batch([Record(0, 1, None, b"a")], base_offset=1)
     assert [each.value for each in unpacked(control + second).records] == [b"a"]
@@ -96,7 +96,7 @@ def test_what_cannot_be_read_is_an_error_only_where_nothing_comes_before_it() ->
     assert error.error_code is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_a_record_too_large_for_any_answer_is_named_as_such() -> None:
+def test_a_record_too_large_for_any_response_is_an_error_that_says_so() -> None:
     value = Random(1).randbytes(1 << 20) * (RECORD_BYTES_MAX >> 20)
     error = unpacked(build_batch([Record(0, 1, None, value)]), bytes_max=1).error
     assert error is not None
@@ -105,7 +105,7 @@ def test_a_record_too_large_for_any_answer_is_named_as_such() -> None:
     assert len(answer.records) == 1
 
 
-def test_headers_count_as_records_and_a_record_of_very_many_is_not_given() -> None:
+def test_headers_count_as_records_and_a_record_with_too_many_is_not_returned() -> None:
     def with_headers(count: int) -> Record:
         return Record(0, 1, None, b"a", (("h", None),) * count)
 

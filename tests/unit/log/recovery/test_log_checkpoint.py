@@ -30,7 +30,7 @@ def test_the_last_one_written_is_read() -> None:
 
 
 @pytest.mark.parametrize("damage", [None, b"", b"0\n", SECOND.encode()[:-1]])
-def test_without_the_latest_the_one_before_is_taken_for_what_it_cannot_be_wrong_in(damage: bytes | None) -> None:
+def test_without_the_latest_checkpoint_the_previous_one_is_read_cautiously(damage: bytes | None) -> None:
     disk = MemoryDisk()
     write_checkpoint(disk, "data/orders-0", FIRST)
     write_checkpoint(disk, "data/orders-0", SECOND)

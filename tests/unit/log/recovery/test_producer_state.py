@@ -102,7 +102,7 @@ def test_producers_do_not_mix() -> None:
     assert len(known) == 1
 
 
-def test_it_tells_whether_truncation_concerns_it() -> None:
+def test_it_says_whether_a_truncation_affects_it() -> None:
     known = states(batch(0, offset=10))
     assert known.reaches(Offset(10))
     assert not known.reaches(Offset(11))

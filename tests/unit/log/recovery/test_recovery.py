@@ -36,7 +36,7 @@ def disk_with(count: int, config: LogConfig | None = None) -> MemoryDisk:
 
 
 def killed_disk_with(count: int, config: LogConfig | None = None) -> MemoryDisk:
-    """What a killed process leaves: nothing was closed, and nothing but the page cache may hold the last segment."""
+    """The disk after a killed process: nothing was closed, and the last segment may be in the page cache only."""
     disk = MemoryDisk()
     log = open_log(disk, config)
     for number in range(count):
@@ -94,19 +94,19 @@ def test_what_was_durable_is_not_read_again_after_a_kill(monkeypatch: pytest.Mon
 def test_a_log_that_lost_what_was_durable_is_refused() -> None:
     disk = disk_with(4)
     disk.write_file(FIRST_LOG, disk.read_file(FIRST_LOG)[:-1])
-    with pytest.raises(Corruption, match="it was durable, so this is rot"):
+    with pytest.raises(Corruption, match="it was durable, so this is corruption"):
         open_log(disk)
 
 
 def test_nothing_is_torn_after_a_clean_shutdown() -> None:
     disk = disk_with(4)
     disk.write_file(FIRST_LOG, disk.read_file(FIRST_LOG) + b"more")
-    with pytest.raises(Corruption, match="closed in order"):
+    with pytest.raises(Corruption, match="closed cleanly"):
         open_log(disk, clean_shutdown=True)
     assert open_log(disk).recovery_report.torn_bytes == 4
 
 
-def test_a_lost_sector_in_the_middle_of_what_was_not_synced_is_a_tear() -> None:
+def test_a_lost_sector_in_the_middle_of_what_was_not_synced_is_torn() -> None:
     disk = MemoryDisk()
     log = open_log(disk)
     append(log, "synced")
@@ -145,7 +145,7 @@ def test_a_tail_of_zeros_or_noise_is_cut_off() -> None:
         assert read_all(log) == values(4)
 
 
-def test_every_flipped_bit_before_the_last_batch_is_rot() -> None:
+def test_every_flipped_bit_before_the_last_batch_is_corruption() -> None:
     whole = disk_with(3).read_file(FIRST_LOG)
     size = split(whole)[0][0].size_bytes
     for bit in range(2 * size * 8):
@@ -159,7 +159,7 @@ def test_every_flipped_bit_before_the_last_batch_is_rot() -> None:
         assert corruption.value.position in (0, size, 2 * size)
 
 
-def test_rot_in_an_earlier_segment_is_found_when_it_is_read_and_nothing_is_cut() -> None:
+def test_corruption_in_an_earlier_segment_is_found_when_it_is_read_and_nothing_is_cut() -> None:
     disk = killed_disk_with(20, SMALL_SEGMENTS)
     path = log_files(disk)[1]
     damaged = bytearray(disk.read_file(path))
@@ -184,7 +184,7 @@ def test_an_earlier_segment_that_is_cut_short_is_refused() -> None:
 def test_a_missing_segment_is_refused() -> None:
     disk = disk_with(20, SMALL_SEGMENTS)
     disk.remove(log_files(disk)[1])
-    with pytest.raises(Corruption, match="the segment before ends at offset"):
+    with pytest.raises(Corruption, match="the previous segment ends at offset"):
         open_log(disk, SMALL_SEGMENTS)
 
 
@@ -201,7 +201,7 @@ def test_batches_that_do_not_continue_each_other_are_refused() -> None:
     for order in ([0, 2], [0, 0], [1, 2]):
         disk = MemoryDisk()
         disk.write_file(FIRST_LOG, b"".join(batches[index] for index in order))
-        with pytest.raises(Corruption, match=r"stands where \d is next"):
+        with pytest.raises(Corruption, match=r"has base offset \d, expected \d"):
             open_log(disk)
 
 
@@ -241,7 +241,7 @@ def test_an_index_spoilt_while_the_log_is_open_costs_time_and_nothing_else() -> 
     assert read_all(log) == values(20)
 
 
-def test_what_a_crash_left_behind_is_tidied_up() -> None:
+def test_files_that_a_crash_left_behind_are_removed() -> None:
     disk = disk_with(2)
     before = disk.list(DIRECTORY)
     for name in ("leader-epoch-checkpoint.tmp", f"{99:020d}.index", f"{99:020d}.timeindex", f"{0:020d}.log.deleted"):
@@ -350,23 +350,23 @@ def test_a_crash_between_the_removals_of_a_truncation_leaves_a_log_without_a_hol
 
 @pytest.mark.parametrize("clean_shutdown", [True, False])
 @pytest.mark.parametrize("is_sparse", [True, False])
-def test_a_missing_front_of_a_log_is_rot(is_sparse: bool, clean_shutdown: bool) -> None:
+def test_a_missing_front_of_a_log_is_corruption(is_sparse: bool, clean_shutdown: bool) -> None:
     disk = disk_with(20, SMALL_SEGMENTS)
     if is_sparse:
         write_checkpoint(disk, DIRECTORY, replace(read_checkpoint(disk, DIRECTORY), is_sparse=True))
     disk.remove(log_files(disk)[0])
     second = log_files(disk)[0]
-    with pytest.raises(Corruption, match="the log starts at offset 0, its first segment is missing") as rot:
+    with pytest.raises(Corruption, match="the log starts at offset 0, but its first segment is missing") as raised:
         open_log(disk, SMALL_SEGMENTS, clean_shutdown)
-    assert (rot.value.file, log_files(disk)[0]) == (second, second), "nothing is removed"
+    assert (raised.value.file, log_files(disk)[0]) == (second, second), "nothing is removed"
 
 
 @pytest.mark.parametrize("clean_shutdown", [True, False])
-def test_a_log_that_lost_all_its_segments_is_rot(clean_shutdown: bool) -> None:
+def test_a_log_that_lost_all_its_segments_is_corrupt(clean_shutdown: bool) -> None:
     disk = disk_with(20, SMALL_SEGMENTS)
     for path in log_files(disk):
         disk.remove(path)
-    with pytest.raises(Corruption, match="no segment is left, everything below offset 20 was durable"):
+    with pytest.raises(Corruption, match="no segment is left, but everything below offset 20 was durable"):
         open_log(disk, SMALL_SEGMENTS, clean_shutdown)
 
 
@@ -399,7 +399,7 @@ def begun_anew(disk: MemoryDisk) -> None:
 
 @pytest.mark.parametrize("damage", [None, b"noise"])
 @pytest.mark.parametrize("change", [dropped_front, begun_anew])
-def test_a_front_that_was_let_go_is_not_missed_though_the_checkpoint_is_lost(
+def test_deleted_segments_do_not_count_as_missing_without_the_latest_checkpoint(
     change: Callable[[MemoryDisk], None], damage: bytes | None
 ) -> None:
     disk = disk_with(20, SMALL_SEGMENTS)

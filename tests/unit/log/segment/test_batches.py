@@ -24,18 +24,18 @@ def test_only_whole_batches_below_the_upper_offset_count() -> None:
 
 
 def test_a_batch_whose_checksum_is_wrong_is_named_by_its_position() -> None:
-    with pytest.raises(Corruption, match="checksum") as rot:
+    with pytest.raises(Corruption, match="checksum") as raised:
         checked_bytes(FIRST + SECOND[:-1] + b"\xff", 1_000, 3, continuity())
-    assert rot.value.position == 1_000 + len(FIRST)
+    assert raised.value.position == 1_000 + len(FIRST)
 
 
-def test_a_hole_is_rot_unless_the_log_is_sparse() -> None:
+def test_a_hole_is_corruption_unless_the_log_is_sparse() -> None:
     behind_a_hole = stored("d", offset=5, epoch=3)
-    with pytest.raises(Corruption, match="stands where 1 is next"):
+    with pytest.raises(Corruption, match="base offset 5, expected 1"):
         checked_bytes(FIRST + behind_a_hole, 0, 6, continuity())
     assert checked_bytes(FIRST + behind_a_hole, 0, 6, continuity(is_sparse=True)) == len(FIRST + behind_a_hole)
 
 
-def test_a_batch_of_another_epoch_is_rot() -> None:
-    with pytest.raises(Corruption, match="claims leader epoch 2, it is of 3"):
+def test_a_batch_of_another_epoch_is_corrupt() -> None:
+    with pytest.raises(Corruption, match="has leader epoch 2, expected 3"):
         checked_bytes(stored("a", offset=0, epoch=2), 0, 1, continuity())

@@ -12,7 +12,7 @@ LOG_END = Offset(12)
 
 
 def segments() -> list[Segment]:
-    """From 0, 4 and 9 on; the last records of the one in the middle, 6 to 8, are gone."""
+    """Three segments from 0, 4 and 9 on; the last records of the second, 6 to 8, are gone."""
     disk = MemoryDisk()
     disk.make_dir("data")
     made = []
@@ -27,12 +27,12 @@ def segments() -> list[Segment]:
 
 def test_an_offset_is_in_the_last_segment_that_begins_at_or_below_it() -> None:
     found = segments()
-    numbers = {offset: lookup.number_of(found, Offset(offset)) for offset in (0, 3, 4, 8, 9, 11, 100)}
+    numbers = {offset: lookup.segment_number(found, Offset(offset)) for offset in (0, 3, 4, 8, 9, 11, 100)}
     assert numbers == {0: 0, 3: 0, 4: 1, 8: 1, 9: 2, 11: 2, 100: 2}
 
 
 def test_below_the_first_segment_there_is_none_before_it() -> None:
-    assert lookup.number_of(segments()[1:], Offset(2)) == 0
+    assert lookup.segment_number(segments()[1:], Offset(2)) == 0
 
 
 def test_a_segment_ends_where_the_next_begins_and_the_last_with_the_log() -> None:

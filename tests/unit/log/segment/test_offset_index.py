@@ -41,7 +41,7 @@ def test_a_look_up_never_lands_behind_the_batch(sizes: list[int], interval_bytes
 
 
 @given(st.lists(st.integers(61, 300), min_size=1, max_size=50), st.integers(0, 200), st.data())
-def test_truncated_or_read_back_it_is_what_a_scan_would_make(
+def test_a_truncated_or_decoded_index_equals_one_made_by_a_scan(
     sizes: list[int], interval_bytes: int, data: st.DataObject
 ) -> None:
     kept = data.draw(st.integers(0, len(sizes)))
@@ -62,7 +62,7 @@ def test_truncated_or_read_back_it_is_what_a_scan_would_make(
         ("0000001300000065 00000014 00000065", "positions do not ascend"),
         ("0000001300000065 00000013 00000064", "positions do not ascend"),
         ("0000001300000065 00000012 00000066", "offsets do not ascend"),
-        ("0000001300001000", "behind the end"),
+        ("0000001300001000", "beyond the end"),
         ("0000001300000065 0000000000000000", "do not ascend"),
     ],
 )

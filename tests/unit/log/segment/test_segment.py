@@ -39,7 +39,7 @@ def known_of(segment: Segment) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("broken_at", range(BATCHES))
-def test_indexes_that_cannot_be_made_anew_leave_all_as_it_was(monkeypatch: pytest.MonkeyPatch, broken_at: int) -> None:
+def test_a_failed_rebuild_of_indexes_changes_nothing(monkeypatch: pytest.MonkeyPatch, broken_at: int) -> None:
     segment = segment_with_batches()
     before = known_of(segment)
     scan_batches = batches.scan_batches
@@ -47,12 +47,12 @@ def test_indexes_that_cannot_be_made_anew_leave_all_as_it_was(monkeypatch: pytes
     def cut(*arguments: object, **options: object) -> Iterator[tuple[int, BatchHeader]]:
         for number, found in enumerate(scan_batches(*arguments, **options)):  # type: ignore[arg-type]
             if number == broken_at:
-                raise Corruption(segment.path, found[0], "rot")
+                raise Corruption(segment.path, found[0], "corrupt")
             yield found
 
     with monkeypatch.context() as corrupt:
         corrupt.setattr(segment_module, "scan_batches", cut)
-        with pytest.raises(Corruption, match="rot"):
+        with pytest.raises(Corruption, match="corrupt"):
             segment.rebuild_indexes()
     assert known_of(segment) == before
     batch = stored("next", offset=BATCHES, epoch=0)
@@ -61,7 +61,7 @@ def test_indexes_that_cannot_be_made_anew_leave_all_as_it_was(monkeypatch: pytes
     assert len(everything) == segment.size_bytes
 
 
-def test_batches_that_end_elsewhere_than_is_known_are_rot() -> None:
+def test_batches_that_end_elsewhere_than_is_known_are_corrupt() -> None:
     segment = segment_with_batches()
     segment.next_offset = Offset(BATCHES + 1)
     before = known_of(segment)
@@ -70,7 +70,7 @@ def test_batches_that_end_elsewhere_than_is_known_are_rot() -> None:
     assert known_of(segment) == before
 
 
-def test_indexes_that_are_made_anew_say_what_those_before_said() -> None:
+def test_rebuilt_indexes_equal_the_original_ones() -> None:
     segment = segment_with_batches()
     run_now(segment.finish())
     before = known_of(segment)

@@ -22,7 +22,7 @@ def test_golden_an_entry_is_a_timestamp_and_a_relative_offset() -> None:
     assert TimeIndex.decode_last(data[-12:], 1000) == (1_700_000_000_007, 1019)
 
 
-def test_only_a_larger_timestamp_is_news() -> None:
+def test_only_a_larger_timestamp_adds_an_entry() -> None:
     index = index_of(5, 5, 3, 8, NO_TIMESTAMP)
     assert [index.entry(number) for number in range(len(index))] == [(5, 1009), (8, 1039)]
     assert index.last == (8, 1039)
@@ -46,7 +46,7 @@ def test_every_record_up_to_the_entry_found_is_older(timestamps: list[int], time
 
 
 @given(st.lists(st.integers(0, 50), max_size=30), st.integers(0, 30))
-def test_truncated_it_is_what_the_batches_that_are_left_would_make(timestamps: list[int], kept: int) -> None:
+def test_a_truncated_index_equals_one_of_the_batches_that_are_left(timestamps: list[int], kept: int) -> None:
     index = index_of(*timestamps)
     index.truncate(1000 + 10 * kept)
     assert index.encode() == index_of(*timestamps[:kept]).encode()
@@ -58,7 +58,7 @@ def test_truncated_it_is_what_the_batches_that_are_left_would_make(timestamps: l
         ("0000018bcfe56800", "whole number"),
         ("000000000000000500000001 000000000000000500000002", "does not ascend"),
         ("000000000000000500000002 000000000000000600000002", "does not ascend"),
-        ("ffffffffffffffff00000002", "no timestamp"),
+        ("ffffffffffffffff00000002", "is not a timestamp"),
     ],
 )
 def test_bytes_that_cannot_be_an_index_are_refused(data: str, reason: str) -> None:

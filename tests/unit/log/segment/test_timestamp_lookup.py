@@ -70,7 +70,7 @@ def steps_of(log: PartitionLog, timestamp_ms: int) -> int:
 
 
 def reopened(disk: Disk, config: LogConfig) -> PartitionLog:
-    """So that the indexes of its closed segments are on the disk alone."""
+    """Reopen the log, so that the indexes of its closed segments are only on disk."""
     return open_log(disk, config)
 
 
@@ -100,7 +100,7 @@ def test_records_have_the_time_of_their_append_where_the_topic_says_so() -> None
     assert offset_at(log, NOW_MS + 1) is None
 
 
-def test_a_claim_that_no_record_bears_out_is_the_answer_and_no_further_batch_is_unpacked() -> None:
+def test_a_header_timestamp_that_no_record_has_is_the_result_and_no_further_batch_is_decompressed() -> None:
     log = open_log(MemoryDisk())
     append(log, "a", timestamp_ms=1_000)
     for _ in range(20):
@@ -112,7 +112,7 @@ def test_a_claim_that_no_record_bears_out_is_the_answer_and_no_further_batch_is_
     assert offset_at(log, 9_001) == (41, 9_500)
 
 
-def test_what_cannot_be_unpacked_is_answered_from_its_header() -> None:
+def test_the_header_is_the_result_for_a_batch_that_cannot_be_decompressed() -> None:
     log = open_log(MemoryDisk())
     append(log, "a", timestamp_ms=1_000)
     broken = _assemble(
@@ -131,7 +131,7 @@ def test_what_cannot_be_unpacked_is_answered_from_its_header() -> None:
     assert offset_at(log, 2_500) == (2, 3_000)
 
 
-def test_where_the_log_begins_inside_a_batch_its_deleted_records_make_nobody_a_liar() -> None:
+def test_deleted_records_at_the_start_of_a_batch_do_not_make_its_header_the_result() -> None:
     log = open_log(MemoryDisk())
     write(log, build_batch([Record(0, 5_000, None, b"a"), Record(1, 1_000, None, b"b")]))
     append(log, "c", timestamp_ms=3_000)
@@ -168,7 +168,7 @@ def test_records_without_a_timestamp_are_found_by_none() -> None:
 # --- what it costs -------------------------------------------------------------------------------------------
 
 
-def test_a_batch_is_unpacked_piece_by_piece_and_only_as_far_as_is_looked_for() -> None:
+def test_a_batch_is_decompressed_piece_by_piece_and_only_as_far_as_needed() -> None:
     log = open_log(MemoryDisk())
     size, count = 10_000, 100 * PIECE_BYTES // 10_000
     write(log, build_batch([Record(0, 1_000 + at, None, bytes(size)) for at in range(count)], Codec.ZSTD))
@@ -259,7 +259,7 @@ def test_no_flipped_bit_of_an_index_leads_past_a_record() -> None:
         disk.write_file(FIRST + suffix, data)
 
 
-def test_rot_is_corruption() -> None:
+def test_a_wrong_checksum_is_corruption() -> None:
     disk = MemoryDisk()
     log = open_log(disk)
     append(log, "a", timestamp_ms=1_000)
@@ -278,7 +278,7 @@ def test_what_is_appended_meanwhile_is_not_looked_at() -> None:
     append(log, "b", timestamp_ms=6_000)
     assert looked_up(late) is None
     assert looked_up(of_all) == (0, 1_000)
-    assert log.has_still(of_all.segments)
+    assert log.still_has(of_all.segments)
 
 
 def test_a_segment_that_was_dropped_before_it_was_opened_is_gone_and_that_is_noticed() -> None:
@@ -287,9 +287,9 @@ def test_a_segment_that_was_dropped_before_it_was_opened_is_gone_and_that_is_not
     for at in range(12):
         append(log, "a" * 20, timestamp_ms=1_000 + at)
     lookup = log.prepare_lookup(1_000)
-    assert log.has_still(lookup.segments)
+    assert log.still_has(lookup.segments)
     for path in log.apply_retention(NOW_MS, log.log_end_offset):
         disk.remove(path)
     with pytest.raises(FileNotFoundError):
         looked_up(lookup)
-    assert not log.has_still(lookup.segments)
+    assert not log.still_has(lookup.segments)

@@ -157,7 +157,7 @@ def test_an_end_that_is_no_whole_batch_is_a_note_unless_the_log_was_closed() -> 
     change(disk, name, sound + batch_of("torn")[:-3])
     (finding,) = findings(disk)
     assert (finding.file, finding.position, finding.is_note) == (name, len(sound), True)
-    assert "no whole batch" in finding.reason
+    assert "not a whole batch" in finding.reason
     (fault,) = verified(disk, was_closed=True).findings[:1]
     assert not fault.is_note
 
@@ -231,7 +231,7 @@ def test_a_first_segment_that_is_gone_is_missed() -> None:
     for suffix in (".log", ".index", ".timeindex"):
         disk.remove(f"{DIRECTORY}/{first.removesuffix('.log')}{suffix}")
     found = [finding for finding in findings(disk) if not finding.is_note]
-    assert found[0] == Finding(second, 0, "the log starts at offset 0, its first segment is missing")
+    assert found[0] == Finding(second, 0, "the log starts at offset 0, but its first segment is missing")
 
 
 def test_a_log_whose_segments_are_all_gone_is_missed() -> None:
@@ -239,10 +239,10 @@ def test_a_log_whose_segments_are_all_gone_is_missed() -> None:
     for name in names(disk, ".log"):
         disk.remove(f"{DIRECTORY}/{name}")
     found = [finding for finding in findings(disk) if not finding.is_note]
-    assert found == [Finding("log-checkpoint", 0, "no segment is left, everything below offset 48 was durable")]
+    assert found == [Finding("log-checkpoint", 0, "no segment is left, but everything below offset 48 was durable")]
 
 
-def test_it_is_said_where_reading_can_go_on() -> None:
+def test_a_fault_says_where_the_next_whole_batch_begins() -> None:
     disk = written()
     name = names(disk, ".log")[0]
     data = bytearray(content(disk, name))
@@ -250,7 +250,7 @@ def test_it_is_said_where_reading_can_go_on() -> None:
     struct.pack_into(">i", data, 8, 0x7FFFFFF0)
     change(disk, name, bytes(data))
     reasons = [finding.reason for finding in findings(disk) if finding.file == name]
-    assert any(f"not read from here on; a whole batch is at byte {12 + length}" in reason for reason in reasons)
+    assert any(f"not read from here on; a whole batch follows at byte {12 + length}" in reason for reason in reasons)
 
 
 def test_an_index_entry_for_no_batch_is_a_fault() -> None:
@@ -269,7 +269,7 @@ def test_a_missing_index_is_a_note() -> None:
     disk = written()
     name = names(disk, ".index")[0]
     disk.remove(f"{DIRECTORY}/{name}")
-    assert findings(disk) == [Finding(name, 0, "is missing; opening the log rebuilds it", is_note=True)]
+    assert findings(disk) == [Finding(name, 0, "the file is missing; opening the log rebuilds it", is_note=True)]
 
 
 def test_epochs_that_contradict_the_log_are_a_fault() -> None:
@@ -278,7 +278,7 @@ def test_epochs_that_contradict_the_log_are_a_fault() -> None:
     change(disk, "leader-epoch-checkpoint", cache.encode())
     first = findings(disk)[0]
     assert not first.is_note
-    assert first.reason == "the batch at offset 12 has leader epoch 0, leader-epoch-checkpoint says 2"
+    assert first.reason == "the batch at offset 12 has leader epoch 0, leader-epoch-checkpoint has 2"
 
 
 def test_epochs_that_are_behind_the_log_are_a_note() -> None:
@@ -286,7 +286,7 @@ def test_epochs_that_are_behind_the_log_are_a_note() -> None:
     change(disk, "leader-epoch-checkpoint", LeaderEpochCache((EpochStart(LeaderEpoch(0), Offset(0)),)).encode())
     (finding,) = findings(disk)
     assert (finding.file, finding.is_note) == ("leader-epoch-checkpoint", True)
-    assert finding.reason == "is behind: the log has leader epoch 1 from offset 18 on"
+    assert finding.reason == "leader epoch 1, in the log from offset 18 on, is missing"
 
 
 def test_a_snapshot_of_batches_that_the_log_does_not_hold_is_a_fault() -> None:

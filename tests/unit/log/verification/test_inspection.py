@@ -31,7 +31,7 @@ def test_every_batch_is_found_with_its_place_and_its_checksum() -> None:
     assert all(batch.is_valid for batch in found)
 
 
-def test_a_wrong_checksum_is_told_and_the_next_batch_found() -> None:
+def test_a_wrong_checksum_is_returned_and_the_next_batch_found() -> None:
     data = bytearray(b"".join(BATCHES))
     data[len(BATCHES[0]) + 100] ^= 1
     assert [batch.is_valid for batch in inspect_batches(file_of(bytes(data)), PATH)] == [True, False, True]

@@ -60,7 +60,7 @@ def test_an_empty_segment_is_sound() -> None:
     assert problems(b"") == []
 
 
-def test_a_wrong_checksum_is_told_with_its_place_and_the_rest_is_read_all_the_same() -> None:
+def test_a_wrong_checksum_is_reported_with_its_position_and_the_rest_is_read() -> None:
     bad = bytearray(SEGMENT[1])
     bad[-1] ^= 1
     found = scrubbed((SEGMENT[0], bytes(bad), SEGMENT[2]))
@@ -76,7 +76,7 @@ def test_nothing_is_read_behind_a_batch_whose_length_leads_nowhere() -> None:
     assert found.batches == 1
 
 
-def test_a_file_that_ends_inside_a_batch_is_told_of() -> None:
+def test_a_file_that_ends_inside_a_batch_is_reported() -> None:
     for cut in (1, 30, len(SEGMENT[1]) - 5):
         ((position, _),) = problems(SEGMENT[0] + SEGMENT[1][:cut])
         assert position == len(SEGMENT[0])
@@ -88,47 +88,47 @@ def test_batches_lost_from_the_end_of_a_closed_segment_are_missed() -> None:
     assert reason == "the batches end at offset 102, the next segment begins at 105"
 
 
-def test_a_hole_between_batches_is_told_of_unless_the_log_was_compacted() -> None:
+def test_a_hole_between_batches_is_reported_unless_the_log_was_compacted() -> None:
     ((position, reason),) = problems((SEGMENT[0], SEGMENT[3]), end_offset=Offset(END))
     assert (position, reason) == (len(SEGMENT[0]), "a batch has base offset 104, expected 102")
     assert problems((SEGMENT[0], SEGMENT[3]), end_offset=Offset(END), sparse=True) == []
 
 
-def test_a_batch_that_stands_twice_is_told_of_even_in_a_compacted_log() -> None:
+def test_a_batch_that_occurs_twice_is_reported_even_in_a_compacted_log() -> None:
     ((_, reason),) = problems((SEGMENT[0], SEGMENT[0]), sparse=True)
     assert reason == "a batch has base offset 100, expected 102"
 
 
-def test_a_batch_that_reaches_into_the_next_segment_is_told_of() -> None:
+def test_a_batch_that_reaches_into_the_next_segment_is_reported() -> None:
     ((_, reason),) = problems(SEGMENT[:2], end_offset=Offset(102))
     assert reason == "a batch ends at offset 102, the next segment begins at 102"
 
 
-def test_a_leader_epoch_that_goes_back_is_told_of() -> None:
+def test_a_leader_epoch_that_goes_back_is_reported() -> None:
     ((_, reason),) = problems(SEGMENT)
     assert reason == "the batch at offset 104 has leader epoch 1, after 2"
 
 
-def test_a_leader_epoch_other_than_the_log_knows_is_told_of() -> None:
+def test_a_leader_epoch_that_the_epoch_cache_contradicts_is_reported() -> None:
     epochs = LeaderEpochCache((EpochStart(LeaderEpoch(1), Offset(0)), EpochStart(LeaderEpoch(2), Offset(103))))
     assert problems(SEGMENT[:3], epochs=epochs) == []
     bad = batch(102, "c", epoch=2)
     ((_, reason),) = problems((SEGMENT[0], bad, SEGMENT[2]), epochs=epochs)
-    assert reason == "the batch at offset 102 has leader epoch 2, the log knows 1"
+    assert reason == "the batch at offset 102 has leader epoch 2, expected 1"
 
 
-def test_an_epoch_that_the_log_has_forgotten_is_not_judged() -> None:
+def test_an_epoch_that_the_epoch_cache_no_longer_has_is_not_checked() -> None:
     epochs = LeaderEpochCache((EpochStart(LeaderEpoch(2), Offset(103)),))
     assert problems(SEGMENT[:3], epochs=epochs) == []
 
 
-def test_what_stands_behind_the_end_of_a_log_in_use_is_left_alone() -> None:
+def test_batches_behind_the_end_of_a_log_in_use_are_not_read() -> None:
     for torn in (SEGMENT[2], SEGMENT[2][:70]):
         found = scrubbed((*SEGMENT[:2], torn), end_offset=Offset(103), stops_at_end=True)
         assert (found.problems, found.next_offset) == ((), 103)
 
 
-def test_records_are_decoded_when_asked() -> None:
+def test_records_are_decoded_on_request() -> None:
     disk = MemoryDisk()
     disk.write_file(PATH, batch(100, *"abc" * 100, codec=Codec.GZIP) + SEGMENT[1][:0])
     sound = scrub_segment(disk, PATH, Expected(base_offset=Offset(BASE)), decode_records=True)
@@ -167,7 +167,7 @@ def test_the_reader_may_be_stopped() -> None:
         scrub_segment(disk, PATH, Expected(base_offset=Offset(BASE)), read_bytes=stop)
 
 
-def test_a_segment_that_is_gone_is_the_callers_to_judge() -> None:
+def test_a_segment_that_is_gone_raises_file_not_found() -> None:
     with pytest.raises(FileNotFoundError):
         scrub_segment(MemoryDisk(), PATH, Expected(base_offset=Offset(BASE)))
 

@@ -29,7 +29,7 @@ def within_loop(look: Callable[[], None]) -> None:
     ("durability", "stopped_cleanly", "may_have_lost_records"),
     [("fsync", True, False), ("fsync", False, False), ("page-cache", True, False), ("page-cache", False, True)],
 )
-def test_only_who_acknowledges_from_memory_may_have_lost_records_and_only_if_it_was_not_stopped_in_order(
+def test_only_page_cache_durability_without_a_clean_stop_may_have_lost_records(
     tmp_path: Path, durability: str, stopped_cleanly: bool, may_have_lost_records: bool
 ) -> None:
     def look() -> None:
@@ -39,16 +39,16 @@ def test_only_who_acknowledges_from_memory_may_have_lost_records_and_only_if_it_
     within_loop(look)
 
 
-async def test_logs_that_were_not_closed_and_never_opened_since_are_not_said_to_be_closed(tmp_path: Path) -> None:
+async def test_logs_that_were_not_closed_and_never_opened_since_do_not_count_as_closed(tmp_path: Path) -> None:
     """A process that finds no controller stops in order, too, but the logs are as the crash before left them."""
     made = broker(tmp_path, "fsync", stopped_cleanly=False)
     assert len(made.log_directories_closed) == 0
     await made._replicas.publish(EMPTY_IMAGE, EMPTY_IMAGE)
-    made._metadata.loader.is_acting.set()
+    made._metadata.loader.first_image_applied.set()
     assert list(made.log_directories_closed) == [str(tmp_path / "data")]
 
 
-def test_logs_that_were_closed_and_never_opened_since_still_are(tmp_path: Path) -> None:
+def test_logs_that_were_closed_and_never_opened_since_count_as_closed(tmp_path: Path) -> None:
     def look() -> None:
         made = broker(tmp_path, "fsync", stopped_cleanly=True)
         assert made.log_directories_closed == (str(tmp_path / "data"),)

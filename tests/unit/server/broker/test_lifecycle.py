@@ -57,7 +57,7 @@ class Metadata(FollowedMetadata):
         self.published_index = 17
         self.committed: list[int] = []
 
-    def committed_elsewhere(self, index: int) -> None:
+    def note_committed(self, index: int) -> None:
         self.committed.append(index)
 
     async def operator_fences(self, fenced: bool) -> None:
@@ -77,7 +77,7 @@ def duplicate() -> RegistrationResult:
 # --- registration --------------------------------------------------------------------------------------------------
 
 
-async def test_a_broker_registers_with_all_that_it_is_and_keeps_its_epoch() -> None:
+async def test_a_broker_registers_with_its_whole_identity_and_keeps_its_epoch() -> None:
     controllers = FakeControllers(register_broker=REGISTERED)
     broker = lifecycle(controllers)
     assert (broker.broker_epoch, broker.is_fenced) == (-1, True)
@@ -118,7 +118,7 @@ async def test_a_broker_waits_for_a_controller_for_as_long_as_it_takes() -> None
     await registering
 
 
-async def test_the_session_of_an_earlier_life_is_waited_out() -> None:
+async def test_registration_waits_until_the_session_of_an_earlier_process_ends() -> None:
     began = now()
 
     def register(_: RegisterBrokerRequest) -> RegistrationResult:
@@ -129,7 +129,7 @@ async def test_the_session_of_an_earlier_life_is_waited_out() -> None:
     assert now() - began == pytest.approx(SESSION_S, abs=0.2)
 
 
-async def test_another_process_that_lives_under_the_same_id_keeps_it() -> None:
+async def test_another_live_process_with_the_same_id_keeps_it() -> None:
     began = now()
     with pytest.raises(BrokerRefused, match=r"give each node its own node\.id"):
         await lifecycle(FakeControllers(register_broker=duplicate())).register()
@@ -139,7 +139,7 @@ async def test_another_process_that_lives_under_the_same_id_keeps_it() -> None:
 @pytest.mark.parametrize(
     "code", [ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED_VERSION]
 )
-async def test_what_no_waiting_mends_is_told_at_once(code: ErrorCode) -> None:
+async def test_a_permanent_refusal_ends_registration_at_once(code: ErrorCode) -> None:
     result = RegistrationResult(error_code=code, error_message="check cluster.id")
     began = now()
     with pytest.raises(BrokerRefused, match=r"check cluster\.id"):
@@ -150,7 +150,7 @@ async def test_what_no_waiting_mends_is_told_at_once(code: ErrorCode) -> None:
 # --- heartbeats ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_fenced_broker_beats_fast_and_one_in_service_at_its_interval() -> None:
+async def test_a_fenced_broker_sends_heartbeats_faster_than_one_in_service() -> None:
     controllers = FakeControllers(heartbeat=HeartbeatResult(is_fenced=True))
     broker, metadata = lifecycle(controllers), Metadata()
     beating = asyncio.create_task(broker.keep_alive(metadata))
@@ -171,9 +171,7 @@ async def test_a_fenced_broker_beats_fast_and_one_in_service_at_its_interval() -
     await asyncio.wait([beating])
 
 
-async def test_a_broker_that_an_operator_keeps_fenced_beats_at_its_interval_and_at_once_when_that_is_taken_back() -> (
-    None
-):
+async def test_a_broker_with_an_operator_fence_sends_a_heartbeat_at_once_when_it_is_removed() -> None:
     controllers, metadata = FakeControllers(heartbeat=HeartbeatResult(is_fenced=True)), Metadata()
     await metadata.operator_fences(True)
     beating = asyncio.create_task(lifecycle(controllers).keep_alive(metadata))
@@ -212,7 +210,7 @@ class Held:
 
 
 @pytest.mark.parametrize("error", [Unreachable("controller", "refused"), Refusal(ErrorCode.NOT_CONTROLLER, "not me")])
-async def test_a_broker_holds_one_call_open_to_whichever_controller_is_active(error: Exception) -> None:
+async def test_a_broker_holds_one_call_open_to_the_active_controller(error: Exception) -> None:
     controllers = FakeControllers(register_broker=REGISTERED)
     first, second = Held(), Held(refuses=error)
     broker = lifecycle(controllers)
@@ -234,7 +232,7 @@ async def test_a_broker_holds_one_call_open_to_whichever_controller_is_active(er
     assert second.open == 0
 
 
-async def test_without_a_controller_a_broker_goes_on_trying() -> None:
+async def test_without_a_controller_a_broker_keeps_trying() -> None:
     controllers = FakeControllers(heartbeat=NOBODY)
     broker, metadata = lifecycle(controllers), Metadata()
     beating = asyncio.create_task(broker.keep_alive(metadata))
@@ -251,7 +249,7 @@ async def test_without_a_controller_a_broker_goes_on_trying() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED])
-async def test_a_broker_whose_id_another_process_took_ends(code: ErrorCode) -> None:
+async def test_a_broker_whose_id_another_process_took_stops(code: ErrorCode) -> None:
     result = HeartbeatResult(error_code=code, error_message="broker 1 is registered under epoch 4, not 3")
     with pytest.raises(BrokerRefused, match="under epoch 4, not 3: another process registered as this broker"):
         await lifecycle(FakeControllers(heartbeat=result)).keep_alive(Metadata())
@@ -260,7 +258,7 @@ async def test_a_broker_whose_id_another_process_took_ends(code: ErrorCode) -> N
 # --- controlled shutdown -------------------------------------------------------------------------------------------
 
 
-async def test_a_broker_asks_until_its_leaderships_are_handed_on() -> None:
+async def test_a_broker_asks_until_its_leaderships_have_moved() -> None:
     beats = list[HeartbeatRequest]()
 
     def heartbeat(request: HeartbeatRequest) -> HeartbeatResult:
@@ -271,13 +269,13 @@ async def test_a_broker_asks_until_its_leaderships_are_handed_on() -> None:
     assert [beat.wants_shutdown for beat in beats] == [True, True, True]
 
 
-async def test_a_shutdown_that_no_controller_hears_of_is_given_up_soon() -> None:
+async def test_a_shutdown_without_a_controller_ends_soon() -> None:
     began = now()
     await lifecycle(FakeControllers(heartbeat=NOBODY)).shut_down(lambda: 5)
     assert now() - began == pytest.approx(CONTROLLED_SHUTDOWN_SILENCE_MAX_S, abs=0.2)
 
 
-async def test_a_shutdown_at_a_silent_controller_is_given_up_too() -> None:
+async def test_a_shutdown_with_a_silent_controller_ends_too() -> None:
     controllers = FakeControllers(heartbeat=IN_SERVICE)
     controllers.takes_s = 3_600
     began = now()
@@ -286,7 +284,7 @@ async def test_a_shutdown_at_a_silent_controller_is_given_up_too() -> None:
     assert now() - began <= CONTROLLED_SHUTDOWN_SILENCE_MAX_S + 0.2 < SESSION_S / 2
 
 
-async def test_leaderships_that_nobody_can_take_over_do_not_keep_a_broker_for_ever() -> None:
+async def test_leaderships_that_cannot_be_moved_do_not_block_a_shutdown_for_ever() -> None:
     began = now()
     await lifecycle(FakeControllers(heartbeat=IN_SERVICE)).shut_down(lambda: 5)
     assert now() - began == pytest.approx(CONTROLLED_SHUTDOWN_MAX_S, abs=0.1)

@@ -15,7 +15,7 @@ from kraft.rpc.cluster_calls import ALLOCATE_PRODUCER_IDS
 from kraft.rpc.peers import Connections, Unreachable
 from kraft.server.cluster.controller_client import (
     ATTEMPT_TIMEOUT_S,
-    PATIENCE_S,
+    NEXT_AFTER_S,
     PAUSE_AFTER_ALL_FAILED_S,
     ControllerClient,
     ControllerPeer,
@@ -89,11 +89,11 @@ async def ask(client: ControllerClient, deadline_s: float) -> Any:
     return await client.call(call, request, deadline_s)
 
 
-def test_a_combined_node_asks_itself_first() -> None:
+def test_a_combined_node_calls_itself_first() -> None:
     assert [peer.address for peer in _peers(own_id=3)] == ["localhost:9003", "localhost:9001", "localhost:9002"]
 
 
-def test_brokers_that_are_no_controllers_begin_with_different_ones() -> None:
+def test_brokers_without_a_controller_start_with_different_controllers() -> None:
     first = [_peers(own_id)[0].address for own_id in (4, 5, 6, 7)]
     assert first == ["localhost:9002", "localhost:9003", "localhost:9001", "localhost:9002"]
     assert [peer.address for peer in _peers(own_id=5)] == ["localhost:9003", "localhost:9001", "localhost:9002"]
@@ -103,7 +103,7 @@ def _peers(own_id: int) -> list[ControllerPeer]:
     return of(own_id, Cluster()).peers()
 
 
-async def test_the_controller_in_this_process_is_asked_without_a_connection_as_long_as_it_is_active() -> None:
+async def test_the_controller_in_this_process_is_called_without_a_connection_while_it_is_active() -> None:
     asked: list[str] = []
     is_active = True
 
@@ -123,7 +123,7 @@ async def test_the_controller_in_this_process_is_asked_without_a_connection_as_l
 
 
 @pytest.mark.parametrize("elsewhere", [passive, down, refusing])
-async def test_one_after_the_other_is_asked_until_one_is_active_and_that_one_is_remembered(
+async def test_controllers_are_called_in_turn_until_one_is_active_and_it_is_remembered(
     elsewhere: Callable[[], Answer],
 ) -> None:
     cluster = Cluster(c1=elsewhere, c2=elsewhere, c3=active)
@@ -134,16 +134,14 @@ async def test_one_after_the_other_is_asked_until_one_is_active_and_that_one_is_
     assert client.active_id == 3
 
 
-async def test_two_calls_at_once_do_not_make_each_other_pass_the_active_controller_by() -> None:
+async def test_two_concurrent_calls_do_not_skip_the_active_controller() -> None:
     cluster = Cluster(c1=passive, c2=active, c3=passive)
     client = of(1, cluster)
     await asyncio.gather(ask(client, 1), ask(client, 1))
     assert cluster.asked == [1, 1, 2, 2]
 
 
-async def test_without_an_active_controller_everybody_is_asked_again_until_the_deadline_and_each_reason_is_told() -> (
-    None
-):
+async def test_without_an_active_controller_all_are_called_until_the_deadline_and_each_reason_is_reported() -> None:
     cluster = Cluster(c1=passive, c2=down, c3=passive)
     client = of(1, cluster)
     loop = asyncio.get_running_loop()
@@ -165,7 +163,7 @@ async def test_an_election_is_waited_for() -> None:
     assert loop.time() - began < 2 + 2 * PAUSE_AFTER_ALL_FAILED_S
 
 
-async def test_a_controller_that_hangs_costs_a_moment_and_not_the_whole_attempt() -> None:
+async def test_a_controller_that_hangs_does_not_block_the_whole_attempt() -> None:
     cluster = Cluster(c1=active, c2=passive, c3=active)
     client = of(1, cluster)
     cluster.hangs = {1}
@@ -173,11 +171,11 @@ async def test_a_controller_that_hangs_costs_a_moment_and_not_the_whole_attempt(
     began = loop.time()
     assert await ask(client, 10) == Answer(ErrorCode.NONE)
     assert cluster.asked == [1, 2, 3]
-    assert loop.time() - began < 2 * PATIENCE_S < ATTEMPT_TIMEOUT_S
+    assert loop.time() - began < 2 * NEXT_AFTER_S < ATTEMPT_TIMEOUT_S
     assert client.active_id == 3
 
 
-async def test_a_controller_that_takes_its_time_is_waited_for_and_not_asked_twice() -> None:
+async def test_a_slow_controller_is_waited_for_and_not_called_twice() -> None:
     cluster = Cluster(c1=active, c2=passive, c3=down)
     client = of(1, cluster)
     cluster.busy = {1: ATTEMPT_TIMEOUT_S - 0.1}
@@ -186,7 +184,7 @@ async def test_a_controller_that_takes_its_time_is_waited_for_and_not_asked_twic
     assert client.active_id == 1
 
 
-async def test_who_has_not_answered_at_the_deadline_is_named() -> None:
+async def test_a_controller_that_has_not_answered_by_the_deadline_is_named() -> None:
     cluster = Cluster(c1=active, c2=passive, c3=passive)
     cluster.hangs = {1}
     with pytest.raises(NoController, match=r"1@localhost:9001 has not answered|no answer within the time allowed"):
@@ -209,8 +207,8 @@ async def test_any_other_refusal_of_an_operators_request_is_passed_on() -> None:
         await ask(of(1, cluster), 5)
 
 
-async def test_without_time_nobody_is_asked() -> None:
+async def test_without_time_no_controller_is_called() -> None:
     cluster = Cluster(c1=active)
-    with pytest.raises(NoController, match="no time left to ask"):
+    with pytest.raises(NoController, match="no time left for a call"):
         await ask(of(1, cluster), 0)
     assert cluster.asked == []

@@ -27,7 +27,7 @@ class Watching:
         self.image = image
 
 
-def test_a_broker_is_listed_on_for_a_while_after_it_was_fenced() -> None:
+def test_a_fenced_broker_is_listed_for_some_time() -> None:
     watching = Watching()
     assert watching.lately.brokers() == ()
     watching.act(fenced(IMAGE, 2))
@@ -53,7 +53,7 @@ def test_a_broker_that_is_back_or_unregistered_is_not_listed_for_having_been_fen
     assert watching.lately.brokers() == ()
 
 
-def test_a_broker_that_was_fenced_before_this_one_knew_of_it_is_not_listed() -> None:
+def test_a_broker_that_was_fenced_in_the_first_image_is_not_listed() -> None:
     lately = FencedLately(lambda: 0)
     lately.published(EMPTY_IMAGE, fenced(IMAGE, 2))
     assert lately.brokers() == ()

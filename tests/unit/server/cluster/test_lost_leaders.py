@@ -37,7 +37,7 @@ async def waited_ms(lost: LostLeaders, *topics: str) -> int:
     return LoopClock().monotonic_ms() - begin_ms
 
 
-async def test_nobody_waits_while_no_leader_was_lost() -> None:
+async def test_requests_do_not_wait_while_no_leader_was_lost() -> None:
     assert await waited_ms(LostLeaders(LoopClock().monotonic_ms, Metadata().until), "orders") == 0
 
 
@@ -51,7 +51,7 @@ async def test_an_answer_waits_for_the_next_leader_of_its_topics() -> None:
     assert await waited_ms(lost, "orders") == 0
 
 
-async def test_a_leader_that_is_not_replaced_holds_answers_up_for_a_moment_and_only_right_after_its_loss() -> None:
+async def test_a_leader_that_is_not_replaced_delays_answers_only_right_after_its_loss() -> None:
     lost = LostLeaders(LoopClock().monotonic_ms, Metadata().until)
     lost.lost(BrokerId(2))
     await asyncio.sleep(0.3)
@@ -67,7 +67,7 @@ async def test_a_partition_without_a_leader_is_not_waited_for() -> None:
     assert await waited_ms(lost, "orders") == 0
 
 
-async def test_a_leader_that_answers_again_holds_nobody_up() -> None:
+async def test_a_leader_that_answers_again_delays_no_answer() -> None:
     lost = LostLeaders(LoopClock().monotonic_ms, Metadata().until)
     lost.lost(BrokerId(2))
     asyncio.get_running_loop().call_later(0.2, lost.found, BrokerId(2))

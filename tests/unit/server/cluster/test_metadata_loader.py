@@ -152,7 +152,7 @@ def up_to_date(address: str = "controller-1") -> Controller:
     return controller
 
 
-async def test_everything_known_at_the_start_is_acted_on_in_one_step() -> None:
+async def test_everything_received_at_the_start_is_applied_in_one_step() -> None:
     controller, published = up_to_date(), Published()
     controller.commit(5, topic("orders", 1))
     async with following(controller, published=published) as loader:
@@ -172,7 +172,7 @@ async def test_each_later_entry_is_a_step_from_the_image_before() -> None:
         assert (loader.published_index, loader.image) == (9, after)
 
 
-async def test_nothing_is_acted_on_before_the_registration_of_this_very_process_has_arrived() -> None:
+async def test_nothing_is_applied_before_the_registration_of_this_process_has_arrived() -> None:
     # A voter that was just started: it knows of an earlier life of this broker, and of no topic yet.
     restarted, published = Controller(), Published()
     restarted.commit(2, ClusterInitialised(cluster_id=CLUSTER))
@@ -189,7 +189,7 @@ async def test_nothing_is_acted_on_before_the_registration_of_this_very_process_
 
 
 @pytest.mark.parametrize("had_begun", [True, False])
-async def test_a_broker_whose_id_another_process_took_applies_none_of_its_successors_metadata_and_ends(
+async def test_a_broker_whose_id_another_process_took_applies_none_of_its_metadata_and_stops(
     had_begun: bool,
 ) -> None:
     controller, published = Controller(), Published()
@@ -202,19 +202,19 @@ async def test_a_broker_whose_id_another_process_took_applies_none_of_its_succes
     steps = list(published.steps)
     # What the successor is to lead, the process before it must neither lead nor follow.
     controller.commit(8, registered(BROKER, epoch=EPOCH + 1), topic("of the successor", 1))
-    with pytest.raises(BrokerRefused, match="under epoch 6, not 5: another process registered as this broker"):
+    with pytest.raises(BrokerRefused, match="with broker epoch 6, not 5: another process registered as this broker"):
         async with asyncio.timeout(60):
             await running
     assert published.steps == steps
 
 
-async def test_a_controller_that_is_down_is_left_for_the_next_one() -> None:
+async def test_a_broker_switches_from_a_controller_that_is_down() -> None:
     down = Controller("down", is_down=True)
     async with following(down, up_to_date("up")) as loader:
         assert await loader.until(lambda image: bool(image.cluster_id), 1)
 
 
-async def test_a_controller_that_falls_silent_is_left_for_the_next_one_which_goes_on_where_it_stopped() -> None:
+async def test_a_broker_switches_from_a_silent_controller_and_continues_at_the_same_index() -> None:
     first, second = up_to_date("first"), up_to_date("second")
     async with following(first, second) as loader:
         await loader.until(lambda image: bool(image.cluster_id), 5)
@@ -225,27 +225,27 @@ async def test_a_controller_that_falls_silent_is_left_for_the_next_one_which_goe
         assert first.open_streams == 0
 
 
-async def test_a_controller_that_lacks_what_the_active_one_has_committed_is_left() -> None:
+async def test_a_broker_switches_from_a_controller_that_lacks_committed_entries() -> None:
     behind, active = up_to_date("behind"), up_to_date("active")
     async with following(behind, active) as loader:
         await loader.until(lambda image: bool(image.cluster_id), 5)
         active.commit(8, topic("orders", 1))
-        loader.committed_elsewhere(8)
+        loader.note_committed(8)
         assert not await loader.until(lambda image: image.topic("orders") is not None, LAG_MAX_S - 1)
         assert await loader.until(lambda image: image.topic("orders") is not None, 3)
         assert active.asked_after == [4]
 
 
-async def test_an_old_word_of_the_active_controller_is_no_lag() -> None:
+async def test_an_old_committed_index_of_the_active_controller_is_no_lag() -> None:
     controller = up_to_date()
     async with following(controller) as loader:
-        loader.committed_elsewhere(4)
-        loader.committed_elsewhere(2)
+        loader.note_committed(4)
+        loader.note_committed(2)
         await asyncio.sleep(60)
         assert controller.asked_after == [0]
 
 
-async def test_a_controller_that_is_behind_takes_back_nothing_that_another_one_told() -> None:
+async def test_a_controller_that_is_behind_does_not_undo_applied_entries() -> None:
     first, behind = up_to_date("first"), Controller("behind")
     behind.commit(2, ClusterInitialised(cluster_id=CLUSTER))
     published = Published()
@@ -259,13 +259,13 @@ async def test_a_controller_that_is_behind_takes_back_nothing_that_another_one_t
         assert (len(published.steps), loader.published_index) == (1, 4)
 
 
-async def test_a_controller_of_another_cluster_is_left_and_said_so() -> None:
+async def test_a_broker_switches_from_a_controller_of_another_cluster_and_logs_it() -> None:
     stranger = Controller("stranger", refuses=Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, "check cluster.id"))
     async with following(stranger, up_to_date()) as loader:
         assert await loader.until(lambda image: bool(image.cluster_id), 5)
 
 
-async def test_entries_that_arrive_while_a_step_is_acted_on_make_the_next_one() -> None:
+async def test_entries_that_arrive_during_a_step_make_the_next_step() -> None:
     controller, published = up_to_date(), Published()
     published.takes_s = 10
     async with following(controller, published=published) as loader:
@@ -277,7 +277,7 @@ async def test_entries_that_arrive_while_a_step_is_acted_on_make_the_next_one() 
         assert published.topics() == [[], ["a", "b"]]
 
 
-async def test_an_entry_that_this_version_does_not_know_ends_the_broker() -> None:
+async def test_an_unknown_kind_of_entry_stops_the_broker() -> None:
     controller = up_to_date()
     controller.entries.append((5, b"\xff\xff"))
     loader = loader_of(Controllers(controller), Published())
@@ -285,7 +285,7 @@ async def test_an_entry_that_this_version_does_not_know_ends_the_broker() -> Non
         await loader.run()
 
 
-async def test_a_controller_that_does_not_come_to_know_this_process_is_left_although_nobody_told_of_more() -> None:
+async def test_a_broker_switches_from_a_controller_that_never_sends_its_registration() -> None:
     cut_off = Controller("cut off")
     cut_off.commit(2, ClusterInitialised(cluster_id=CLUSTER))
     async with following(cut_off, up_to_date("active")) as loader:
@@ -295,7 +295,7 @@ async def test_a_controller_that_does_not_come_to_know_this_process_is_left_alth
 # --- transactions ------------------------------------------------------------------------------------------------
 
 
-async def test_nothing_of_a_transaction_is_acted_on_or_kept_before_its_end() -> None:
+async def test_nothing_of_a_transaction_is_applied_or_kept_before_its_end() -> None:
     controller, published = up_to_date(), Published()
     async with following(controller, published=published) as loader:
         await loader.until(lambda image: bool(image.cluster_id), 5)
@@ -321,7 +321,7 @@ async def test_of_an_aborted_transaction_nothing_is_left() -> None:
         assert loader.published_index == 7
 
 
-async def test_a_transaction_that_breaks_off_is_begun_anew_at_another_controller() -> None:
+async def test_an_interrupted_transaction_is_received_again_from_another_controller() -> None:
     first, second, published = up_to_date("first"), up_to_date("second"), Published()
     for controller in (first, second):
         controller.commit(5, TransactionBegun(), topic("a", 1))
@@ -353,7 +353,7 @@ def image_with(*topics: str) -> MetadataImage:
     return EMPTY_IMAGE.replay([ClusterInitialised(cluster_id=CLUSTER), registered(BROKER, epoch=EPOCH), *created])
 
 
-async def test_a_snapshot_is_acted_on_when_it_is_whole_and_entries_go_on_from_there() -> None:
+async def test_a_snapshot_is_applied_when_it_is_complete_and_entries_continue_from_there() -> None:
     controller, published = Controller(), Published()
     controller.snapshot = snapshot_of(image_with("a"), 50)
     controller.entries.append((51, encode_records([topic("b", 2)])))
@@ -364,7 +364,7 @@ async def test_a_snapshot_is_acted_on_when_it_is_whole_and_entries_go_on_from_th
         assert loader.current_image() == LoadedImage(image=loader.image, index=51, term=1)
 
 
-async def test_a_snapshot_that_breaks_off_counts_for_nothing() -> None:
+async def test_an_interrupted_snapshot_is_discarded() -> None:
     breaks_off, whole = Controller("breaks off", is_down=True), Controller("whole")
     breaks_off.snapshot = snapshot_of(image_with("a", "b"), 50)[:-2]
     whole.snapshot = snapshot_of(image_with("a"), 50)
@@ -374,7 +374,7 @@ async def test_a_snapshot_that_breaks_off_counts_for_nothing() -> None:
         assert loader.image == image_with("a")
 
 
-async def test_a_snapshot_that_overtakes_what_was_acted_on_is_one_step_from_there() -> None:
+async def test_a_snapshot_that_is_ahead_of_the_applied_image_is_one_step() -> None:
     first, second, published = up_to_date("first"), Controller("second"), Published()
     async with following(first, second, published=published) as loader:
         await loader.until(lambda image: bool(image.cluster_id), 5)
@@ -384,7 +384,7 @@ async def test_a_snapshot_that_overtakes_what_was_acted_on_is_one_step_from_ther
         assert published.steps[-1] == (published.steps[0][1], image_with("a"))
 
 
-async def test_a_broker_goes_on_from_where_its_earlier_life_was_and_acts_when_it_is_known_anew() -> None:
+async def test_a_broker_continues_from_its_snapshot_and_applies_it_after_its_registration() -> None:
     before = EMPTY_IMAGE.replay([ClusterInitialised(cluster_id=CLUSTER), registered(BROKER, epoch=EPOCH - 1)])
     controller, published = Controller(), Published()
     loader = loader_of(Controllers(controller), published)
@@ -399,15 +399,15 @@ async def test_a_broker_goes_on_from_where_its_earlier_life_was_and_acts_when_it
     await asyncio.wait([running])
 
 
-async def test_a_controller_that_lost_what_this_broker_holds_is_left_and_said_so() -> None:
+async def test_a_broker_switches_from_a_controller_that_lost_entries_and_logs_it() -> None:
     loader = loader_of(Controllers(up_to_date()), Published())
     loader.start_from(LoadedImage(image=EMPTY_IMAGE, index=40, term=2))
     with capture_logs() as events, pytest.raises(TimeoutError):
         await asyncio.wait_for(loader.run(), LAG_MAX_S + 2)
-    assert "it has 4 entries, and this broker holds 40 of them" in [event.get("reason") for event in events]
+    assert "it has committed 4 entries, and this broker has 40" in [event.get("reason") for event in events]
 
 
-async def test_a_snapshot_or_transaction_that_takes_its_time_is_not_left_in_the_middle() -> None:
+async def test_a_long_snapshot_or_transaction_does_not_cause_a_switch() -> None:
     slow, other = SlowController("slow"), up_to_date("other")
     slow.snapshot = snapshot_of(image_with("a", "b", "c"), 50)
     slow.commit(51, TransactionBegun(), topic("d", 4))
@@ -415,7 +415,7 @@ async def test_a_snapshot_or_transaction_that_takes_its_time_is_not_left_in_the_
         slow.commit(47 + number, topic(f"t-{number}", number))
     slow.commit(59, TransactionEnded())
     async with following(slow, other) as loader:
-        loader.committed_elsewhere(59)
+        loader.note_committed(59)
         assert await loader.until(lambda image: image.topic("t-11") is not None, 60)
         assert slow.asked_after == [0]
         assert other.asked_after == []

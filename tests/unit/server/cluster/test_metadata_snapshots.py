@@ -108,7 +108,7 @@ def test_a_chunk_that_this_version_does_not_know_is_corruption() -> None:
 # --- writing ------------------------------------------------------------------------------------------------------
 
 
-async def test_what_was_written_is_loaded_by_the_next_life() -> None:
+async def test_a_written_snapshot_is_loaded_by_the_next_process() -> None:
     disk = MemoryDisk()
     async with parts_on(disk) as parts:
         assert await parts.snapshots.load() == NOTHING_LOADED
@@ -129,7 +129,7 @@ async def test_nothing_is_written_when_nothing_is_new() -> None:
         assert (disk.syncs, parts.written) == (syncs, [10])
 
 
-async def test_one_is_due_after_so_many_bytes_or_after_a_time_if_anything_is_new() -> None:
+async def test_a_snapshot_is_due_after_enough_bytes_or_after_the_interval_if_anything_is_new() -> None:
     async with parts_on(MemoryDisk()) as parts:
         snapshots, holder = parts.snapshots, parts.holder
         await snapshots.write()
@@ -149,7 +149,7 @@ async def test_one_is_due_after_so_many_bytes_or_after_a_time_if_anything_is_new
         assert parts.indexes() == [40, 20]
 
 
-async def test_an_interval_of_0_is_never_over() -> None:
+async def test_an_interval_of_0_disables_snapshots_by_time() -> None:
     async with parts_on(MemoryDisk(), SnapshotPolicy(entry_bytes_between=1_000, interval_ms=0)) as parts:
         parts.now_ms += 10**9
         parts.holder.commit()
@@ -166,7 +166,7 @@ async def test_the_task_writes_what_is_due() -> None:
 
 
 @pytest.mark.parametrize("failing", ["fails_writes", "fails_next_sync"])
-async def test_a_disk_that_fails_is_told_of_once_and_never_written_to_again(failing: str) -> None:
+async def test_a_failed_disk_is_reported_once_and_never_written_to_again(failing: str) -> None:
     disk = MemoryDisk()
     async with parts_on(disk) as parts:
         setattr(disk, failing, True)
@@ -192,7 +192,7 @@ async def two_generations(disk: MemoryDisk) -> tuple[LoadedImage, LoadedImage]:
         return first, parts.holder.current_image()
 
 
-async def test_a_damaged_snapshot_is_passed_over_for_the_one_before() -> None:
+async def test_a_damaged_snapshot_is_skipped_for_the_one_before() -> None:
     disk = MemoryDisk()
     first, second = await two_generations(disk)
     async with parts_on(disk) as parts:
@@ -200,7 +200,7 @@ async def test_a_damaged_snapshot_is_passed_over_for_the_one_before() -> None:
         assert await parts.snapshots.load() == first
 
 
-async def test_when_none_is_whole_a_voter_is_told_where_and_an_observer_begins_anew() -> None:
+async def test_without_a_whole_snapshot_a_voter_fails_and_a_broker_starts_empty() -> None:
     disk = MemoryDisk()
     await two_generations(disk)
     async with parts_on(disk) as parts:
@@ -209,7 +209,7 @@ async def test_when_none_is_whole_a_voter_is_told_where_and_an_observer_begins_a
         with pytest.raises(Corruption, match=r"00000000000000000020-0000000003.checkpoint at byte"):
             await parts.snapshots.load()
         with capture_logs() as events:
-            assert await parts.snapshots.load_or_begin_anew() == NOTHING_LOADED
+            assert await parts.snapshots.load_or_start_empty() == NOTHING_LOADED
         assert [event["log_level"] for event in events] == ["error"]
         assert parts.indexes() == []
         await parts.snapshots.write()
@@ -220,11 +220,11 @@ async def test_a_snapshot_of_another_cluster_is_refused() -> None:
     disk = MemoryDisk()
     await two_generations(disk)
     async with parts_on(disk, cluster_id="another") as parts:
-        with pytest.raises(Corruption, match=f"a snapshot of cluster '{CLUSTER}', while this is cluster 'another'"):
+        with pytest.raises(Corruption, match=f"the snapshot is of cluster '{CLUSTER}', not 'another'"):
             await parts.snapshots.load()
 
 
-async def test_a_disk_that_cannot_be_read_is_told_of() -> None:
+async def test_a_disk_that_cannot_be_read_is_reported() -> None:
     class Unreadable(MemoryDisk):
         def read_file(self, path: str) -> bytes:
             raise OSError("input/output error")
@@ -232,7 +232,7 @@ async def test_a_disk_that_cannot_be_read_is_told_of() -> None:
     disk = Unreadable()
     await two_generations(disk)
     async with parts_on(disk) as parts:
-        assert await parts.snapshots.load_or_begin_anew() == NOTHING_LOADED
+        assert await parts.snapshots.load_or_start_empty() == NOTHING_LOADED
         assert parts.failures == ["the metadata snapshot cannot be read from metadata: input/output error"]
         await parts.snapshots.write()
         assert parts.written == []

@@ -1,4 +1,4 @@
-"""Brokers register, live by their heartbeats and are fenced when these stop."""
+"""Brokers register, keep their sessions by heartbeats, and are fenced when these stop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.server.replicas import until
 from tests.unit.server.controller.controlling import SESSION_S, Parts, controller
 
 
-async def test_nobody_registers_before_the_cluster_has_its_id() -> None:
+async def test_no_broker_registers_before_the_cluster_has_its_id() -> None:
     parts = Parts()
     parts.quorum.lead(1)
     result = await parts.calls.register_broker(registration(1))
@@ -40,7 +40,7 @@ async def test_a_broker_that_falls_silent_is_fenced_when_its_session_is_over() -
         assert not await parts.beat(1, epoch), "it was only slow, and is back"
 
 
-async def test_nobody_is_fenced_for_silence_that_another_controller_was_there_to_hear() -> None:
+async def test_no_broker_is_fenced_for_silence_in_an_earlier_term() -> None:
     async with controller() as parts:
         epoch = await parts.register(1)
         await parts.beat(1, epoch)
@@ -59,7 +59,7 @@ async def test_a_broker_that_comes_back_while_it_is_being_fenced_is_watched_over
         parts.quorum.commits_at_once = False
         await until(lambda: bool(parts.quorum.waiting), SESSION_S + 1)
         parts.quorum.commits_at_once = True
-        # The fencing is committed. Its author has not gone on yet when the broker's heartbeat is there.
+        # The fencing is committed, but its caller has not resumed yet when the broker's heartbeat arrives.
         parts.quorum.commit()
         assert not await parts.beat(1, epoch)
         await asyncio.sleep(2 * SESSION_S)

@@ -28,7 +28,7 @@ ONE, FIRST = BrokerId(1), BrokerEpoch(1)
 
 
 class Clock(LoopClock):
-    """As that of the loop, until the whole process is stopped for a while."""
+    """The loop's clock, until the whole process is paused for a while."""
 
     stopped_ms = 0
 
@@ -45,7 +45,7 @@ class WatchingController:
         self.quorum = FakeQuorum(self.host, commits_at_once=True)
         self.host.attach(self.quorum)
         self.dead: set[int] = set()
-        """Ports of brokers that refuse connections; all others accept them."""
+        """Broker ports that refuse connections; all others accept them."""
         self.dialled: list[int] = []
         self.watch = BrokerWatch(
             self.host,
@@ -85,7 +85,7 @@ async def watching_controller(*, leading: bool = True) -> AsyncIterator[Watching
         while True:
             await asyncio.sleep(0.1)
             if controller.host.active:
-                await controller.watch.fence_the_silent()
+                await controller.watch.fence_expired()
 
     running = [asyncio.create_task(each) for each in (controller.host.run(), controller.watch.run(), look_around())]
     if leading:
@@ -114,19 +114,17 @@ async def test_a_broker_whose_process_is_gone_is_fenced_long_before_its_session_
             async with attending(parts, 1):
                 await asyncio.sleep(SESSION_S / 2)
                 for broker_id in (1, 2):
-                    parts.watch.heard(BrokerId(broker_id), BrokerEpoch(broker_id))
+                    parts.watch.heartbeat_received(BrokerId(broker_id), BrokerEpoch(broker_id))
                 parts.kill(1)
                 parts.kill(2)
             await asyncio.sleep(VERDICT_S)
         assert parts.fenced() == [1]
-        assert not parts.watch.is_heard_from(ONE), "its next process need not wait"
-        told = [event for event in events if event["event"] == "broker fenced"]
-        assert [(event["broker"], event["reason"]) for event in told] == [
-            (1, "nobody listens at its addresses any more")
-        ]
+        assert not parts.watch.has_live_session(ONE), "its next process need not wait"
+        fenced = [event for event in events if event["event"] == "broker fenced"]
+        assert [(event["broker"], event["reason"]) for event in fenced] == [(1, "its addresses refuse connections")]
 
 
-async def test_a_broker_that_lets_go_of_its_call_and_still_listens_keeps_its_session() -> None:
+async def test_a_broker_that_ends_its_liveness_stream_and_still_listens_keeps_its_session() -> None:
     async with watching_controller() as parts, attending(parts, 2):
         async with attending(parts, 1):
             await asyncio.sleep(0.5)
@@ -136,7 +134,7 @@ async def test_a_broker_that_lets_go_of_its_call_and_still_listens_keeps_its_ses
         assert parts.fenced() == [1, 2], "for their silence"
 
 
-async def test_who_becomes_active_finds_the_brokers_that_died_with_the_controller_before_it() -> None:
+async def test_a_new_controller_finds_the_brokers_that_died_with_its_predecessor() -> None:
     async with watching_controller(leading=False) as parts:
         parts.kill(1)
         await asyncio.sleep(5)
@@ -147,7 +145,7 @@ async def test_who_becomes_active_finds_the_brokers_that_died_with_the_controlle
         assert sorted(parts.dialled) == [1, 1, 2]
 
 
-async def test_who_attends_a_controller_is_told_when_that_one_is_no_longer_active() -> None:
+async def test_a_liveness_stream_ends_when_its_controller_is_no_longer_active() -> None:
     async with watching_controller() as parts:
         responses = parts.watch.liveness_stream(LivenessRequest(broker_id=ONE, broker_epoch=FIRST))
         await anext(responses)
@@ -173,7 +171,7 @@ async def test_a_call_from_an_earlier_office_that_ends_late_is_not_counted_in_th
             assert parts.dialled == []
 
 
-async def test_an_earlier_life_of_a_broker_does_not_attend() -> None:
+async def test_an_earlier_registration_of_a_broker_cannot_open_a_liveness_stream() -> None:
     async with watching_controller() as parts:
         with pytest.raises(Refusal, match="STALE_BROKER_EPOCH: broker 2 is not registered under epoch 1"):
             async with attending(parts, 2, epoch=1):
@@ -185,12 +183,12 @@ async def test_a_broker_behind_a_wall_is_fenced_once_and_then_left_alone() -> No
         parts.kill(1)
         await asyncio.sleep(VERDICT_S)
         assert parts.fenced() == [1]
-        parts.watch.heard(ONE, FIRST)
+        parts.watch.heartbeat_received(ONE, FIRST)
         await parts.host.submit(lambda image: unfence_broker(image, ONE, FIRST))
         for _ in range(60):
             await asyncio.sleep(SESSION_S / 9)
             for broker_id in (1, 2):
-                parts.watch.heard(BrokerId(broker_id), BrokerEpoch(broker_id))
+                parts.watch.heartbeat_received(BrokerId(broker_id), BrokerEpoch(broker_id))
         assert parts.fenced() == []
 
 
@@ -206,12 +204,12 @@ async def test_a_verdict_that_was_not_committed_is_given_again() -> None:
         assert parts.fenced() == [1]
 
 
-async def test_a_controller_that_was_itself_stopped_fences_nobody_for_what_it_could_not_hear() -> None:
+async def test_a_controller_that_was_paused_fences_no_broker_for_missed_heartbeats() -> None:
     async with watching_controller() as parts, attending(parts, 1), attending(parts, 2):
         await asyncio.sleep(1)
         parts.clock.stopped_ms += int(10 * SESSION_S * 1_000)
         await asyncio.sleep(1)
         assert parts.fenced() == []
-        parts.watch.heard(ONE, FIRST)
+        parts.watch.heartbeat_received(ONE, FIRST)
         await asyncio.sleep(SESSION_S - 1.5)
         assert parts.fenced() == [2]

@@ -25,7 +25,7 @@ def follow(after_index: int = 0, cluster_id: str = CLUSTER) -> FollowMetadataReq
     return FollowMetadataRequest(cluster_id=cluster_id, broker_id=1, after_index=after_index)
 
 
-async def test_replicas_that_failed_are_told_by_a_registered_broker_only() -> None:
+async def test_replica_failures_are_taken_from_registered_brokers_only() -> None:
     async with controller() as parts:
         for broker_id in (1, 2):
             await parts.beat(broker_id, await parts.register(broker_id))
@@ -76,7 +76,7 @@ async def test_a_follower_hears_a_beat_while_nothing_happens_also_of_a_controlle
             )
 
 
-async def test_a_follower_that_is_ahead_of_a_slow_controller_is_told_how_far_that_is() -> None:
+async def test_a_follower_ahead_of_a_slow_controller_gets_the_committed_index() -> None:
     async with controller(leading=False) as parts:
         parts.quorum.tell(ClusterInitialised(cluster_id=CLUSTER))
         async with aclosing(parts.calls.follow_metadata(follow(after_index=50))) as batches:

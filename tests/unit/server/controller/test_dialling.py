@@ -19,7 +19,7 @@ def listening() -> Iterator[int]:
 
 @pytest.fixture(name="closed_port")
 def _closed_port() -> Iterator[int]:
-    """Bound, so that nobody else listens there during the test, and refused."""
+    """A port that refuses connections; it is bound, so that no other process listens there during the test."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]
@@ -30,12 +30,12 @@ def at(*addresses: tuple[str, int]) -> list[Endpoint]:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_a_port_that_refuses_connections_is_nobodys(host: str, closed_port: int) -> None:
+def test_a_port_that_refuses_connections_has_no_listener(host: str, closed_port: int) -> None:
     assert asyncio.run(nobody_listens(at((host, closed_port))))
 
 
 def test_a_process_that_accepts_nothing_still_listens() -> None:
-    # The kernel answers for it, as it does for a process that is stopped.
+    # The kernel accepts the connection, as it does for a paused process.
     with listening() as port:
         assert not asyncio.run(nobody_listens(at(("127.0.0.1", port))))
 

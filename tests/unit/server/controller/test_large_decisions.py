@@ -34,7 +34,7 @@ CONFIGS = 3_000
 
 
 def create_large(topic: str, *, value: str = "1") -> Callable[[MetadataImage], Decision[str]]:
-    """A topic with so many records that one entry does not hold them."""
+    """A topic with more records than one entry holds."""
 
     def decide(image: MetadataImage) -> Decision[str]:
         created = create(topic)(image)
@@ -55,7 +55,7 @@ def decoded(quorum: FakeQuorum) -> list[list[MetadataRecord]]:
 
 
 async def answered(answer: asyncio.Task[str], quorum: FakeQuorum) -> str:
-    """Commits whatever is proposed until the answer is there."""
+    """Commit every proposal until the response is there."""
     while not answer.done():
         await settle()
         if quorum.waiting:
@@ -102,7 +102,7 @@ async def test_while_some_node_would_not_know_transactions_one_entry_holds_every
         assert [len(entry) for entry in decoded(quorum)] == [CONFIGS + 1]
 
 
-async def test_a_new_controller_aborts_unasked_what_the_one_before_left_unfinished() -> None:
+async def test_a_new_controller_aborts_the_unfinished_transaction_of_its_predecessor() -> None:
     host = StateMachineHost(lambda active: None)
     quorum = FakeQuorum(host, commits_at_once=True)
     host.attach(quorum)
@@ -144,7 +144,7 @@ async def test_a_transaction_with_a_record_that_no_entry_can_hold_is_aborted_wit
             records = [*create_large("orders")(image).records, *create("x" * PAYLOAD_BYTES_MAX)(image).records]
             return Decision(records=records, response="")
 
-        with pytest.raises(Refusal, match="ask for less at a time"):
+        with pytest.raises(Refusal, match="split the request"):
             await host.submit(decide)
         async with asyncio.timeout(5):
             while decode_records(quorum.payloads[-1], 1) != [TransactionAborted()]:

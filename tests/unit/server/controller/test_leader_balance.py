@@ -1,4 +1,4 @@
-"""The elections that a controller holds unasked, on virtual time, with a quorum that commits at once."""
+"""Elections that a controller holds on its own, on virtual time, with a quorum that commits at once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Parts:
 
     def _on_leadership(self, active: bool) -> None:
         if active:
-            self.balance.begin_anew()
+            self.balance.restart()
 
     def leader(self) -> int:
         return partition(self.host.image).leader
@@ -92,7 +92,7 @@ async def test_a_new_term_of_office_begins_with_a_whole_interval() -> None:
         assert parts.leader() == 1
 
 
-async def test_eligible_replicas_are_given_up_once_the_minimum_does_not_need_them() -> None:
+async def test_eligible_replicas_are_cleared_once_the_minimum_does_not_need_them() -> None:
     image = with_topic(cluster(1, 2, 3), [1, 2, 3])
     two = broker_defaults({"min.insync.replicas": "2"})
     for broker_id in (3, 2):
@@ -101,7 +101,7 @@ async def test_eligible_replicas_are_given_up_once_the_minimum_does_not_need_the
     async with active_controller(image, defaults=two) as parts:
         await asyncio.sleep(60)
         assert partition(parts.host.image).elr == (2,)
-    # The file of the controller that comes next says 1.
+    # The configuration file of the next controller says 1.
     async with active_controller(image) as parts:
         await asyncio.sleep(1)
         assert partition(parts.host.image).elr == ()

@@ -47,11 +47,11 @@ async def test_a_controller_that_takes_over_says_so_in_the_log() -> None:
         async with controller(leading=False) as parts:
             parts.quorum.lead(4)
             parts.quorum.lose()
-    told = [(event["event"], event["node"]) for event in events if event["event"].startswith("controller is")]
-    assert told == [("controller activated", 1), ("controller deactivated", 1)]
+    logged = [(event["event"], event["node"]) for event in events if event["event"].startswith("controller ")]
+    assert logged == [("controller activated", 1), ("controller deactivated", 1)]
 
 
-async def test_a_controller_that_is_not_active_sends_everybody_elsewhere() -> None:
+async def test_a_controller_that_is_not_active_refuses_every_request() -> None:
     async with controller(leading=False) as parts:
         assert (await parts.calls.register_broker(registration(1))).error_code is ErrorCode.NOT_CONTROLLER
         beat = HeartbeatRequest(
@@ -182,7 +182,7 @@ async def test_a_controller_that_reads_of_a_level_beyond_its_own_support_goes_no
 async def test_whether_an_election_may_be_unclean_is_the_topics_then_what_was_set_then_the_files(
     settings: dict[str, str], topics_own: str | None, leader: int
 ) -> None:
-    """Set for broker 1, in whose process this controller is, or for all brokers; as Kafka's controllers read it."""
+    """Set for broker 1, which shares this controller's process, or for all brokers; Kafka's controllers read both."""
     async with controller() as parts:
         for broker_id in (1, 2):
             await parts.beat(broker_id, await parts.register(broker_id))
@@ -211,6 +211,6 @@ async def test_a_controller_serves_what_operators_and_brokers_ask_it() -> None:
         served = {each.call.method for each in parts.controller.served()}
     rows = [row for table in (calls, cluster_calls) for row in vars(table).values()]
     asked = {row.method for row in rows if isinstance(row, Call | ServerStream)}
-    # What is not here needs the node's configuration, or the logs of a broker.
+    # All other calls need the node's configuration or a broker's logs.
     assert {name for name in asked - served if "kraft.v1.Broker/" not in name} == {DESCRIBE_CONFIGS.method}
     assert served <= asked

@@ -9,7 +9,7 @@ REGISTERED = [BrokerId(broker_id) for broker_id in (1, 7, 8)]
 
 
 class SettableClock:
-    """A wall clock that is a million milliseconds ahead of the other one."""
+    """A wall clock that is a million milliseconds ahead of the monotonic one."""
 
     def __init__(self) -> None:
         self.now_ms = 10_000
@@ -33,7 +33,7 @@ def status(leader_end: int, follower_end: int, *, commit_index: int = 40) -> Quo
 def test_voters_are_shown_with_what_they_lack_and_since_when() -> None:
     clock = SettableClock()
     view = QuorumView("c", clock)
-    view.look(status(42, 42), 40, REGISTERED)
+    view.update(status(42, 42), 40, REGISTERED)
     clock.now_ms += 500
     description = view.describe(status(45, 42), 40, REGISTERED)
     assert (description.cluster_id, description.leader_id, description.leader_epoch) == ("c", 1, 5)
@@ -62,8 +62,8 @@ def test_voters_are_shown_with_what_they_lack_and_since_when() -> None:
 def test_an_observer_that_acted_on_the_last_records_holds_all_that_is_committed() -> None:
     clock = SettableClock()
     view = QuorumView("c", clock)
-    view.broker_heard(BrokerId(7), 38)
-    view.broker_heard(BrokerId(8), 20)
+    view.heartbeat_received(BrokerId(7), 38)
+    view.heartbeat_received(BrokerId(8), 20)
     clock.now_ms += 200
     level, behind = view.describe(status(40, 40), 38, REGISTERED).observers
     assert (level.node_id, level.log_end_offset, level.lag, level.last_fetch_ms_ago) == (7, 40, 0, 200)
@@ -75,19 +75,19 @@ def test_brokers_that_vote_were_forgotten_or_went_silent_are_no_observers() -> N
     clock = SettableClock()
     view = QuorumView("c", clock)
     for broker_id in (1, 7, 8, 9):
-        view.broker_heard(BrokerId(broker_id), 38)
+        view.heartbeat_received(BrokerId(broker_id), 38)
     assert [each.node_id for each in view.describe(status(40, 40), 38, REGISTERED).observers] == [7, 8]
     clock.now_ms += OBSERVER_SILENCE_MAX_MS
-    view.broker_heard(BrokerId(8), 38)
+    view.heartbeat_received(BrokerId(8), 38)
     clock.now_ms += 1
     assert [each.node_id for each in view.describe(status(40, 40), 38, REGISTERED).observers] == [8]
 
 
 def test_a_new_reign_begins_with_nothing() -> None:
     view = QuorumView("c", SettableClock())
-    view.broker_heard(BrokerId(7), 38)
-    view.look(status(40, 40), 38, REGISTERED)
-    view.begin_anew()
+    view.heartbeat_received(BrokerId(7), 38)
+    view.update(status(40, 40), 38, REGISTERED)
+    view.reset()
     description = view.describe(status(40, 39), 38, REGISTERED)
     assert description.observers == []
     assert description.voters[1].last_caught_up_timestamp_ms == -1

@@ -106,11 +106,11 @@ async def test_a_command_that_no_entry_can_hold_is_refused_and_the_next_one_is_d
         with pytest.raises(Refusal) as refused:
             await host.submit(create("x" * PAYLOAD_BYTES_MAX))
         assert refused.value.error_code is ErrorCode.INVALID_REQUEST
-        assert "ask for less at a time" in refused.value.message
+        assert "split the request" in refused.value.message
         assert await host.submit(create("orders")) == "created orders"
 
 
-async def test_whoever_waits_when_leadership_is_lost_is_sent_elsewhere() -> None:
+async def test_waiting_commands_are_refused_when_leadership_is_lost() -> None:
     async with leading() as (host, quorum):
         proposed = asyncio.create_task(host.submit(create("a")))
         await settle()
@@ -120,7 +120,7 @@ async def test_whoever_waits_when_leadership_is_lost_is_sent_elsewhere() -> None
         for answer in (proposed, queued):
             with pytest.raises(Refusal, match="NOT_CONTROLLER"):
                 await answer
-        with pytest.raises(Refusal, match="NOT_CONTROLLER: this is not the active controller; controller 2 is"):
+        with pytest.raises(Refusal, match="NOT_CONTROLLER: this is not the active controller: controller 2 is"):
             await host.submit(create("c"))
 
 
@@ -148,7 +148,7 @@ async def test_after_an_unknown_outcome_the_host_catches_up_by_a_barrier_before_
             await unknown
         again = asyncio.create_task(host.submit(create("orders")))
         await settle()
-        # When the first did commit, the second changes nothing, which takes a barrier of its own to tell.
+        # If the first did commit, the second changes nothing; a barrier then confirms that this node still leads.
         assert quorum.barriers == (2 if but_commits else 1)
         if but_commits:
             with pytest.raises(Refusal, match="TOPIC_ALREADY_EXISTS"):
@@ -158,7 +158,7 @@ async def test_after_an_unknown_outcome_the_host_catches_up_by_a_barrier_before_
             assert await again == "created orders"
 
 
-async def test_while_the_barrier_fails_everybody_is_sent_elsewhere_and_it_is_tried_again() -> None:
+async def test_while_the_barrier_fails_commands_are_refused_and_it_is_retried() -> None:
     async with leading() as (host, quorum):
         unknown = asyncio.create_task(host.submit(create("orders")))
         await settle()
@@ -218,7 +218,7 @@ def test_from_a_snapshot_on_only_later_entries_change_anything() -> None:
     host = StateMachineHost(lambda active: None)
     host.start_from(LoadedImage(image=before, index=4, term=2))
     assert (host.committed_index, host.registration_index) == (4, {BrokerId(7): 4})
-    # The quorum tells what its journal holds, from the first entry on.
+    # The quorum delivers the entries of its journal, from the first on.
     for index in (3, 4):
         host.on_committed(index, 2, b"not even looked at")
     assert host.current_image() == LoadedImage(image=before, index=4, term=2)
@@ -245,11 +245,11 @@ def test_an_entry_that_this_version_does_not_know_ends_the_voter() -> None:
 
 
 def test_leadership_is_announced_and_withdrawn() -> None:
-    told: list[bool] = []
-    host = StateMachineHost(told.append)
+    announced: list[bool] = []
+    host = StateMachineHost(announced.append)
     host.on_leadership(3)
     assert host.active
     host.on_leadership(None)
-    assert told == [True, False]
-    with pytest.raises(Refusal, match="no other is known"):
+    assert announced == [True, False]
+    with pytest.raises(Refusal, match="none is known"):
         host.check_active()

@@ -20,7 +20,7 @@ def settings_of(tmp_path: Path, *lines: str) -> dict[str, object]:
     config = voter_config(load(file), "cluster")
     return {
         "election": (config.election_timeout_ms_min, config.election_timeout_ms_max),
-        "fetch": config.silence_ms,
+        "fetch": config.fetch_timeout_range_ms,
         "backoff": config.round_ms_max,
         "request": config.request_timeout_ms,
         "linger": config.append_linger_ms,
@@ -57,7 +57,7 @@ def test_each_time_of_the_quorum_has_its_key(tmp_path: Path) -> None:
     }
 
 
-def test_with_the_shortest_timeouts_a_leader_is_heard_often_enough(tmp_path: Path) -> None:
+def test_with_the_shortest_timeouts_a_leader_sends_often_enough(tmp_path: Path) -> None:
     settings = settings_of(
         tmp_path, "controller.quorum.election.timeout.ms=100", "controller.quorum.fetch.timeout.ms=100"
     )

@@ -28,7 +28,7 @@ def voter(node_id: int, address: str) -> Voter:
 def asked(
     *voters: int, answering_id: int = 2, own_id: int = 1, image: MetadataImage = EMPTY_IMAGE
 ) -> Mapping[int, Sequence[FeatureRange]]:
-    """What is found out when these voters are all at the address of the node `answering_id`."""
+    """Return the features found when all these voters are at the address of the node `answering_id`."""
     identity = Identity(
         cluster_id="c", node_id=BrokerId(answering_id), process_id=bytes(16), features=FEATURES, listener=CONTROLLER
     )
@@ -36,7 +36,7 @@ def asked(
     async def ask() -> Mapping[int, Sequence[FeatureRange]]:
         async with served(identity_service(identity)) as (_, address):
             known = [voter(node_id, address) for node_id in voters]
-            return await VoterFeatures(known, own_id, dial_openly).of_those_that_are_no_brokers(image)
+            return await VoterFeatures(known, own_id, dial_openly).of_controllers_only(image)
 
     return asyncio.run(ask())
 
@@ -45,22 +45,26 @@ def test_the_other_controllers_are_asked() -> None:
     assert asked(1, 2) == {2: FEATURES}
 
 
-def test_a_controller_that_is_a_broker_has_told_when_it_registered() -> None:
+def test_a_controller_that_is_a_broker_reported_its_features_when_it_registered() -> None:
     assert asked(1, 2, 3, image=cluster(3)) == {2: FEATURES}
 
 
-def test_a_single_controller_asks_nobody() -> None:
+def test_a_single_controller_asks_no_other() -> None:
     assert asked(1) == {}
 
 
-def test_another_node_at_a_controllers_address_tells_nothing_about_it() -> None:
-    with pytest.raises(Refusal, match=r"controller 3@127\.0\.0\.1:\d+ does not tell .* \(node 2 answers there\)"):
+def test_another_node_at_a_controllers_address_does_not_count_as_its_answer() -> None:
+    with pytest.raises(
+        Refusal, match=r"controller 3@127\.0\.0\.1:\d+ does not report .* \(node 2 answers at its address\)"
+    ):
         asked(1, 3)
 
 
 def test_a_controller_that_does_not_answer_may_be_of_any_version() -> None:
     others = VoterFeatures([voter(1, "127.0.0.1:1"), voter(2, "127.0.0.1:2")], 1, dial_openly)
-    with pytest.raises(Refusal, match=r"controller 2@127\.0\.0\.1:2 does not tell which levels it supports") as refused:
-        asyncio.run(others.of_those_that_are_no_brokers(EMPTY_IMAGE))
+    with pytest.raises(
+        Refusal, match=r"controller 2@127\.0\.0\.1:2 does not report which levels it supports"
+    ) as refused:
+        asyncio.run(others.of_controllers_only(EMPTY_IMAGE))
     assert refused.value.error_code is ErrorCode.INVALID_UPDATE_VERSION
-    assert "start it, in a version that does, or take it out of controller.quorum.voters" in refused.value.message
+    assert "start it with a version that does, or remove it from controller.quorum.voters" in refused.value.message

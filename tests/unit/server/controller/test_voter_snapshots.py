@@ -68,7 +68,7 @@ async def loaded(disk: MemoryDisk) -> AsyncIterator[Parts]:
 
 
 async def latest(snapshots: VoterSnapshots) -> Snapshot | None:
-    """It is asked for, read, and asked for again."""
+    """Ask for the snapshot, let it be read, and ask again."""
     found = snapshots.latest()
     if found is None and snapshots._reading is not None:
         await snapshots._reading
@@ -132,7 +132,7 @@ async def test_a_snapshot_that_is_taken_over_is_durable_and_the_host_stands_ther
         assert parts.host.committed_index == 2, "the quorum has not taken it over yet"
         restore()
         assert (parts.host.image, parts.host.committed_index) == (image, 70)
-        # It stands there already, so nothing is to be written.
+        # The snapshot exists already, so nothing is written.
         await parts.snapshots.write()
         assert parts.store.generations() == [SnapshotId(index=70, term=4), SnapshotId(index=2, term=2)]
         disk.crash()

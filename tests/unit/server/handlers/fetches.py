@@ -1,4 +1,4 @@
-"""Fetch requests of partitions that one broker leads, and their answers."""
+"""Fetch requests to partitions that one broker leads, and their responses."""
 
 from __future__ import annotations
 

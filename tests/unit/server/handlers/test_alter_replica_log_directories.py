@@ -112,10 +112,10 @@ def test_a_copy_is_described_until_it_is_the_replica(mover: Mover, paths: list[s
 
     def described() -> list[list[tuple[bool, int, bool]]]:
         handler = DescribeLogDirectoriesHandler(mover.directories, mover.partitions, lambda _: (1, 1))
-        told = handler.handle(DescribeLogDirectoriesRequest(partitions=[], all_partitions=True))
+        directories = handler.handle(DescribeLogDirectoriesRequest(partitions=[], all_partitions=True))
         return [
             [(each.is_future, each.offset_lag, each.size_bytes > 0) for each in directory.replicas]
-            for directory in told
+            for directory in directories
         ]
 
     async def scenario() -> None:

@@ -55,7 +55,7 @@ def test_a_broker_that_is_not_registered_is_not_described() -> None:
     assert refused.value.error_code is ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
-async def test_who_fences_a_broker_is_answered_when_this_broker_knows_it_too() -> None:
+async def test_a_fenced_broker_is_answered_when_this_broker_has_applied_it() -> None:
     loader = Loader(cluster(1, 2))
     answer = asyncio.ensure_future(handler(loader, fence_broker=DONE).fence(FENCE))
     await asyncio.sleep(0.5)

@@ -22,7 +22,7 @@ def handler(loader: Loader, **answers: object) -> ClientQuotasHandler:
     return ClientQuotasHandler(FakeControllers(**answers).forwarder(loader))
 
 
-async def test_who_sets_a_quota_is_answered_when_this_broker_can_tell_of_it() -> None:
+async def test_altered_quotas_are_answered_when_this_broker_has_applied_them() -> None:
     loader = Loader(cluster(1))
     quotas = handler(loader, alter_client_quotas=DONE)
     answer = asyncio.ensure_future(quotas.alter(REQUEST))

@@ -53,7 +53,7 @@ def handler(loader: Loader, given: object) -> AlterConfigsHandler:
     return AlterConfigsHandler(forwarder, {}, KAFKA_DEFAULTS)
 
 
-async def test_who_alters_a_config_is_answered_when_this_broker_acts_on_it_too() -> None:
+async def test_altered_configs_are_answered_when_this_broker_has_applied_them() -> None:
     loader = Loader(BEFORE)
     answered = asyncio.ensure_future(handler(loader, answer()).handle(REQUEST))
     await asyncio.sleep(0.5)

@@ -36,7 +36,7 @@ async def delete(broker: Broker, *wanted: DeleteRecordsPartition) -> list[Delete
 
 
 def led(broker: Broker, *values: str, replicas: tuple[int, ...] = (1,), **configs: Any) -> Partition:
-    """With one batch for each value, all of them committed."""
+    """A partition with one batch for each value, all committed."""
     partition = broker.open(**configs)
     lead(partition, replicas=replicas)
     for value in values:
@@ -49,7 +49,7 @@ def led(broker: Broker, *values: str, replicas: tuple[int, ...] = (1,), **config
 
 
 def followed(partition: Partition, broker_id: int, *, log_start: int) -> None:
-    """A fetch of a follower that has everything, and whose log begins at `log_start`."""
+    """Fetch as a follower that has all records and whose log begins at `log_start`."""
     end = partition.log.log_end_offset
     partition.follower_fetched(BrokerId(broker_id), BrokerEpoch(broker_id), end, Offset(log_start))
 
@@ -132,7 +132,7 @@ async def test_a_replica_that_leaves_the_isr_is_not_waited_for(broker: Broker) -
     assert result.low_watermark == 1
 
 
-def test_a_replica_that_does_not_follow_in_time_is_told_of(broker: Broker) -> None:
+def test_a_replica_that_does_not_follow_in_time_is_answered_with_a_timeout(broker: Broker) -> None:
     partition = led(broker, "a", "b", replicas=(1, 2))
     (result,) = run_virtually(delete(broker, asking(1)))
     assert (result.error_code, result.low_watermark) == (ErrorCode.REQUEST_TIMED_OUT, -1)
@@ -150,13 +150,13 @@ async def test_a_leader_that_is_demoted_meanwhile_says_so(broker: Broker) -> Non
     assert result.error_code.retriable
 
 
-async def test_who_drops_segments_is_told_when_there_may_be_some(broker: Broker) -> None:
+async def test_segment_removal_is_requested_after_a_deletion(broker: Broker) -> None:
     led(broker, "a")
-    told: list[int] = []
-    handler = DeleteRecordsHandler(broker.partitions, lambda: told.append(len(told)))
+    calls: list[int] = []
+    handler = DeleteRecordsHandler(broker.partitions, lambda: calls.append(len(calls)))
     for offset, times in ((7, 0), (1, 1)):
         await handler.handle(DeleteRecordsRequest(timeout_ms=10, partitions=[asking(offset)]))
-        assert len(told) == times
+        assert len(calls) == times
 
 
 def test_a_request_for_nothing_is_answered_at_once(broker: Broker) -> None:

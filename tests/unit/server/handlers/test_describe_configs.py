@@ -66,7 +66,7 @@ def described(
         include_documentation=in_full,
     )
     response = asyncio.run(DescribeConfigsHandler(load(path), lambda: image).handle(request))
-    # Whatever is described can be sent.
+    # Everything that is described can be encoded.
     assert calls.DESCRIBE_CONFIGS.response.to_value(calls.DESCRIBE_CONFIGS.response.to_message(response)) == response
     (description,) = response.results
     return description
@@ -105,26 +105,26 @@ def test_the_topics_own_value_comes_before_the_files_and_that_before_the_default
     assert len(own.synonyms) == 4
 
 
-def test_a_value_is_told_as_it_is_understood(directory: Path) -> None:
+def test_a_value_is_described_in_its_canonical_form(directory: Path) -> None:
     image = orders(unclean_leader_election_enable="TRUE", cleanup_policy="compact , delete")
     description = described(directory, image)
     for key, value in (("unclean.leader.election.enable", "true"), ("cleanup.policy", "compact,delete")):
         assert (entry(description, key).value, synonyms(entry(description, key))[0][1]) == (value, value)
 
 
-def test_the_configs_of_a_topic_that_is_not_there_are_told_as_if_it_were(directory: Path) -> None:
+def test_the_configs_of_a_topic_that_does_not_exist_are_described_as_if_it_did(directory: Path) -> None:
     there = described(directory, orders(retention_ms="5"))
     handler = DescribeConfigsHandler(load(directory / "server.properties"), lambda: cluster(7))
     assert handler.in_effect_on_topic({"retention.ms": "5"}) == there.entries
 
 
-def test_only_what_is_asked_for_is_told(directory: Path) -> None:
+def test_only_what_is_asked_for_is_described(directory: Path) -> None:
     description = described(directory, orders(), keys=("segment.bytes", "nonsense"), in_full=False)
     (only,) = description.entries
     assert (only.key, only.value, only.synonyms, only.documentation) == ("segment.bytes", "1073741824", [], "")
 
 
-def test_a_broker_tells_what_its_file_says_and_what_it_leaves_out(directory: Path) -> None:
+def test_a_broker_describes_the_configs_of_its_file_and_its_defaults(directory: Path) -> None:
     description = described(directory, orders(), "7", kind=BROKER, file="log.cleaner.enable=false\n")
     assert [each.key for each in description.entries] == sorted(key.name for key in KEYS)
     assert all(each.documentation for each in description.entries)
@@ -175,10 +175,10 @@ def test_what_was_set_while_brokers_run_comes_before_what_their_files_say(direct
     ("kind", "name", "code", "message"),
     [
         (TOPIC, "ordres", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic 'ordres'"),
-        (TOPIC, "", ErrorCode.INVALID_TOPIC_EXCEPTION, "a topic name is empty"),
-        (BROKER, "8", ErrorCode.INVALID_REQUEST, "this is broker 7, which knows its own configuration only, not '8'"),
-        (ConfigResourceType.CLIENT_METRICS, "x", ErrorCode.INVALID_REQUEST, "(client metrics) are not built yet"),
-        (ConfigResourceType.UNKNOWN, "x", ErrorCode.INVALID_REQUEST, "(unknown) are not built yet"),
+        (TOPIC, "", ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic name is empty"),
+        (BROKER, "8", ErrorCode.INVALID_REQUEST, "this is broker 7, which has only its own configs: ask broker '8'"),
+        (ConfigResourceType.CLIENT_METRICS, "x", ErrorCode.INVALID_REQUEST, "(client metrics) are not supported yet"),
+        (ConfigResourceType.UNKNOWN, "x", ErrorCode.INVALID_REQUEST, "(unknown) are not supported yet"),
     ],
 )
 def test_what_cannot_be_described_is_refused(

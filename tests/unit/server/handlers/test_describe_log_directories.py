@@ -30,7 +30,7 @@ def described(broker: Broker, *wanted: PartitionName) -> list[LogDirectoryDescri
     return run_virtually(scenario())
 
 
-def test_every_directory_tells_what_lies_in_it(broker: Broker) -> None:
+def test_every_directory_is_described_with_its_replicas(broker: Broker) -> None:
     used, empty, failed = described(broker)
     (replica,) = used.replicas
     assert (replica.topic, replica.partition, replica.offset_lag) == ("orders", 0, 0)
@@ -41,7 +41,7 @@ def test_every_directory_tells_what_lies_in_it(broker: Broker) -> None:
     assert (failed.total_bytes, failed.usable_bytes) == (-1, -1)
 
 
-def test_only_the_partitions_that_are_asked_for_are_told(broker: Broker) -> None:
+def test_only_the_requested_partitions_are_described(broker: Broker) -> None:
     used, *_ = described(broker, PartitionName(topic="orders", partition=1))
     assert used.replicas == []
 

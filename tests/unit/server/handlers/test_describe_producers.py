@@ -26,7 +26,7 @@ def described(broker: Broker, topic: str = "orders", partition: int = 0) -> Part
     return result
 
 
-def test_the_producers_of_a_partition_are_told(broker: Broker) -> None:
+def test_the_producers_of_a_partition_are_described(broker: Broker) -> None:
     async def scenario() -> PartitionProducers:
         partition = broker.open()
         lead(partition)
@@ -43,7 +43,7 @@ def test_the_producers_of_a_partition_are_told(broker: Broker) -> None:
     )
 
 
-def test_a_follower_tells_as_well(broker: Broker) -> None:
+def test_a_follower_describes_its_producers_as_well(broker: Broker) -> None:
     async def scenario() -> PartitionProducers:
         partition = broker.open()
         follow(partition)
@@ -56,9 +56,9 @@ def test_a_follower_tells_as_well(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize(("topic", "partition"), [("nowhere", 0), ("orders", 9)])
-def test_a_partition_that_does_not_exist_is_told_as_such(broker: Broker, topic: str, partition: int) -> None:
+def test_an_unknown_partition_is_reported_as_unknown(broker: Broker, topic: str, partition: int) -> None:
     assert described(broker, topic, partition).error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_topic_that_can_never_be_is_told_as_such(broker: Broker) -> None:
+def test_an_invalid_topic_name_is_answered_with_its_error(broker: Broker) -> None:
     assert described(broker, "a/b", 0).error_code is ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -13,7 +13,7 @@ from tests.support.cluster_images import cluster, with_topic
 
 
 def three_topics() -> MetadataImage:
-    """Of 2, 1 and 3 partitions."""
+    """Topics with 2, 1 and 3 partitions."""
     image = cluster(1)
     for number, (name, partitions) in enumerate({"a": 2, "b": 1, "c": 3}.items()):
         image = with_topic(image, *([1] for _ in range(partitions)), topic=name, topic_id=TopicId(UUID(int=number + 1)))
@@ -29,7 +29,7 @@ def page(partitions_max: int, *names: str, begin: tuple[str, int] | None = None)
     return describe_topic_partitions(IMAGE, request)
 
 
-def told(answer: TopicPage) -> list[tuple[str, list[int]]]:
+def partitions_of(answer: TopicPage) -> list[tuple[str, list[int]]]:
     return [(topic.topic, [each.partition for each in topic.partitions]) for topic in answer.topics]
 
 
@@ -37,10 +37,10 @@ def following(answer: TopicPage) -> tuple[str, int] | None:
     return None if answer.following is None else (answer.following.topic, answer.following.partition)
 
 
-def test_everything_that_finds_room_is_told_by_name() -> None:
+def test_everything_that_fits_is_listed_by_name() -> None:
     answer = page(100)
-    assert (told(answer), following(answer)) == ([("a", [0, 1]), ("b", [0]), ("c", [0, 1, 2])], None)
-    assert told(page(100, "c", "a", "c")) == [("a", [0, 1]), ("c", [0, 1, 2])]
+    assert (partitions_of(answer), following(answer)) == ([("a", [0, 1]), ("b", [0]), ("c", [0, 1, 2])], None)
+    assert partitions_of(page(100, "c", "a", "c")) == [("a", [0, 1]), ("c", [0, 1, 2])]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_the_next_page_goes_on_where_this_one_ends(room: int, pages: list[list[t
     found, begin = [], None
     while True:
         answer = page(room, begin=begin)
-        found.append(told(answer))
+        found.append(partitions_of(answer))
         begin = following(answer)
         if begin is None:
             break
@@ -63,10 +63,10 @@ def test_the_next_page_goes_on_where_this_one_ends(room: int, pages: list[list[t
 
 
 def test_a_page_that_begins_at_a_deleted_topic_begins_at_the_next_one() -> None:
-    assert told(page(100, begin=("b0", 7))) == [("c", [0, 1, 2])]
+    assert partitions_of(page(100, begin=("b0", 7))) == [("c", [0, 1, 2])]
 
 
-def test_a_topic_that_does_not_exist_is_told_as_such() -> None:
+def test_an_unknown_topic_is_reported_as_unknown() -> None:
     (topic,) = page(100, "nowhere").topics
     assert (topic.topic, topic.error_code) == ("nowhere", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 

@@ -44,7 +44,7 @@ def test_features_are_described_with_what_all_brokers_support() -> None:
     assert metadata_version(1, 2, 1) in describe_features(EMPTY_IMAGE, 1).features
 
 
-async def test_who_raises_a_level_is_answered_when_this_broker_acts_on_it_too() -> None:
+async def test_a_raised_level_is_answered_when_this_broker_has_applied_it() -> None:
     loader = Loader(earlier_cluster(TODAY))
     answer = asyncio.ensure_future(handler(loader, update_features=DONE).update(REQUEST))
     await asyncio.sleep(0.5)

@@ -118,7 +118,7 @@ async def test_an_answer_never_outgrows_what_one_message_may_hold(
 
 
 @pytest.mark.parametrize(("offset", "code"), [(-1, ErrorCode.OFFSET_OUT_OF_RANGE), (2, ErrorCode.OFFSET_OUT_OF_RANGE)])
-async def test_an_offset_outside_the_log_is_told_at_once(broker: Broker, offset: int, code: ErrorCode) -> None:
+async def test_an_offset_outside_the_log_is_refused_at_once(broker: Broker, offset: int, code: ErrorCode) -> None:
     committed(broker, "a")
     response = await FetchHandler(broker.partitions).handle(request(asking(offset), max_wait_ms=60_000))
     assert codes(response) == [code]
@@ -227,7 +227,7 @@ async def test_what_came_while_much_was_read_is_not_waited_for(broker: Broker, m
     assert asyncio.get_running_loop().time() == began
 
 
-async def test_one_read_gives_so_many_batches_and_bytes_and_nobody_waits_for_more(
+async def test_a_fetch_waits_for_no_more_than_one_read_can_return(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batches, "READ_BATCHES_MAX", 3)
@@ -256,7 +256,7 @@ async def test_what_is_there_is_begun_and_answered_in_one(broker: Broker) -> Non
     assert values(await at_the_end) == [[]]
 
 
-async def test_what_is_committed_between_looking_and_waiting_is_not_missed(broker: Broker) -> None:
+async def test_records_committed_between_reading_and_waiting_are_not_missed(broker: Broker) -> None:
     partition = committed(broker, "a")
     began = asyncio.get_running_loop().time()
     begun = FetchHandler(broker.partitions).begin(request(asking(1), max_wait_ms=60_000))
@@ -268,7 +268,7 @@ async def test_what_is_committed_between_looking_and_waiting_is_not_missed(broke
 
 
 class Reads:
-    """How often each partition's log was read."""
+    """Number of reads of each partition's log."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.counted: Counter[int] = Counter()
@@ -332,7 +332,7 @@ async def test_a_log_that_begins_later_by_now_is_read_again(broker: Broker) -> N
     assert [result.log_start_offset for result in response.partitions] == [0, 1]
 
 
-async def test_an_offset_below_the_log_that_begins_later_by_now_is_told(broker: Broker) -> None:
+async def test_an_offset_below_a_log_start_that_has_advanced_is_refused(broker: Broker) -> None:
     first, second = [committed(broker, "a", "b", number=number) for number in range(2)]
     wanted = request(asking(2), asking(0, number=1), max_wait_ms=60_000, min_bytes=1 << 20)
     waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
@@ -361,7 +361,7 @@ async def test_nothing_of_a_topic_that_was_deleted_is_given_when_another_has_its
     bytes_max=st.integers(1, 2_000),
     partition_bytes_max=st.integers(1, 1_500),
 )
-# The second partition's first batch is given whatever its size while the first is empty, and not afterwards.
+# While the first partition is empty, the second one's first batch is returned whatever its size; later it is not.
 @example(appends=[(1, 300)], late=[(0, 0)], bytes_max=2_000, partition_bytes_max=100)
 # The third partition finds no room at first, and has some when the second no longer fits behind the first.
 @example(appends=[(0, 0), (1, 65), (2, 0)], late=[(0, 45)], bytes_max=249, partition_bytes_max=313)
@@ -373,7 +373,7 @@ def test_what_is_read_in_two_steps_is_what_one_read_gives(
     bytes_max: int,
     partition_bytes_max: int,
 ) -> None:
-    """Whatever the bounds cut off: some of the records come while the request waits."""
+    """Holds for any bounds: some of the records arrive while the request waits."""
 
     async def scenario() -> None:
         broker = Broker(tmp_path_factory.mktemp("logs"))

@@ -54,7 +54,7 @@ def broker(tmp_path: Path) -> Broker:
 
 
 class Meanwhile(InlineExecutor):
-    """A thread; before its first step something happens on the loop, and behind its first step something else."""
+    """A thread that calls one function on the loop before its first step, and another one after it."""
 
     def __init__(
         self, before: Callable[[], object] = lambda: None, behind: Callable[[], object] = lambda: None
@@ -198,11 +198,11 @@ async def test_others_have_their_turn_while_very_many_partitions_are_looked_up(b
     assert turns >= 2_000 // PARTITIONS_AT_ONCE
 
 
-# --- by time, while the partition goes on --------------------------------------------------------------------
+# --- by time, while the partition changes --------------------------------------------------------------------
 
 
 def with_a_record_a_second(broker: Broker, count: int = 6, **configs: Any) -> Partition:
-    """At 1,000 ms, 2,000 ms and so on, all committed, each in a segment of its own."""
+    """Committed records at 1,000 ms, 2,000 ms and so on, each in a segment of its own."""
     partition = broker.open(segment_bytes=100, index_interval_bytes=0, retention_ms=-1, **configs)
     lead(partition, replicas=(1,), epoch=2)
     for number in range(count):
@@ -235,7 +235,7 @@ def test_a_leader_that_comes_back_with_another_log_looks_into_that_one(broker: B
 
     def lose_the_tail() -> None:
         follow(partition, epoch=3)
-        partition.cut_back(TruncateTo(offset=Offset(2)))
+        partition.truncate(TruncateTo(offset=Offset(2)))
         partition.append_as_follower(build_batch([Record(2, 7_000, b"k", b"new")], base_offset=2, leader_epoch=3))
         broker.sync()
         lead(partition, replicas=(1,), epoch=4)
@@ -292,14 +292,14 @@ def test_segments_that_were_cleaned_meanwhile_are_looked_into_again(broker: Brok
     assert (result.error_code, result.offset, result.timestamp_ms) == (ErrorCode.NONE, 4, 5_000)
 
 
-def test_what_is_not_committed_when_it_was_found_is_found_by_nobody(broker: Broker) -> None:
+def test_a_record_not_committed_when_the_look_up_ran_is_not_found(broker: Broker) -> None:
     with_three_of_four_committed(broker)
     partition = broker.partitions.by_name("orders", 0)
     thread = Meanwhile(behind=lambda: partition.append(batch("e"), 1))
     assert ask(broker, MAX_TIMESTAMP, thread=thread).offset == 1
 
 
-def test_rot_is_told_of_and_the_replica_is_taken_out_of_use(broker: Broker) -> None:
+def test_a_corrupt_replica_is_reported_and_goes_offline(broker: Broker) -> None:
     partition = with_a_record_a_second(broker)
     path = partition.log.segments()[1].path
     with open(path, "r+b") as file:
@@ -323,7 +323,7 @@ def test_a_disk_that_cannot_be_read_is_out_of_use_but_not_for_want_of_descriptor
     assert len(broker.failures) == failures
 
 
-def test_a_look_up_that_takes_too_long_is_given_up(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_up_that_takes_too_long_times_out(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     with_a_record_a_second(broker)
     monkeypatch.setattr(list_offsets, "LOOK_UP_S_MAX", 0.0)
     assert ask(broker, 1_500).error_code is ErrorCode.REQUEST_TIMED_OUT

@@ -33,7 +33,7 @@ def ask(
     auto_create: bool = False,
     waited_for: list[list[str]] | None = None,
 ) -> MetadataResponse:
-    """`waited_for` takes the topics whose lost leaders were to be replaced before the answer."""
+    """`waited_for` collects the topics whose lost leaders must be replaced before the response."""
 
     async def replaced(topics: Iterable[str]) -> None:
         if waited_for is not None:
@@ -71,14 +71,14 @@ def test_no_names_are_no_topics() -> None:
     assert ask(MetadataRequest(topics=[])).topics == []
 
 
-def test_a_fenced_broker_is_named_as_offline_and_nobody_is_sent_there() -> None:
+def test_a_fenced_broker_is_listed_as_offline_and_no_client_is_sent_there() -> None:
     image = IMAGE.replay([BrokerFenced(broker_id=BrokerId(1), broker_epoch=epoch_of(IMAGE, 1))])
     response = ask(MetadataRequest(topics=["orders"]), image=image)
     assert [broker.broker_id for broker in response.brokers] == [2, 3]
     assert [state.offline_replicas for state in response.topics[0].partitions] == [[1], []]
 
 
-def test_a_topic_that_is_not_there_is_told_so_and_not_created_unless_both_sides_want_it() -> None:
+def test_an_unknown_topic_is_created_only_if_client_and_broker_allow_it() -> None:
     for allow, enabled in ((False, True), (True, False)):
         request = MetadataRequest(topics=["payments"], allow_auto_topic_creation=allow)
         (topic,) = ask(request, auto_create=enabled).topics
@@ -90,21 +90,23 @@ def test_a_topic_that_is_not_there_is_told_so_and_not_created_unless_both_sides_
 
 
 @pytest.mark.parametrize(
-    ("answered", "told"),
+    ("controllers_code", "code"),
     [
         (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE),
         (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.LEADER_NOT_AVAILABLE),
         (ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_TOPIC_EXCEPTION),
     ],
 )
-def test_a_topic_in_creation_is_asked_for_again(answered: ErrorCode, told: ErrorCode) -> None:
+def test_a_topic_in_creation_is_asked_for_again(controllers_code: ErrorCode, code: ErrorCode) -> None:
     def create(request: CreateTopicsRequest) -> TopicResults:
-        return TopicResults(results=[TopicResult(topic=new.topic, error_code=answered) for new in request.topics])
+        return TopicResults(
+            results=[TopicResult(topic=new.topic, error_code=controllers_code) for new in request.topics]
+        )
 
     controllers = FakeControllers(create_topics=create)
     request = MetadataRequest(topics=["payments", "orders", "payments"], allow_auto_topic_creation=True)
     response = ask(request, controllers=controllers, auto_create=True)
-    assert [topic.error_code for topic in response.topics] == [told, ErrorCode.NONE, told]
+    assert [topic.error_code for topic in response.topics] == [code, ErrorCode.NONE, code]
     (asked,) = controllers.requests("create_topics")
     assert [new.topic for new in asked.topics] == ["payments"]
 

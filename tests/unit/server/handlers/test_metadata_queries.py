@@ -55,5 +55,9 @@ def test_every_query_is_answered_from_the_image_of_the_moment() -> None:
     (described,) = answer(DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasRequest(filters=[])).quotas
     assert [(each.key, each.value) for each in described.quotas] == [("producer_byte_rate", 7)]
     everything = ListPartitionReassignmentsRequest(partitions=[], all_partitions=True)
-    (told,) = answer(LIST_PARTITION_REASSIGNMENTS, everything).partitions
-    assert (told.replicas, told.adding_replicas, told.removing_replicas) == ([1, 3, 2], [3], [2])
+    (reassignment,) = answer(LIST_PARTITION_REASSIGNMENTS, everything).partitions
+    assert (reassignment.replicas, reassignment.adding_replicas, reassignment.removing_replicas) == (
+        [1, 3, 2],
+        [3],
+        [2],
+    )

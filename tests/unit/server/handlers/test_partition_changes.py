@@ -68,7 +68,7 @@ async def answered_only_after(asking: Coroutine[Any, Any, Any], loader: Loader, 
     assert result.error_code is ErrorCode.NONE
 
 
-async def test_who_changes_partitions_is_answered_when_this_broker_knows_it_too() -> None:
+async def test_changed_partitions_are_answered_when_this_broker_has_applied_them() -> None:
     loader = Loader()
     asked = handler(
         FakeControllers(
@@ -87,7 +87,7 @@ async def test_who_changes_partitions_is_answered_when_this_broker_knows_it_too(
 
 
 async def test_what_is_waited_for_is_judged_by_what_was_set_for_running_brokers() -> None:
-    """By the broker's file alone one replica would be too few, and nothing would seem to be left to wait for."""
+    """Judged by the broker's file alone, one replica is too few, and there would be nothing to wait for."""
     settings = {"min.insync.replicas": "2"}
     lowered = IMAGE.replay([BrokerConfigSet(broker="", key="min.insync.replicas", value="1")])
     to_one = AlterPartitionReassignmentsRequest(
@@ -104,7 +104,7 @@ async def test_what_is_waited_for_is_judged_by_what_was_set_for_running_brokers(
     await answered_only_after(asked.alter_reassignments(to_one), loader, lowered.replay(decision.records))
 
 
-async def test_a_broker_that_has_not_heard_of_the_level_for_reassignments_waits_for_it() -> None:
+async def test_a_broker_without_the_feature_level_for_reassignments_waits_for_it() -> None:
     loader = Loader()
     loader.image = IMAGE.replay([FeatureLevelSet(feature=METADATA_VERSION, level=1)])
     response = alter_partition_reassignments(IMAGE, MOVE, defaults=KAFKA_DEFAULTS).response

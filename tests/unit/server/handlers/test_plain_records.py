@@ -93,7 +93,7 @@ def test_acks_0_is_answered_without_an_offset(broker: Broker) -> None:
     assert (result.error_code, result.base_offset) == (ErrorCode.NONE, -1)
 
 
-def test_errors_are_told_as_those_of_the_calls_beneath(broker: Broker) -> None:
+def test_errors_are_those_of_the_calls_beneath(broker: Broker) -> None:
     assert produce(broker, PlainRecord(value=b"a")).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert fetch(broker).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     lead(broker.open(), replicas=(1,))
@@ -172,7 +172,7 @@ async def test_others_have_their_turn_while_a_batch_is_unpacked(broker: Broker) 
     assert turns >= pieces
 
 
-def test_what_takes_too_long_to_unpack_is_given_up(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unpacking_that_takes_too_long_times_out(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     lead(broker.open(), replicas=(1,))
     produce(broker, PlainRecord(value=b"a"))
     monkeypatch.setattr(plain_records, "UNPACK_S_MAX", 0.0)
@@ -180,7 +180,7 @@ def test_what_takes_too_long_to_unpack_is_given_up(broker: Broker, monkeypatch: 
 
 
 def _with_garbage_inside() -> bytes:
-    """Says that it is gzip, and is not. A broker does not look inside of what it is sent."""
+    """A batch that is marked as gzip and is not. A broker does not look inside the batches that it receives."""
     return _assemble(
         payload=b"not gzip at all",
         attributes=int(Codec.GZIP),

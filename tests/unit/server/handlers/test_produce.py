@@ -116,7 +116,7 @@ async def test_a_wait_that_takes_too_long_ends_in_a_timeout_and_the_records_may_
     assert partition.high_watermark == 1
 
 
-async def test_each_partition_has_its_own_outcome_and_those_in_time_are_told_beside_a_timeout(broker: Broker) -> None:
+async def test_each_partition_has_its_own_outcome_also_beside_a_timeout(broker: Broker) -> None:
     alone, replicated = broker.open(), broker.open(TopicPartition("orders", 1))
     lead(alone, replicas=(1,))
     lead(replicated)
@@ -146,7 +146,7 @@ async def test_below_the_minimum_isr_nothing_is_appended(broker: Broker) -> None
     assert values_in(partition) == []
 
 
-async def test_an_isr_that_shrinks_below_the_minimum_while_the_records_wait_is_told_as_such(broker: Broker) -> None:
+async def test_an_isr_that_shrinks_below_the_minimum_fails_waiting_records(broker: Broker) -> None:
     partition = broker.open(min_insync_replicas=2)
     lead(partition)
     answer = asyncio.ensure_future(ProduceHandler(broker.partitions).handle(request(batch("a"))))
@@ -245,7 +245,7 @@ async def test_a_gap_in_a_producers_numbers_is_refused(broker: Broker) -> None:
 
 
 async def test_what_is_under_way_behind_a_refused_batch_is_not_taken_before_it(broker: Broker) -> None:
-    """The broker comes to lead between two requests of one producer, which it knows nothing of."""
+    """The broker becomes leader between two requests of a producer that it does not know."""
     partition = broker.open()
     handler = ProduceHandler(broker.partitions)
     first, second = (request(batch(each, producer_id=5, sequence=at), acks=1) for at, each in enumerate("ab"))
@@ -281,7 +281,7 @@ async def test_nothing_waits_any_longer_for_a_client_that_went(broker: Broker) -
     assert len(partition._produces) == 0
 
 
-async def test_a_disk_that_takes_no_more_is_told_to_the_node_and_to_the_producer(broker: Broker) -> None:
+async def test_a_write_error_of_the_disk_reaches_the_node_and_the_producer(broker: Broker) -> None:
     lead(broker.open())
     broker.disk.fails_writes = True
     result = await only(ProduceHandler(broker.partitions).handle(request(batch("a"))))

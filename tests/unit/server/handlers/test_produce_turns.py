@@ -1,4 +1,4 @@
-"""A produce that waits for a thread has a time for that, and the replicas have the producer's."""
+"""A produce that waits for a thread has its own timeout; the producer's timeout limits the wait for replicas."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.server.handlers.held_appends import COUNT, Waiting, code_of, lar
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
 async def test_the_producers_timeout_is_no_bound_for_the_turn(tmp_path: Path, acks: int) -> None:
-    """As in Kafka, where it bounds the wait for the replicas."""
+    """As in Kafka, the producer's timeout limits only the wait for the replicas."""
     waiting = Waiting(tmp_path)
     answer = waiting.produce(large("a"), acks=acks, timeout_ms=0)
     await settle()
@@ -25,7 +25,7 @@ async def test_the_producers_timeout_is_no_bound_for_the_turn(tmp_path: Path, ac
     if acks == 0:
         assert await answer is None
     else:
-        # No time was left for the sync, and yet the records are there.
+        # There was no time left for the sync, but the records are in the log.
         assert await code_of(answer) is (ErrorCode.NONE if acks == 1 else ErrorCode.REQUEST_TIMED_OUT)
     assert waiting.values() == ["a"]
 

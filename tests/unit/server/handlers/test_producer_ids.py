@@ -37,7 +37,7 @@ async def test_every_producer_gets_another_id_and_a_block_serves_many() -> None:
     assert requests == [AllocateProducerIdsRequest(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(4))] * 3
 
 
-async def test_a_refusal_of_the_controller_is_told_and_the_next_producer_asks_again() -> None:
+async def test_a_refusal_of_the_controller_is_answered_and_the_next_producer_retries() -> None:
     controllers = blocks_of(10)
     allocate = controllers.answers["allocate_producer_ids"]
     controllers.answers["allocate_producer_ids"] = ProducerIdBlock(
@@ -54,14 +54,14 @@ async def test_a_refusal_of_the_controller_is_told_and_the_next_producer_asks_ag
     assert (await ids.handle(ASK)).producer_id == 0
 
 
-async def test_without_a_controller_a_producer_is_told_to_come_back() -> None:
+async def test_without_a_controller_a_producer_gets_a_retriable_error() -> None:
     answer = await handler(FakeControllers(allocate_producer_ids=NoController("no controller is active"))).handle(
         InitProducerIdRequest()
     )
     assert (answer.error_code, answer.error_message) == (ErrorCode.REQUEST_TIMED_OUT, "no controller is active")
 
 
-async def test_nobody_waits_for_longer_than_the_deadline_however_many_wait_before() -> None:
+async def test_no_producer_waits_longer_than_the_deadline() -> None:
     controllers = blocks_of(10)
     controllers.takes_s = 3_600
     ids = handler(controllers)
@@ -73,7 +73,7 @@ async def test_nobody_waits_for_longer_than_the_deadline_however_many_wait_befor
     assert (await ids.handle(ASK)).producer_id == 0
 
 
-async def test_a_producer_that_goes_while_a_block_is_fetched_holds_up_nobody() -> None:
+async def test_a_producer_that_disconnects_while_a_block_is_fetched_delays_no_other() -> None:
     controllers = blocks_of(10)
     controllers.takes_s = 1
     ids = handler(controllers)

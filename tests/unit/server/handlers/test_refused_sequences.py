@@ -92,7 +92,7 @@ def test_it_is_forgotten_after_a_moment(partition: Partition) -> None:
     assert is_refused(refused, partition, of(4), REMEMBERED_S) is None
 
 
-def test_what_another_broker_has_appended_meanwhile_is_not_waited_for(partition: Partition) -> None:
+def test_a_refused_batch_that_another_broker_appended_is_not_waited_for(partition: Partition) -> None:
     refused = noted(of(0))
     partition.log.append_as_leader(of(0), LeaderEpoch(0), 0)
     assert is_refused(refused, partition, of(1)) is None

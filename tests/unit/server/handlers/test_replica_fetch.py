@@ -136,7 +136,7 @@ async def test_without_news_the_wait_ends_in_an_empty_answer(broker: Broker) -> 
     assert (result.error_code, result.records) == (ErrorCode.NONE, b"")
 
 
-async def test_a_follower_whose_log_parts_from_ours_is_told_where_and_counts_for_nothing(broker: Broker) -> None:
+async def test_a_follower_whose_log_diverges_learns_where_and_makes_no_progress(broker: Broker) -> None:
     partition = broker.open()
     lead(partition, epoch=1)
     partition.append(batch("a"), -1)
@@ -150,7 +150,7 @@ async def test_a_follower_whose_log_parts_from_ours_is_told_where_and_counts_for
 
 
 @pytest.mark.parametrize(("epoch", "code"), [(2, ErrorCode.FENCED_LEADER_EPOCH), (4, ErrorCode.UNKNOWN_LEADER_EPOCH)])
-async def test_a_follower_of_another_epoch_is_told_at_once(broker: Broker, epoch: int, code: ErrorCode) -> None:
+async def test_a_follower_of_another_epoch_is_refused_at_once(broker: Broker, epoch: int, code: ErrorCode) -> None:
     lead(broker.open(), epoch=3)
     began = asyncio.get_running_loop().time()
     assert (await ask(broker, asking(0, leader_epoch=epoch))).error_code is code
@@ -182,7 +182,7 @@ async def test_a_topic_of_the_same_name_but_another_id_is_not_this_one(broker: B
     assert (result.error_code, result.records) == (ErrorCode.UNKNOWN_TOPIC_ID, b"")
 
 
-async def test_a_follower_that_waits_at_a_leader_that_is_demoted_is_told_so(broker: Broker) -> None:
+async def test_a_waiting_follower_is_refused_when_its_leader_is_demoted(broker: Broker) -> None:
     partition = broker.open()
     lead(partition)
     waiting = begin(broker, asking(0))
@@ -235,7 +235,7 @@ async def test_a_log_start_that_moves_on_is_news_for_a_follower_that_waits(broke
     assert (result.log_start_offset, result.high_watermark, result.records) == (1, 1, b"")
 
 
-async def test_a_fetch_tells_where_the_followers_log_begins(broker: Broker) -> None:
+async def test_a_fetch_reports_the_followers_log_start_offset(broker: Broker) -> None:
     partition = caught_up(broker)
     partition.delete_records(1)
     behind = replace(asking(1, last_epoch=0, high_watermark=1), log_start_offset=0)

@@ -1,4 +1,4 @@
-"""Produces whose records have to be looked into by a thread before they are appended."""
+"""Produce requests whose records a thread must check before they are appended."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_many_records_are_looked_into_by_a_thread_and_then_appended(waitin
 
 
 async def test_nothing_holds_on_to_the_receive_buffer(waiting: Waiting) -> None:
-    """Of a request with a partition that is refused at once, and one that waits."""
+    """Outcomes of a request with one partition that is refused at once and one that waits."""
     buffer = bytearray(large("a"))
     frame = memoryview(buffer)
     partitions = [
@@ -57,7 +57,7 @@ async def test_nothing_holds_on_to_the_receive_buffer(waiting: Waiting) -> None:
     assert isinstance(begun, Awaitable)
     answer = asyncio.ensure_future(begun)
     del partitions, frame
-    # A view that is still there would not let it change its size.
+    # A memoryview that still exists would not let it change its size.
     buffer.clear()
     await waiting.thread.run_next()
     response = await answer
@@ -175,11 +175,11 @@ async def test_what_is_sent_behind_a_batch_that_was_refused_in_the_queue_waits_f
 
 
 async def test_a_batch_that_the_role_refuses_in_its_turn_refuses_what_waits_behind_it(tmp_path: Path) -> None:
-    """The in-sync set shrank below min.insync.replicas while the first one was looked into, and grew again."""
+    """The ISR shrinks below min.insync.replicas while the first batch is checked, and expands again."""
     waiting = Waiting(tmp_path, min_insync_replicas=2)
     lead(waiting.partition, epoch=2)
     first = WaitingClient()
-    # As soon as the first one is refused.
+    # The second is refused as soon as the first one is.
     first.go_on = lambda: lead(waiting.partition, epoch=2, partition_epoch=2)
     batches = (large("a", sequence=0), large("b", sequence=COUNT), large("c", sequence=2 * COUNT))
     answers = [

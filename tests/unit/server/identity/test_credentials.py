@@ -70,16 +70,16 @@ def refusal(read: Callable[[], object]) -> str:
 
 
 def test_a_secret_is_the_same_with_or_without_the_end_of_its_line(secret_file: Path) -> None:
-    known = read_secrets(secret_file).spoken
+    known = read_secrets(secret_file).primary
     secret_file.write_text(f"\n  {SECRET}\r\n\n")
-    assert read_secrets(secret_file).spoken == known
+    assert read_secrets(secret_file).primary == known
 
 
 def test_the_first_secret_is_spoken_and_the_others_are_understood(secret_file: Path) -> None:
-    old = read_secrets(secret_file).spoken
+    old = read_secrets(secret_file).primary
     secret_file.write_text(f"{SECRET[::-1]}\n{SECRET}\n")
     both = read_secrets(secret_file)
-    assert both.spoken != old
+    assert both.primary != old
     assert both.find(old.secret_id) == old
 
 
@@ -315,11 +315,11 @@ def test_whoever_dials_is_told_what_the_handshake_failed_for(
     trusting_us = with_other_files(tmp_path, stores, replace(stranger, trusted=stores.truststore.read_bytes()))
     elsewhere = authority.certify("elsewhere", "DNS:elsewhere.example")
     misplaced = with_other_files(tmp_path, stores, read_tls_files(elsewhere.keystore, elsewhere.truststore, host=None))
-    assert "certificate is none that ssl.truststore.location certifies (unable to get" in told(trusting_us, own)
-    assert "certificate is not for the host under which it is dialed" in told(misplaced, own)
-    assert "does not accept this node's certificate: compare ssl.truststore.location there" in told(own, trusting_us)
-    assert "no TLS is spoken there: compare listener.security.protocol.map" in told(no_tls, own)
-    assert "as a node does that expects TLS: compare listener.security.protocol.map" in told(own, no_tls)
+    assert "certificate is not trusted by ssl.truststore.location (unable to get" in told(trusting_us, own)
+    assert "certificate is not for the host name that was dialed" in told(misplaced, own)
+    assert "it may not trust this node's certificate: compare ssl.truststore.location there" in told(own, trusting_us)
+    assert "it does not use TLS: compare listener.security.protocol.map" in told(no_tls, own)
+    assert "it may expect TLS: compare listener.security.protocol.map" in told(own, no_tls)
 
 
 def test_tls_is_for_the_controllers_only(stores: Stores, tmp_path: Path) -> None:

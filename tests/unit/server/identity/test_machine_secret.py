@@ -24,7 +24,7 @@ def test_the_first_to_need_the_secret_makes_it_and_the_others_find_it(environmen
     again = machine_secret.find_or_create(CLUSTER, environment)
     assert (first.created, again.created, again.path) == (True, False, first.path)
     assert again.path.read_bytes() == content
-    assert read_secrets(first.path).spoken == read_secrets(again.path).spoken
+    assert read_secrets(first.path).primary == read_secrets(again.path).primary
 
 
 def test_nobody_else_can_read_the_secret_or_its_directory(environment: dict[str, str]) -> None:

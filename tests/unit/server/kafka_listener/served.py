@@ -1,4 +1,4 @@
-"""A listener of Kafka's protocol on a real socket; what a request begins with says how it is answered."""
+"""Listener of Kafka's protocol on a real socket; the first bytes of a request say how it is answered."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from structlog.testing import capture_logs
 from kraft.local.free_ports import ReservedPorts
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.server.kafka_listener.connection import (
-    Answer,
     CloseConnection,
     ConnectionLimits,
+    ResponseBytes,
 )
 from kraft.server.kafka_listener.listener import KafkaListener, ListenerLimits
 from kraft.server.kafka_listener.memory import ListenerMemory
@@ -33,13 +33,13 @@ PATIENT = ListenerLimits(
 
 @dataclass
 class Requests:
-    """`now,..` is answered at once, `wait..` when it is let go; `soon..` and `pipe..` likewise, while others wait.
+    """`now,..` is answered at once, `wait..` when the test says so; `soon..` and `pipe..` likewise, while others wait.
 
     Nothing is pipelined behind a `hold..` until `go_on` is called.
     """
 
     begun: list[bytes] = field(default_factory=list)
-    let_go: dict[bytes, asyncio.Future[bytes]] = field(default_factory=dict)
+    waiting: dict[bytes, asyncio.Future[bytes]] = field(default_factory=dict)
     cancelled: list[bytes] = field(default_factory=list)
     holds: bool = False
 
@@ -49,7 +49,7 @@ class Requests:
     def is_pipelined(self, frame: memoryview) -> bool:
         return bytes(frame).startswith((b"pipe", b"soon", b"hold")) and not self.holds
 
-    def begin(self, frame: memoryview) -> Awaitable[Answer] | Answer:
+    def begin(self, frame: memoryview) -> Awaitable[ResponseBytes] | ResponseBytes:
         request = bytes(frame)
         self.begun.append(request)
         self.holds = request.startswith(b"hold")
@@ -65,13 +65,13 @@ class Requests:
             case _:
                 return self._waiting(request)
 
-    def _waiting(self, request: bytes) -> Awaitable[Answer]:
-        self.let_go[request] = asyncio.get_running_loop().create_future()
+    def _waiting(self, request: bytes) -> Awaitable[ResponseBytes]:
+        self.waiting[request] = asyncio.get_running_loop().create_future()
         return self._wait(request)
 
-    async def _wait(self, request: bytes) -> Answer:
+    async def _wait(self, request: bytes) -> ResponseBytes:
         try:
-            return framed(await self.let_go[request])
+            return framed(await self.waiting[request])
         except asyncio.CancelledError:
             self.cancelled.append(request)
             raise
@@ -131,7 +131,7 @@ async def served(limits: ListenerLimits) -> AsyncIterator[Served]:
 
 
 def run(test: Callable[[Served], Coroutine[Any, Any, None]], limits: ListenerLimits = PATIENT) -> list[Any]:
-    """The log lines that the test gave rise to."""
+    """Run the test and return its log lines."""
 
     async def with_deadline() -> None:
         async with asyncio.timeout(DEADLINE_S), served(limits) as everything:

@@ -1,4 +1,4 @@
-"""Real sockets; the requests are plain bytes: what a frame begins with says what becomes of it."""
+"""Connections on real sockets. Requests are plain bytes; the beginning of a frame says how it is answered."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_request_may_take_its_time_while_it_waits_for_memory_that_others_have(
         assert await waits.answer() == b"answer to " + request
 
     (line,) = run(test, impatient(request_s_max=1.5))
-    assert "had not arrived whole" in line["reason"]
+    assert "had not arrived completely" in line["reason"]
 
 
 def test_large_answers_and_small_ones_arrive_in_their_order() -> None:
@@ -61,10 +61,10 @@ def test_large_answers_and_small_ones_arrive_in_their_order() -> None:
     async def test(served: Served) -> None:
         client = await served.client()
         client.send(*[b"pipeline %d" % number for number in range(4)])
-        await served.until(lambda: len(served.requests.let_go) == 4)
+        await served.until(lambda: len(served.requests.waiting) == 4)
         answers = [b"small", large[0] + large[1], b"", large[2] + b"behind"]
         for number in (3, 2, 1, 0):
-            served.requests.let_go[b"pipeline %d" % number].set_result(answers[number])
+            served.requests.waiting[b"pipeline %d" % number].set_result(answers[number])
         assert [await client.answer() for _ in answers] == answers
 
     run(test)
@@ -76,14 +76,14 @@ def test_nothing_is_begun_behind_a_request_that_holds_its_connection_until_it_ma
         requests = served.requests
         client.send(b"pipeline 1", b"holds up 2", b"pipeline 3", b"pipeline 4")
         await served.until(lambda: len(requests.begun) == 2)
-        requests.let_go[b"pipeline 1"].set_result(b"one")
+        requests.waiting[b"pipeline 1"].set_result(b"one")
         assert await client.answer() == b"one"
         assert requests.begun == [b"pipeline 1", b"holds up 2"]
         requests.holds = False
         requests.go_on()
         await served.until(lambda: len(requests.begun) == 4)
         for request, answer in ((b"pipeline 4", b"four"), (b"pipeline 3", b"three"), (b"holds up 2", b"two")):
-            requests.let_go[request].set_result(answer)
+            requests.waiting[request].set_result(answer)
         assert [await client.answer() for _ in range(3)] == [b"two", b"three", b"four"]
 
     run(test)
@@ -93,9 +93,9 @@ def test_requests_are_answered_in_their_order() -> None:
     async def test(served: Served) -> None:
         client = await served.client()
         client.send(b"pipe one", b"pipe two", b"now, three")
-        await served.until(lambda: len(served.requests.let_go) == 2)
-        served.requests.let_go[b"pipe two"].set_result(b"second")
-        served.requests.let_go[b"pipe one"].set_result(b"first")
+        await served.until(lambda: len(served.requests.waiting) == 2)
+        served.requests.waiting[b"pipe two"].set_result(b"second")
+        served.requests.waiting[b"pipe one"].set_result(b"first")
         assert [await client.answer() for _ in range(3)] == [b"first", b"second", b"answer to now, three"]
 
     assert run(test) == []
@@ -105,9 +105,9 @@ def test_a_request_that_is_not_pipelined_is_begun_when_all_before_it_are_answere
     async def test(served: Served) -> None:
         client = await served.client()
         client.send(b"wait one", b"now, two", b"wait three", b"pipe four")
-        await served.until(lambda: bool(served.requests.let_go))
+        await served.until(lambda: bool(served.requests.waiting))
         assert served.requests.begun == [b"wait one"]
-        served.requests.let_go[b"wait one"].set_result(b"first")
+        served.requests.waiting[b"wait one"].set_result(b"first")
         assert [await client.answer() for _ in range(2)] == [b"first", b"answer to now, two"]
         assert served.requests.begun == [b"wait one", b"now, two", b"wait three"]
 
@@ -116,7 +116,7 @@ def test_a_request_that_is_not_pipelined_is_begun_when_all_before_it_are_answere
 
 @pytest.mark.parametrize("count", [1, PIPELINED_MAX, 3 * TAKEN_AT_ONCE_MAX])
 def test_what_came_together_with_requests_that_are_answered_at_once_is_begun(count: int) -> None:
-    """Nothing else would remind us of it: all that the client sent has arrived."""
+    """No later event would begin it: all that the client sent has arrived."""
 
     async def test(served: Served) -> None:
         client = await served.client()
@@ -155,8 +155,8 @@ def test_only_so_many_pipelined_requests_are_under_way() -> None:
         client.send(*(b"pipe %06d" % number for number in range(200)))
         await served.until(lambda: len(served.requests.begun) == 64)
         for number in range(200):
-            await served.until(lambda wanted=b"pipe %06d" % number: wanted in served.requests.let_go)  # type: ignore[misc]  # Bound by its default.
-            served.requests.let_go[b"pipe %06d" % number].set_result(b"done")
+            await served.until(lambda wanted=b"pipe %06d" % number: wanted in served.requests.waiting)  # type: ignore[misc]  # Bound by its default.
+            served.requests.waiting[b"pipe %06d" % number].set_result(b"done")
             assert await client.answer() == b"done"
 
     run(test)
@@ -165,9 +165,9 @@ def test_only_so_many_pipelined_requests_are_under_way() -> None:
 @pytest.mark.parametrize(
     ("sent", "reason"),
     [
-        (b"GET / HTTP/1.1\r\n\r\n", "a request of 1195725856 bytes"),
+        (b"GET / HTTP/1.1\r\n\r\n", "request of 1195725856 bytes"),
         (b"".join(framed(b"shut, please")), "asked to shut"),
-        (b"".join(framed(b"bug in here")), "a request failed by an error of our own"),
+        (b"".join(framed(b"bug in here")), "internal error"),
     ],
 )
 def test_a_connection_that_goes_wrong_is_closed_with_a_line_and_no_other_notices(sent: bytes, reason: str) -> None:
@@ -190,7 +190,7 @@ def test_a_request_that_does_not_come_to_its_end_costs_the_connection() -> None:
         assert await client.is_closed()
 
     (line,) = run(test, impatient(request_s_max=0.2))
-    assert line["reason"] == "a request had not arrived whole after 0.2 s"
+    assert line["reason"] == "request had not arrived completely after 0.2 s"
 
 
 def test_a_client_that_reads_no_answers_is_cut_off_and_given_nothing_more_to_read() -> None:
@@ -203,24 +203,24 @@ def test_a_client_that_reads_no_answers_is_cut_off_and_given_nothing_more_to_rea
         assert len(served.requests.begun) < 150
 
     (line,) = run(test, impatient(unread_s_max=0.2))
-    assert line["reason"] == "its answers were not read for 0.2 s"
+    assert line["reason"] == "client did not read its responses for 0.2 s"
 
 
-def test_who_reads_nothing_has_to_go_when_unread_answers_take_too_much_and_the_others_stay() -> None:
+def test_clients_that_read_nothing_are_closed_when_unread_responses_take_too_much() -> None:
     async def test(served: Served) -> None:
         reading = await served.client()
         for client in [await served.client() for _ in range(4)]:
             client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # A TCP transport can.
             for number in range(20):
                 client.send(b"now, %06d" % number + bytes(400_000))
-        # What one client has not read is within what all may leave unread.
+        # The unread bytes of one client are within the limit for all.
         await served.until(lambda: served.listener.connection_count <= 2)
         reading.send(b"now, still")
         assert await reading.answer() == b"answer to now, still"
 
     crowded = replace(PATIENT, frame_bytes_max=500_000)
     (line,) = run(test, replace(crowded, connection=replace(crowded.connection, unread_s_max_when_crowded=0.2)))
-    assert line["reason"].startswith("it reads nothing, and unread answers take")
+    assert line["reason"].startswith("client reads nothing while unread responses")
 
 
 def test_an_idle_connection_is_closed_without_a_line_and_one_that_waits_is_not() -> None:
@@ -228,7 +228,7 @@ def test_an_idle_connection_is_closed_without_a_line_and_one_that_waits_is_not()
         idle, waiting = await served.client(), await served.client()
         waiting.send(b"wait one")
         assert await idle.is_closed()
-        served.requests.let_go[b"wait one"].set_result(b"first")
+        served.requests.waiting[b"wait one"].set_result(b"first")
         assert await waiting.answer() == b"first"
 
     assert run(test, impatient(idle_s_max=0.2)) == []
@@ -243,41 +243,41 @@ def test_there_are_never_more_connections_than_allowed() -> None:
             assert await client.answer() == b"answer to now, still"
 
     (line,) = run(test, replace(PATIENT, connections_max=2))
-    assert line["reason"] == "there are as many connections as max.connections or the limit of open files allows"
+    assert line["reason"] == "too many connections: raise max.connections or the limit of open files"
 
 
-def test_what_a_client_waits_for_is_given_up_when_it_goes() -> None:
+def test_waiting_requests_of_a_client_that_disconnects_are_cancelled() -> None:
     async def test(served: Served) -> None:
         client = await served.client()
         client.send(b"wait one")
-        await served.until(lambda: bool(served.requests.let_go))
+        await served.until(lambda: bool(served.requests.waiting))
         client.writer.close()
         await served.until(lambda: served.requests.cancelled == [b"wait one"])
 
     assert run(test) == []
 
 
-def test_a_request_that_is_given_up_on_our_side_ends_the_connection_rather_than_hang_it() -> None:
+def test_a_request_that_is_cancelled_on_our_side_closes_the_connection() -> None:
     async def test(served: Served) -> None:
         client = await served.client()
         client.send(b"wait one", b"now, two")
-        await served.until(lambda: bool(served.requests.let_go))
-        served.requests.let_go[b"wait one"].cancel()
+        await served.until(lambda: bool(served.requests.waiting))
+        served.requests.waiting[b"wait one"].cancel()
         assert await client.is_closed()
 
     (line,) = run(test)
-    assert line["reason"] == "a request was given up before it had an answer"
+    assert line["reason"] == "request cancelled before it was answered"
 
 
 def test_a_listener_that_stops_answers_what_was_begun_and_begins_nothing_more() -> None:
     async def test(served: Served) -> None:
         busy, idle = await served.client(), await served.client()
         busy.send(b"wait one", b"now, two")
-        await served.until(lambda: bool(served.requests.let_go))
+        await served.until(lambda: bool(served.requests.waiting))
         stopping = asyncio.create_task(served.listener.stop(DEADLINE_S))
         assert await idle.is_closed()
         idle.writer.close()
-        served.requests.let_go[b"wait one"].set_result(b"first")
+        served.requests.waiting[b"wait one"].set_result(b"first")
         assert await busy.answer() == b"first"
         assert await busy.is_closed()
         busy.writer.close()
@@ -295,14 +295,14 @@ def test_answers_arrive_whole_though_their_client_sent_more_that_a_stopping_list
     async def test(served: Served) -> None:
         client = await served.client()
         client.send(b"pipe one")
-        await served.until(lambda: bool(served.requests.let_go))
+        await served.until(lambda: bool(served.requests.waiting))
         stopping = asyncio.create_task(served.listener.stop(DEADLINE_S))
         await asyncio.sleep(0)
-        # More than is read before it is thrown away.
+        # More bytes than are read before the rest is discarded.
         client.send(*[b"pipe " + bytes(50_000)] * 20)
-        served.requests.let_go[b"pipe one"].set_result(bytes(size_bytes))
+        served.requests.waiting[b"pipe one"].set_result(bytes(size_bytes))
         await served.until(lambda: client.writer.transport.get_write_buffer_size() == 0)
-        # Nothing is read of the answer until the other side has had the time to write and to close.
+        # The response is not read until the other side has had time to write and to close.
         await asyncio.sleep(0.2)
         assert await client.answer() == bytes(size_bytes)
         assert await client.is_closed()
@@ -315,7 +315,7 @@ def test_answers_arrive_whole_though_their_client_sent_more_that_a_stopping_list
 
 @pytest.mark.parametrize("turns", [2, 3, 4])
 def test_a_connection_that_is_accepted_as_the_listener_stops_is_not_served(turns: int) -> None:
-    """In one of these turns of the loop asyncio has accepted it, and the listener does not know of it yet."""
+    """In one of these turns of the loop, asyncio has accepted it and the listener does not know it yet."""
 
     async def test(served: Served) -> None:
         with socket.create_connection(("127.0.0.1", served.port)) as late:
@@ -331,11 +331,11 @@ def test_a_connection_that_is_accepted_as_the_listener_stops_is_not_served(turns
     run(test)
 
 
-def test_a_listener_that_stops_does_not_wait_longer_than_it_was_told() -> None:
+def test_a_listener_that_stops_waits_no_longer_than_its_grace_period() -> None:
     async def test(served: Served) -> None:
         client = await served.client()
         client.send(b"wait one")
-        await served.until(lambda: bool(served.requests.let_go))
+        await served.until(lambda: bool(served.requests.waiting))
         await served.listener.stop(0.05)
         assert await client.is_closed()
 
@@ -346,8 +346,8 @@ def test_a_listener_that_stops_does_not_wait_for_a_client_that_reads_nothing_or_
     async def test(served: Served) -> None:
         unread, quiet = await served.client(), await served.client()
         unread.send(b"pipe one")
-        await served.until(lambda: bool(served.requests.let_go))
-        served.requests.let_go[b"pipe one"].set_result(bytes(16 << 20))
+        await served.until(lambda: bool(served.requests.waiting))
+        served.requests.waiting[b"pipe one"].set_result(bytes(16 << 20))
         await served.listener.stop(0.05)
         await served.until(lambda: served.listener.connection_count == 0)
         assert await quiet.is_closed()

@@ -45,30 +45,30 @@ def begun(*partitions: int) -> FetchSession:
     return session
 
 
-def told(session: FetchSession, *found: tuple[FetchKey, PartitionData]) -> list[int]:
+def named(session: FetchSession, *found: tuple[FetchKey, PartitionData]) -> list[int]:
     return [where.partition for where, _ in session.news(found)]
 
 
 def refused(kept: FetchSessions, session_id: int, epoch: int, uses_topic_ids: bool = False) -> ErrorCode:
     with pytest.raises(Refusal) as refusal:
-        kept.go_on(session_id, epoch, uses_topic_ids, now_ms=0)
+        kept.resume(session_id, epoch, uses_topic_ids, now_ms=0)
     return refusal.value.error_code
 
 
 def test_the_first_answer_names_everything_and_later_ones_what_changed() -> None:
     session = begun(0, 1, 2)
-    assert told(session, data(0), data(1), data(2)) == [0, 1, 2]
-    assert told(session, data(0), data(1), data(2)) == []
-    assert told(session, data(0), data(1, high_watermark=6), data(2, b"batch")) == [1, 2]
+    assert named(session, data(0), data(1), data(2)) == [0, 1, 2]
+    assert named(session, data(0), data(1), data(2)) == []
+    assert named(session, data(0), data(1, high_watermark=6), data(2, b"batch")) == [1, 2]
 
 
-def test_an_error_is_told_each_time_and_its_end_as_well() -> None:
+def test_an_error_is_sent_each_time_and_so_is_its_end() -> None:
     session = begun(0)
-    assert told(session, data(0)) == [0]
+    assert named(session, data(0)) == [0]
     for _ in range(2):
-        assert told(session, data(0, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)) == [0]
-    assert told(session, data(0)) == [0]
-    assert told(session, data(0)) == []
+        assert named(session, data(0, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)) == [0]
+    assert named(session, data(0)) == [0]
+    assert named(session, data(0)) == []
 
 
 def test_what_gave_records_is_read_last_the_next_time() -> None:
@@ -87,18 +87,18 @@ def test_a_lost_or_repeated_request_is_noticed() -> None:
     kept = sessions()
     session = kept.begin(uses_topic_ids=False, now_ms=0)
     assert session is not None
-    assert kept.go_on(session.session_id, 1, uses_topic_ids=False, now_ms=0) is session
+    assert kept.resume(session.session_id, 1, uses_topic_ids=False, now_ms=0) is session
     assert refused(kept, session.session_id, 1) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
     assert refused(kept, session.session_id, 3) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
-    assert kept.go_on(session.session_id, 2, uses_topic_ids=False, now_ms=0) is session
+    assert kept.resume(session.session_id, 2, uses_topic_ids=False, now_ms=0) is session
 
 
-def test_epochs_begin_anew_at_one_when_they_have_run_out() -> None:
+def test_epochs_wrap_around_to_one() -> None:
     kept = sessions()
     session = kept.begin(uses_topic_ids=False, now_ms=0)
     assert session is not None
     session.next_epoch = 0x7FFFFFFF
-    kept.go_on(session.session_id, 0x7FFFFFFF, uses_topic_ids=False, now_ms=0)
+    kept.resume(session.session_id, 0x7FFFFFFF, uses_topic_ids=False, now_ms=0)
     assert session.next_epoch == 1
 
 
@@ -111,13 +111,13 @@ def test_a_session_that_is_not_there_or_names_topics_otherwise_is_refused() -> N
     assert refused(kept, session.session_id, 1) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_only_a_session_that_nobody_used_for_long_makes_room() -> None:
+def test_only_a_long_unused_session_makes_room() -> None:
     kept = sessions(sessions_max=2)
     first, second = kept.begin(False, now_ms=0), kept.begin(False, now_ms=0)
     assert first is not None
     assert second is not None
     assert kept.begin(False, now_ms=UNUSED_MS_MAX - 1) is None
-    kept.go_on(first.session_id, 1, uses_topic_ids=False, now_ms=UNUSED_MS_MAX)
+    kept.resume(first.session_id, 1, uses_topic_ids=False, now_ms=UNUSED_MS_MAX)
     assert kept.begin(False, now_ms=UNUSED_MS_MAX) is not None
     assert refused(kept, second.session_id, 1) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert len(kept) == 2

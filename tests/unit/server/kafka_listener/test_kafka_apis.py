@@ -1,6 +1,4 @@
-"""Every API and version that clients are told of is decoded, handled and answered: one test for each, so that the list
-of them is the list of these tests.
-"""
+"""One test for each API and version that is advertised to clients: each is decoded, handled and answered."""
 
 from __future__ import annotations
 
@@ -52,7 +50,7 @@ ANSWERED_BY_NAME = {
 
 
 class _NobodyActs:
-    """Controllers none of which is active: what they would decide is refused, after it was understood."""
+    """Controllers of which none is active: requests are refused after they were decoded."""
 
     active_id = -1
 
@@ -71,7 +69,7 @@ def node(directory: Path) -> BrokerNode:
 
 
 def served_apis() -> list[ApiKey]:
-    """Of a broker as it is wired; which there are does not depend on its state."""
+    """The APIs of a broker as it is assembled; they do not depend on its state."""
 
     async def scenario(directory: str) -> list[ApiKey]:
         return sorted(node(Path(directory)).apis.kafka_apis("PLAINTEXT"))

@@ -10,7 +10,7 @@ LANE_BYTES = {ApiKey.FETCH: FRAME_BYTES_MAX // FETCH_SHARE, ApiKey.METADATA: FRA
 
 
 class Crowd:
-    """Claimants have numbers, and begin once more when they are told that it is their turn."""
+    """Claimants have numbers, and begin once more when their turn is granted."""
 
     def __init__(self) -> None:
         self.large = LargeRequests(FRAME_BYTES_MAX)
@@ -47,7 +47,7 @@ def test_as_many_are_under_way_as_fit_and_the_others_follow_in_their_order(key: 
     assert (crowd.under_way_bytes, crowd.waiting_count) == (0, 0)
 
 
-def test_nobody_overtakes_one_that_waits() -> None:
+def test_no_append_overtakes_one_that_waits() -> None:
     crowd, lane = Crowd(), LANE_BYTES[ApiKey.METADATA]
     crowd.begin(1, ApiKey.METADATA, lane - 300)
     crowd.begin(2, ApiKey.METADATA, 400)
@@ -74,7 +74,7 @@ def test_the_largest_are_carried_out_one_at_a_time() -> None:
     assert crowd.begun == [1, 2]
 
 
-def test_who_goes_away_while_it_waits_is_not_waited_for() -> None:
+def test_a_claimant_that_leaves_while_it_waits_is_skipped() -> None:
     crowd, lane = Crowd(), LANE_BYTES[ApiKey.METADATA]
     for number in range(4):
         crowd.begin(number, ApiKey.METADATA, lane)
@@ -84,7 +84,7 @@ def test_who_goes_away_while_it_waits_is_not_waited_for() -> None:
     assert crowd.waiting_count == 1
 
 
-def test_who_has_its_turn_and_goes_away_before_it_begins_leaves_it_to_the_next() -> None:
+def test_a_claimant_that_leaves_before_it_begins_passes_its_turn_on() -> None:
     large, asked = LargeRequests(FRAME_BYTES_MAX), list[int]()
     frame = memoryview(int(ApiKey.METADATA).to_bytes(2, "big") + bytes(LANE_BYTES[ApiKey.METADATA] - 2))
     for number in range(3):

@@ -1,4 +1,4 @@
-"""What connections of one listener have to share. Real sockets, as in test_connection."""
+"""Resources that the connections of one listener share. Real sockets, as in test_connection."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kraft.server.kafka_listener.connection import KafkaConnection
 from tests.unit.server.kafka_listener.served import Served, run
 
 LARGE = bytes(5_000)
-"""Behind a request; two of these are more than may be under way together."""
+"""Padding of a request; two of these are more than may be carried out together."""
 
 
 def answer_to(request: bytes) -> bytes:
@@ -27,7 +27,7 @@ def test_large_requests_of_several_connections_take_turns() -> None:
         small.send(b"now, small")
         assert await small.answer() == answer_to(b"now, small"), "who asks for little does not notice"
         assert served.requests.begun == [b"wait" + LARGE, b"now, small"]
-        served.requests.let_go[b"wait" + LARGE].set_result(b"done")
+        served.requests.waiting[b"wait" + LARGE].set_result(b"done")
         assert await first.answer() == b"done"
         assert await second.answer() == answer_to(b"now, " + LARGE)
         assert await second.answer() == answer_to(b"now, after it")
@@ -64,10 +64,10 @@ def test_a_request_that_hardly_goes_on_has_to_go_when_others_want_its_memory(mon
         assert served.listener.receiving_bytes == 0
 
     (line,) = run(test)
-    assert line["reason"] == "a request hardly went on arriving, and others wait for the memory that it takes"
+    assert line["reason"] == "request arrived too slowly while others waited for the memory that it takes"
 
 
-def test_what_a_very_large_request_leaves_behind_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_a_very_large_request_is_returned_to_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     given_back = asyncio.Event()
     checks: list[KafkaConnection] = []
     check = KafkaConnection.check
@@ -78,8 +78,8 @@ def test_what_a_very_large_request_leaves_behind_is_given_back(monkeypatch: pyte
 
     monkeypatch.setattr(KafkaConnection, "check", noticed)
     monkeypatch.setattr(listener_module, "CHECK_PERIOD_S", 0.01)
-    monkeypatch.setattr(listener_module, "GIVE_BACK_AFTER_S", 0)
-    monkeypatch.setattr(listener_module, "give_back_freed_memory", given_back.set)
+    monkeypatch.setattr(listener_module, "RETURN_MEMORY_AFTER_S", 0)
+    monkeypatch.setattr(listener_module, "release_freed_memory", given_back.set)
 
     async def test(served: Served) -> None:
         client = await served.client()

@@ -6,19 +6,19 @@ import pytest
 
 from kraft.server.kafka_listener.memory import ListenerMemory
 from kraft.server.kafka_listener.receive_memory import SMALL_BYTES_MAX
-from kraft.server.kafka_listener.unread_answers import ANSWER_BYTES_MAX
+from kraft.server.kafka_listener.unread_responses import RESPONSE_RECORD_BYTES_MAX
 
 MIB = 1 << 20
 
 
 @pytest.mark.parametrize("request_bytes_max", [16 * MIB, 100 * MIB])
 def test_all_budgets_together_hold_no_more_than_their_sum(request_bytes_max: int) -> None:
-    """A crowd that claims the largest that there may be in each, and then as much as is granted in smaller claims."""
+    """Clients that make the largest possible claim on each budget, and then as many smaller ones as are granted."""
     memory, claimants = ListenerMemory(request_bytes_max), count()
     largest = {id(memory.receive.small): SMALL_BYTES_MAX}
     memory.unread.budget.hold("almost all", memory.unread.budget.size_max - 1)
-    assert memory.unread.takes(ANSWER_BYTES_MAX)
-    memory.unread.budget.hold("the last answer", ANSWER_BYTES_MAX)
+    assert memory.unread.takes(RESPONSE_RECORD_BYTES_MAX)
+    memory.unread.budget.hold("the last answer", RESPONSE_RECORD_BYTES_MAX)
     for budget in memory.budgets[:-1]:
         while budget.claim(next(claimants), max(budget.size_max // 100, 1)):
             pass

@@ -68,7 +68,7 @@ def test_when_the_time_is_over_the_answer_has_everything_but_records() -> None:
     assert (result.records, result.high_watermark) == (b"", 7)
 
 
-def test_who_finds_the_room_taken_waits_on_until_the_same_time() -> None:
+def test_a_fetch_that_finds_no_room_again_keeps_its_deadline() -> None:
     fetch = pending()
     for now_s in (1, 1.2, 1.4):
         fetch.read(answer(0), has_room=False, now_s=now_s)

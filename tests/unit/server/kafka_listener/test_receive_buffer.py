@@ -23,7 +23,7 @@ class Connections:
 
     def __init__(self, scratch_bytes: int = 4_096, budget_bytes: int = FRAME_BYTES_MAX) -> None:
         self.scratch = memoryview(bytearray(scratch_bytes))
-        # All but a few of the requests here are small ones.
+        # Nearly all requests here are small ones.
         self.memory = ReceiveMemory(8 * budget_bytes)
         self.large = LargeRequests(FRAME_BYTES_MAX)
         self.granted: list[int] = []
@@ -44,7 +44,7 @@ def taken(buffer: ReceiveBuffer) -> bytes | None:
 
 
 def feed(buffer: ReceiveBuffer, data: bytes, step: int | None = None) -> list[bytes]:
-    """Receives it in pieces, as large as the room and no larger than `step`; the frames that came whole."""
+    """Receive the bytes in pieces, as large as the room and at most `step`; return the complete frames."""
     found = []
     while data and buffer.has_room():
         room = buffer.room()
@@ -84,20 +84,20 @@ def test_a_large_frame_is_looked_at_when_it_is_whole_and_not_before() -> None:
             while taken(buffer) is not None:
                 pass
             buffer.keep_rest()
-    # When it had begun, when it had earned the memory for all of it, and when it was whole; then the one behind it.
+    # At its beginning, when it got the memory for all of it, and when it was complete; then the next one.
     assert looked_at == [1_000, 4_000, SIZE_BYTES + 50_000, len(data)]
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(SMALL_BYTES_MAX, FRAME_BYTES_MAX - 2)), max_size=6))
 def test_memory_that_is_used_again_mixes_nothing_up(sizes: list[tuple[int, int]]) -> None:
-    """Frames of two connections in turns; of one, the second half arrives while the other receives its own."""
+    """Frames of two connections arrive in turns: the second half of one while the other receives its own."""
     connections = Connections(budget_bytes=10 * FRAME_BYTES_MAX)
     buffers = [connections.new(), connections.new()]
     sent: list[list[bytes]] = [[], []]
     found: list[list[bytes]] = [[], []]
     rests = [b"", b""]
     for number, (which, size) in enumerate(sizes):
-        # Produce requests, which do not wait for a turn.
+        # These are Produce requests, which do not wait for a turn.
         sent[which].append(bytes(2) + bytes([number]) * size)
         data = rests[which] + frame(sent[which][-1])
         half = len(data) - size // 2
@@ -146,7 +146,7 @@ def test_whole_frames_wait_for_their_turn() -> None:
 @pytest.mark.parametrize("size", [-1, 0, 7, FRAME_BYTES_MAX + 1, 0x47455420])
 def test_a_size_that_no_request_has_is_refused(size: int) -> None:
     buffer = Connections().new()
-    with pytest.raises(BadFrame, match=rf"a request of {size} bytes"):
+    with pytest.raises(BadFrame, match=rf"request of {size} bytes"):
         feed(buffer, size.to_bytes(4, "big", signed=True))
 
 
@@ -171,11 +171,11 @@ def test_a_frame_that_grows_is_there_twice_in_a_quarter_of_its_room_at_most() ->
     assert lent[-2] <= lent[-1] / 4
 
 
-def test_who_finds_the_budget_used_up_waits_until_it_has_what_it_needs() -> None:
+def test_a_connection_without_memory_waits_until_it_has_enough() -> None:
     connections = Connections(budget_bytes=5_000)
     first, second, third = connections.new(1), connections.new(2), connections.new(3)
     large = frame(bytes(50_000))
-    # The first to ask in vain has the right of way, so that one at least will finish.
+    # The first that was not granted memory has priority, so that at least one finishes.
     feed(first, large[:4_000])
     assert first.has_room()
     feed(second, large[:1_000])
@@ -236,7 +236,7 @@ def test_records_are_never_kept_back() -> None:
     assert connections.large.others.held == 0
 
 
-def test_who_takes_its_next_large_frame_has_answered_the_one_before() -> None:
+def test_taking_the_next_large_frame_ends_the_turn_of_the_one_before() -> None:
     connections = Connections(scratch_bytes=16_000)
     one, other = connections.new(1), connections.new(2)
     large = b"\0\3" + bytes(FRAME_BYTES_MAX // OTHER_SHARE)
@@ -272,8 +272,8 @@ def test_a_request_that_hardly_goes_on_is_slow_when_others_wait_for_its_memory()
     assert [busy.is_slow() for _ in range(5)] == [False] * 5, "who waits for memory cannot go on"
 
 
-def test_who_does_not_come_for_the_memory_that_it_waited_for_is_slow() -> None:
-    """Its connection reads nothing more, for instance because its client leaves answers unread."""
+def test_a_connection_that_does_not_use_granted_memory_is_slow() -> None:
+    """Its connection reads nothing more, for instance because its client leaves responses unread."""
     connections = Connections(budget_bytes=5_000)
     first, second, third = connections.new(1), connections.new(2), connections.new(3)
     large = frame(bytes(50_000))

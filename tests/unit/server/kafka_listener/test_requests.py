@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kraft.model.errors import ErrorCode
-from kraft.server.kafka_listener.connection import Answer, CloseConnection
+from kraft.server.kafka_listener.connection import CloseConnection, ResponseBytes
 from kraft.server.kafka_listener.requests import Api, KafkaRequests, RequestContext
 from kraft.wire.api_keys import ApiKey
 from kraft.wire.declaration import Message
@@ -24,14 +24,14 @@ def frame(request: Message, version: int, client_id: str | None = "tester") -> m
     return memoryview(b"".join(encode_request(request, version, CORRELATION_ID, client_id)))[4:]
 
 
-def begin(apis: Mapping[ApiKey, Api], request: memoryview) -> Awaitable[Answer] | Answer:
+def begin(apis: Mapping[ApiKey, Api], request: memoryview) -> Awaitable[ResponseBytes] | ResponseBytes:
     return KafkaRequests(apis, "10.0.0.7:5100").begin(request)
 
 
-def answered(begun: Awaitable[Answer] | Answer) -> memoryview:
-    """The frame of the answer, without its size."""
+def answered(begun: Awaitable[ResponseBytes] | ResponseBytes) -> memoryview:
+    """Return the frame of the response, without its size."""
 
-    async def awaited() -> Answer:
+    async def awaited() -> ResponseBytes:
         return await begun if isinstance(begun, Awaitable) else begun
 
     return memoryview(b"".join(asyncio.run(awaited())))[4:]
@@ -54,7 +54,7 @@ def test_a_request_is_answered_in_its_version_and_under_its_number(version: int)
     assert (correlation_id, response.producer_id, response.producer_epoch) == (CORRELATION_ID, 5, 3)
 
 
-def test_an_api_is_told_what_surrounds_the_request() -> None:
+def test_an_api_gets_the_context_of_the_request() -> None:
     calls = []
 
     def note(request: Any, call: RequestContext) -> None:
@@ -91,11 +91,11 @@ def test_only_produce_requests_overlap() -> None:
 @pytest.mark.parametrize(
     ("request_frame", "reason"),
     [
-        (frame(ProduceRequest(acks=1, timeout_ms=0, topic_data=()), 9), "PRODUCE is not served here"),
-        (memoryview(b"\x7f\xff\x00\x00\x00\x00\x00\x01\xff\xff"), "API key 32767 is not served here"),
+        (frame(ProduceRequest(acks=1, timeout_ms=0, topic_data=()), 9), "PRODUCE is not supported"),
+        (memoryview(b"\x7f\xff\x00\x00\x00\x00\x00\x01\xff\xff"), "API key 32767 is not supported"),
         (frame(REQUEST, 5)[:-3], "InitProducerIdRequest"),
         (memoryview(b"\x00\x16\x00\x04"), "request header"),
-        (memoryview(b"\x00\x16\x00\x63\x00\x00\x00\x01\xff\xff"), "version 99 of INIT_PRODUCER_ID is not served here"),
+        (memoryview(b"\x00\x16\x00\x63\x00\x00\x00\x01\xff\xff"), "version 99 of INIT_PRODUCER_ID is not supported"),
     ],
 )
 def test_what_cannot_be_answered_ends_the_connection_with_a_reason(request_frame: memoryview, reason: str) -> None:

@@ -33,7 +33,7 @@ def test_what_fits_is_granted_and_counts_until_it_is_released(beyond: Beyond) ->
 
 
 @pytest.mark.parametrize("beyond", Beyond)
-def test_a_claim_says_what_is_held_in_all(beyond: Beyond) -> None:
+def test_a_claim_sets_the_claimants_total(beyond: Beyond) -> None:
     budget = Budget(10, beyond)
     assert budget.claim("one", 4)
     assert budget.claim("one", 10)
@@ -49,7 +49,7 @@ def test_a_claim_above_the_whole_budget(beyond: Beyond, is_granted: bool) -> Non
     assert budget.held == (11 if is_granted else 0)
 
 
-def test_who_goes_beyond_alone_waits_until_the_others_have_released_theirs() -> None:
+def test_a_claim_beyond_the_budget_waits_until_the_others_have_released_theirs() -> None:
     crowd = Crowd(10, Beyond.ALONE)
     assert crowd.claim(1, 1)
     assert not crowd.claim(2, 11)
@@ -60,7 +60,7 @@ def test_who_goes_beyond_alone_waits_until_the_others_have_released_theirs() -> 
     assert (crowd.granted, crowd.budget.held) == ([2, 3], 1)
 
 
-def test_the_first_goes_beyond_what_others_hold_and_the_next_waits_for_it() -> None:
+def test_the_first_claim_beyond_the_budget_is_granted_and_the_next_one_waits() -> None:
     crowd = Crowd(10, Beyond.FIRST)
     assert crowd.claim(1, 6)
     assert crowd.claim(2, 50)
@@ -72,7 +72,7 @@ def test_the_first_goes_beyond_what_others_hold_and_the_next_waits_for_it() -> N
     assert (crowd.granted, crowd.budget.held) == ([3], 5)
 
 
-def test_who_goes_beyond_first_is_overtaken_by_what_fits() -> None:
+def test_a_claim_that_fits_overtakes_one_beyond_the_budget() -> None:
     crowd = Crowd(10, Beyond.FIRST)
     assert crowd.claim(1, 4)
     assert crowd.claim(2, 7)
@@ -86,7 +86,7 @@ def test_who_goes_beyond_first_is_overtaken_by_what_fits() -> None:
     assert crowd.granted == [5, 3]
 
 
-def test_what_was_granted_is_held_though_nobody_has_come_for_it() -> None:
+def test_a_granted_claim_is_held_before_its_waiter_runs() -> None:
     crowd = Crowd(10, Beyond.ALONE)
     for number in range(3):
         crowd.claim(number, 10)
@@ -97,7 +97,7 @@ def test_what_was_granted_is_held_though_nobody_has_come_for_it() -> None:
     assert crowd.granted == [1, 2]
 
 
-def test_what_is_there_already_counts_though_there_is_no_room() -> None:
+def test_a_size_in_use_is_counted_without_room() -> None:
     crowd = Crowd(10, Beyond.NOBODY)
     crowd.budget.hold("arrived", 15)
     assert crowd.budget.left == -5
@@ -108,7 +108,7 @@ def test_what_is_there_already_counts_though_there_is_no_room() -> None:
     assert crowd.granted == [1]
 
 
-def test_who_claims_less_than_it_held_makes_room() -> None:
+def test_a_smaller_claim_makes_room() -> None:
     crowd = Crowd(10, Beyond.ALONE)
     assert crowd.claim(1, 10)
     assert not crowd.claim(2, 3)
@@ -116,7 +116,7 @@ def test_who_claims_less_than_it_held_makes_room() -> None:
     assert crowd.granted == [2]
 
 
-def test_who_releases_while_it_waits_is_not_granted_anything() -> None:
+def test_a_claimant_that_releases_while_it_waits_is_granted_nothing() -> None:
     crowd = Crowd(10, Beyond.ALONE)
     for number in range(3):
         crowd.claim(number, 10)
@@ -138,7 +138,7 @@ async def test_a_wait_ends_when_there_is_room_or_the_time_is_over() -> None:
     assert (budget.held, budget.waiting_count) == (3, 0)
 
 
-async def test_who_goes_while_it_waits_leaves_nothing_behind() -> None:
+async def test_a_cancelled_wait_leaves_no_claim() -> None:
     budget = Budget(10)
     budget.hold("first", 10)
     waits = [
@@ -164,7 +164,7 @@ _BOUNDS: dict[Beyond, Callable[[list[int]], bool]] = {
 
 @pytest.mark.parametrize("beyond", Beyond)
 @given(steps=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 15)), max_size=60))
-def test_no_more_is_held_than_may_be_and_everybody_gets_on(beyond: Beyond, steps: list[tuple[int, int]]) -> None:
+def test_the_limit_is_kept_and_every_claimant_makes_progress(beyond: Beyond, steps: list[tuple[int, int]]) -> None:
     """A size of 0 stands for a release; a claim above the budget that nobody may have is made smaller."""
     crowd, held, waiting = Crowd(10, beyond), dict[int, int](), dict[int, int]()
 

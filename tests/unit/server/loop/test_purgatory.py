@@ -32,7 +32,7 @@ async def test_a_duplicate_that_is_parked_behind_later_records_does_not_wait_for
 
 
 @pytest.mark.real_time
-async def test_whose_outcome_is_decided_is_told_and_the_others_go_on_waiting() -> None:
+async def test_decided_produces_complete_and_the_others_keep_waiting() -> None:
     purgatory = ProducePurgatory()
     parked = [purgatory.park(Offset(offset)) for offset in (10, 20)]
     purgatory.complete(lambda offset: ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if offset == 20 else None)
@@ -42,7 +42,7 @@ async def test_whose_outcome_is_decided_is_told_and_the_others_go_on_waiting() -
 
 
 @pytest.mark.real_time
-async def test_one_that_gave_up_waiting_is_told_nothing() -> None:
+async def test_a_cancelled_produce_is_not_completed() -> None:
     purgatory = ProducePurgatory()
     gone, waiting = purgatory.park(Offset(10)), purgatory.park(Offset(10))
     gone.cancel()
@@ -52,7 +52,7 @@ async def test_one_that_gave_up_waiting_is_told_nothing() -> None:
 
 
 @pytest.mark.real_time
-async def test_those_that_gave_up_while_nothing_is_committed_take_no_room() -> None:
+async def test_cancelled_produces_take_no_memory() -> None:
     purgatory = ProducePurgatory()
     first = purgatory.park(Offset(5))
     for _ in range(1_000):
@@ -72,7 +72,7 @@ async def test_a_watch_is_woken_by_any_of_the_notifiers_it_watches() -> None:
         assert asyncio.get_running_loop().time() == pytest.approx(1_001)
 
 
-async def test_what_moves_between_the_look_and_the_wait_is_not_missed() -> None:
+async def test_a_change_between_the_check_and_the_wait_is_not_missed() -> None:
     notifier = Notifier()
     with Watch([notifier]) as watch:
         watch.again()
@@ -83,7 +83,7 @@ async def test_what_moves_between_the_look_and_the_wait_is_not_missed() -> None:
         assert not await watch.wait(0)
 
 
-async def test_a_watch_gives_up_at_its_deadline_and_is_forgotten_afterwards() -> None:
+async def test_a_watch_ends_at_its_timeout_and_is_removed_afterwards() -> None:
     notifier = Notifier()
     with Watch([notifier]) as watch:
         assert not await watch.wait(0.5)

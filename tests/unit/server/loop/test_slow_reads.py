@@ -56,7 +56,7 @@ class Steps:
         return f"{self.name} is done"
 
 
-async def test_what_the_steps_end_with_is_the_outcome() -> None:
+async def test_the_steps_result_is_the_outcome() -> None:
     with ThreadPoolExecutor(1) as thread:
         reads = SlowReads(thread)
         log: list[str] = []
@@ -64,7 +64,7 @@ async def test_what_the_steps_end_with_is_the_outcome() -> None:
         assert log == ["a"] * 5
 
 
-async def test_what_the_steps_raise_is_raised_and_others_go_on() -> None:
+async def test_an_error_in_the_steps_is_raised_and_others_continue() -> None:
     def broken() -> Generator[None, None, str]:
         yield
         raise FileNotFoundError("gone")
@@ -75,7 +75,7 @@ async def test_what_the_steps_raise_is_raised_and_others_go_on() -> None:
     assert await reads.of_request(HOUR_S).run(Steps("a", 1, [])()) == "a is done"
 
 
-async def test_one_step_is_done_at_a_time_and_the_next_is_of_the_one_that_has_had_the_fewest() -> None:
+async def test_one_step_is_done_at_a_time_and_the_request_with_the_fewest_is_next() -> None:
     thread, log = HeldThread(), list[str]()
     reads = SlowReads(thread)
     long = [asyncio.ensure_future(reads.of_request(HOUR_S).run(Steps(name, 50, log)())) for name in "ab"]
@@ -119,7 +119,7 @@ async def test_a_request_with_many_reads_is_counted_as_one() -> None:
     await settle()
 
 
-async def test_who_goes_away_leaves_the_step_under_way_and_nothing_open() -> None:
+async def test_a_cancelled_request_leaves_its_running_step_and_nothing_open() -> None:
     thread, log = HeldThread(), list[str]()
     reads = SlowReads(thread)
     gone, stays = Steps("gone", 50, log), Steps("stays", 1, log)
@@ -139,7 +139,7 @@ async def test_who_goes_away_leaves_the_step_under_way_and_nothing_open() -> Non
     assert await staying == "stays is done"
 
 
-async def test_who_goes_away_while_it_waits_holds_nobody_up() -> None:
+async def test_a_request_cancelled_while_it_waits_delays_no_other() -> None:
     thread, log = HeldThread(), list[str]()
     reads = SlowReads(thread)
     tasks = [asyncio.ensure_future(reads.of_request(HOUR_S).run(Steps(name, 1, log)())) for name in "abc"]
@@ -152,7 +152,7 @@ async def test_who_goes_away_while_it_waits_holds_nobody_up() -> None:
     assert [task.done() for task in tasks] == [True] * 3
 
 
-async def test_a_turn_that_comes_just_when_its_request_goes_away_is_passed_on() -> None:
+async def test_a_turn_of_a_request_cancelled_at_that_moment_is_passed_on() -> None:
     thread, log = HeldThread(), list[str]()
     reads = SlowReads(thread)
     tasks = [asyncio.ensure_future(reads.of_request(HOUR_S).run(Steps(name, 1, log)())) for name in "abc"]
@@ -169,7 +169,7 @@ async def test_a_turn_that_comes_just_when_its_request_goes_away_is_passed_on() 
     assert tasks[2].done()
 
 
-async def test_the_time_of_a_request_is_for_all_its_reads_together() -> None:
+async def test_the_deadline_of_a_request_covers_all_its_reads() -> None:
     reads = SlowReads(InlineExecutor())
     request = reads.of_request(0.0)
     endless = Steps("a", 1_000_000, [])

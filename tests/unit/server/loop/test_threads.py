@@ -32,7 +32,7 @@ def test_what_work_raises_is_raised() -> None:
         asyncio.run(scenario())
 
 
-def test_both_locks_are_held_and_let_go_each_time() -> None:
+def test_both_locks_are_held_and_released_each_time() -> None:
     one, other = Lock(), Lock()
     both = BothLocks(one, other)
     for _ in range(2):

@@ -5,7 +5,7 @@ import asyncio
 from kraft.server.loop.turns import Turns
 
 
-def test_others_have_their_turn_after_so_much() -> None:
+def test_others_have_their_turn_after_enough_items() -> None:
     async def scenario() -> None:
         seen: list[int] = []
         done = 0

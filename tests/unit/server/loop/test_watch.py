@@ -30,7 +30,7 @@ def test_a_report_is_of_the_longest_hold_since_the_one_before_and_follows_no_soo
     assert noted(holds, 101, 31) == 101
 
 
-def test_a_loop_that_was_held_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_blocked_loop_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "SAMPLE_S", 0.001)
 
     async def scenario() -> None:

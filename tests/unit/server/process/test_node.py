@@ -33,7 +33,7 @@ class FakeBroker:
 
     log_directories_closed = ("/a", "/b")
 
-    async def hand_on_leaderships(self) -> None:
+    async def move_leaderships_away(self) -> None:
         self.steps.append("handed on")
         self.at_hand_on()
 

@@ -159,6 +159,6 @@ async def held_in_a_truncation(directory: Path) -> AsyncIterator[tuple[Changing,
     async with changing(directory) as replica:
         await replica.follow_records(12)
         replica.disk.hold()
-        cut = replica.partition.cut_back(TruncateTo(offset=Offset(2)))
+        cut = replica.partition.truncate(TruncateTo(offset=Offset(2)))
         await until(replica.disk.held.is_set)
         yield replica, cut

@@ -119,7 +119,7 @@ class Host:
 
     async def marked(self) -> None:
         """What is deleted is marked for it on the disk."""
-        await self.publisher._names_are_free()
+        await self.publisher._wait_for_free_names()
 
     def partition(self, number: int = 0, topic_id: TopicId = ORDERS) -> Partition:
         return self.broker.partitions.by_id(TopicIdPartition(topic_id, number))

@@ -17,7 +17,7 @@ from kraft.server.replica.copies import (
     put_copy_in_place,
     remove_copy,
     remove_original,
-    set_original_aside,
+    rename_original,
 )
 from kraft.server.replica.store import METADATA_FILE, DirectoryFailed
 from tests.support.cluster_images import ORDERS
@@ -83,14 +83,14 @@ def test_a_copy_that_cannot_be_begun_leaves_nothing(paths: list[str]) -> None:
 def test_the_two_steps_of_a_swap(paths: list[str]) -> None:
     lay(paths[0], "orders-0")
     lay(paths[1], COPY)
-    set_original_aside(RealDisk(), paths[0], ORDERS_0, ID)
+    rename_original(RealDisk(), paths[0], ORDERS_0, ID)
     assert lie(paths) == [{MOVED: "orders-0"}, {COPY: COPY}, {}]
     put_copy_in_place(RealDisk(), paths[1], ORDERS_0, ID)
     remove_original(RealDisk(), paths[0], ORDERS_0, ID)
     assert lie(paths) == [{}, {"orders-0": COPY}, {}]
 
 
-def test_a_copy_of_a_move_that_did_not_come_to_its_swap_is_left_to_others(paths: list[str]) -> None:
+def test_a_copy_of_a_move_that_ended_before_its_swap_is_left_over(paths: list[str]) -> None:
     lay(paths[0], "orders-0")
     lay(paths[1], COPY)
     assert finish_moves(RealDisk(), paths) == []
@@ -110,14 +110,14 @@ def test_a_swap_is_finished_from_where_it_was_left(paths: list[str]) -> None:
     ]
 
 
-def test_what_was_moved_from_is_removed_when_the_replica_is_in_place(paths: list[str]) -> None:
+def test_the_original_is_removed_when_the_copy_is_in_place(paths: list[str]) -> None:
     lay(paths[0], MOVED)
     lay(paths[1], "orders-0")
     assert finish_moves(RealDisk(), paths) == []
     assert lie(paths) == [{}, {"orders-0": "orders-0"}, {}]
 
 
-def test_nothing_is_concluded_when_the_other_half_is_not_there(paths: list[str]) -> None:
+def test_nothing_is_changed_when_a_directory_with_one_half_is_missing(paths: list[str]) -> None:
     lay(paths[0], MOVED)
     lay(paths[1], COPY)
     with capture_logs() as told:
@@ -127,7 +127,7 @@ def test_nothing_is_concluded_when_the_other_half_is_not_there(paths: list[str])
     assert lie(paths) == [{MOVED: MOVED}, {COPY: COPY}, {}]
 
 
-def test_a_copy_that_is_the_replica_is_no_leftover(paths: list[str]) -> None:
+def test_a_copy_that_is_the_replica_is_not_left_over(paths: list[str]) -> None:
     lay(paths[0], MOVED)
     lay(paths[1], COPY)
     (failure,) = finish_moves(BadDisk(paths[1]), paths)
@@ -136,7 +136,7 @@ def test_a_copy_that_is_the_replica_is_no_leftover(paths: list[str]) -> None:
     assert lie(paths) == [{MOVED: MOVED}, {COPY: COPY}, {}]
 
 
-def test_what_cannot_be_told_apart_is_kept(paths: list[str]) -> None:
+def test_an_ambiguous_move_keeps_every_directory(paths: list[str]) -> None:
     lay(paths[0], MOVED)
     lay(paths[1], COPY)
     lay(paths[2], "orders-0")
@@ -155,7 +155,7 @@ def test_a_directory_that_cannot_be_listed_keeps_nothing_else_from_being_finishe
         copies_left(RealDisk(), ["/nowhere"])
 
 
-def test_other_names_are_nobodys_copies(paths: list[str]) -> None:
+def test_other_names_are_not_copies(paths: list[str]) -> None:
     lay(paths[0], "orders-0.abc-future", f"orders.{ID}-future", "orders-0.0-stray", f"-0.{ID}-moved", "orders-0")
     assert copies_left(RealDisk(), paths) == []
     before = lie(paths)

@@ -44,7 +44,7 @@ def host(tmp_path: Path) -> Host:
 # --- a corrupt replica ---------------------------------------------------------------------------------------------
 
 
-async def test_a_corrupt_follower_is_set_aside_and_begun_anew_once_nobody_counts_on_it(host: Host) -> None:
+async def test_a_corrupt_follower_is_quarantined_and_recreated_once_it_has_left_the_isr(host: Host) -> None:
     async with reporting(host, FOLLOWS) as controller:
         filled(host)
         rot(host)
@@ -65,7 +65,7 @@ async def test_a_corrupt_follower_is_set_aside_and_begun_anew_once_nobody_counts
     assert host.broker.failures == []
 
 
-async def test_a_corrupt_leader_lets_its_producers_go_and_follows_its_successor(host: Host) -> None:
+async def test_a_corrupt_leader_refuses_its_producers_and_follows_the_next_leader(host: Host) -> None:
     async with reporting(host, LEADS) as controller:
         held = filled(host)
         parked = held.park_produce(Offset(2))
@@ -78,7 +78,7 @@ async def test_a_corrupt_leader_lets_its_producers_go_and_follows_its_successor(
         assert host.partition().follower is not None
 
 
-async def test_the_other_partitions_of_the_broker_go_on(host: Host) -> None:
+async def test_the_other_partitions_of_the_broker_stay_online(host: Host) -> None:
     async with reporting(host, with_topic(cluster(1, 2), [1, 2], [1, 2])) as controller:
         filled(host, 0)
         filled(host, 1)
@@ -108,7 +108,7 @@ async def test_metadata_from_before_the_report_does_not_free_the_replica(host: H
 @pytest.mark.parametrize(
     "answer", [NoController("none"), FailReplicasResult(error_code=ErrorCode.STALE_BROKER_EPOCH, error_message="old")]
 )
-async def test_a_report_is_repeated_until_the_metadata_shows_that_it_was_heard(host: Host, answer: Any) -> None:
+async def test_a_report_is_repeated_until_the_metadata_shows_its_result(host: Host, answer: Any) -> None:
     async with reporting(host, FOLLOWS) as controller:
         filled(host)
         host.controllers.answers["fail_replicas"] = answer
@@ -126,7 +126,7 @@ async def test_a_report_is_repeated_until_the_metadata_shows_that_it_was_heard(h
         assert len(controller.reports) == heard
 
 
-async def test_the_last_of_the_isr_stays_as_it_is_and_one_line_says_what_to_do(host: Host) -> None:
+async def test_the_last_in_sync_replica_is_kept_and_one_line_has_the_remedy(host: Host) -> None:
     with capture_logs() as logs:
         async with reporting(host, ALONE) as controller:
             filled(host)
@@ -145,7 +145,7 @@ async def test_the_last_of_the_isr_stays_as_it_is_and_one_line_says_what_to_do(h
     assert told["replicas_that_lack_records"] == [2, 3]
 
 
-async def test_rot_that_was_found_once_is_not_forgotten_by_a_restart_that_reads_less(tmp_path: Path) -> None:
+async def test_corruption_found_once_is_remembered_after_a_restart_that_reads_less(tmp_path: Path) -> None:
     before = Host(Broker(tmp_path)).start()
     async with reporting(before, ALONE) as controller:
         filled(before)
@@ -167,7 +167,7 @@ async def test_rot_that_was_found_once_is_not_forgotten_by_a_restart_that_reads_
         assert partition(again.image).isr == (1,)
 
 
-async def test_rot_that_is_found_at_the_start_stops_only_that_replica(tmp_path: Path) -> None:
+async def test_corruption_found_at_the_start_stops_only_that_replica(tmp_path: Path) -> None:
     image = with_topic(cluster(1, 2), [1, 2], [1, 2])
     before = Host(Broker(tmp_path)).start()
     async with reporting(before, image):
@@ -207,7 +207,7 @@ async def test_a_replica_without_a_leader_to_copy_from_waits_for_one(host: Host)
         assert host.directories() == ["orders-0", "orders-0.0-quarantine"]
 
 
-async def test_a_deleted_topic_takes_its_corrupt_replica_along(host: Host) -> None:
+async def test_a_corrupt_replica_is_deleted_with_its_topic(host: Host) -> None:
     async with reporting(host, ALONE) as controller:
         filled(host)
         rot(host)
@@ -269,7 +269,7 @@ async def test_the_last_of_the_isr_never_leads_from_an_emptied_disk(tmp_path: Pa
             image = as_registered_anew(again.image)
 
 
-async def test_an_eligible_replica_that_is_gone_is_told_of_before_it_is_begun_anew(tmp_path: Path) -> None:
+async def test_a_missing_eligible_replica_is_reported_before_it_is_recreated(tmp_path: Path) -> None:
     """It is not in sync, and yet it may be the one that is elected next."""
     eligible = FOLLOWS.replay(
         [
@@ -294,14 +294,14 @@ async def test_an_eligible_replica_that_is_gone_is_told_of_before_it_is_begun_an
         assert (partition(again.image).leader, partition(again.image).last_known_elr) == (2, (1,))
 
 
-async def test_a_replica_that_others_have_is_begun_anew_in_an_emptied_directory(tmp_path: Path) -> None:
+async def test_a_replica_that_others_have_is_recreated_in_an_emptied_directory(tmp_path: Path) -> None:
     host = restarted(tmp_path)
     async with reporting(host, as_registered_anew(LEADS)):
         assert host.partition().follower is not None
         assert host.directories() == ["orders-0"]
 
 
-async def test_a_partition_that_was_assigned_and_not_taken_up_before_a_crash_begins_empty(tmp_path: Path) -> None:
+async def test_a_partition_that_was_assigned_and_not_created_before_a_crash_begins_empty(tmp_path: Path) -> None:
     before = Host(Broker(tmp_path)).start()
     async with reporting(before, cluster(1, 2, 3)):
         pass

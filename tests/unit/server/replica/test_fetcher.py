@@ -36,9 +36,7 @@ async def test_a_follower_copies_the_log_and_learns_what_is_committed(leader: Le
     assert {request.broker_epoch for request in leader.requests} == {7}
 
 
-async def test_a_fetch_names_no_offset_before_everything_below_it_is_on_the_disk(
-    leader: Leader, follower: Broker
-) -> None:
+async def test_a_fetch_starts_only_where_everything_below_is_on_the_disk(leader: Leader, follower: Broker) -> None:
     led(leader, "a")
     copy = followed(follower)
     fetcher = asyncio.create_task(fetcher_of(leader, follower).run())
@@ -75,7 +73,7 @@ async def test_a_disk_that_hangs_delays_the_copies_on_other_disks_once_only(lead
     await asyncio.sleep(0.01)
 
 
-async def test_a_high_watermark_without_records_is_taken_up(leader: Leader, follower: Broker) -> None:
+async def test_a_high_watermark_without_records_is_applied(leader: Leader, follower: Broker) -> None:
     source, copy = led(leader, "a"), followed(follower)
     source.lead(state(2, replicas=(1, 2, 3), partition_epoch=1), BrokerEpoch(1))
     async with fetching(leader, follower):
@@ -85,7 +83,7 @@ async def test_a_high_watermark_without_records_is_taken_up(leader: Leader, foll
         await until(lambda: copy.high_watermark == 1)
 
 
-async def test_a_log_that_parts_from_the_leaders_is_cut_back_and_copied_on(leader: Leader, follower: Broker) -> None:
+async def test_a_diverging_log_is_truncated_and_then_fetched(leader: Leader, follower: Broker) -> None:
     copy = diverging(leader, follower)
     async with fetching(leader, follower):
         await until(lambda: values_in(copy) == ["a", "of epoch 3"])
@@ -103,9 +101,7 @@ async def test_a_follower_of_an_epoch_that_is_over_waits_for_the_metadata(leader
         await until(lambda: values_in(copy) == ["a"])
 
 
-async def test_a_leader_that_does_not_know_its_epoch_yet_is_asked_again_soon_and_not_without_end_in_between(
-    leader: Leader, follower: Broker
-) -> None:
+async def test_a_leader_that_lacks_the_epoch_is_retried_after_a_backoff(leader: Leader, follower: Broker) -> None:
     source = led(leader, "a")
     copy = followed(follower, epoch=1)
     async with fetching(leader, follower):
@@ -115,7 +111,7 @@ async def test_a_leader_that_does_not_know_its_epoch_yet_is_asked_again_soon_and
         await until(lambda: values_in(copy) == ["a"], within_s=0.5)
 
 
-async def test_damaged_records_are_refused_and_asked_for_again(leader: Leader, follower: Broker) -> None:
+async def test_damaged_records_are_refused_and_fetched_again(leader: Leader, follower: Broker) -> None:
     led(leader, "a")
     honest, copy = leader.answer, followed(follower)
 
@@ -151,9 +147,7 @@ async def test_an_answer_that_comes_after_the_role_has_changed_is_dropped(leader
     assert copy.leader is not None
 
 
-async def test_partitions_that_come_to_follow_the_same_leader_do_not_wait_for_the_fetch_that_is_under_way(
-    leader: Leader, follower: Broker
-) -> None:
+async def test_a_newly_followed_partition_does_not_wait_for_the_current_fetch(leader: Leader, follower: Broker) -> None:
     led(leader)
     led(leader, "b", number=1)
     followed(follower)
@@ -185,7 +179,7 @@ async def test_no_partition_starves_behind_others_that_always_have_more(leader: 
     assert min(ends) > max(ends) / 2 > 10
 
 
-async def test_a_partition_that_is_gone_is_not_remembered(leader: Leader, follower: Broker) -> None:
+async def test_a_deleted_partition_is_forgotten(leader: Leader, follower: Broker) -> None:
     copy = followed(follower)
     followed(follower, number=1)
     async with fetching(leader, follower) as fetcher:
@@ -199,7 +193,7 @@ async def test_a_partition_that_is_gone_is_not_remembered(leader: Leader, follow
 # --- the log start, and room on the disk ------------------------------------------------------------------------
 
 
-async def test_the_log_start_follows_the_leaders_and_the_leader_hears_of_it(leader: Leader, follower: Broker) -> None:
+async def test_the_log_start_follows_the_leaders_and_is_reported_to_it(leader: Leader, follower: Broker) -> None:
     source, copy = led(leader, "a", "b", "c"), followed(follower)
     async with fetching(leader, follower):
         await until(lambda: copy.high_watermark == 3)
@@ -208,7 +202,7 @@ async def test_the_log_start_follows_the_leaders_and_the_leader_hears_of_it(lead
     assert values_in(copy) == ["c"]
 
 
-async def test_a_new_follower_takes_up_a_log_that_has_lost_its_beginning(leader: Leader, follower: Broker) -> None:
+async def test_a_new_follower_starts_at_the_leaders_log_start(leader: Leader, follower: Broker) -> None:
     source = led(leader, "a", "b", "c")
     source.follower_fetched(BrokerId(1), BrokerEpoch(1), source.log.log_end_offset)
     source.delete_records(2)
@@ -218,7 +212,7 @@ async def test_a_new_follower_takes_up_a_log_that_has_lost_its_beginning(leader:
     assert (copy.log.log_start_offset, values_in(copy)) == (2, ["c"])
 
 
-async def test_a_follower_without_room_stops_asking_all_the_time_and_goes_on_when_there_is_some(
+async def test_a_follower_without_room_pauses_and_continues_when_there_is_room(
     leader: Leader, follower: Broker
 ) -> None:
     led(leader, "a")
@@ -236,7 +230,7 @@ async def test_a_follower_without_room_stops_asking_all_the_time_and_goes_on_whe
     assert follower.failures == []
 
 
-async def test_a_follower_that_found_room_for_a_part_only_goes_on_behind_it(leader: Leader, follower: Broker) -> None:
+async def test_a_follower_that_had_room_for_a_part_continues_after_it(leader: Leader, follower: Broker) -> None:
     """The records go into several segments, and the disk runs full between them."""
     led(leader, "a" * 100, "b" * 100, "c" * 100)
     copy = follower.open(segment_bytes=250)
@@ -250,7 +244,7 @@ async def test_a_follower_that_found_room_for_a_part_only_goes_on_behind_it(lead
     assert follower.failures == []
 
 
-async def test_a_log_that_finds_no_room_to_be_cut_back_is_cut_back_when_there_is_some(
+async def test_a_log_without_room_for_a_truncation_is_truncated_when_there_is_room(
     leader: Leader, follower: Broker
 ) -> None:
     copy = diverging(leader, follower)

@@ -20,7 +20,7 @@ async def unreachable(_: ReplicaFetchRequest) -> ReplicaFetchResponse:
 
 
 @pytest.mark.parametrize("hang", ["it takes no requests", "it does not answer"])
-async def test_a_leader_that_hangs_is_left_after_a_while_and_reached_when_it_is_back(
+async def test_a_leader_that_hangs_is_disconnected_and_reached_when_it_is_back(
     leader: Leader, follower: Broker, hang: str
 ) -> None:
     led(leader, "a")
@@ -38,9 +38,7 @@ async def test_a_leader_that_hangs_is_left_after_a_while_and_reached_when_it_is_
         assert leader.streams == 2
 
 
-async def test_a_leader_that_is_down_or_not_registered_is_tried_again_and_again(
-    leader: Leader, follower: Broker
-) -> None:
+async def test_a_leader_that_is_down_or_not_registered_is_retried(leader: Leader, follower: Broker) -> None:
     led(leader, "a")
     copy, honest = followed(follower), leader.answer
 
@@ -91,9 +89,7 @@ async def test_a_leader_that_answers_again_is_reported_at_once_though_it_has_not
     assert reported == ["lost", "found"] * 2
 
 
-async def test_a_broker_that_was_started_again_and_leads_nothing_is_not_reported_as_found(
-    leader: Leader, follower: Broker
-) -> None:
+async def test_a_restarted_broker_that_leads_nothing_is_not_reported_as_found(leader: Leader, follower: Broker) -> None:
     led(leader, "a")
     copy, reported = followed(follower), list[str]()
 

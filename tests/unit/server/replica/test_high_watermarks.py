@@ -40,7 +40,7 @@ def test_no_partitions_are_written_and_read(tmp_path: Path) -> None:
     assert read_high_watermarks(DISK, str(tmp_path)) == {}
 
 
-def test_without_a_file_nothing_is_known(tmp_path: Path) -> None:
+def test_without_a_file_there_are_no_high_watermarks(tmp_path: Path) -> None:
     assert read_high_watermarks(DISK, str(tmp_path)) == {}
 
 
@@ -55,7 +55,7 @@ def test_a_damaged_file_is_replaced_by_the_one_before_it(tmp_path: Path, damage:
     assert read_high_watermarks(DISK, str(tmp_path)) == OFFSETS
 
 
-def test_with_both_files_damaged_nothing_is_known(tmp_path: Path) -> None:
+def test_with_both_files_damaged_there_are_no_high_watermarks(tmp_path: Path) -> None:
     for offsets in (OFFSETS, LATER):
         write_high_watermarks(DISK, str(tmp_path), offsets)
     for name in (FILE_NAME, FILE_NAME + EARLIER_SUFFIX):
@@ -79,12 +79,12 @@ def test_what_was_read_counts_until_its_partition_is_held(tmp_path: Path) -> Non
     write_high_watermarks(DISK, str(tmp_path), OFFSETS)
     directory = str(tmp_path)
     high_watermarks = HighWatermarks(DISK, [directory])
-    assert high_watermarks.names(TopicPartition("orders", 0))
+    assert high_watermarks.contains(TopicPartition("orders", 0))
     assert high_watermarks.take(TopicPartition("orders", 0)) == 5
     assert high_watermarks.take(TopicPartition("orders", 0)) is None
-    assert not high_watermarks.names(TopicPartition("orders", 0))
+    assert not high_watermarks.contains(TopicPartition("orders", 0))
     high_watermarks.forget_unopened()
-    assert not high_watermarks.names(TopicPartition("orders", 10))
+    assert not high_watermarks.contains(TopicPartition("orders", 10))
     high_watermarks.write(directory, LATER)
     assert read_high_watermarks(DISK, str(tmp_path)) == LATER
 
@@ -98,7 +98,7 @@ def test_each_directory_has_its_own_file(tmp_path: Path) -> None:
     assert high_watermarks.is_complete
     assert high_watermarks.take(TopicPartition("orders", 0), b) == 6, "as it was where its log is"
     assert high_watermarks.take(TopicPartition("orders", 10), b) is None
-    assert not high_watermarks.names(TopicPartition("orders", 10))
+    assert not high_watermarks.contains(TopicPartition("orders", 10))
 
 
 def test_a_directory_without_a_file_that_can_be_read_is_noticed(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def broker(tmp_path: Path) -> Broker:
     return Broker(tmp_path)
 
 
-async def test_an_isr_that_the_controller_accepts_is_the_leaders_from_then_on(broker: Broker) -> None:
+async def test_an_accepted_isr_takes_effect_at_the_leader(broker: Broker) -> None:
     world = leading(broker, ACCEPTED)
     fetched(world.partition, 0)
     await asyncio.sleep(1)
@@ -109,7 +109,7 @@ async def test_an_attempt_is_over_before_the_next_one_is_sent(broker: Broker) ->
     await world.proposals.close()
 
 
-async def test_an_answer_after_the_partition_was_deleted_is_nobodys(broker: Broker) -> None:
+async def test_an_answer_after_the_partition_was_deleted_is_ignored(broker: Broker) -> None:
     world = leading(broker, ACCEPTED)
     world.controllers.takes_s = 1
     fetched(world.partition, 0)
@@ -135,7 +135,7 @@ async def test_a_refusal_of_the_whole_call_is_taken_as_no_answer(broker: Broker)
     assert world.failures == []
 
 
-async def test_closing_gives_up_what_is_under_way(broker: Broker) -> None:
+async def test_closing_cancels_the_current_attempt(broker: Broker) -> None:
     world = leading(broker, ACCEPTED)
     world.controllers.takes_s = 60
     fetched(world.partition, 0)

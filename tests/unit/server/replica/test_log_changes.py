@@ -35,11 +35,11 @@ async def test_no_change_of_a_log_syncs_anything_on_the_event_loops_thread(tmp_p
         await replica.append("in another epoch")
         follow(partition, epoch=5)
         end = partition.log.log_end_offset
-        await replica.over(partition.cut_back(TruncateTo(offset=Offset(end - 20))))
+        await replica.over(partition.truncate(TruncateTo(offset=Offset(end - 20))))
         assert partition.log.log_end_offset == end - 20
         for at in range(end - 20, end + 20):
             await replica.over(partition.append_as_follower(leaders_batch("copied" * 20, at=at, epoch=5)))
-        await replica.over(partition.cut_back(RestartAt(offset=Offset(1_000))))
+        await replica.over(partition.truncate(RestartAt(offset=Offset(1_000))))
         await replica.over(partition.append_as_follower(leaders_batch("after", at=1_000, epoch=6)))
         await replica.synced()
         assert values_in(partition) == ["after"]
@@ -66,7 +66,7 @@ async def test_records_wait_in_order_behind_a_roll_and_are_read_meanwhile(tmp_pa
         assert [segment.base_offset for segment in partition.log.segments()] == [0, 4]
 
 
-async def test_a_replica_that_gets_another_role_in_the_middle_of_a_truncation_takes_it_up_afterwards(
+async def test_a_role_given_during_a_truncation_is_taken_afterwards(
     tmp_path: Path,
 ) -> None:
     async with held_in_a_truncation(tmp_path) as (replica, cut):
@@ -89,7 +89,7 @@ async def test_a_replica_that_gets_another_role_in_the_middle_of_a_truncation_ta
         assert values_in(partition)[2:] == ["led"]
 
 
-async def test_a_replica_whose_disk_fails_in_a_truncation_takes_up_no_role_afterwards(tmp_path: Path) -> None:
+async def test_a_replica_whose_disk_fails_in_a_truncation_takes_no_role(tmp_path: Path) -> None:
     async with held_in_a_truncation(tmp_path) as (replica, cut):
         partition, disk = replica.partition, replica.disk
         lead(partition, epoch=1, replicas=(1,))
@@ -145,9 +145,7 @@ def test_a_step_that_was_not_begun_when_its_replica_was_deleted_touches_no_file(
 
 
 @pytest.mark.parametrize("off_loop", [True, False])
-def test_what_is_asked_of_a_deleted_replica_while_its_last_step_runs_is_refused(
-    tmp_path: Path, *, off_loop: bool
-) -> None:
+def test_a_deleted_replica_refuses_requests_while_its_last_step_runs(tmp_path: Path, *, off_loop: bool) -> None:
     broker = Broker(tmp_path, off_loop=off_loop)
     partition = broker.open()
     follow(partition)
@@ -181,7 +179,7 @@ async def test_a_disk_that_fails_in_a_roll_takes_the_directory_out_of_use(tmp_pa
         assert "input/output error" in failure
 
 
-async def test_a_roll_that_finds_no_room_refuses_the_append_and_is_tried_again(tmp_path: Path) -> None:
+async def test_a_roll_without_room_refuses_the_append_and_is_retried(tmp_path: Path) -> None:
     async with changing(tmp_path) as replica:
         partition, disk = replica.partition, replica.disk
         await replica.lead_full_segment()
@@ -247,7 +245,7 @@ def test_a_log_that_is_closed_in_the_middle_of_a_roll_is_whole(tmp_path: Path) -
     assert values_in(again) == ["0" * 600]
 
 
-def test_a_follower_asks_for_nothing_while_its_records_wait_for_another_change(tmp_path: Path) -> None:
+def test_a_follower_does_not_fetch_while_its_records_wait_for_another_change(tmp_path: Path) -> None:
     broker = Broker(tmp_path, off_loop=True)
     partition = broker.open()
     follow(partition)
@@ -288,9 +286,7 @@ def test_a_follower_asks_for_nothing_while_its_records_wait_for_another_change(t
 
 
 @pytest.mark.parametrize("later_epoch", [3, 7])
-def test_an_epoch_that_was_begun_and_wrote_nothing_keeps_no_leaders_records_out(
-    tmp_path: Path, later_epoch: int
-) -> None:
+def test_an_epoch_without_records_does_not_block_the_next_leaders_records(tmp_path: Path, later_epoch: int) -> None:
     """The append for which it was begun timed out meanwhile; then this replica follows one with older records."""
     broker = Broker(tmp_path, off_loop=True)
     partition = broker.open()
@@ -315,7 +311,7 @@ def test_an_epoch_that_was_begun_and_wrote_nothing_keeps_no_leaders_records_out(
     assert again.log.epoch_cache.entries == ((2, 0), (later_epoch, 1))
 
 
-def test_what_waits_for_a_change_hears_of_it_once() -> None:
+def test_a_waiting_caller_is_notified_of_a_change_once() -> None:
     outcome, heard = ChangeOutcome[int](), list[str]()
     outcome.when_done(lambda: heard.append("first"))
     outcome.end(7, None)

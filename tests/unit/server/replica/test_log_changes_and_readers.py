@@ -158,7 +158,7 @@ async def scrubbed(replica: Changing) -> list[str]:
 
 @pytest.mark.parametrize("merging_into", [MERGED, ALONE])
 @pytest.mark.parametrize("holds", ["before", "behind"])
-async def test_a_scrub_in_the_middle_of_a_swap_finds_no_rot(tmp_path: Path, holds: str, merging_into: int) -> None:
+async def test_a_scrub_during_a_swap_finds_no_corruption(tmp_path: Path, holds: str, merging_into: int) -> None:
     async with half_swapped(tmp_path, holds, merging_into) as (replica, swap):
         assert await scrubbed(replica) == []
         replica.disk.open_gate.set()
@@ -167,14 +167,14 @@ async def test_a_scrub_in_the_middle_of_a_swap_finds_no_rot(tmp_path: Path, hold
         assert replica.broker.failures == []
 
 
-async def test_a_scrub_in_the_middle_of_a_truncation_finds_no_rot(tmp_path: Path) -> None:
+async def test_a_scrub_during_a_truncation_finds_no_corruption(tmp_path: Path) -> None:
     """The file is cut, and the log does not know yet."""
     async with changing(tmp_path) as replica:
         partition, disk = replica.partition, replica.disk
         await replica.follow_records(4)
         size = partition.log.size_bytes
         disk.hold()
-        cut = partition.cut_back(TruncateTo(offset=Offset(2)))
+        cut = partition.truncate(TruncateTo(offset=Offset(2)))
         while True:
             await until(disk.held.is_set)
             if partition.log.size_bytes < size:

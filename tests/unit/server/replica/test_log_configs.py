@@ -87,7 +87,7 @@ OF_REPLICATION = ("min.insync.replicas", "unclean.leader.election.enable")
 OF_COMPRESSION = ("compression.type", "compression.gzip.level", "compression.lz4.level", "compression.zstd.level")
 
 
-def test_there_is_a_topic_config_for_everything_a_log_is_told() -> None:
+def test_every_log_config_has_a_topic_config() -> None:
     reached = {field for _, field, _ in OTHER_THAN_DEFAULT.values()} | {
         "deletes",
         "compacts",
@@ -108,7 +108,7 @@ def test_a_log_works_with_whatever_a_topic_may_set(key: str) -> None:
         log_config(checked(KAFKA_DEFAULTS, {key: str(value), **other}))
 
 
-def test_where_a_brokers_file_contradicts_a_topic_what_was_to_stay_stays() -> None:
+def test_a_maximum_compaction_lag_below_the_minimum_is_raised_to_it() -> None:
     of_this_broker = broker_defaults({"log.cleaner.max.compaction.lag.ms": "1000"})
     config = log_config(replace(of_this_broker, min_compaction_lag_ms=5_000))
     assert (config.min_compaction_lag_ms, config.max_compaction_lag_ms) == (5_000, 5_000)

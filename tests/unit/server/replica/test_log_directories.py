@@ -25,6 +25,6 @@ def test_what_could_not_be_used_at_the_start_is_out_of_use() -> None:
     assert directories.online == ()
 
 
-def test_a_broker_without_any_is_our_bug() -> None:
+def test_a_broker_without_a_log_directory_is_a_bug() -> None:
     with pytest.raises(AssertionError):
         LogDirectories([])

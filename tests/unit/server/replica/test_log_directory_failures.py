@@ -40,7 +40,7 @@ def fail_syncs_in(host: Host, name: str) -> None:
     host.broker.disk.fails_syncs_in = (f"{host.path(name)}/",)
 
 
-async def test_a_directory_whose_disk_fails_takes_its_partitions_offline_and_the_others_go_on(two: Host) -> None:
+async def test_a_failed_directory_takes_its_partitions_offline_and_no_others(two: Host) -> None:
     async with reporting(two, FOUR) as controller:
         assert (two.directories("a"), two.directories("b")) == (["orders-0", "orders-1"], ["orders-2", "orders-3"])
         for number in range(4):
@@ -75,7 +75,7 @@ async def test_a_directory_whose_disk_fails_takes_its_partitions_offline_and_the
         assert two.directories("a") == ["orders-0", "orders-1"], "nor is anything deleted there"
 
 
-async def test_a_partition_of_a_failed_directory_that_is_found_again_goes_on_with_what_it_has(tmp_path: Path) -> None:
+async def test_a_partition_of_a_failed_directory_keeps_its_records_after_a_restart(tmp_path: Path) -> None:
     before = Host(Broker(tmp_path), names=["a", "b"]).start()
     async with reporting(before, FOUR) as controller:
         for number in range(4):
@@ -93,26 +93,26 @@ async def test_a_partition_of_a_failed_directory_that_is_found_again_goes_on_wit
         assert host.broker.partitions.offline == []
 
 
-async def test_the_last_directory_ends_the_node(two: Host) -> None:
+async def test_failure_of_the_last_directory_stops_the_node(two: Host) -> None:
     async with reporting(two, FOUR):
         two.failures.directory_failed(str(two.path("a")), "input/output error")
         assert two.broker.failures == []
         two.failures.directory_failed(str(two.path("b")), "input/output error")
         two.failures.directory_failed(str(two.path("b")), "again")
         assert two.broker.failures == [
-            f"log directory {two.path('b')} has failed, and there is no other: input/output error"
+            f"log directory {two.path('b')} has failed, and no other one is online: input/output error"
         ]
 
 
-async def test_the_directory_of_the_metadata_log_ends_the_node_with_it(tmp_path: Path) -> None:
+async def test_failure_of_the_metadata_logs_directory_stops_the_node(tmp_path: Path) -> None:
     host = Host(Broker(tmp_path), names=["a", "b"], indispensable="a").start()
     async with reporting(host, FOUR):
         host.failures.directory_failed(str(host.path("a")), "input/output error")
         (failure,) = host.broker.failures
-        assert "which holds the metadata log, has failed: input/output error" in failure
+        assert "which has the metadata log, has failed: input/output error" in failure
 
 
-async def test_partitions_that_may_lie_in_an_unusable_directory_are_not_begun_anew_elsewhere(tmp_path: Path) -> None:
+async def test_partitions_that_may_be_in_an_unusable_directory_are_not_recreated(tmp_path: Path) -> None:
     image = with_topic(cluster(1, 2), [1, 2], [1, 2], isr=[1])
     before = Host(Broker(tmp_path), names=["a", "b"]).start()
     async with reporting(before, image):
@@ -124,7 +124,7 @@ async def test_partitions_that_may_lie_in_an_unusable_directory_are_not_begun_an
     async with reporting(host, image) as controller:
         assert values_in(host.partition(0)) == ["a", "b"]
         (offline,) = host.broker.partitions.offline
-        assert (offline.topic_partition.partition, offline.damage) == (1, Damage.OUT_OF_REACH)
+        assert (offline.topic_partition.partition, offline.damage) == (1, Damage.UNREACHABLE)
         await until(lambda: not partition(controller.image, 1).has_leader)
         later = TopicId(UUID(int=200))
         controller.image = with_topic(controller.image, [1, 2], [1, 2], topic="later", topic_id=later)
@@ -164,13 +164,13 @@ async def test_a_directory_that_cannot_be_listed_at_the_start_fails_alone(
         assert host.broker.failures == []
 
 
-async def test_a_partition_in_two_directories_is_one_clear_line(tmp_path: Path) -> None:
+async def test_a_partition_in_two_directories_is_a_one_line_error(tmp_path: Path) -> None:
     before = Host(Broker(tmp_path), names=["a", "b"]).start()
     async with reporting(before, LEADS):
         filled(before)
     shutil.copytree(tmp_path / "a" / "orders-0", tmp_path / "b" / "orders-0")
     host = restarted(tmp_path, "a", "b")
-    with pytest.raises(StorageError, match="which is the right one cannot be told"):
+    with pytest.raises(StorageError, match="is in both"):
         await host.act_on(as_registered_anew(LEADS))
 
 

@@ -64,7 +64,7 @@ def broker(tmp_path: Path) -> Broker:
     return Broker(tmp_path)
 
 
-async def test_one_sync_serves_every_append_that_waits_and_appends_go_on_meanwhile(broker: Broker) -> None:
+async def test_one_sync_serves_every_waiting_append_and_appends_continue_meanwhile(broker: Broker) -> None:
     async with syncing(broker) as syncer:
         partition = led(broker, syncer)
         gate = Gate(partition)
@@ -119,7 +119,7 @@ async def test_one_round_covers_every_partition_that_was_appended_to(broker: Bro
             assert await asyncio.wait_for(one, DEADLINE_S) is ErrorCode.NONE
 
 
-async def test_a_failed_sync_is_told_acknowledges_nothing_and_leaves_the_other_logs_synced(broker: Broker) -> None:
+async def test_a_failed_sync_is_reported_acknowledges_nothing_and_leaves_the_other_logs_synced(broker: Broker) -> None:
     async with syncing(broker) as syncer:
         broken, sound = (led(broker, syncer, number) for number in range(2))
         gate = Gate(broken)
@@ -145,7 +145,7 @@ async def test_a_failed_sync_is_told_acknowledges_nothing_and_leaves_the_other_l
         assert broken.high_watermark == 0
 
 
-async def test_a_partition_that_is_deleted_during_its_sync_holds_up_nobody(broker: Broker) -> None:
+async def test_a_partition_that_is_deleted_during_its_sync_delays_no_other(broker: Broker) -> None:
     async with syncing(broker) as syncer:
         deleted, other = (led(broker, syncer, number) for number in range(2))
         gate = Gate(deleted)

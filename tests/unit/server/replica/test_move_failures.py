@@ -33,7 +33,7 @@ def test_a_full_disk_makes_a_move_wait(mover: Mover, disk: WatchedDisk, paths: l
             await asyncio.sleep(10)
             disk.is_full = False
             await settled(partition)
-        assert [each["event"] for each in told].count("replica's move waits for room") == 1
+        assert [each["event"] for each in told].count("replica move delayed, disk full") == 1
 
     mover.run(scenario)
     assert mover.failed == []
@@ -53,7 +53,7 @@ def test_a_directory_without_room_for_the_copy_is_refused(mover: Mover, disk: Wa
     assert (mover.failed, mover.names(paths[1])) == ([], [])
 
 
-def test_a_destination_that_fails_costs_the_replica_nothing(mover: Mover, disk: WatchedDisk, paths: list[str]) -> None:
+def test_a_failed_destination_leaves_the_replica_intact(mover: Mover, disk: WatchedDisk, paths: list[str]) -> None:
     partition = written(mover, *LETTERS)
     disk.fails_syncs_in = (paths[1],)
 
@@ -69,7 +69,7 @@ def test_a_destination_that_fails_costs_the_replica_nothing(mover: Mover, disk: 
     assert partition.log.synced_end_offset == 11
 
 
-def test_a_replica_that_is_deleted_takes_its_copy_with_it(mover: Mover, paths: list[str]) -> None:
+def test_a_deleted_replicas_copy_is_removed(mover: Mover, paths: list[str]) -> None:
     partition = written(mover, *LETTERS)
 
     async def scenario() -> None:

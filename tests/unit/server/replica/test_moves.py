@@ -30,14 +30,14 @@ from tests.support.server.replicas import (
 
 
 @pytest.mark.parametrize("segment_bytes", [150, 1 << 20])
-def test_a_replica_goes_on_in_the_other_log_directory(mover: Mover, paths: list[str], segment_bytes: int) -> None:
+def test_a_replica_is_served_from_the_other_log_directory(mover: Mover, paths: list[str], segment_bytes: int) -> None:
     partition = written(mover, *LETTERS, segment_bytes=segment_bytes)
     before = partition.log
 
     async def scenario() -> None:
         with capture_logs() as told:
             await mover.moved(partition, paths[1])
-        assert [each["event"] for each in told] == ["replica is being moved", "replica is moved"]
+        assert [each["event"] for each in told] == ["replica move started", "replica moved"]
         assert (told[1]["moved_from"], told[1]["directory"], told[1]["log_end"]) == (paths[0], paths[1], 10)
         assert partition.log is not before
         assert partition.log.config == before.config
@@ -54,7 +54,7 @@ def test_a_replica_goes_on_in_the_other_log_directory(mover: Mover, paths: list[
     assert values_in(Mover(RealDisk(), paths).open()) == [*LETTERS, "k"]
 
 
-def test_what_batches_do_not_tell_is_moved_as_well(mover: Mover, paths: list[str]) -> None:
+def test_state_outside_the_batches_is_moved_as_well(mover: Mover, paths: list[str]) -> None:
     partition = mover.open(segment_bytes=200)
     lead(partition, replicas=(1,))
     partition.append(batch("gone", producer_id=7, sequence=0), -1)
@@ -81,7 +81,7 @@ def test_what_batches_do_not_tell_is_moved_as_well(mover: Mover, paths: list[str
         assert set(after.producers) == {7, 8}
 
 
-def test_records_go_on_arriving_while_a_replica_moves(disk: WatchedDisk, paths: list[str]) -> None:
+def test_records_are_appended_while_a_replica_moves(disk: WatchedDisk, paths: list[str]) -> None:
     with ThreadPoolExecutor(1) as thread:
         mover = Mover(disk, paths, executor=thread)
         partition = mover.open(segment_bytes=20_000)
@@ -118,7 +118,7 @@ def test_a_produce_that_waits_for_a_sync_is_answered_by_the_swap(mover: Mover, p
         await mover.moved(partition, paths[1])
         assert outcome(produced) is ErrorCode.NONE
         # What the sync of the log that is gone says, and be it that it failed, is of no interest any more.
-        ticket.error, ticket.is_run = OSError(EIO, "input/output error"), True
+        ticket.error, ticket.has_run = OSError(EIO, "input/output error"), True
         partition.complete_sync(ticket)
         assert mover.failed == []
         partition.append(batch("c"), -1)
@@ -129,7 +129,7 @@ def test_a_produce_that_waits_for_a_sync_is_answered_by_the_swap(mover: Mover, p
 
 
 @pytest.mark.parametrize(("cut", "kept"), [(TruncateTo(offset=Offset(4)), "abcd"), (RestartAt(offset=Offset(20)), "")])
-def test_a_copy_follows_what_is_cut_off(
+def test_a_truncation_is_repeated_on_the_copy(
     mover: Mover, paths: list[str], cut: TruncateTo | RestartAt, kept: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     partition = mover.open(segment_bytes=150)
@@ -144,7 +144,7 @@ def test_a_copy_follows_what_is_cut_off(
         move = partition.move
         assert move is not None
         await until_copied(move, 8)
-        partition.cut_back(cut)
+        partition.truncate(cut)
         end = partition.log.log_end_offset
         for at, letter in enumerate("xyz", start=end):
             partition.append_as_follower(leaders_batch(letter, at=at, epoch=1))
@@ -269,7 +269,7 @@ def test_more_than_a_little_is_never_copied_in_the_swap(
 # --- other wishes ----------------------------------------------------------------------------------------------------
 
 
-def test_the_directory_that_it_is_in_already_cancels_a_move(mover: Mover, paths: list[str]) -> None:
+def test_a_move_to_the_current_directory_cancels_the_earlier_move(mover: Mover, paths: list[str]) -> None:
     partition = written(mover, *LETTERS)
 
     async def scenario() -> None:
@@ -288,7 +288,7 @@ def test_the_directory_that_it_is_in_already_cancels_a_move(mover: Mover, paths:
     assert (partition.log_directory, values_in(partition)) == (paths[0], [*LETTERS])
 
 
-def test_another_directory_takes_the_place_of_the_first(mover: Mover, paths: list[str]) -> None:
+def test_a_move_to_another_directory_replaces_the_first(mover: Mover, paths: list[str]) -> None:
     partition = written(mover, *LETTERS)
 
     async def scenario() -> None:
@@ -308,12 +308,12 @@ def test_another_directory_takes_the_place_of_the_first(mover: Mover, paths: lis
     assert values_in(partition) == [*LETTERS]
 
 
-def test_no_move_is_begun_while_a_log_directory_is_out_of_use(disk: WatchedDisk, paths: list[str]) -> None:
+def test_no_move_is_begun_while_a_log_directory_is_offline(disk: WatchedDisk, paths: list[str]) -> None:
     mover = Mover(disk, paths, offline=[paths[2]])
     partition = written(mover, "a")
 
     async def scenario() -> None:
-        with pytest.raises(Refusal, match=f"no replica is moved while {paths[2]} cannot be used") as refusal:
+        with pytest.raises(Refusal, match=f"no replica can be moved while {paths[2]} is offline") as refusal:
             await mover.moves.move(partition, paths[1])
         assert refusal.value.error_code is ErrorCode.KAFKA_STORAGE_ERROR
         await mover.moves.move(partition, paths[0])
@@ -321,11 +321,11 @@ def test_no_move_is_begun_while_a_log_directory_is_out_of_use(disk: WatchedDisk,
     mover.run(scenario)
 
 
-def test_a_name_that_leaves_no_room_for_that_of_a_copy_is_refused(mover: Mover, paths: list[str]) -> None:
+def test_a_name_that_is_too_long_for_a_copy_is_refused(mover: Mover, paths: list[str]) -> None:
     partition = mover.open(TopicPartition("x" * 220, 0))
 
     async def scenario() -> None:
-        with pytest.raises(Refusal, match="is too long for that of a copy") as refusal:
+        with pytest.raises(Refusal, match="is too long for a move") as refusal:
             await mover.moves.move(partition, paths[1])
         assert refusal.value.error_code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
@@ -335,7 +335,7 @@ def test_a_name_that_leaves_no_room_for_that_of_a_copy_is_refused(mover: Mover, 
 # --- restarts --------------------------------------------------------------------------------------------------------
 
 
-def test_a_move_that_was_under_way_is_begun_again_by_the_next_process(
+def test_an_unfinished_move_is_begun_again_by_the_next_process(
     mover: Mover, paths: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     partition = written(mover, *LETTERS, segment_bytes=150)
@@ -368,7 +368,7 @@ def test_a_move_that_was_under_way_is_begun_again_by_the_next_process(
     assert [again.names(path) for path in paths] == [[], ["orders-0"], []]
 
 
-def test_a_copy_of_what_is_nobodys_is_removed_at_the_start(mover: Mover, paths: list[str]) -> None:
+def test_a_copy_without_a_replica_is_removed_at_the_start(mover: Mover, paths: list[str]) -> None:
     begin_copy(RealDisk(), paths[1], TopicPartition("gone", 3), ORDERS, "0" * 31 + "a")
     begin_copy(RealDisk(), paths[0], ORDERS_0, ORDERS, "0" * 31 + "b")
     begin_copy(RealDisk(), paths[2], ORDERS_0, ORDERS, "0" * 31 + "c")
@@ -383,7 +383,7 @@ def test_a_copy_of_what_is_nobodys_is_removed_at_the_start(mover: Mover, paths: 
     assert [mover.names(path) for path in paths] == [["orders-0"], [], []]
 
 
-def test_a_replica_that_is_not_here_yet_is_begun_where_it_is_wanted(mover: Mover, paths: list[str]) -> None:
+def test_a_replica_that_is_not_here_yet_is_created_in_the_preferred_directory(mover: Mover, paths: list[str]) -> None:
     async def scenario() -> None:
         await mover.moves.prefer(TopicPartition("orders", 9), paths[2])
 

@@ -76,7 +76,7 @@ def test_an_unsynced_tail_that_a_new_leader_finds_is_synced(broker: Broker) -> N
     assert partition.high_watermark == 1
 
 
-async def test_a_demoted_leader_sends_its_parked_produces_away_and_nothing_later_acknowledges_them(
+async def test_a_demoted_leader_refuses_its_parked_produces_and_never_acknowledges_them(
     broker: Broker,
 ) -> None:
     partition = broker.open()
@@ -115,7 +115,7 @@ async def test_a_shrunken_isr_answers_the_parked_produces_that_it_is_too_small_f
     assert partition.high_watermark == 0
 
 
-async def test_a_lower_minimum_commits_what_waited_for_it_and_takes_more(broker: Broker) -> None:
+async def test_a_lower_minimum_commits_waiting_records_and_admits_acks_all(broker: Broker) -> None:
     partition = broker.open(min_insync_replicas=2)
     lead(partition, isr=(1,))
     partition.append(batch("a"), 1)
@@ -144,7 +144,7 @@ def test_epochs_of_clients_are_fenced(broker: Broker) -> None:
         partition.as_leader(6)
 
 
-def test_a_replica_that_does_not_lead_says_first_who_is_behind(broker: Broker) -> None:
+def test_a_replica_that_does_not_lead_checks_the_epoch_first(broker: Broker) -> None:
     partition = broker.open()
     follow(partition, epoch=5)
     for epoch, code in ((4, "FENCED_LEADER_EPOCH"), (6, "UNKNOWN_LEADER_EPOCH"), (5, "NOT_LEADER"), (-1, "NOT_LEADER")):
@@ -152,7 +152,7 @@ def test_a_replica_that_does_not_lead_says_first_who_is_behind(broker: Broker) -
             partition.as_leader(epoch)
 
 
-def test_a_replica_of_a_partition_without_leader_follows_nobody_and_knows_what_it_knew(broker: Broker) -> None:
+def test_a_replica_without_a_leader_does_not_fetch_and_keeps_its_high_watermark(broker: Broker) -> None:
     partition = broker.open()
     lead(partition)
     partition.append(batch("a"), -1)
@@ -163,7 +163,7 @@ def test_a_replica_of_a_partition_without_leader_follows_nobody_and_knows_what_i
     assert partition.leader_id == NO_BROKER
 
 
-def test_a_high_watermark_that_was_written_down_is_never_taken_for_more_than_the_log_holds(broker: Broker) -> None:
+def test_a_high_watermark_from_the_checkpoint_is_limited_to_the_log_end(broker: Broker) -> None:
     partition = broker.open(high_watermark=1_000)
     lead(partition)
     assert partition.high_watermark == 0
@@ -194,7 +194,7 @@ def test_an_accepted_proposal_is_the_isr(broker: Broker) -> None:
 # --- as a follower ---------------------------------------------------------------------------------------------
 
 
-def test_a_follower_fetches_on_only_after_its_disk_has_what_it_was_sent(broker: Broker) -> None:
+def test_a_followers_next_fetch_waits_for_the_sync(broker: Broker) -> None:
     partition = broker.open()
     follow(partition)
     assert partition.follower is not None
@@ -216,7 +216,7 @@ async def test_a_fetcher_that_waits_for_the_sync_is_woken_by_it(broker: Broker) 
         assert await watch.wait(0)
 
 
-def test_a_sync_that_ran_while_the_log_was_cut_back_promises_no_more_than_is_left(broker: Broker) -> None:
+def test_a_sync_during_a_truncation_covers_only_the_remaining_records(broker: Broker) -> None:
     partition = broker.open()
     follow(partition)
     assert partition.follower is not None
@@ -225,7 +225,7 @@ def test_a_sync_that_ran_while_the_log_was_cut_back_promises_no_more_than_is_lef
     partition.append_as_follower(leaders_batch("b", "c", at=1))
     ticket = partition.prepare_sync()
     assert ticket is not None
-    partition.cut_back(TruncateTo(offset=Offset(1)))
+    partition.truncate(TruncateTo(offset=Offset(1)))
     ticket.run()
     partition.complete_sync(ticket)
     partition.append_as_follower(leaders_batch("d", at=1, epoch=1))
@@ -249,7 +249,7 @@ def test_a_follower_that_is_promoted_offers_what_it_copied(broker: Broker) -> No
 # --- the disk ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_failed_sync_is_told_and_acknowledges_nothing_ever(broker: Broker) -> None:
+async def test_a_failed_sync_is_reported_and_never_acknowledges_anything(broker: Broker) -> None:
     partition = broker.open()
     lead(partition, isr=(1,), replicas=(1,))
     partition.append(batch("a"), -1)
@@ -268,7 +268,7 @@ async def test_a_failed_sync_is_told_and_acknowledges_nothing_ever(broker: Broke
         partition.append(batch("b"), -1)
 
 
-def test_a_failed_write_is_told(broker: Broker) -> None:
+def test_a_failed_write_is_reported(broker: Broker) -> None:
     partition = broker.open()
     lead(partition)
     broker.disk.fails_writes = True
@@ -277,7 +277,7 @@ def test_a_failed_write_is_told(broker: Broker) -> None:
     assert broker.failures
 
 
-async def test_a_partition_that_is_closed_has_everything_on_disk_and_lets_everybody_go(broker: Broker) -> None:
+async def test_a_closed_partition_is_on_disk_and_refuses_waiting_requests(broker: Broker) -> None:
     partition = broker.open()
     lead(partition)
     partition.append(batch("a"), -1)
@@ -304,7 +304,7 @@ def test_a_sync_that_is_still_running_when_the_partition_is_closed_is_no_failure
     assert broker.failures == []
 
 
-def test_a_log_that_cannot_be_closed_durably_is_told(broker: Broker) -> None:
+def test_a_log_that_cannot_be_closed_durably_is_reported(broker: Broker) -> None:
     partition = broker.open()
     lead(partition)
     partition.append(batch("a"), 1)
@@ -328,7 +328,7 @@ async def test_a_deleted_partition_is_not_synced_any_more_and_its_files_are_gone
 # --- room on the disk ----------------------------------------------------------------------------------------
 
 
-def test_a_full_disk_refuses_producers_and_is_no_broken_one(broker: Broker) -> None:
+def test_a_full_disk_refuses_producers_and_has_not_failed(broker: Broker) -> None:
     partition = broker.open()
     lead(partition, replicas=(1,))
     partition.append(batch("a"), 1)
@@ -343,7 +343,7 @@ def test_a_full_disk_refuses_producers_and_is_no_broken_one(broker: Broker) -> N
     assert partition.append(batch("b"), 1).base_offset == 1
 
 
-def test_a_log_that_found_no_room_in_the_middle_of_an_append_goes_on_when_there_is_some(broker: Broker) -> None:
+def test_a_log_without_room_during_an_append_continues_when_there_is_room(broker: Broker) -> None:
     partition = broker.open()
     lead(partition, replicas=(1,))
     partition.append(batch("a"), 1)
@@ -361,7 +361,7 @@ def test_a_log_that_found_no_room_in_the_middle_of_an_append_goes_on_when_there_
 # --- the log start -------------------------------------------------------------------------------------------
 
 
-def test_a_follower_moves_its_log_start_when_its_high_watermark_has_come_so_far(broker: Broker) -> None:
+def test_a_follower_advances_its_log_start_with_its_high_watermark(broker: Broker) -> None:
     partition = broker.open()
     follow(partition)
     assert partition.follower is not None
@@ -387,9 +387,7 @@ def test_a_follower_moves_its_log_start_when_its_high_watermark_has_come_so_far(
 # --- in another log directory ----------------------------------------------------------------------------------------
 
 
-def test_a_sync_of_the_log_that_was_moved_says_nothing_of_the_one_that_took_its_place(
-    broker: Broker, tmp_path: Path
-) -> None:
+def test_a_sync_of_the_original_does_not_count_for_the_moved_log(broker: Broker, tmp_path: Path) -> None:
     partition = broker.open()
     follow(partition)
     partition.append_as_follower(leaders_batch("a", at=0))

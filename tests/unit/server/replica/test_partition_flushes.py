@@ -23,7 +23,7 @@ def broker(tmp_path: Path) -> Broker:
 # --- flushing with the page cache ----------------------------------------------------------------------------
 
 
-def test_with_the_page_cache_a_sync_is_asked_for_after_so_many_records(broker: Broker) -> None:
+def test_with_the_page_cache_a_sync_is_requested_after_flush_messages(broker: Broker) -> None:
     broker.sync_before_ack = False
     partition = broker.open(flush_messages=3)
     lead(partition, replicas=(1,))
@@ -36,7 +36,7 @@ def test_with_the_page_cache_a_sync_is_asked_for_after_so_many_records(broker: B
     assert broker.unsynced == []
 
 
-def test_with_the_page_cache_not_much_is_left_to_sync(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_the_page_cache_unsynced_bytes_are_limited(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kraft.server.replica.replica_log.UNSYNCED_BYTES_MAX", 2 * len(batch("a")))
     broker.sync_before_ack = False
     partition = broker.open()
@@ -80,7 +80,7 @@ def test_with_syncs_before_acks_nothing_waits_to_be_flushed(broker: Broker) -> N
 # --- upkeep --------------------------------------------------------------------------------------------------
 
 
-async def test_a_roll_for_retention_answers_those_who_wait_for_the_sync(broker: Broker) -> None:
+async def test_a_roll_for_retention_completes_produces_that_wait_for_a_sync(broker: Broker) -> None:
     partition = broker.open(segment_ms=1)
     lead(partition, replicas=(1,))
     partition.append(batch("a"), -1)
@@ -104,7 +104,7 @@ def test_the_active_segment_is_rolled_when_a_record_has_waited_too_long_to_be_co
     assert len(partition.log.segments()) == 2
 
 
-async def test_an_append_that_finds_no_room_behind_its_roll_leaves_nobody_waiting(broker: Broker) -> None:
+async def test_an_append_without_room_after_its_roll_leaves_no_produce_waiting(broker: Broker) -> None:
     partition = broker.open(segment_bytes=250)
     lead(partition, replicas=(1,))
     partition.append(batch("a" * 100), -1)

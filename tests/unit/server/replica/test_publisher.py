@@ -41,7 +41,7 @@ async def test_a_new_topic_is_led_or_followed_as_the_metadata_says(host: Host) -
     await host.publisher.close()
 
 
-async def test_a_leader_that_is_demoted_and_elected_again_keeps_its_records_and_lets_its_producers_go(
+async def test_a_leader_that_is_demoted_and_elected_again_keeps_its_records_and_refuses_waiting_produces(
     host: Host,
 ) -> None:
     await host.act_on(with_topic(cluster(1, 2), [1, 2]))
@@ -61,7 +61,7 @@ async def test_a_leader_that_is_demoted_and_elected_again_keeps_its_records_and_
     await host.publisher.close()
 
 
-async def test_a_partition_without_leader_is_fetched_from_nobody(host: Host) -> None:
+async def test_a_partition_without_leader_is_not_fetched(host: Host) -> None:
     await host.act_on(with_topic(cluster(1, 2), [2, 1]))
     await settle()
     await host.act_on(host.image.replay([changed(NO_BROKER, epoch=1, isr=(2,))]))
@@ -70,14 +70,14 @@ async def test_a_partition_without_leader_is_fetched_from_nobody(host: Host) -> 
     await host.publisher.close()
 
 
-async def test_a_fetcher_is_told_of_other_partitions_of_its_leader(host: Host) -> None:
+async def test_a_fetcher_is_notified_of_other_partitions_of_its_leader(host: Host) -> None:
     await host.act_on(with_topic(cluster(1, 2), [2, 1]))
     await host.act_on(with_topic(host.image, [2, 1], topic="other", topic_id=RECREATED))
     assert [(fetcher.leader_id, fetcher.assignments) for fetcher in host.fetchers] == [(2, 1)]
     await host.publisher.close()
 
 
-async def test_a_fetcher_that_dies_of_a_bug_ends_the_node_instead_of_leaving_replicas_behind(host: Host) -> None:
+async def test_a_fetcher_that_dies_of_a_bug_stops_the_node(host: Host) -> None:
     host.fetchers_break = True
     await host.act_on(with_topic(cluster(1, 2), [2, 1]))
     await settle()
@@ -85,7 +85,7 @@ async def test_a_fetcher_that_dies_of_a_bug_ends_the_node_instead_of_leaving_rep
     assert "fetcher from broker 2 stopped on an internal error" in failure
 
 
-async def test_a_deleted_topic_is_gone_from_the_disk_and_its_producers_are_let_go(host: Host) -> None:
+async def test_a_deleted_topic_is_removed_from_the_disk_and_its_producers_are_refused(host: Host) -> None:
     await host.act_on(with_topic(cluster(1, 2), [1, 2]))
     partition = host.partition()
     partition.append(batch("a"), -1)
@@ -113,7 +113,7 @@ async def test_a_deletion_that_the_disk_refuses_takes_the_directory_out_of_use(
     await host.marked()
     await host.removals.remove_waiting()
     (failure,) = host.broker.failures
-    assert "has failed, and there is no other" in failure
+    assert "has failed, and no other one is online" in failure
     assert "read-only file system" in failure
     assert host.log_directories.online == ()
 
@@ -206,7 +206,7 @@ async def test_a_topic_that_is_deleted_and_created_again_in_one_step_begins_empt
     await host.publisher.close()
 
 
-async def test_what_is_left_of_a_topic_that_was_created_again_while_this_broker_was_down_is_set_aside(
+async def test_the_old_log_of_a_topic_that_was_created_again_during_downtime_is_renamed(
     tmp_path: Path,
 ) -> None:
     before = Host(Broker(tmp_path)).start()
@@ -221,7 +221,7 @@ async def test_what_is_left_of_a_topic_that_was_created_again_while_this_broker_
     await host.publisher.close()
 
 
-async def test_the_high_watermark_of_an_earlier_topic_of_the_same_name_outlives_it_not_even_in_a_crash(
+async def test_a_crash_does_not_keep_the_high_watermark_of_an_earlier_topic_of_the_same_name(
     tmp_path: Path,
 ) -> None:
     before = Broker(tmp_path)
@@ -260,7 +260,7 @@ async def test_high_watermarks_that_were_read_survive_a_stop_before_any_metadata
     assert read_high_watermarks(broker.disk, str(tmp_path)) == {ORDERS_0: 7}
 
 
-async def test_a_restart_goes_on_from_the_high_watermark_that_was_written_down(tmp_path: Path) -> None:
+async def test_a_restart_continues_from_the_checkpointed_high_watermark(tmp_path: Path) -> None:
     before = Host(Broker(tmp_path)).start()
     await before.act_on(with_topic(cluster(1, 2), [1, 2]))
     partition = before.partition()
@@ -277,7 +277,7 @@ async def test_a_restart_goes_on_from_the_high_watermark_that_was_written_down(t
     await host.publisher.close()
 
 
-async def test_only_the_first_step_sets_strays_aside(tmp_path: Path) -> None:
+async def test_only_the_first_step_renames_strays(tmp_path: Path) -> None:
     before = Host(Broker(tmp_path)).start()
     await before.act_on(with_topic(cluster(1, 2), [1, 2], topic="gone"))
     await before.publisher.close()
@@ -297,7 +297,7 @@ async def test_altered_configs_reach_the_partitions_that_are_open(host: Host) ->
     await host.publisher.close()
 
 
-async def test_new_defaults_reach_the_partitions_that_are_open_and_set_nothing_themselves(host: Host) -> None:
+async def test_new_defaults_reach_open_partitions_without_their_own_configs(host: Host) -> None:
     image = with_topic(cluster(1, 2), [1, 2], isr=[1])
     other = TopicId(UUID(int=500))
     image = with_topic(image, [1, 2], isr=[1], topic="own", topic_id=other)

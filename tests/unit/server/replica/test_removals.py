@@ -58,7 +58,7 @@ def files(directory: Path) -> list[str]:
     return [path.name for path in directory.rglob("*.log")]
 
 
-async def test_directories_are_removed_one_at_a_time_while_the_loop_goes_on(tmp_path: Path) -> None:
+async def test_directories_are_removed_one_at_a_time_without_blocking_the_loop(tmp_path: Path) -> None:
     disk = SlowDisk()
     with ThreadPoolExecutor(1) as thread:
         background = removals(tmp_path, disk=disk, thread=thread)

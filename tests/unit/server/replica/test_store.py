@@ -58,7 +58,7 @@ def marked_deleted(store: PartitionStore, topic_partition: TopicPartition, direc
     return marked
 
 
-def test_a_directory_says_whose_it_is_and_is_opened_again_for_the_same_topic(
+def test_a_directory_has_its_topic_id_and_is_opened_again_for_the_same_topic(
     store: PartitionStore, tmp_path: Path
 ) -> None:
     written(store)
@@ -83,25 +83,25 @@ def test_a_directory_that_was_never_finished_is_not_trusted(store: PartitionStor
     assert names(tmp_path) == ["orders-0", "orders-0.0-stray"]
 
 
-def test_what_was_set_aside_before_is_kept_beside_what_is_set_aside_now(store: PartitionStore, tmp_path: Path) -> None:
+def test_earlier_renamed_directories_are_kept(store: PartitionStore, tmp_path: Path) -> None:
     for topic_id in (ORDERS, RECREATED, ORDERS):
         written(store, topic_id=topic_id)
     assert names(tmp_path) == ["orders-0", "orders-0.0-stray", "orders-0.1-stray"]
 
 
-def test_strays_are_set_aside_and_nothing_else_is_touched(store: PartitionStore, tmp_path: Path) -> None:
+def test_strays_are_renamed_and_nothing_else_is_touched(store: PartitionStore, tmp_path: Path) -> None:
     gone = TopicPartition("gone", 3)
     for topic_partition in (ORDERS_0, gone):
         written(store, topic_partition)
     (tmp_path / "meta.properties").write_text("version=1\n")
     (tmp_path / "notes-7").mkdir()
     (tmp_path / "__cluster_metadata").mkdir()
-    store.set_strays_aside({ORDERS_0})
-    store.set_strays_aside({ORDERS_0})
+    store.rename_strays({ORDERS_0})
+    store.rename_strays({ORDERS_0})
     assert names(tmp_path) == ["__cluster_metadata", "gone-3.0-stray", "meta.properties", "notes-7", "orders-0"]
 
 
-def test_the_longest_name_that_a_topic_can_have_can_be_set_aside(store: PartitionStore, tmp_path: Path) -> None:
+def test_a_stray_with_the_longest_topic_name_is_renamed(store: PartitionStore, tmp_path: Path) -> None:
     longest = TopicPartition("x" * 249, 99)
     for topic_id in (ORDERS, RECREATED, ORDERS):
         written(store, longest, topic_id)
@@ -111,12 +111,10 @@ def test_the_longest_name_that_a_topic_can_have_can_be_set_aside(store: Partitio
 
 
 @pytest.mark.parametrize("text", ["", "topic_id: short\n", "version: 0\n", "gibberish", "topic_id: \xe4" + 21 * "A"])
-def test_a_damaged_word_on_whose_directory_it_is_is_corruption_and_no_guess(
-    store: PartitionStore, tmp_path: Path, text: str
-) -> None:
+def test_a_damaged_topic_id_file_is_corruption(store: PartitionStore, tmp_path: Path, text: str) -> None:
     written(store)
     (tmp_path / "orders-0" / METADATA_FILE).write_text(text, encoding="utf-8")
-    with pytest.raises(Corruption, match="does not name a topic id"):
+    with pytest.raises(Corruption, match="no readable topic id"):
         store.open(ORDERS_0, ORDERS, DEFAULTS)
     assert names(tmp_path) == ["orders-0"]
 
@@ -143,11 +141,11 @@ def test_the_longest_name_that_a_topic_can_have_can_be_quarantined(store: Partit
     assert len([name for name in names(tmp_path) if name.endswith("-quarantine")]) == 2
 
 
-def test_neither_strays_nor_the_quarantined_are_set_aside_again(store: PartitionStore, tmp_path: Path) -> None:
+def test_renamed_directories_are_not_renamed_again(store: PartitionStore, tmp_path: Path) -> None:
     written(store)
     store.quarantine(ORDERS_0, str(tmp_path))
     again = store_of(tmp_path)
-    again.set_strays_aside(set())
+    again.rename_strays(set())
     assert names(tmp_path) == ["orders-0.0-quarantine"]
 
 
@@ -159,7 +157,7 @@ def test_a_replica_that_was_found_damaged_is_damaged_at_the_next_start_whatever_
     store.mark_corrupt(ORDERS_0, str(tmp_path), "told twice")
     again = store_of(tmp_path)
     assert again.holds(ORDERS_0, ORDERS)
-    with pytest.raises(Corruption, match="was found damaged before: a flipped bit"):
+    with pytest.raises(Corruption, match="was found corrupt earlier: a flipped bit"):
         again.open(ORDERS_0, ORDERS, DEFAULTS)
     again.quarantine(ORDERS_0, str(tmp_path))
     assert again.open(ORDERS_0, ORDERS, DEFAULTS).log_end_offset == 0
@@ -182,9 +180,9 @@ def test_a_replica_that_was_marked_for_deletion_is_found_again_and_its_name_is_f
         again = store_of(tmp_path)
         assert not again.holds(ORDERS_0, ORDERS)
         assert again.found() == []
-        again.set_strays_aside([])
-        assert [one.name for one in again.marked_before()] == [f"orders-0.{each}-delete" for each in range(number + 1)]
-        assert {one.replica for one in again.marked_before()} == {"orders-0"}
+        again.rename_strays([])
+        assert [one.name for one in again.left_to_remove()] == [f"orders-0.{each}-delete" for each in range(number + 1)]
+        assert {one.replica for one in again.left_to_remove()} == {"orders-0"}
 
 
 def test_many_deletions_cost_one_sync_of_each_log_directory(two: tuple[Path, Path]) -> None:
@@ -202,7 +200,7 @@ def test_many_deletions_cost_one_sync_of_each_log_directory(two: tuple[Path, Pat
     assert (len(marked), failures, synced) == (6, [], [str(path) for path in two])
 
 
-def test_a_log_directory_that_fails_keeps_no_deletion_in_another_from_being_done(two: tuple[Path, Path]) -> None:
+def test_a_failed_log_directory_does_not_block_deletions_in_others(two: tuple[Path, Path]) -> None:
     store = store_of(*two)
     for number in range(2):
         written(store, TopicPartition("orders", number))
@@ -218,7 +216,7 @@ def test_a_log_directory_that_fails_keeps_no_deletion_in_another_from_being_done
     assert [failure.directory for failure in failures] == [str(two[0])]
 
 
-def test_a_replica_whose_directory_vanished_is_begun_anew_and_fails_no_log_directory(
+def test_a_replica_whose_directory_vanished_is_recreated_and_fails_no_log_directory(
     store: PartitionStore, tmp_path: Path
 ) -> None:
     written(store)
@@ -237,7 +235,7 @@ def test_a_replica_whose_directory_vanished_is_begun_anew_and_fails_no_log_direc
 def test_a_damaged_mark_still_counts(store: PartitionStore, tmp_path: Path) -> None:
     written(store)
     (tmp_path / "orders-0" / CORRUPT_FILE).write_bytes(b"\xff\xfe")
-    with pytest.raises(Corruption, match="was found damaged before"):
+    with pytest.raises(Corruption, match="was found corrupt earlier"):
         store_of(tmp_path).open(ORDERS_0, ORDERS, DEFAULTS)
 
 
@@ -276,13 +274,13 @@ def test_a_partition_in_two_directories_is_refused_in_one_line(two: tuple[Path, 
     a, b = two
     written(store_of(a))
     written(store_of(b))
-    with pytest.raises(StorageError, match=rf"orders-0 is in {a} and in {b}: which is the right one") as refused:
+    with pytest.raises(StorageError, match=rf"orders-0 is in both {a} and {b}") as refused:
         store_of(a, b).holds(ORDERS_0, ORDERS)
     assert "\n" not in str(refused.value)
     assert (names(a), names(b)) == (["orders-0"], ["orders-0"])
 
 
-def test_what_an_earlier_topic_of_that_name_left_in_another_directory_is_set_aside(two: tuple[Path, Path]) -> None:
+def test_the_log_of_an_earlier_topic_in_another_directory_is_renamed(two: tuple[Path, Path]) -> None:
     a, b = two
     written(store_of(a), topic_id=RECREATED)
     written(store_of(b))
@@ -311,7 +309,7 @@ def test_a_directory_that_cannot_be_read_does_not_seem_to_be_empty(two: tuple[Pa
     a, b = two
     written(store_of(b))
     store = store_of(a, b, disk=BrokenDisk(b))
-    assert [failure.directory for failure in store.look_around()] == [str(b)]
+    assert [failure.directory for failure in store.list_directories()] == [str(b)]
     with pytest.raises(DirectoryFailed, match="Input/output error"):
         store.holds(ORDERS_0, ORDERS)
 
@@ -328,7 +326,7 @@ def test_a_partition_for_which_there_is_no_room_leaves_nothing_behind(tmp_path: 
 # --- ahead of the metadata -------------------------------------------------------------------------------------------
 
 
-def test_what_can_be_opened_ahead_is_what_lies_in_one_place_and_says_whose_it_is(tmp_path: Path) -> None:
+def test_a_log_in_one_directory_with_a_topic_id_can_be_preloaded(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     for directory in (one, two):
         directory.mkdir()
@@ -343,35 +341,33 @@ def test_what_can_be_opened_ahead_is_what_lies_in_one_place_and_says_whose_it_is
     store = store_of(one, two)
     (found,) = store.found()
     assert found == FoundPartition(directory=str(two), topic_partition=TopicPartition("orders", 2), topic_id=ORDERS)
-    assert (store.open_ahead(found, DEFAULTS), names(two)) == (True, ["orders-0", "orders-2", "orders-3"])
-    store.release_ahead()
+    assert (store.preload(found, DEFAULTS), names(two)) == (True, ["orders-0", "orders-2", "orders-3"])
+    store.release_preloaded()
 
 
-def test_a_log_that_was_opened_ahead_is_the_one_that_is_opened_by_its_topic(
-    store: PartitionStore, tmp_path: Path
-) -> None:
+def test_a_preloaded_log_is_used_when_its_topic_is_opened(store: PartitionStore, tmp_path: Path) -> None:
     written(store)
     (found,) = store.found()
-    assert store.open_ahead(found, DEFAULTS)
+    assert store.preload(found, DEFAULTS)
     # Nothing of it is read again.
     (tmp_path / "orders-0" / f"{0:020}.log").unlink()
     opened = store.open(ORDERS_0, ORDERS, replace(DEFAULTS, retention_ms=77))
     assert (opened.log_end_offset, opened.config.retention_ms) == (1, 77)
-    store.close_ahead()
+    store.close_preloaded()
     opened.append_as_leader(batch("b"), LeaderEpoch(0), 0)
     opened.release()
 
 
-def test_a_damaged_log_is_found_damaged_again_by_who_asks_for_it(store: PartitionStore, tmp_path: Path) -> None:
+def test_a_damaged_log_is_found_damaged_again_when_it_is_opened(store: PartitionStore, tmp_path: Path) -> None:
     written(store)
     store.mark_corrupt(ORDERS_0, str(tmp_path), "a flipped bit")
     (found,) = store.found()
-    assert not store.open_ahead(found, DEFAULTS)
+    assert not store.preload(found, DEFAULTS)
     with pytest.raises(Corruption, match="a flipped bit"):
         store.open(ORDERS_0, ORDERS, DEFAULTS)
 
 
-def test_a_partition_is_begun_where_it_is_wanted_but_not_moved_there(tmp_path: Path) -> None:
+def test_a_partition_is_created_in_the_preferred_directory_but_not_moved_there(tmp_path: Path) -> None:
     directories = [tmp_path / name for name in "abc"]
     for directory in directories:
         directory.mkdir()
@@ -387,7 +383,7 @@ def test_a_partition_is_begun_where_it_is_wanted_but_not_moved_there(tmp_path: P
     assert names(directories[0]) == ["orders-1"]
 
 
-def test_a_partition_that_was_moved_is_looked_for_in_its_new_place(tmp_path: Path) -> None:
+def test_a_moved_partition_is_found_in_its_new_directory(tmp_path: Path) -> None:
     directories = [tmp_path / name for name in "ab"]
     for directory in directories:
         directory.mkdir()

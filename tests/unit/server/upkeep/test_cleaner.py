@@ -96,7 +96,7 @@ def being_moved() -> ReplicaMove:
     )
 
 
-def test_a_log_that_is_being_moved_is_left_alone(broker: Broker) -> None:
+def test_a_log_that_is_being_moved_is_not_compacted(broker: Broker) -> None:
     partition, cleaning = compacted(broker), Cleaning(broker)
     partition.move = being_moved()
     assert not cleaning.clean()
@@ -105,7 +105,7 @@ def test_a_log_that_is_being_moved_is_left_alone(broker: Broker) -> None:
     assert contents(partition) == NEWEST
 
 
-def test_what_is_compacted_while_a_move_begins_is_thrown_away(broker: Broker) -> None:
+def test_a_compaction_is_discarded_if_a_move_begins_meanwhile(broker: Broker) -> None:
     partition = compacted(broker)
     before = contents(partition)
 
@@ -143,7 +143,7 @@ def test_of_each_key_the_newest_record_stays(broker: Broker) -> None:
     assert not cleaning.clean()
 
 
-def test_what_was_compacted_is_no_rot(broker: Broker) -> None:
+def test_a_compacted_log_is_not_corrupt(broker: Broker) -> None:
     partition = compacted(broker)
     Cleaning(broker).clean()
     found: list[object] = []
@@ -179,7 +179,7 @@ def test_the_dirtiest_log_comes_first(broker: Broker) -> None:
     assert cleaner.log.cleaned_end_offset > ends[0]
 
 
-def test_a_log_that_is_not_to_be_compacted_is_left_alone(broker: Broker) -> None:
+def test_a_log_without_compaction_is_not_touched(broker: Broker) -> None:
     partition = compacted(broker)
     config = replace(DEFAULTS, cleanup_policy=("delete",))
     partition.reconfigure(config, log_config(config))
@@ -209,7 +209,7 @@ def left_behind(broker: Broker) -> list[str]:
     return [path.name for path in broker.directory.rglob("*.cleaned")]
 
 
-def test_what_came_of_a_log_that_was_truncated_meanwhile_is_thrown_away(broker: Broker) -> None:
+def test_the_compaction_of_a_log_that_was_truncated_meanwhile_is_discarded(broker: Broker) -> None:
     partition = compacted(broker)
     before = contents(partition)
 
@@ -223,7 +223,7 @@ def test_what_came_of_a_log_that_was_truncated_meanwhile_is_thrown_away(broker: 
     assert (cleaning.removed, left_behind(broker), told) == ([], [], [])
 
 
-def test_what_came_of_a_log_that_was_reconfigured_meanwhile_is_thrown_away(broker: Broker) -> None:
+def test_the_compaction_of_a_log_that_was_reconfigured_meanwhile_is_discarded(broker: Broker) -> None:
     partition = compacted(broker)
     before = contents(partition)
     config = replace(DEFAULTS, cleanup_policy=("delete",))
@@ -242,7 +242,7 @@ def test_a_partition_that_is_deleted_meanwhile_ends_its_cleaning(broker: Broker)
     assert not cleaning.clean()
 
 
-def test_a_log_with_rot_goes_offline_and_the_next_one_is_compacted(broker: Broker) -> None:
+def test_a_corrupt_log_goes_offline_and_the_next_one_is_compacted(broker: Broker) -> None:
     corrupt, sound = compacted(broker, 0, rounds=8), compacted(broker, 1)
     path = Path(corrupt.log.segments()[1].path)
     data = bytearray(path.read_bytes())
@@ -255,7 +255,7 @@ def test_a_log_with_rot_goes_offline_and_the_next_one_is_compacted(broker: Broke
     assert contents(sound) == NEWEST
 
 
-def test_a_log_that_cannot_be_compacted_is_told_of_once_and_keeps_no_other_from_it(
+def test_a_log_that_cannot_be_compacted_is_reported_once_and_does_not_block_others(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = compacted(broker, 0, rounds=8), compacted(broker, 1)
@@ -277,7 +277,7 @@ def test_a_log_that_cannot_be_compacted_is_told_of_once_and_keeps_no_other_from_
     assert first.is_open
 
 
-def test_a_log_whose_keys_do_not_fit_into_memory_is_told_of_with_the_key_to_change(broker: Broker) -> None:
+def test_a_log_whose_keys_do_not_fit_into_memory_is_reported_with_the_config_to_change(broker: Broker) -> None:
     partition = broker.open(cleanup_policy=COMPACTED, segment_ms=10**15)
     lead(partition, replicas=(1,))
     for first in range(0, 3_000, 1_000):
@@ -292,7 +292,7 @@ def test_a_log_whose_keys_do_not_fit_into_memory_is_told_of_with_the_key_to_chan
     assert "log.cleaner.dedupe.buffer.size" in told[0]["reason"]
 
 
-def test_a_cleaning_that_finds_no_room_is_tried_again_later(broker: Broker) -> None:
+def test_a_compaction_without_room_is_retried_later(broker: Broker) -> None:
     partition = compacted(broker)
 
     def full() -> None:
@@ -305,7 +305,7 @@ def test_a_cleaning_that_finds_no_room_is_tried_again_later(broker: Broker) -> N
             assert await cleaning.cleaner.clean_dirtiest()
             assert not await cleaning.cleaner.clean_dirtiest()
         assert [each["log_level"] for each in told] == ["warning"]
-        await asyncio.sleep(cleaner.AGAIN_AFTER_S)
+        await asyncio.sleep(cleaner.RETRY_AFTER_S)
         assert await cleaning.cleaner.clean_dirtiest()
 
     run_virtually(scenario())

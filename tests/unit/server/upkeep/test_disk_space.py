@@ -5,7 +5,7 @@ from structlog.testing import capture_logs
 
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.runtime.disk import RealDisk
-from kraft.server.upkeep.disk_space import LOOK_AGAIN_AFTER_BYTES, LOOK_AGAIN_AFTER_MS, DiskSpace
+from kraft.server.upkeep.disk_space import RECHECK_AFTER_BYTES, RECHECK_AFTER_MS, DiskSpace
 
 MIB = 1 << 20
 DIRECTORY = "data/node-1"
@@ -43,44 +43,44 @@ def test_appends_are_admitted_while_enough_is_free() -> None:
     assert Watched(64 * MIB, 64 * MIB).is_admitted()
 
 
-def test_appends_are_refused_below_the_head_room_naming_the_disk_and_the_key() -> None:
+def test_appends_are_refused_below_the_minimum_naming_the_disk_and_the_config() -> None:
     watched = Watched(64 * MIB - 1, 64 * MIB)
     with pytest.raises(Refusal) as refusal:
         watched.space.admit(DIRECTORY, 1)
     assert refusal.value.error_code is ErrorCode.KAFKA_STORAGE_ERROR
     assert refusal.value.error_code.retriable
     assert refusal.value.message == (
-        "the disk of data/node-1 has 67108863 bytes free, below log.free.space.min.bytes=67108864"
+        "the disk of data/node-1 has 67108863 bytes free, below log.free.space.min.bytes=67108864; free some space"
     )
 
 
-def test_without_a_head_room_no_disk_is_asked() -> None:
+def test_without_a_minimum_no_disk_is_measured() -> None:
     watched = Watched(0, 0)
     assert watched.is_admitted()
-    watched.space.look_again()
+    watched.space.recheck()
     assert watched.disk.asked == 0
 
 
-def test_the_disk_is_asked_again_only_after_a_while() -> None:
+def test_the_disk_is_measured_again_only_after_some_time() -> None:
     watched = Watched(1 << 40, MIB)
     for _ in range(1_000):
         assert watched.is_admitted()
     assert watched.disk.asked == 1
-    watched.now_ms += LOOK_AGAIN_AFTER_MS
+    watched.now_ms += RECHECK_AFTER_MS
     assert watched.is_admitted()
     assert watched.disk.asked == 2
 
 
-def test_the_disk_is_asked_again_after_much_was_appended() -> None:
+def test_the_disk_is_measured_again_after_many_bytes_were_appended() -> None:
     watched = Watched(1 << 40, MIB)
-    for _ in range(LOOK_AGAIN_AFTER_BYTES // MIB):
+    for _ in range(RECHECK_AFTER_BYTES // MIB):
         assert watched.is_admitted(MIB)
     assert watched.disk.asked == 1
     assert watched.is_admitted()
     assert watched.disk.asked == 2
 
 
-def test_near_the_head_room_the_disk_is_asked_before_it_is_used_up() -> None:
+def test_near_the_minimum_the_disk_is_measured_more_often() -> None:
     watched = Watched(MIB + 1_000, MIB)
     assert watched.is_admitted(600)
     assert watched.is_admitted(600)
@@ -93,20 +93,20 @@ def test_work_resumes_when_space_is_back() -> None:
     assert not watched.is_admitted()
     watched.disk.free = MIB
     assert not watched.is_admitted(), "a full disk is not asked for every request"
-    watched.now_ms += LOOK_AGAIN_AFTER_MS
+    watched.now_ms += RECHECK_AFTER_MS
     assert watched.is_admitted()
 
 
-def test_the_shortage_and_its_end_are_told_once_each_though_nobody_appends() -> None:
+def test_the_shortage_and_its_end_are_logged_once_each_without_an_append() -> None:
     watched = Watched(10, MIB)
     with capture_logs() as told:
         for _ in range(20):
             assert not watched.is_admitted()
-            watched.now_ms += LOOK_AGAIN_AFTER_MS
+            watched.now_ms += RECHECK_AFTER_MS
         watched.disk.free = MIB
         for _ in range(3):
-            watched.space.look_again()
-            watched.now_ms += LOOK_AGAIN_AFTER_MS
+            watched.space.recheck()
+            watched.now_ms += RECHECK_AFTER_MS
     assert [(each["log_level"], each["event"]) for each in told] == [
         ("warning", "disk full, appends refused"),
         ("info", "disk space recovered"),
@@ -114,7 +114,7 @@ def test_the_shortage_and_its_end_are_told_once_each_though_nobody_appends() -> 
     assert not watched.space.is_full(DIRECTORY)
 
 
-def test_each_directory_is_judged_for_itself() -> None:
+def test_each_directory_has_its_own_measurement() -> None:
     watched = Watched(10, MIB)
     assert not watched.is_admitted(directory="data/full")
     watched.disk.free = MIB
@@ -123,7 +123,7 @@ def test_each_directory_is_judged_for_itself() -> None:
     assert not watched.space.is_full("data/roomy")
 
 
-def test_a_disk_that_cannot_be_asked_takes_no_appends() -> None:
+def test_a_disk_that_cannot_be_measured_refuses_appends() -> None:
     watched = Watched(MIB, MIB)
     watched.disk.free = OSError(5, "Input/output error")
     with pytest.raises(Refusal) as refusal:

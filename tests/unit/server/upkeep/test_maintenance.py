@@ -72,7 +72,7 @@ def files(partition: Partition, suffix: str) -> list[str]:
 # --- retention -----------------------------------------------------------------------------------------------
 
 
-async def test_what_is_too_old_goes_at_the_next_check(broker: Broker) -> None:
+async def test_old_segments_are_deleted_at_the_next_check(broker: Broker) -> None:
     partition = filled(broker, 50_000, 40_000, 0, retention_ms=30_000)
     with capture_logs() as told:
         async with maintaining(broker):
@@ -83,7 +83,7 @@ async def test_what_is_too_old_goes_at_the_next_check(broker: Broker) -> None:
     assert [each["event"] for each in told] == ["segments deleted by retention"]
 
 
-async def test_the_active_segment_goes_too_when_all_of_it_is_too_old(broker: Broker) -> None:
+async def test_the_active_segment_is_deleted_too_when_all_of_it_is_too_old(broker: Broker) -> None:
     partition = filled(broker, 50_000, 40_000, retention_ms=30_000)
     async with maintaining(broker):
         await asyncio.sleep(1.1)
@@ -94,7 +94,7 @@ async def test_the_active_segment_goes_too_when_all_of_it_is_too_old(broker: Bro
     assert partition.high_watermark == 3
 
 
-async def test_what_is_not_committed_stays(broker: Broker) -> None:
+async def test_uncommitted_records_stay(broker: Broker) -> None:
     partition = broker.open(segment_ms=10**15, retention_ms=1)
     lead(partition, replicas=(1, 2))
     write(partition, "a", age_ms=50_000)
@@ -123,7 +123,7 @@ async def test_a_follower_keeps_its_own_retention(broker: Broker) -> None:
     assert partition.log.log_start_offset == 1
 
 
-async def test_a_segment_is_rolled_when_it_is_old_though_nobody_writes(broker: Broker) -> None:
+async def test_a_segment_is_rolled_when_it_is_old_without_a_write(broker: Broker) -> None:
     partition = filled(broker, 0, segment_ms=10_000)
     async with maintaining(broker):
         await asyncio.sleep(1.1)
@@ -142,7 +142,7 @@ async def test_deleted_records_give_their_space_back_without_waiting_for_the_che
     assert [segment.base_offset for segment in partition.log.segments()] == [2]
 
 
-async def test_a_log_that_cannot_be_maintained_keeps_no_other_from_it(broker: Broker) -> None:
+async def test_a_log_that_cannot_be_maintained_does_not_block_others(broker: Broker) -> None:
     broken = filled(broker, 50_000, retention_ms=1)
     broker.disk.fails_syncs = True
     with capture_logs() as told:
@@ -150,7 +150,7 @@ async def test_a_log_that_cannot_be_maintained_keeps_no_other_from_it(broker: Br
             await asyncio.sleep(3)
     assert len(broker.failures) == 1
     assert not broken.is_open
-    assert [each["event"] for each in told] == ["retention postponed"]
+    assert [each["event"] for each in told] == ["retention delayed"]
 
 
 # --- files ---------------------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ async def test_files_outlive_their_segment_by_the_configured_time(broker: Broker
         assert files(partition, ".deleted") == []
 
 
-async def test_the_files_of_a_partition_that_was_deleted_meanwhile_are_nobodys_trouble(broker: Broker) -> None:
+async def test_files_of_a_partition_that_was_deleted_meanwhile_cause_no_error(broker: Broker) -> None:
     partition = filled(broker, 50_000, 0, retention_ms=30_000)
     with capture_logs() as told:
         async with maintaining(broker):
@@ -202,7 +202,7 @@ async def test_without_the_cleaner_nothing_is_compacted(broker: Broker) -> None:
     assert partition.log.cleaned_end_offset == 0
 
 
-async def test_producers_that_fell_silent_are_forgotten(broker: Broker) -> None:
+async def test_silent_producers_expire(broker: Broker) -> None:
     partition = broker.open(segment_ms=10**15)
     lead(partition, replicas=(1,))
     records = [Record(0, WALL_MS, None, b"v")]

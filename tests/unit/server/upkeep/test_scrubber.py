@@ -81,7 +81,7 @@ def test_sound_logs_are_read_through(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("segment", [0, 1, 2, 3])
-def test_rot_is_found_in_closed_segments_and_in_the_active_one(broker: Broker, segment: int) -> None:
+def test_corruption_is_found_in_closed_segments_and_in_the_active_one(broker: Broker, segment: int) -> None:
     partition = filled(broker)
     rot(partition, segment)
     tally, found = scrub(broker)
@@ -91,7 +91,7 @@ def test_rot_is_found_in_closed_segments_and_in_the_active_one(broker: Broker, s
 
 
 @pytest.mark.parametrize("segment", [0, 1, 2, 3])
-def test_a_segment_file_that_vanished_is_rot_though_the_log_still_reads_it(broker: Broker, segment: int) -> None:
+def test_a_missing_segment_file_is_corruption_even_while_the_log_still_reads_it(broker: Broker, segment: int) -> None:
     partition = filled(broker)
     path = partition.log.segments()[segment].path
     Path(path).unlink()
@@ -101,7 +101,7 @@ def test_a_segment_file_that_vanished_is_rot_though_the_log_still_reads_it(broke
     assert [(each.file, each.reason) for each in found] == [(path, "the file is gone")]
 
 
-def test_an_active_segment_without_records_is_missed_as_well(broker: Broker) -> None:
+def test_a_missing_active_segment_without_records_is_found_as_well(broker: Broker) -> None:
     partition = filled(broker)
     partition.log.roll()
     assert scrub(broker)[1] == []
@@ -109,7 +109,7 @@ def test_an_active_segment_without_records_is_missed_as_well(broker: Broker) -> 
     assert [each.reason for each in scrub(broker)[1]] == ["the file is gone"]
 
 
-def test_a_segment_that_a_compaction_is_putting_aside_is_no_rot(broker: Broker) -> None:
+def test_a_segment_that_a_compaction_is_renaming_is_not_corrupt(broker: Broker) -> None:
     """Its file has the other name already, and the log does not know yet."""
     partition = filled(broker)
     path = Path(partition.log.segments()[1].path)
@@ -117,7 +117,7 @@ def test_a_segment_that_a_compaction_is_putting_aside_is_no_rot(broker: Broker) 
     assert scrub(broker)[1] == []
 
 
-def test_what_is_not_synced_yet_is_left_alone(broker: Broker) -> None:
+def test_unsynced_bytes_are_not_scrubbed(broker: Broker) -> None:
     partition = filled(broker)
     partition.append(batch("unsynced"), 1)
     rot(partition, 3)
@@ -126,14 +126,14 @@ def test_what_is_not_synced_yet_is_left_alone(broker: Broker) -> None:
     assert len(scrub(broker)[1]) == 1
 
 
-def test_a_leader_epoch_that_the_log_does_not_know_is_rot_though_no_checksum_covers_it(broker: Broker) -> None:
+def test_an_unknown_leader_epoch_is_corruption(broker: Broker) -> None:
     partition = filled(broker)
     rot(partition, 0, position=15)
     ((found),) = scrub(broker)[1]
-    assert found.reason == "the batch at offset 0 has leader epoch 1, the log knows 0"
+    assert found.reason == "the batch at offset 0 has leader epoch 1, expected 0"
 
 
-def test_a_segment_that_is_dropped_while_it_is_read_is_no_rot(broker: Broker) -> None:
+def test_a_segment_that_is_dropped_during_the_read_is_not_corrupt(broker: Broker) -> None:
     partition = filled(broker)
     for number in range(4):
         rot(partition, number)
@@ -144,7 +144,7 @@ def test_a_segment_that_is_dropped_while_it_is_read_is_no_rot(broker: Broker) ->
     assert scrub(broker, disk=MeddlingDisk(drop_all))[1] == []
 
 
-def test_what_is_written_anew_while_it_is_read_is_no_rot(broker: Broker) -> None:
+def test_records_rewritten_during_the_read_are_not_corrupt(broker: Broker) -> None:
     """The same segment, of the same size and offsets, once damaged under the reader's eyes and then whole."""
     partition = filled(broker)
     path = Path(partition.log.segments()[1].path)
@@ -168,7 +168,7 @@ def test_the_log_may_grow_while_its_active_segment_is_read(broker: Broker) -> No
     assert len(scrub(broker, disk=MeddlingDisk(grow))[1]) == 1
 
 
-def test_a_partition_that_is_deleted_meanwhile_is_left(broker: Broker) -> None:
+def test_a_partition_that_is_deleted_meanwhile_is_skipped(broker: Broker) -> None:
     partition = filled(broker)
 
     def delete() -> None:
@@ -192,7 +192,7 @@ def test_a_disk_that_cannot_be_read_fails_the_log_directory(broker: Broker) -> N
     assert str(partition.topic_partition) in broker.failures[0]
 
 
-def test_a_scrub_that_is_told_to_stop_stops(broker: Broker) -> None:
+def test_a_stopped_scrub_ends(broker: Broker) -> None:
     filled(broker)
     throttle = Throttle(1)
     throttle.stop()
@@ -214,7 +214,7 @@ async def test_a_pass_begins_soon_after_the_start_and_is_repeated(broker: Broker
         await asyncio.wait([running])
 
 
-def test_rot_takes_the_replica_offline(broker: Broker) -> None:
+def test_corruption_takes_the_replica_offline(broker: Broker) -> None:
     partition = filled(broker)
     rot(partition, 1)
     run_virtually(

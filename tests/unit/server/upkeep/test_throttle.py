@@ -44,7 +44,7 @@ def test_a_pause_is_not_made_up_for() -> None:
     assert time.waited == [1.0]
 
 
-def test_without_a_limit_nobody_waits() -> None:
+def test_without_a_limit_no_thread_waits() -> None:
     time = VirtualWait()
     throttle = Throttle(UNLIMITED_BYTES_PER_SECOND, now_ns=time.now, wait=time.wait)
     for _ in range(100):
@@ -52,7 +52,7 @@ def test_without_a_limit_nobody_waits() -> None:
     assert time.waited == []
 
 
-def test_whoever_waits_is_told_to_stop_at_once() -> None:
+def test_a_waiting_thread_stops_at_once() -> None:
     throttle = Throttle(1)
     ended = threading.Event()
 

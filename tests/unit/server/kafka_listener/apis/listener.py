@@ -1,4 +1,4 @@
-"""An API as a client meets it: a request goes in as the bytes of its version, the answer comes out likewise."""
+"""An API as a client sees it: takes a request as bytes of its version, and returns the response decoded from bytes."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ R = TypeVar("R", bound=Message)
 UNKNOWN_ID = UUID(int=404)
 
 LISTENER = "GRPC"
-"""The one listener that brokers of these tests have."""
+"""Name of the only listener of the brokers in these tests."""
 
 IMAGE = with_topic(cluster(1, 2), [1, 2], [1, 2], [2, 1])
 """`orders`: its first two partitions are led by broker 1, the third by broker 2."""
 
 
 async def ask(api: Api, request: Message, version: int, response: type[R]) -> R | None:
-    """The answer as the client decodes it; None when it was sent nothing. Raises CloseConnection."""
+    """Return the response as the client decodes it; None if there is none. Raises CloseConnection."""
     key = ApiKey(type(request).message_key)
     assert response_type(key) is response
     frame = memoryview(bytearray(b"".join(encode_request(request, version, 77, "tester"))))[4:]
     begun = KafkaRequests({key: api}, "10.0.0.7:5100").begin(frame)
-    # The receive buffer is somebody else's as soon as `begin` has returned.
+    # The receive buffer is used for other requests as soon as `begin` has returned.
     frame[:] = bytes(len(frame))
     answer = await begun if isinstance(begun, Awaitable) else begun
     if not answer:
@@ -54,7 +54,7 @@ def leaders(image: MetadataImage = IMAGE) -> Leaders:
 
 
 def partitions_of(image: MetadataImage = IMAGE) -> Partitions:
-    """A broker's, which asks the metadata what exists."""
+    """The partitions of a broker, which looks up in the metadata what exists."""
 
     def exists(name: TopicPartition) -> bool:
         topic = image.topic(name.topic)
@@ -68,7 +68,7 @@ def versions_of(request: type[Message]) -> list[int]:
 
 
 def topic_named(struct: Callable[..., Any], by_id: bool, name: str, topic_id: UUID, field: str, **fields: Any) -> Any:
-    """A struct that names its topic by id or by name, as its version does."""
+    """Return a struct that names its topic by id or by name, as its version does."""
     return struct(**{"topic_id": topic_id} if by_id else {field: name, "topic_id": ZERO_UUID}, **fields)
 
 

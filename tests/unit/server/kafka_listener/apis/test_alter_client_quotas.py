@@ -53,7 +53,7 @@ def test_each_entity_is_altered_on_its_own(version: int) -> None:
     ]
 
 
-def test_where_nobody_answers_in_time_nobody_is_asked_again() -> None:
+def test_after_a_timeout_the_remaining_entities_are_not_altered() -> None:
     asked = []
 
     async def handle(request: Asked) -> Answer:

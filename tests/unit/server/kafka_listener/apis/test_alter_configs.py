@@ -49,7 +49,7 @@ def test_all_configs_of_a_resource_are_replaced(version: int) -> None:
             resource_name="orders",
             alterations=[
                 ConfigAlteration(key="retention.ms", operation=ConfigOperation.SET, value="5"),
-                # Refused by the decider, as every value that is none.
+                # The decider refuses it, as it does any null value.
                 ConfigAlteration(key="segment.ms", operation=ConfigOperation.SET),
             ],
             replaces=True,

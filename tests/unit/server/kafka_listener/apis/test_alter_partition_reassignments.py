@@ -70,7 +70,7 @@ def test_partitions_are_moved_and_moves_are_cancelled(version: int) -> None:
 
 
 @pytest.mark.parametrize("raises", [True, False])
-def test_what_is_refused_as_a_whole_is_told_of_each_partition_too(raises: bool) -> None:
+def test_a_refusal_of_the_whole_request_is_given_for_each_partition(raises: bool) -> None:
     async def handle(request: Asked) -> Answer:
         if raises:
             raise Refusal(ErrorCode.UNSUPPORTED_VERSION, "metadata.version")

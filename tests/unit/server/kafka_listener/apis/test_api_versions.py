@@ -38,7 +38,7 @@ def ask(version: int, name: str = "librdkafka", software_version: str = "2.16.0"
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_is_served_is_told_in_the_order_of_the_keys(version: int) -> None:
+def test_served_apis_are_listed_in_the_order_of_their_keys(version: int) -> None:
     response = ask(version)
     assert response.error_code == ErrorCode.NONE
     assert [(each.api_key, each.min_version, each.max_version) for each in response.api_keys] == [
@@ -49,11 +49,11 @@ def test_what_is_served_is_told_in_the_order_of_the_keys(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", NAMED_VERSIONS)
-def test_features_are_told_to_who_can_read_them(version: int) -> None:
+def test_features_are_sent_to_clients_that_can_read_them(version: int) -> None:
     response = ask(version)
     metadata_version = SupportedFeatureKey(name="metadata.version", min_version=1, max_version=3)
     from_zero = SupportedFeatureKey(name="from.zero", min_version=0, max_version=1)
-    # Older clients take a lowest level of 0 for an error.
+    # Older clients fail on a lowest level of 0.
     assert response.supported_features == ((metadata_version, from_zero) if version >= 4 else (metadata_version,))
     assert response.finalized_features_epoch == 41
     assert response.finalized_features == (
@@ -62,7 +62,7 @@ def test_features_are_told_to_who_can_read_them(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version < 3])
-def test_older_clients_are_told_of_no_features(version: int) -> None:
+def test_older_clients_get_no_features(version: int) -> None:
     response = ask(version)
     assert (response.supported_features, response.finalized_features_epoch) == ((), -1)
 

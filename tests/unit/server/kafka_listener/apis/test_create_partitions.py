@@ -54,7 +54,7 @@ def test_partitions_are_added_where_the_request_says_or_where_there_is_room(vers
     assert answer == [("orders", 0, None), ("bills", ErrorCode.INVALID_PARTITIONS, "no increase")]
 
 
-def test_a_topic_that_is_in_a_request_twice_is_told_of_once() -> None:
+def test_a_topic_that_is_in_a_request_twice_has_one_result() -> None:
     async def handle(request: Asked) -> TopicResults:
         return TopicResults(
             results=[

@@ -27,7 +27,7 @@ TOPIC_ID = UUID(int=7)
 
 
 class Controller:
-    """Creates what it is asked for, but for what is refused."""
+    """Creates the requested topics, except those to refuse."""
 
     def __init__(self, refused: Mapping[str, ErrorCode] | None = None) -> None:
         self.asked: list[Asked] = []
@@ -125,7 +125,7 @@ def test_what_cannot_be_is_refused_and_the_others_are_created(refused: Creatable
     assert [each.topic for each in controller.asked[0].topics] == ["good"]
 
 
-def test_a_topic_that_is_in_a_request_twice_is_refused_and_told_of_once() -> None:
+def test_a_topic_that_is_in_a_request_twice_is_refused_once() -> None:
     controller = Controller()
     twice, once = create(controller, topic("a"), topic("b"), topic("a", configs={"retention.ms": None}))
     assert (twice.name, twice.error_code) == ("a", ErrorCode.INVALID_REQUEST)
@@ -133,7 +133,7 @@ def test_a_topic_that_is_in_a_request_twice_is_refused_and_told_of_once() -> Non
     assert (once.name, once.error_code) == ("b", 0)
 
 
-def test_the_controllers_refusal_is_told_with_its_reason() -> None:
+def test_the_controllers_refusal_is_answered_with_its_reason() -> None:
     (result,) = create(Controller({"orders": ErrorCode.TOPIC_ALREADY_EXISTS}), topic())
     assert (result.error_code, result.error_message) == (ErrorCode.TOPIC_ALREADY_EXISTS, "no")
 

@@ -57,7 +57,7 @@ def test_topics_are_deleted_by_name(version: int) -> None:
     assert result.topic_id == (ORDERS if version >= 6 else ZERO_UUID)
 
 
-def test_topics_are_deleted_by_id_and_their_names_told() -> None:
+def test_topics_are_deleted_by_id_and_answered_with_their_names() -> None:
     states = (
         DeleteTopicState(name=None, topic_id=BILLS),
         DeleteTopicState(name="orders", topic_id=ZERO_UUID),
@@ -69,7 +69,7 @@ def test_topics_are_deleted_by_id_and_their_names_told() -> None:
     }
 
 
-def test_an_id_that_no_topic_has_is_told_without_a_name() -> None:
+def test_an_unknown_topic_id_is_answered_without_a_name() -> None:
     request = DeleteTopicsRequest(topics=(DeleteTopicState(name=None, topic_id=BILLS),), timeout_ms=1)
     (result,) = delete(refusing(ErrorCode.UNKNOWN_TOPIC_ID), request, 6)
     assert (result.name, result.topic_id, result.error_code) == (None, BILLS, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -83,7 +83,7 @@ def test_a_topic_is_named_in_one_way(topic_id: UUID) -> None:
 
 
 @pytest.mark.parametrize("version", versions_of(DeleteTopicsRequest))
-def test_that_deletion_is_switched_off_is_told_to_who_knows_the_code(version: int) -> None:
+def test_disabled_deletion_is_answered_with_a_code_that_the_client_knows(version: int) -> None:
     (result,) = delete(refusing(ErrorCode.TOPIC_DELETION_DISABLED), by_name("orders", version=version), version)
     expected = ErrorCode.TOPIC_DELETION_DISABLED if version >= 3 else ErrorCode.INVALID_REQUEST
     assert (result.name, result.error_code) == ("orders", expected)

@@ -34,7 +34,7 @@ async def handle(request: Asked) -> Answer:
 
 
 @pytest.mark.parametrize("version", versions_of(DescribeClientQuotasRequest))
-def test_quotas_are_told_that_match(version: int) -> None:
+def test_matching_quotas_are_described(version: int) -> None:
     request = DescribeClientQuotasRequest(components=(component(0, "ann"), component(2, None)), strict=True)
     api = DescribeClientQuotasApi(handle)
     response = asyncio.run(answered(api, request, version, DescribeClientQuotasResponse))

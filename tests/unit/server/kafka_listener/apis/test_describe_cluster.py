@@ -49,7 +49,7 @@ def described(
 
 
 @pytest.mark.parametrize("version", versions_of(DescribeClusterRequest))
-def test_the_cluster_is_told(version: int) -> None:
+def test_the_cluster_is_described(version: int) -> None:
     response = described(version)
     assert (response.error_code, response.cluster_id, response.controller_id) == (0, CLUSTER, 1)
     assert [(each.broker_id, each.host, each.port, each.rack, each.is_fenced) for each in response.brokers] == [
@@ -59,16 +59,16 @@ def test_the_cluster_is_told(version: int) -> None:
     assert response.cluster_authorized_operations == NOT_ASKED
 
 
-def test_what_the_client_may_do_is_told_when_asked() -> None:
+def test_authorized_operations_are_answered_when_asked_for() -> None:
     assert described(operations=True).cluster_authorized_operations == ON_CLUSTER
 
 
-def test_brokers_out_of_service_are_told_when_asked() -> None:
+def test_fenced_brokers_are_listed_when_asked_for() -> None:
     brokers = described(fenced=True).brokers
     assert [(each.broker_id, each.is_fenced) for each in brokers] == [(1, False), (2, False), (3, True)]
 
 
-def test_in_place_of_a_controller_that_is_no_broker_this_one_takes_what_is_meant_for_it() -> None:
+def test_this_broker_stands_in_for_a_controller_that_is_not_a_broker() -> None:
     assert described(metadata=replace(METADATA, controller_id=9)).controller_id == 2
 
 

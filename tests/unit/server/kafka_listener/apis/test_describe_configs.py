@@ -57,7 +57,7 @@ def resource(kind: int, name: str, *keys: str) -> DescribeConfigsResource:
 
 
 @pytest.mark.parametrize("version", versions_of(DescribeConfigsRequest))
-def test_a_config_is_told_with_its_source_and_synonyms(version: int) -> None:
+def test_a_config_is_described_with_its_source_and_synonyms(version: int) -> None:
     request = DescribeConfigsRequest(
         resources=(resource(2, "orders"),), include_synonyms=True, include_documentation=version >= 3
     )
@@ -78,7 +78,7 @@ def test_a_config_is_told_with_its_source_and_synonyms(version: int) -> None:
     assert (config.config_type, config.documentation) == ((5, "How long.") if version >= 3 else (0, ""))
 
 
-def test_what_is_asked_for_is_handed_on() -> None:
+def test_the_request_is_passed_to_the_handler() -> None:
     asked = []
 
     async def handle(request: Asked) -> Answer:
@@ -98,7 +98,7 @@ def test_what_is_asked_for_is_handed_on() -> None:
     assert response.results[0].configs[0].documentation is None
 
 
-def test_the_value_of_a_secret_is_not_told() -> None:
+def test_the_value_of_a_secret_is_not_described() -> None:
     request = DescribeConfigsRequest(resources=(resource(4, "1"),), include_synonyms=True)
     api = DescribeConfigsApi(describing(replace(RETENTION, is_sensitive=True)))
     (result,) = asyncio.run(answered(api, request, 4, DescribeConfigsResponse)).results
@@ -106,7 +106,7 @@ def test_the_value_of_a_secret_is_not_told() -> None:
     assert (config.value, {each.value for each in config.synonyms}) == (None, {None})
 
 
-def test_a_refusal_is_told_under_the_number_that_the_client_used() -> None:
+def test_a_refusal_has_the_resource_type_that_the_client_used() -> None:
     async def handle(request: Asked) -> Answer:
         (asked,) = request.resources
         assert asked.resource_type is ConfigResourceType.UNKNOWN

@@ -32,7 +32,7 @@ DIRECTORIES = [
 
 
 @pytest.mark.parametrize("version", versions_of(DescribeLogDirsRequest))
-def test_directories_are_told_with_what_lies_in_them(version: int) -> None:
+def test_directories_are_described_with_their_replicas(version: int) -> None:
     def handle(request: Asked) -> list[LogDirectoryDescription]:
         assert request == Asked(partitions=[], all_partitions=True)
         return DIRECTORIES

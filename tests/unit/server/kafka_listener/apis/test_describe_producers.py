@@ -15,7 +15,7 @@ from kraft.wire.schema.describe_producers import (
 from tests.unit.server.kafka_listener.apis.listener import answered
 
 
-def test_producers_are_told_partition_by_partition() -> None:
+def test_producers_are_described_by_partition() -> None:
     def handle(request: Asked) -> list[PartitionProducers]:
         assert request.partitions == [PartitionName(topic="orders", partition=n) for n in (0, 9)]
         producer = ActiveProducer(producer_id=7, producer_epoch=2, last_sequence=41, last_timestamp_ms=1_000)
@@ -32,9 +32,14 @@ def test_producers_are_told_partition_by_partition() -> None:
     request = DescribeProducersRequest(topics=(TopicRequest(name="orders", partition_indexes=(0, 9)),))
     response = asyncio.run(answered(DescribeProducersApi(handle), request, 0, DescribeProducersResponse))
     (topic,) = response.topics
-    told, refused = topic.partitions
-    assert (topic.name, told.partition_index, told.error_code, told.error_message) == ("orders", 0, 0, None)
-    (producer,) = told.active_producers
+    described, refused = topic.partitions
+    assert (topic.name, described.partition_index, described.error_code, described.error_message) == (
+        "orders",
+        0,
+        0,
+        None,
+    )
+    (producer,) = described.active_producers
     assert (producer.producer_id, producer.producer_epoch) == (7, 2)
     assert (producer.last_sequence, producer.last_timestamp) == (41, 1_000)
     assert (producer.coordinator_epoch, producer.current_txn_start_offset) == (-1, -1)

@@ -42,7 +42,7 @@ def described(
 
 
 @pytest.mark.parametrize("version", versions_of(DescribeQuorumRequest))
-def test_the_quorum_is_told_as_its_leader_sees_it(version: int) -> None:
+def test_the_quorum_is_described_as_its_leader_sees_it(version: int) -> None:
     response = described(version=version)
     (topic,) = response.topics
     (partition,) = topic.partitions

@@ -34,7 +34,7 @@ def of_image(request: TopicPageRequest) -> TopicPage:
     return describe_topic_partitions(IMAGE, request)
 
 
-def test_topics_are_told_with_their_partitions() -> None:
+def test_topics_are_described_with_their_partitions() -> None:
     response = described(of_image, "orders", "nowhere")
     unknown, orders = response.topics
     assert (unknown.name, unknown.error_code, unknown.partitions) == ("nowhere", 3, ())
@@ -59,7 +59,7 @@ def test_all_pages_together_are_everything() -> None:
     assert found == [0, 1, 2]
 
 
-def test_eligible_leaders_are_told() -> None:
+def test_eligible_leader_replicas_are_described() -> None:
     def handle(request: TopicPageRequest) -> TopicPage:
         partition = PartitionMetadata(
             partition=0,

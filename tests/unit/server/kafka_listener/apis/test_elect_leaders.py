@@ -61,12 +61,12 @@ def test_a_type_of_election_that_does_not_exist_is_refused() -> None:
 
     code, results = elect(handle, election_type=5)
     assert code == ErrorCode.INVALID_REQUEST
-    assert results == [("orders", n, ErrorCode.INVALID_REQUEST, "there is no election of type 5") for n in (0, 1)]
+    assert results == [("orders", n, ErrorCode.INVALID_REQUEST, "unknown election type 5") for n in (0, 1)]
 
 
 @pytest.mark.parametrize("raises", [True, False])
 @pytest.mark.parametrize("version", versions_of(ElectLeadersRequest))
-def test_what_is_refused_as_a_whole_is_told_of_each_partition_too(version: int, raises: bool) -> None:
+def test_a_refusal_of_the_whole_request_is_given_for_each_partition(version: int, raises: bool) -> None:
     async def handle(request: Asked) -> Answer:
         if raises:
             raise Refusal(ErrorCode.REQUEST_TIMED_OUT, "late")

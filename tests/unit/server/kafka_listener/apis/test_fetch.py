@@ -14,7 +14,7 @@ from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.kafka_listener.apis.fetch import FetchApi
 from kraft.server.kafka_listener.fetch_sessions import FetchSessions
 from kraft.server.kafka_listener.requests import RequestContext
-from kraft.server.kafka_listener.unread_answers import UnreadAnswers
+from kraft.server.kafka_listener.unread_responses import UnreadResponses
 from kraft.server.loop.budget import Budget
 from kraft.server.replica.partition import Partition
 from kraft.wire.schema.fetch import (
@@ -135,7 +135,7 @@ def test_what_is_committed_is_given_in_every_version(broker: Broker, version: in
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(("isolation_level", "aborted"), [(0, None), (1, ())])
-def test_who_reads_only_what_is_committed_is_told_that_nothing_was_aborted(
+def test_aborted_transactions_are_empty_under_read_committed(
     broker: Broker, version: int, isolation_level: int, aborted: object
 ) -> None:
     committed(broker, 0, "a")
@@ -167,16 +167,16 @@ def test_topics_are_answered_in_the_requests_order(broker: Broker, version: int)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_errors_of_a_partition_are_told(broker: Broker, version: int) -> None:
+def test_errors_of_a_partition_are_answered(broker: Broker, version: int) -> None:
     committed(broker, 0, "a")
     assert codes(Listener(broker).fetch(version, asking(version, "orders", (0, 7)))) == [ErrorCode.OFFSET_OUT_OF_RANGE]
     fenced = Listener(broker).fetch(version, asking(version, "orders", (0, 0), epoch=5))
-    # Older consumers say nothing of epochs.
+    # Older consumers send no epochs.
     assert codes(fenced) == [ErrorCode.UNKNOWN_LEADER_EPOCH if version >= 9 else ErrorCode.NONE]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_who_asks_the_wrong_broker_is_told_the_leader_and_where_it_is(broker: Broker, version: int) -> None:
+def test_a_client_that_asked_the_wrong_broker_learns_the_leader_and_its_address(broker: Broker, version: int) -> None:
     follow(broker.open(TopicPartition("orders", 2)))
     response = Listener(broker).fetch(version, asking(version, "orders", (2, 0)))
     (data,) = found(response)
@@ -190,7 +190,7 @@ def test_who_asks_the_wrong_broker_is_told_the_leader_and_where_it_is(broker: Br
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_batch_above_every_limit_is_given_alone(broker: Broker, version: int) -> None:
-    """KIP-74: a consumer gets on, however little it wants at a time."""
+    """KIP-74: a consumer makes progress, however few bytes it asks for."""
     committed(broker, 0, "a" * 1_000, "b")
     committed(broker, 1, "c")
     wanted = asking(version, "orders", (0, 0), (1, 0), bytes_max=1)
@@ -221,7 +221,7 @@ def test_a_follower_is_refused_at_this_listener(broker: Broker, version: int) ->
 
 
 @pytest.mark.parametrize("version", SESSION_VERSIONS)
-def test_a_session_is_told_what_changed(broker: Broker, version: int) -> None:
+def test_a_session_gets_only_the_partitions_that_changed(broker: Broker, version: int) -> None:
     first, second = committed(broker, 0, "a"), committed(broker, 1, "b")
     listener = Listener(broker)
     begun = listener.fetch(version, asking(version, "orders", (0, 0), (1, 0)), session_epoch=0)
@@ -279,7 +279,7 @@ def test_a_session_ends_when_its_client_says_so(broker: Broker, version: int) ->
 
 
 @pytest.mark.parametrize("version", SESSION_VERSIONS)
-def test_a_session_begun_anew_takes_the_place_of_the_old_one(broker: Broker, version: int) -> None:
+def test_a_new_session_replaces_the_old_one(broker: Broker, version: int) -> None:
     committed(broker, 0)
     listener = Listener(broker)
     listener.fetch(version, asking(version, "orders", (0, 0)), session_epoch=0)
@@ -297,7 +297,7 @@ def test_without_room_for_a_session_everything_is_answered_as_before(broker: Bro
 
 
 @pytest.mark.parametrize("version", SESSION_VERSIONS)
-def test_an_error_is_told_again_and_again_and_once_when_it_is_over(broker: Broker, version: int) -> None:
+def test_an_error_is_sent_each_time_and_the_recovery_once(broker: Broker, version: int) -> None:
     listener = Listener(broker)
     begun = listener.fetch(version, asking(version, "orders", (0, 0)), session_epoch=0)
     assert codes(begun) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
@@ -308,7 +308,7 @@ def test_an_error_is_told_again_and_again_and_once_when_it_is_over(broker: Broke
 
 
 @pytest.mark.parametrize("version", [13, 18])
-def test_an_unknown_id_in_a_session_is_told(broker: Broker, version: int) -> None:
+def test_an_unknown_topic_id_in_a_session_is_answered(broker: Broker, version: int) -> None:
     committed(broker, 0)
     listener = Listener(broker)
     begun = listener.fetch(
@@ -319,7 +319,7 @@ def test_an_unknown_id_in_a_session_is_told(broker: Broker, version: int) -> Non
 
 
 @pytest.mark.parametrize("version", SESSION_VERSIONS)
-def test_sessions_of_more_partitions_than_there_may_be_are_given_up(broker: Broker, version: int) -> None:
+def test_sessions_with_too_many_partitions_end(broker: Broker, version: int) -> None:
     committed(broker, 0, "a")
     listener = Listener(broker, partitions_max=2)
     too_many = asking(version, "orders", (0, 0), (1, 0), (2, 0))
@@ -339,10 +339,10 @@ def sizes(response: FetchResponse) -> list[int]:
     return [len(data.records or b"") // 20_000 for data in found(response)]
 
 
-def counting(broker: Broker, bytes_max: int) -> tuple[UnreadAnswers, Callable[..., Awaitable[FetchResponse]]]:
-    """How to fetch where unread answers may take so much; in "orders" are three batches of 20 KB."""
+def counting(broker: Broker, bytes_max: int) -> tuple[UnreadResponses, Callable[..., Awaitable[FetchResponse]]]:
+    """Return a bound on unread responses and a function that fetches under it; "orders" has three batches of 20 KB."""
     committed(broker, 0, *(letter * 20_000 for letter in "abc"))
-    unread = UnreadAnswers(bytes_max)
+    unread = UnreadResponses(bytes_max)
     listener, call = Listener(broker), RequestContext(version=12, client_id="", peer="", unread=unread)
 
     async def fetch(offset: int = 0, max_wait_ms: int = 0) -> FetchResponse:
@@ -355,13 +355,13 @@ def counting(broker: Broker, bytes_max: int) -> tuple[UnreadAnswers, Callable[..
 
 @pytest.mark.real_time
 async def test_answers_are_no_larger_than_there_is_room_for(broker: Broker) -> None:
-    """Also those that are asked for at the same time, when nothing is written yet of the first."""
+    """Responses to concurrent fetches count too, before the first is written."""
     unread, fetch = counting(broker, 110_000)
     at_once = await asyncio.gather(*(fetch() for _ in range(4)))
-    # The last that finds any room has a whole batch; without any, there are no records and no error.
+    # The last fetch that finds any room gets a whole batch; without room, there are no records and no error.
     assert [sizes(each) for each in at_once] == [[3], [2], [1], [0]]
     assert [codes(each) for each in at_once] == [[0]] * 4
-    # Written in the next turn of the loop.
+    # The response is written in the next turn of the loop.
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert unread.budget.held == 0
@@ -383,7 +383,7 @@ async def test_an_answer_that_has_no_room_waits_for_it_as_long_as_its_client_doe
 
 
 async def test_a_small_answer_needs_no_room(broker: Broker) -> None:
-    """So that who is at the end of its partition does not notice those who read nothing."""
+    """A consumer at the end of its partition is not affected by those that read nothing."""
     unread, fetch = counting(broker, 110_000)
     partition = broker.partitions.by_name("orders", 0)
     unread.note("who does not read", 200_000)
@@ -397,7 +397,7 @@ async def test_a_small_answer_needs_no_room(broker: Broker) -> None:
     assert asyncio.get_running_loop().time() - began < 1
 
 
-async def test_when_very_much_is_waited_for_nobody_waits_long(broker: Broker) -> None:
+async def test_fetches_wait_only_briefly_when_too_many_partitions_wait(broker: Broker) -> None:
     committed(broker, 0)
     listener, loop = Listener(broker, waiting_max=3), asyncio.get_running_loop()
     began = loop.time()

@@ -86,7 +86,7 @@ def test_single_configs_are_altered(version: int) -> None:
 def test_an_operation_that_does_not_exist_is_refused_and_the_other_resources_are_altered() -> None:
     controller = Controller()
     bad, good = alter(controller, resource("bad", ("a", 9, "1")), resource("good", ("a", 0, "1")))
-    assert bad == (2, "bad", ErrorCode.INVALID_REQUEST, "config 'a': there is no operation 9")
+    assert bad == (2, "bad", ErrorCode.INVALID_REQUEST, "config 'a': unknown operation 9")
     assert good == (2, "good", 0, None)
     assert [each.resource_name for each in controller.asked[0].resources] == ["good"]
 

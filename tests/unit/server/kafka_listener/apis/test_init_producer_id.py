@@ -34,8 +34,8 @@ def test_an_idempotent_producer_is_given_an_id(version: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("code", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH])
-def test_a_producer_that_no_controller_gives_an_id_is_told_to_come_back(version: int, code: ErrorCode) -> None:
-    # aiokafka and older Java clients end on any other code, REQUEST_TIMED_OUT included.
+def test_a_producer_without_an_id_from_the_controller_gets_a_retriable_error(version: int, code: ErrorCode) -> None:
+    # aiokafka and older Java clients stop on any other code, REQUEST_TIMED_OUT included.
     response = ask(version, Given(error_code=code, producer_id=ProducerId(-1), producer_epoch=ProducerEpoch(-1)))
     assert (response.error_code, response.producer_id, response.producer_epoch) == (
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -51,7 +51,7 @@ def test_a_transactional_producer_is_refused_and_the_log_says_why(version: int) 
         response = ask(version, given, transactional_id="payments")
     assert (response.error_code, response.producer_id, response.producer_epoch) == (ErrorCode.INVALID_REQUEST, -1, -1)
     (line,) = lines
-    assert line["reason"] == "a transactional producer: transactions are not built yet"
+    assert line["reason"] == "transactions are not supported yet: unset transactional.id"
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 3])

@@ -17,21 +17,21 @@ def test_a_topic_is_named_by_its_name_or_found_by_its_id() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH])
-def test_who_asked_the_wrong_broker_is_told_who_leads(code: ErrorCode) -> None:
-    assert leaders().instead("orders", 2, code) == (2, 0)
-    assert leaders().instead("orders", 9, code) == NOBODY
-    assert leaders().instead("payments", 0, code) == NOBODY
+def test_a_client_that_asked_the_wrong_broker_learns_the_leader(code: ErrorCode) -> None:
+    assert leaders().current_leader("orders", 2, code) == (2, 0)
+    assert leaders().current_leader("orders", 9, code) == NOBODY
+    assert leaders().current_leader("payments", 0, code) == NOBODY
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR])
 def test_for_other_outcomes_no_leader_is_named(code: ErrorCode) -> None:
-    assert leaders().instead("orders", 2, code) == NOBODY
+    assert leaders().current_leader("orders", 2, code) == NOBODY
 
 
-def test_brokers_are_told_once_each_with_the_address_of_the_listener() -> None:
+def test_brokers_are_listed_once_each_with_the_address_of_the_listener() -> None:
     image = with_topic(cluster(1, 2, racks={2: "cellar"}), [1])
-    told = leaders(image).endpoints([2, -1, 1, 2, 9])
-    assert [(broker_id, endpoint.port, rack) for broker_id, endpoint, rack in told] == [
+    found = leaders(image).endpoints([2, -1, 1, 2, 9])
+    assert [(broker_id, endpoint.port, rack) for broker_id, endpoint, rack in found] == [
         (1, 9095, ""),
         (2, 9096, "cellar"),
     ]

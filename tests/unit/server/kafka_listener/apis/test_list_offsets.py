@@ -24,7 +24,7 @@ VERSIONS = versions_of(ListOffsetsRequest)
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Broker:
-    """With four committed records, two batches, at 1,000 and 1,001 ms each."""
+    """A broker with four committed records in two batches, each at 1,000 and 1,001 ms."""
     broker = Broker(tmp_path, partitions=partitions_of())
     partition = broker.open()
     lead(partition, replicas=(1,), epoch=3)
@@ -84,15 +84,13 @@ def test_every_special_place_in_the_versions_that_know_it_and_every_time(
 
 
 def test_a_place_that_the_version_does_not_know_leaves_the_others_in_their_order(broker: Broker) -> None:
-    (told,) = ask(broker, 6, topic("orders", (0, -3), (0, -1), (0, -4), (0, -2))).topics
-    assert [(each.error_code, each.offset) for each in told.partitions] == [(35, -1), (0, 4), (35, -1), (0, 0)]
+    (answered,) = ask(broker, 6, topic("orders", (0, -3), (0, -1), (0, -4), (0, -2))).topics
+    assert [(each.error_code, each.offset) for each in answered.partitions] == [(35, -1), (0, 4), (35, -1), (0, 0)]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("isolation_level", [0, 1])
-def test_the_end_is_the_same_for_who_reads_only_what_is_committed(
-    broker: Broker, version: int, isolation_level: int
-) -> None:
+def test_the_end_is_the_same_under_read_committed(broker: Broker, version: int, isolation_level: int) -> None:
     assert only(ask(broker, version, topic("orders", (0, -1)), isolation_level=isolation_level)).offset == 4
 
 
@@ -116,7 +114,7 @@ def test_partitions_of_several_topics_are_answered_in_the_requests_order(broker:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_who_knows_an_old_epoch_is_fenced(broker: Broker, version: int) -> None:
+def test_a_client_with_an_old_epoch_is_fenced(broker: Broker, version: int) -> None:
     result = only(ask(broker, version, topic("orders", (0, -1), epoch=2)))
     assert result.error_code == (ErrorCode.FENCED_LEADER_EPOCH if version >= 4 else 0)
 

@@ -67,7 +67,7 @@ def named(response: MetadataResponse) -> list[tuple[str | None, int]]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_topic_is_told_with_its_leaders(version: int) -> None:
+def test_a_topic_is_described_with_its_leaders(version: int) -> None:
     (topic,) = ask(version, "orders").topics
     assert topic == MetadataResponseTopic(
         error_code=0,
@@ -88,7 +88,7 @@ def test_a_topic_is_told_with_its_leaders(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_cluster_and_its_brokers_are_told(version: int) -> None:
+def test_the_cluster_and_its_brokers_are_described(version: int) -> None:
     response = ask(version, "orders")
     assert [(each.node_id, each.host, each.port, each.rack) for each in response.brokers] == [
         (1, "localhost", 9095, None),
@@ -109,7 +109,7 @@ def test_no_names_are_no_topics_and_null_is_all_of_them_later(version: int) -> N
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_topic_that_is_named_twice_is_told_once(version: int) -> None:
+def test_a_topic_that_is_named_twice_is_described_once(version: int) -> None:
     assert named(ask(version, "orders", "orders")) == [("orders", 0)]
 
 
@@ -155,7 +155,7 @@ def test_topics_are_found_by_their_ids(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_controller_that_is_no_broker_is_not_told_to_clients(version: int) -> None:
+def test_a_controller_that_is_not_a_broker_is_not_listed_for_clients(version: int) -> None:
     controllers = FakeControllers()
     controllers.active_id = 7
     assert ask(version, controllers=controllers).controller_id == (2 if version >= 1 else -1)
@@ -196,7 +196,7 @@ def test_a_broker_that_was_fenced_a_moment_ago_is_still_listed_and_leads_nothing
 
 
 @pytest.mark.parametrize("version", VERSIONS[1:])
-def test_the_answer_about_everything_is_made_anew_when_a_broker_is_no_longer_listed(version: int) -> None:
+def test_the_response_for_all_topics_is_made_again_when_a_broker_is_no_longer_listed(version: int) -> None:
     image = IMAGE.replay([BrokerFenced(broker_id=BrokerId(1), broker_epoch=epoch_of(IMAGE, 1))])
     listed: list[BrokerId] = [BrokerId(1)]
 
@@ -234,7 +234,7 @@ def test_a_leader_that_has_no_listener_of_the_clients_name_is_no_leader_to_it(ve
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 8])
-def test_what_a_client_may_do_is_told_when_it_asks(version: int) -> None:
+def test_authorized_operations_are_answered_when_asked_for(version: int) -> None:
     asked: dict[str, Any] = {"include_topic_authorized_operations": True}
     if version <= 10:
         asked["include_cluster_authorized_operations"] = True
@@ -247,7 +247,7 @@ def test_what_a_client_may_do_is_told_when_it_asks(version: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
-def test_topics_of_the_broker_itself_are_told_apart(name: str) -> None:
+def test_internal_topics_are_marked(name: str) -> None:
     image = with_topic(cluster(1), [1], topic=name)
     (topic,) = ask(13, name, image=image).topics
     assert topic.is_internal

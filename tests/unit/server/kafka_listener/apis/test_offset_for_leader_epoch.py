@@ -46,7 +46,7 @@ def ask(broker: Broker, version: int, *topics: OffsetForLeaderTopic) -> list[tup
 
 
 def topic(name: str, *partitions: tuple[int, int], current: int = -1) -> OffsetForLeaderTopic:
-    """Numbers of partitions and epochs that are asked for."""
+    """Partition numbers and epochs of the request."""
     return OffsetForLeaderTopic(
         topic=name,
         partitions=tuple(
@@ -66,7 +66,7 @@ def test_where_an_epoch_ends(broker: Broker, version: int, epoch: int, found: tu
 def test_a_leader_that_has_written_nothing_yet_knows_its_own_epoch(
     broker: Broker, epoch: int, found: tuple[int, int]
 ) -> None:
-    """A consumer that looked its position up in epoch 5, in which nothing was written either, lost nothing."""
+    """A consumer that looked up its position in epoch 5, which has no records either, has lost nothing."""
     lead(broker.partitions.by_name("orders", 0), epoch=6, partition_epoch=2)
     assert ask(broker, VERSIONS[-1], topic("orders", (0, epoch))) == [("orders", 0, 0, *found)]
 
@@ -94,7 +94,7 @@ def test_partitions_of_several_topics_are_answered_in_the_requests_order(broker:
 @pytest.mark.parametrize(
     ("current", "code"), [(3, ErrorCode.FENCED_LEADER_EPOCH), (5, ErrorCode.UNKNOWN_LEADER_EPOCH), (4, ErrorCode.NONE)]
 )
-def test_who_knows_another_epoch_than_the_leader_is_fenced(
+def test_a_client_with_another_epoch_than_the_leader_is_fenced(
     broker: Broker, version: int, current: int, code: ErrorCode
 ) -> None:
     ((_, _, error_code, _, _),) = ask(broker, version, topic("orders", (0, 4), current=current))

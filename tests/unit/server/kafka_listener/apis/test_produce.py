@@ -72,7 +72,7 @@ def only(response: ProduceResponse) -> PartitionProduceResponse:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_records_are_appended_and_their_place_is_told(broker: Broker, version: int) -> None:
+def test_records_are_appended_and_their_offsets_are_answered(broker: Broker, version: int) -> None:
     partition = broker.open()
     lead(partition)
     for base_offset in (0, 2):
@@ -118,7 +118,7 @@ def test_partitions_of_several_topics_are_answered_in_the_requests_order(broker:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_who_asks_the_wrong_broker_is_told_the_leader_and_where_it_is(broker: Broker, version: int) -> None:
+def test_a_client_that_asked_the_wrong_broker_learns_the_leader_and_its_address(broker: Broker, version: int) -> None:
     follow(broker.open(TopicPartition("orders", 2)))
     response = produce(broker, request(topic(version, "orders", (2, batch("a")))), version)
     result = only(response)
@@ -173,7 +173,7 @@ def test_a_batch_that_comes_twice_is_appended_once_and_a_gap_is_refused(broker: 
 
 
 def test_what_is_under_way_behind_records_of_an_unknown_topic_id_is_not_taken_before_them(broker: Broker) -> None:
-    """This broker hears of a new topic between two requests of one producer."""
+    """This broker learns of a new topic between two requests of one producer."""
     partition = broker.open()
     lead(partition)
     handler = ProduceHandler(broker.partitions)
@@ -232,7 +232,7 @@ def test_a_topic_without_a_name_is_unknown_by_name(broker: Broker, version: int)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_time_of_the_append_is_told_where_it_is_the_records_time(broker: Broker, version: int) -> None:
+def test_the_append_time_is_answered_if_it_is_the_records_timestamp(broker: Broker, version: int) -> None:
     lead(broker.open(message_timestamp_type="LogAppendTime"))
     result = only(produce(broker, request(topic(version, "orders", (0, batch("a")))), version))
     assert (result.error_code, result.log_append_time_ms) == (0, WALL_MS)
@@ -250,7 +250,7 @@ def test_nothing_to_append_is_answered_with_nothing_appended(broker: Broker) -> 
 
 
 def test_the_records_are_in_the_log_when_the_request_was_begun(broker: Broker) -> None:
-    """Afterwards the bytes they came in are the next request's: `ask` overwrites them."""
+    """Their bytes are reused for the next request: `ask` overwrites them."""
     seen: list[Any] = []
 
     async def scenario() -> None:

@@ -25,5 +25,5 @@ def test_a_broker_is_forgotten() -> None:
     assert unregister(3) == (0, None)
 
 
-def test_a_refusal_is_told_with_its_reason() -> None:
+def test_a_refusal_is_answered_with_its_reason() -> None:
     assert unregister(4) == (ErrorCode.BROKER_ID_NOT_REGISTERED, "there is no such broker")

@@ -36,8 +36,8 @@ def test_levels_are_finalized(version: int) -> None:
         )
     ]
     assert (response.error_code, response.error_message) == (0, None)
-    told = [(each.feature, each.error_code) for each in response.results]
-    assert told == ([("metadata.version", 0)] if version < 2 else [])
+    results = [(each.feature, each.error_code) for each in response.results]
+    assert results == ([("metadata.version", 0)] if version < 2 else [])
 
 
 @pytest.mark.parametrize("version", versions_of(UpdateFeaturesRequest))

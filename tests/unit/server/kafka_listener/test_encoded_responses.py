@@ -7,7 +7,7 @@ import pytest
 
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.server.kafka_listener.encoded_answers import ANSWERS_MAX, EncodedAnswers
+from kraft.server.kafka_listener.encoded_responses import RESPONSES_MAX, EncodedResponses
 from kraft.server.kafka_listener.requests import EncodedMessage
 from kraft.wire.schema.metadata import MetadataResponse
 from tests.support.cluster_images import cluster
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.real_time
 class Metadata:
     def __init__(self) -> None:
         self.image = cluster(1)
-        self.answers = EncodedAnswers(lambda: self.image)
+        self.answers = EncodedResponses(lambda: self.image)
         self.made_of: list[MetadataImage] = []
         self.may_end = asyncio.Event()
 
@@ -33,7 +33,7 @@ class Metadata:
         return (await self.answers.get(key, make or self.make)).body
 
 
-async def test_all_who_ask_at_the_same_time_and_later_get_what_was_made_once() -> None:
+async def test_concurrent_and_later_callers_get_the_response_that_was_made_once() -> None:
     metadata = Metadata()
     waiting = [asyncio.create_task(metadata.get()) for _ in range(3)]
     await settle()
@@ -42,7 +42,7 @@ async def test_all_who_ask_at_the_same_time_and_later_get_what_was_made_once() -
     assert await metadata.get() == b"1"
 
 
-async def test_metadata_that_changed_is_told_anew_also_to_who_asks_while_the_old_is_made() -> None:
+async def test_changed_metadata_is_encoded_again_even_while_the_old_response_is_made() -> None:
     metadata = Metadata()
     early = asyncio.create_task(metadata.get())
     await settle()
@@ -77,10 +77,10 @@ async def test_what_could_not_be_made_is_tried_again() -> None:
 async def test_few_are_kept_those_that_were_used_last() -> None:
     metadata = Metadata()
     metadata.may_end.set()
-    for key in range(ANSWERS_MAX):
+    for key in range(RESPONSES_MAX):
         await metadata.get(key)
     await metadata.get(0)
-    await metadata.get(ANSWERS_MAX)
+    await metadata.get(RESPONSES_MAX)
     made = len(metadata.made_of)
     assert await metadata.get(0) == b"1"
     assert len(metadata.made_of) == made

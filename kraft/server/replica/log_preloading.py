@@ -1,8 +1,8 @@
-"""Opens a broker's logs before any controller has answered: the long part of a start, and nobody is needed for it.
+"""Opens a broker's logs before any controller has answered, since this is the longest part of a start.
 
-None of the logs gets a role, and nobody is served from them: only metadata that is followed live, and knows the
-registration of this process, tells which of them are this broker's and who leads. What was deleted, moved or created
-anew under its name meanwhile is found by the topic ids, and set aside as if nothing had been opened.
+None of the logs gets a role, and no request is served from them: only live metadata with the registration of this
+process shows which partitions are this broker's and who leads them. Logs of topics that were deleted, reassigned or
+created again with the same name are found by topic id, and renamed as if they had not been opened.
 """
 
 from __future__ import annotations
@@ -20,27 +20,29 @@ from kraft.server.replica.store import DirectoryFailed, FoundPartition
 log = structlog.get_logger()
 
 
-class LogsOpenedAhead:
+class LogPreloading:
+    """Preloads the logs of a broker until `stop`."""
+
     def __init__(self, storage: ReplicaStorage, defaults: TopicConfig) -> None:
         self._storage = storage
         self._store = storage.store
         self._defaults = defaults
-        self._goes_on = True
+        self._is_stopped = False
 
     async def open(self, known: MetadataImage) -> None:
-        """Opens what lies on the disks, until `stop`. Topics' configs are taken from `known`, where they are."""
+        """Open the logs on the disks until `stop`. Topic configs come from `known` as far as it has them."""
         began_s, opened, damaged = asyncio.get_running_loop().time(), 0, 0
         failed: set[str] = set()
         for found in await self._storage.in_thread(self._store.found):
-            if not self._goes_on:
-                log.info("log preloading stopped", opened_before=opened)
+            if self._is_stopped:
+                log.info("log preloading stopped", opened=opened)
                 return
             if found.directory in failed:
                 continue
             try:
-                is_open = await self._storage.in_thread(self._store.open_ahead, found, self._config(known, found))
+                is_open = await self._storage.in_thread(self._store.preload, found, self._config(known, found))
             except DirectoryFailed as failure:
-                # The first metadata that is acted on meets it again, and tells which replicas are lost by it.
+                # The first applied metadata finds the failure again, and logs which replicas are offline.
                 log.error("log preloading failed", reason=str(failure))
                 failed.add(found.directory)
                 continue
@@ -49,18 +51,18 @@ class LogsOpenedAhead:
         log.info("logs preloaded", opened=opened, damaged=damaged, took_ms=took_ms)
 
     def stop(self) -> None:
-        """What is not being opened by now is left to whoever knows what is needed."""
-        self._goes_on = False
+        """Open no further logs."""
+        self._is_stopped = True
 
     async def release(self) -> None:
-        """Lets go of those that nobody asked for."""
-        await self._storage.in_thread(self._store.release_ahead)
+        """Close the logs that the metadata did not assign to this broker."""
+        await self._storage.in_thread(self._store.release_preloaded)
 
     async def close(self) -> None:
-        """Closes them in order, when the broker stops before it knew anything. Raises OSError."""
+        """Close the logs cleanly, if the broker stops before it applied any metadata. Raises OSError."""
         self.stop()
         try:
-            await self._storage.in_thread(self._store.close_ahead)
+            await self._storage.in_thread(self._store.close_preloaded)
         except Refusal as refusal:
             raise OSError(refusal.message) from refusal
 

@@ -51,11 +51,11 @@ async def lived(directory: Path, *, partitions: int = 2) -> MetadataImage:
     return host.image
 
 
-async def test_logs_are_open_before_any_metadata_and_nobody_is_served_from_them(tmp_path: Path) -> None:
+async def test_logs_are_preloaded_before_any_metadata_and_serve_no_requests(tmp_path: Path) -> None:
     image = await lived(tmp_path)
     host = Host(Broker(tmp_path)).start()
     with capture_logs() as events:
-        await host.publisher.logs_opened_ahead.open(image)
+        await host.publisher.log_preloading.open(image)
     (told,) = [event for event in events if event["event"] == OPEN]
     assert (told["opened"], told["damaged"]) == (2, 0)
     assert open_files(tmp_path) == {"orders-0", "orders-1"}
@@ -72,19 +72,19 @@ async def test_logs_are_open_before_any_metadata_and_nobody_is_served_from_them(
     assert open_files(tmp_path) == set()
 
 
-async def test_the_configs_that_count_are_those_of_the_metadata_that_is_followed(tmp_path: Path) -> None:
+async def test_the_configs_of_the_live_metadata_count(tmp_path: Path) -> None:
     image = await lived(tmp_path)
     host = Host(Broker(tmp_path)).start()
-    await host.publisher.logs_opened_ahead.open(EMPTY_IMAGE)
+    await host.publisher.log_preloading.open(EMPTY_IMAGE)
     await host.act_on(image.replay([TopicConfigSet(topic_id=ORDERS, key="retention.ms", value="77")]))
     assert host.partition(0).log.config.retention_ms == 77
     await host.publisher.close()
 
 
-async def test_a_topic_that_was_deleted_meanwhile_is_let_go_and_set_aside_with_its_records(tmp_path: Path) -> None:
+async def test_a_topic_that_was_deleted_meanwhile_is_closed_and_renamed(tmp_path: Path) -> None:
     image = await lived(tmp_path)
     host = Host(Broker(tmp_path)).start()
-    await host.publisher.logs_opened_ahead.open(image)
+    await host.publisher.log_preloading.open(image)
     await host.act_on(image.replay([TopicDeleted(topic_id=ORDERS)]))
     assert host.directories() == ["orders-0.0-stray", "orders-1.0-stray"]
     assert open_files(tmp_path) == set()
@@ -95,7 +95,7 @@ async def test_a_topic_that_was_deleted_meanwhile_is_let_go_and_set_aside_with_i
 async def test_a_topic_that_was_created_again_meanwhile_begins_empty(tmp_path: Path) -> None:
     image = await lived(tmp_path, partitions=1)
     host = Host(Broker(tmp_path)).start()
-    await host.publisher.logs_opened_ahead.open(image)
+    await host.publisher.log_preloading.open(image)
     await host.act_on(with_topic(image.replay([TopicDeleted(topic_id=ORDERS)]), [1, 2], topic_id=OTHER))
     assert host.directories() == ["orders-0", "orders-0.0-stray"]
     assert values_in(host.partition(0, OTHER)) == []
@@ -103,20 +103,20 @@ async def test_a_topic_that_was_created_again_meanwhile_begins_empty(tmp_path: P
     await host.publisher.close()
 
 
-async def test_a_partition_that_was_moved_to_other_brokers_is_let_go_and_set_aside(tmp_path: Path) -> None:
+async def test_a_partition_that_was_reassigned_is_closed_and_renamed(tmp_path: Path) -> None:
     image = await lived(tmp_path)
     host = Host(Broker(tmp_path)).start()
-    await host.publisher.logs_opened_ahead.open(image)
+    await host.publisher.log_preloading.open(image)
     await host.act_on(with_topic(cluster(1, 2, 3), [1, 2], [2, 3]))
     assert host.directories() == ["orders-0", "orders-1.0-stray"]
     assert open_files(tmp_path) == {"orders-0"}
     await host.publisher.close()
 
 
-async def test_metadata_that_comes_meanwhile_goes_on_from_what_is_open(tmp_path: Path) -> None:
+async def test_metadata_that_arrives_meanwhile_uses_the_open_logs(tmp_path: Path) -> None:
     image = await lived(tmp_path, partitions=5)
     host = Host(Broker(tmp_path)).start()
-    opening = asyncio.create_task(host.publisher.logs_opened_ahead.open(image))
+    opening = asyncio.create_task(host.publisher.log_preloading.open(image))
     while len(open_files(tmp_path)) < 2:  # noqa: ASYNC110  The files tell, and they set no event.
         await asyncio.sleep(0)
     assert len(open_files(tmp_path)) < 5
@@ -126,10 +126,10 @@ async def test_metadata_that_comes_meanwhile_goes_on_from_what_is_open(tmp_path:
     await host.publisher.close()
 
 
-async def test_a_broker_that_stops_before_it_knew_anything_closes_them_in_order(tmp_path: Path) -> None:
+async def test_a_broker_that_stops_before_any_metadata_closes_them_cleanly(tmp_path: Path) -> None:
     image = await lived(tmp_path)
     host = Host(Broker(tmp_path)).start()
-    await host.publisher.logs_opened_ahead.open(image)
+    await host.publisher.log_preloading.open(image)
     await host.publisher.close()
     assert open_files(tmp_path) == set()
     again = Host(Broker(tmp_path)).start(clean_shutdown=True)
@@ -138,12 +138,12 @@ async def test_a_broker_that_stops_before_it_knew_anything_closes_them_in_order(
     await again.publisher.close()
 
 
-async def test_a_damaged_log_is_left_to_whoever_knows_what_became_of_it(tmp_path: Path) -> None:
+async def test_a_damaged_log_is_left_until_the_metadata_arrives(tmp_path: Path) -> None:
     image = await lived(tmp_path)
     host = Host(Broker(tmp_path)).start()
     (tmp_path / "orders-1" / "corrupt-replica").write_text("found yesterday\n")
     with capture_logs() as events:
-        await host.publisher.logs_opened_ahead.open(image)
+        await host.publisher.log_preloading.open(image)
     (told,) = [event for event in events if event["event"] == OPEN]
     assert (told["opened"], told["damaged"]) == (1, 1)
     await host.act_on(image)
@@ -160,7 +160,7 @@ async def test_a_replica_that_lost_committed_records_is_offline_although_its_log
         (tmp_path / "orders-0" / left).unlink(missing_ok=True)
     write_high_watermarks(host.broker.disk, str(tmp_path), {ORDERS_0: Offset(1)})
     host.start()
-    await host.publisher.logs_opened_ahead.open(image)
+    await host.publisher.log_preloading.open(image)
     await host.act_on(image)
     assert len(host.broker.partitions.offline) == 1
     assert open_files(tmp_path) == set()
