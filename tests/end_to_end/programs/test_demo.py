@@ -19,6 +19,8 @@ import kraft
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
 
 DEADLINE_S = 300
+SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A Spark of so few batches does not live long enough for its code to be compiled twice."""
 
 
 class Demo:
@@ -34,6 +36,7 @@ class Demo:
                 "PYTHONUNBUFFERED": "1",
                 "TMPDIR": str(temporary),
                 "KRAFT_DEMO_MARK": self._mark,
+                "JDK_JAVA_OPTIONS": SHORT_LIVED_JAVA,
             },
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
