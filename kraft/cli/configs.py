@@ -304,9 +304,9 @@ def _broker_id(name: str) -> int:
 
 
 def _not_supported(kind: EntityType) -> Exception:
-    from kraft.client import NotBuiltYet
+    from kraft.client import NotSupportedYet
 
-    return NotBuiltYet(f"--entity-type {kind}: configs of {kind} are not supported yet")
+    return NotSupportedYet(f"--entity-type {kind}: configs of {kind} are not supported yet")
 
 
 def _names(admin: Admin, kind: EntityType) -> list[str]:

@@ -70,10 +70,10 @@ def consume(
 
     By default each line is the value of one new record.
     """
-    from kraft.client import Consumer, NotBuiltYet
+    from kraft.client import Consumer, NotSupportedYet
 
     if group is not None:
-        raise NotBuiltYet("--group: consumer groups are not supported yet: remove the option to read without one")
+        raise NotSupportedYet("--group: consumer groups are not supported yet: remove the option to read without one")
     name = topic_name(positional, topic)
     write = json_line if output is Output.JSON else parse_format(record_format)
     start = _start(from_beginning, offset, partition)

@@ -50,7 +50,7 @@ class Consumer:
     # --- what to read -----------------------------------------------------------------------------------------
 
     def subscribe(self, *arguments: object, **named: object) -> None:
-        """Raise NotBuiltYet: consumer groups are not supported yet."""
+        """Raise NotSupportedYet: consumer groups are not supported yet."""
         self._consumer.subscribe(*arguments, **named)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:

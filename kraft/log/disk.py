@@ -16,6 +16,19 @@ def is_disk_full(error: OSError) -> bool:
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
+class ReadableFile(Protocol):
+    """Operations that a scan needs of a file; `File` has them."""
+
+    @property
+    def size(self) -> int:
+        """Size in bytes."""
+        ...
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Return up to `size` bytes; fewer only at the end of the file."""
+        ...
+
+
 class File(Protocol):
     """An open file. Reads and writes name their position; there is no shared cursor."""
 

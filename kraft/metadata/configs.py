@@ -313,7 +313,7 @@ _FIELDS: Final[Mapping[str, str]] = {each.metadata[_KEY].key: each.name for each
 KAFKA_DEFAULTS: Final = TopicConfig()
 """Configs of topics that set nothing, on brokers whose files set nothing."""
 
-NOT_BUILT_YET: Final = frozenset(
+NOT_SUPPORTED_YET: Final = frozenset(
     {
         "follower.replication.throttled.replicas",
         "leader.replication.throttled.replicas",
@@ -368,7 +368,7 @@ def text_in_effect(config: TopicConfig, key: str) -> str:
 
 def unknown_config(key: str) -> str:
     """Return the error for a key that no topic can set, in one line, with the key to use instead if there is one."""
-    if key in NOT_BUILT_YET:
+    if key in NOT_SUPPORTED_YET:
         return f"topic config '{key}' is not supported yet: leave it out"
     if key in SERVER_KEYS:
         return f"'{key}' is a broker config: for a topic use '{SERVER_KEYS[key][0].key}'"

@@ -31,6 +31,9 @@ TopicId = NewType("TopicId", UUID)
 DirectoryId = NewType("DirectoryId", UUID)
 """Identifies the contents of a log directory; an emptied directory gets a new id."""
 
+LogDirectory = NewType("LogDirectory", str)
+"""Path of one of the broker's log directories, as text; a path below it is a plain `str`."""
+
 NO_BROKER = BrokerId(-1)
 """The leader of a partition without a leader."""
 

@@ -21,7 +21,7 @@ from kraft.cli.options import Output
 from kraft.cli.printing import print_columns, print_json
 from kraft.log.segment.paths import LOG_SUFFIX
 from kraft.log.verification.directory import Finding, VerifiedPartition, is_partition_directory, verify_partition
-from kraft.model.ids import Offset, TopicPartition
+from kraft.model.ids import LogDirectory, Offset, TopicPartition
 from kraft.server.identity.storage import CLEAN_SHUTDOWN_FILE
 from kraft.server.replica.high_watermarks import FILE_NAME as HIGH_WATERMARKS_NAME
 from kraft.server.replica.high_watermarks import read_high_watermarks
@@ -58,7 +58,7 @@ def run(directory: str, *, decode_records: bool, output: Output) -> bool:
         )
         raise typer.Exit(1)
     # Read before the logs: records committed by then are in the logs that are read next.
-    log_directory = (os.path.dirname(directory) or ".") if paths == [directory] else directory
+    log_directory = LogDirectory((os.path.dirname(directory) or ".") if paths == [directory] else directory)
     was_closed = disk.exists(f"{log_directory}/{CLEAN_SHUTDOWN_FILE}")
     high_watermarks = read_high_watermarks(disk, log_directory)
     summary = _Summary()

@@ -207,13 +207,13 @@ def reassign(
     Files and output have the format of kafka-reassign-partitions.
     """
     from kraft.cli.topics import reassignment
-    from kraft.client import NotBuiltYet
+    from kraft.client import NotSupportedYet
 
     actions = {"--generate": generate, "--execute": execute, "--verify": verify, "--cancel": cancel, "--list": list_all}
     if list(actions.values()).count(True) != 1:
         raise typer.BadParameter("exactly one is required", param_hint=", ".join(actions))
     if throttle is not None:
-        raise NotBuiltYet("--throttle: throttled moves are not supported yet: remove the option")
+        raise NotSupportedYet("--throttle: throttled moves are not supported yet: remove the option")
     with open_admin(bootstrap_server, timeout_ms) as admin:
         if list_all:
             reassignment.list_all(admin, output=output)

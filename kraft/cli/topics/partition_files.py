@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import typer
 
-from kraft.client import NotBuiltYet
+from kraft.client import NotSupportedYet
 from kraft.model.ids import TopicPartition
 
 _VERSION = 1
@@ -37,7 +37,7 @@ def read_topics(path: Path, option: str) -> list[str]:
 def read_assignment(path: Path, option: str) -> dict[TopicPartition, list[int]]:
     """Return the target replicas by partition.
 
-    Raises BadParameter, and NotBuiltYet for a file that names log directories.
+    Raises BadParameter, and NotSupportedYet for a file that names log directories.
     """
     found = _read(
         path,
@@ -123,7 +123,7 @@ def _replicas(entry: object) -> list[int]:
         if not isinstance(log_dirs, list) or len(log_dirs) != len(replicas):
             raise ValueError(f'{_shown(entry)}: expected one of "log_dirs" for each replica')
         if any(directory != "any" for directory in log_dirs):
-            raise NotBuiltYet('log_dirs: choosing a log directory is not supported yet: write "any"')
+            raise NotSupportedYet('log_dirs: choosing a log directory is not supported yet: write "any"')
     return replicas
 
 

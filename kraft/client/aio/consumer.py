@@ -12,7 +12,7 @@ from typing import Any
 from kraft.client.aio.fetcher import Fetcher
 from kraft.client.aio.offset_lookup import OffsetLookup
 from kraft.client.batches import decode_columns, records_of, split_batches
-from kraft.client.errors import ClientClosed, NotBuiltYet
+from kraft.client.errors import ClientClosed, NotSupportedYet
 from kraft.client.metadata_cache import MetadataCache
 from kraft.client.network import Network
 from kraft.client.ports import Connections
@@ -78,8 +78,8 @@ class Consumer:
     # --- what to read -----------------------------------------------------------------------------------------
 
     def subscribe(self, *_: object, **__: object) -> None:
-        """Raise NotBuiltYet: consumer groups are not supported yet."""
-        raise NotBuiltYet(f"subscribe: {GROUPS_NOT_SUPPORTED}")
+        """Raise NotSupportedYet: consumer groups are not supported yet."""
+        raise NotSupportedYet(f"subscribe: {GROUPS_NOT_SUPPORTED}")
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Replace the assignment. Partitions that stay assigned keep their position."""

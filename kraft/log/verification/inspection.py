@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
+from kraft.log.disk import ReadableFile
 from kraft.log.format.record_batch import HEADER_BYTES, BatchHeader, read_header
 from kraft.model.errors import Corruption, InvalidBatch
 
@@ -23,15 +24,6 @@ _TIME_INDEX_ENTRY: Final = struct.Struct(">qI")
 
 INDEX_ENTRY_BYTES: Final = _INDEX_ENTRY.size
 TIME_INDEX_ENTRY_BYTES: Final = _TIME_INDEX_ENTRY.size
-
-
-class ReadableFile(Protocol):
-    """Operations that inspection needs of a file; `kraft.log.disk.File` has them."""
-
-    @property
-    def size(self) -> int: ...
-
-    def read_at(self, position: int, size: int) -> bytes: ...
 
 
 class InspectedBatch(NamedTuple):

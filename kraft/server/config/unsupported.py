@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Mapping
 from typing import Final
 
-from kraft.metadata.configs import NOT_BUILT_YET, TOPIC_CONFIGS
+from kraft.metadata.configs import NOT_SUPPORTED_YET, TOPIC_CONFIGS
 from kraft.server.config.keys import BY_NAME
 from kraft.server.config.values import PLAINTEXT
 
@@ -127,7 +127,7 @@ def warning(key: str) -> str | None:
         return "has no effect: set listeners and advertised.listeners"
     if topic_key := TOPIC_CONFIGS.get(key):
         return f"has no effect: it is a topic config; for all topics use {topic_key.server_keys[0].name}"
-    if key in NOT_BUILT_YET:
+    if key in NOT_SUPPORTED_YET:
         return "has no effect: it is a topic config that is not supported yet"
     if key in _CLIENT_KEYS:
         return "has no effect: it is a setting of clients, not of nodes"

@@ -53,7 +53,7 @@ class StorageMeta:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogDirectory:
+class UsableLogDirectory:
     """A usable log directory. `closed_cleanly`: the last stop closed every log in it in order."""
 
     path: Path
@@ -70,7 +70,7 @@ class NodeStorage:
 
     cluster_id: str
     node_id: BrokerId
-    directories: tuple[LogDirectory, ...]
+    directories: tuple[UsableLogDirectory, ...]
     unusable: Mapping[Path, str] = field(default_factory=dict)
 
 
@@ -131,7 +131,7 @@ def load(config: NodeConfig, unusable: Mapping[Path, str] | None = None) -> Node
         cluster_id=first.cluster_id,
         node_id=config.node_id,
         directories=tuple(
-            LogDirectory(path=directory, directory_id=formatted[directory].directory_id)
+            UsableLogDirectory(path=directory, directory_id=formatted[directory].directory_id)
             for directory in config.log_dirs
             if directory in formatted
         ),

@@ -21,7 +21,7 @@ import structlog
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fail_replicas import FailedReplica, FailReplicasRequest
-from kraft.model.ids import TopicIdPartition
+from kraft.model.ids import LogDirectory, TopicIdPartition
 from kraft.rpc.cluster_calls import FAIL_REPLICAS
 from kraft.server.cluster.controller_client import ControllerClient, NoController
 from kraft.server.cluster.own_registration import OwnRegistration
@@ -49,7 +49,7 @@ class ReplicaFailures:
         registration: OwnRegistration,
         partitions: Partitions,
         storage: ReplicaStorage,
-        indispensable: str | None,
+        indispensable: LogDirectory | None,
         controllers: ControllerClient,
         fatal: Callable[[str], None],
     ) -> None:
@@ -75,7 +75,7 @@ class ReplicaFailures:
     def partition_directory_failed(self, partition: Partition, reason: str) -> None:
         self.directory_failed(partition.log_directory, reason)
 
-    def directory_failed(self, directory: str, reason: str) -> None:
+    def directory_failed(self, directory: LogDirectory, reason: str) -> None:
         """Take the directory and all its replicas offline; stop the node if it cannot run without the directory."""
         if not self._directories.fail(directory, reason):
             return

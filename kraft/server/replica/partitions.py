@@ -13,6 +13,7 @@ from kraft.model.ids import (
     NO_LEADER_EPOCH,
     BrokerId,
     LeaderEpoch,
+    LogDirectory,
     Offset,
     TopicId,
     TopicIdPartition,
@@ -43,7 +44,7 @@ class OfflineReplica:
     leader_epoch: LeaderEpoch
     damage: Damage
     reason: str
-    log_directory: str | None
+    log_directory: LogDirectory | None
     high_watermark: Offset
     files_in_use: AbstractContextManager[object] = field(default_factory=nullcontext, repr=False, compare=False)
     """The partition's lock, held by a thread that moves or removes its directory."""

@@ -20,6 +20,7 @@ from kraft.log.partition_log import PartitionLog
 from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
 from kraft.runtime.disk import RealDisk
 from kraft.server.replica.high_watermarks import write_high_watermarks
+from kraft.server.replica.log_directories import as_log_directory
 
 ORDERS = TopicPartition("orders", 0)
 NOW_MS = 1_700_000_000_000
@@ -335,9 +336,9 @@ def test_an_unfinished_end_is_a_note_until_the_node_has_stopped_in_order(directo
 
 def test_a_log_that_ends_below_what_was_committed_is_a_fault(directory: Path) -> None:
     disk = RealDisk()
-    write_high_watermarks(disk, str(directory.parent), {ORDERS: Offset(120)})
+    write_high_watermarks(disk, as_log_directory(directory.parent), {ORDERS: Offset(120)})
     assert run("verify", directory)[0] == 0
-    write_high_watermarks(disk, str(directory.parent), {ORDERS: Offset(121)})
+    write_high_watermarks(disk, as_log_directory(directory.parent), {ORDERS: Offset(121)})
     for path in (directory, directory.parent):
         code, output, _ = run("verify", path)
         assert code == 1

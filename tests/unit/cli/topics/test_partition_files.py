@@ -7,7 +7,7 @@ import pytest
 import typer
 
 from kraft.cli.topics.partition_files import assignment_text, read_assignment, read_partitions, read_topics
-from kraft.client import NotBuiltYet
+from kraft.client import NotSupportedYet
 from kraft.model.ids import TopicPartition
 
 ASSIGNMENT = {TopicPartition("b", 0): [2, 1], TopicPartition("a", 10): [3], TopicPartition("a", 2): [1]}
@@ -74,5 +74,5 @@ def test_a_partition_named_twice_is_refused(tmp_path: Path) -> None:
 
 def test_a_log_directory_cannot_be_chosen_yet(tmp_path: Path) -> None:
     entry = {"topic": "a", "partition": 0, "replicas": [1], "log_dirs": ["/data"]}
-    with pytest.raises(NotBuiltYet, match="not supported yet"):
+    with pytest.raises(NotSupportedYet, match="not supported yet"):
         read_assignment(written(tmp_path, json.dumps({"partitions": [entry]})), "--x")

@@ -13,7 +13,7 @@ from kraft.model.ids import uuid_from_text
 from kraft.server.config.loading import load
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.identity import storage
-from kraft.server.identity.storage import LogDirectory, StorageError
+from kraft.server.identity.storage import StorageError, UsableLogDirectory
 
 CLUSTER = "kJ2Yk0mVT0ma0wV2Yk0mVQ"
 OTHER_CLUSTER = "AAAAAAAAAAAAAAAAAAAAAg"
@@ -45,7 +45,7 @@ def test_a_formatted_directory_names_its_node_and_cluster(config_of: MakeConfig)
     loaded = storage.load(config)
     assert (loaded.cluster_id, loaded.node_id, loaded.unusable) == (CLUSTER, 1, {})
     assert loaded.directories == (
-        LogDirectory(path=config.log_dir, directory_id=formatted.meta.directory_id, closed_cleanly=False),
+        UsableLogDirectory(path=config.log_dir, directory_id=formatted.meta.directory_id, closed_cleanly=False),
     )
     assert (formatted.meta.cluster_id, formatted.meta.node_id) == (CLUSTER, 1)
 
