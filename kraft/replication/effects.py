@@ -73,7 +73,7 @@ class TruncatedBelowHighWatermark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetHighWatermark:
-    """The follower's high watermark rose: it goes to the checkpoint, and is the first one if this replica leads."""
+    """The follower's high watermark changed: checkpoint it, and begin with it if this replica becomes the leader."""
 
     high_watermark: Offset
 

@@ -117,8 +117,8 @@ class PartitionFollower:
             case ErrorCode.OFFSET_OUT_OF_RANGE:
                 return self._out_of_range(result)
             case _:
-                # A leader that does not know this epoch, or that it leads, has yet to read metadata that this broker
-                # has. There is no newer metadata to wait for here.
+                # A leader that does not know this epoch yet, or not that it leads, has older metadata than this broker:
+                # retry, since no newer metadata is on its way here.
                 return [Retry(after_ms=self._retry_backoff_ms)]
 
     def appended(self, log_end: Offset, durable_end: Offset) -> list[FollowerEffect]:

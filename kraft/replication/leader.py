@@ -174,7 +174,7 @@ class PartitionLeader:
 
     @property
     def below_minimum_isr(self) -> bool:
-        """True while the committed ISR is smaller than min.insync.replicas (or than the number of replicas).
+        """True while there is an ELR, or the committed ISR lacks a replica and is smaller than min.insync.replicas.
 
         The controller may have another minimum, from its own file or because this broker has yet to receive a new one.
         While there is an ELR the ISR is below the controller's minimum, and the replicas in the ELR must keep holding
@@ -255,7 +255,7 @@ class PartitionLeader:
         if broker_epoch < follower.broker_epoch:
             raise Refusal(
                 ErrorCode.STALE_BROKER_EPOCH,
-                f"broker {broker_id} has registered again since epoch {broker_epoch}",
+                f"broker {broker_id} has registered again since broker epoch {broker_epoch}",
             )
         if fetch_offset > self._log_end:
             raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {fetch_offset} is past the log end {self._log_end}")

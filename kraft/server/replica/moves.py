@@ -165,7 +165,8 @@ class ReplicaMoves:
         if self._directories.offline or not self._directories.is_online(directory):
             # After a crash, the choice between original and copy needs every log directory.
             offline = ", ".join(self._directories.offline)
-            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"no replica can be moved while {offline} is offline")
+            problem = f"no replica can be moved while {offline} is offline: repair it and restart the node"
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, problem)
         if not partition.is_open:
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{name} is offline on this broker")
 
