@@ -67,7 +67,7 @@ def test_a_small_demo_loses_nothing_and_leaves_nothing_behind(tmp_path: Path) ->
     assert figures["flights"] == figures["flights_counted"] == figures["flights_stored"] == 2_000
     assert (figures["duplicates"], figures["lost"], figures["differences"], figures["faults"]) == (0, 0, [], [])
     assert figures["outage"]["elected_after_s"] > 0
-    assert "kill -9 for node" in story
+    assert "Halfway: killing node" in story
     assert "is in sync again" in story
     assert demo.left_behind() == []
     assert list(tmp_path.iterdir()) == []
