@@ -237,7 +237,7 @@ class ReplicaMoves:
     def _try_swap(self, partition: Partition, move: ReplicaMove) -> str | None:
         """Try the swap. Return the log directory that the replica was in; None if it cannot be done yet.
 
-        Nothing awaits in here, so the original cannot change meanwhile. Raises Refusal.
+        It does not await, so the original cannot change meanwhile. Raises Refusal.
         """
         original, source = partition.log, partition.log_directory
         if not partition.files_in_use.acquire(blocking=False):
