@@ -13,9 +13,9 @@ from kraft.model.ids import LeaderEpoch, Offset, PartitionEpoch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposeIsr:
-    """Send this ISR to the controller, and report its answer with the same `attempt`.
+    """Send this ISR to the controller, and report its response with the same `attempt`.
 
-    The answer to an earlier attempt is ignored once the next one is sent, but a copy of the earlier request may still
+    The response to an earlier attempt is ignored once the next one is sent, but a copy of the earlier request may still
     reach a controller later. Only a newer partition epoch guarantees that it changes nothing.
     """
 

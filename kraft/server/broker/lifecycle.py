@@ -228,7 +228,7 @@ class BrokerLifecycle:
     async def _heartbeat(
         self, metadata_index: int, *, wants_shutdown: bool, deadline_s: float
     ) -> HeartbeatResult | None:
-        """Send one heartbeat. Return the controller's answer; None if there is none or it is a refusal."""
+        """Send one heartbeat. Return the controller's response; None if there is none or it is a refusal."""
         request = HeartbeatRequest(
             broker_id=self._identity.broker_id,
             broker_epoch=self.broker_epoch,

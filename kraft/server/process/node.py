@@ -157,7 +157,7 @@ class _Node:
             self._fail(_in_one_line(error, task.get_name()))
 
     def _fail(self, reason: str) -> None:
-        """End the node without another answer: what is not acknowledged by now never will be."""
+        """End the node without another response: what is not acknowledged by now never will be."""
         if not self._failed.done():
             self._failed.set_result(reason)
 

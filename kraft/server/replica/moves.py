@@ -1,6 +1,6 @@
 """Moves replicas from one log directory of this broker to another, on an operator's request. Source: KIP-113.
 
-A requested move is durable before the answer: the empty directory of the copy stands for it, and after a restart the
+A requested move is durable before the response: the empty directory of the copy stands for it, and after a restart the
 move is begun again. A move that was interrupted during the swap is finished then (see copies.py).
 """
 
