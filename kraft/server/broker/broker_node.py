@@ -68,12 +68,12 @@ class BrokerNode:
             tasks.create_task(metadata.lifecycle.hold_liveness_stream())
 
     async def move_leaderships_away(self) -> None:
-        """Do the first half of a graceful stop: while `run` continues, other brokers become the leaders."""
+        """Do the controlled shutdown, if it is enabled. Call it while `run` continues. Raises BrokerRefused."""
         if self._config.broker.controlled_shutdown_enabled and self._metadata.registration.broker_epoch >= 0:
             await self._metadata.lifecycle.shut_down(self._metadata.published_index)
 
     async def close(self) -> None:
-        """Do the second half of a graceful stop, after `run` was cancelled: close every log durably."""
+        """Close every log durably, after `run` was cancelled. Raises OSError."""
         await self._replicas.close_logs()
         await self.apis.waiting_appends.close()
         await self._metadata.close_snapshots()

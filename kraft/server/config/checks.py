@@ -224,8 +224,8 @@ def _check_replicas(config: NodeConfig) -> None:
     if topics.configs.min_insync_replicas > topics.replication_factor:
         raise Conflict(
             "min.insync.replicas",
-            f"above default.replication.factor={topics.replication_factor}, so no acks=all write would succeed: "
-            "lower it, or raise the replication factor",
+            f"above default.replication.factor={topics.replication_factor}, so new topics could not have that many "
+            "in-sync replicas: lower it, or raise the replication factor",
         )
 
 

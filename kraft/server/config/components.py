@@ -53,7 +53,7 @@ class SecuritySettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumSettings:
-    """Settings of the metadata quorum, for voters and observers."""
+    """Settings of the metadata quorum, for its voters and for the brokers that follow it."""
 
     voters: tuple[Voter, ...] = key(
         "controller.quorum.voters",
@@ -220,7 +220,7 @@ class LogMaintenance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggingSettings:
-    """Log output of the node, in addition to standard error."""
+    """Log output of the node: its level, and a file in addition to standard error."""
 
     level: str = key(
         "log.level",

@@ -113,7 +113,7 @@ def refusal(key: str, value: str) -> str | None:
     if key in BY_NAME or not value or value in _HARMLESS_SECURITY_VALUES.get(key, ()):
         return None
     if key in _SECURITY_KEYS or key in _HARMLESS_SECURITY_VALUES or key.startswith(_SECURITY_PREFIXES):
-        return "security for clients is not supported yet: remove the line, and keep the node in a trusted network"
+        return "not supported yet: remove the line, and keep the node in a trusted network"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Owner of the log directories: `meta.properties`, the lock, and the mark of a clean stop, in each of them.
+"""Owner of the log directories: `meta.properties`, the lock, and the clean shutdown marker, in each of them.
 
 A directory is formatted once, for one node of one cluster, and no node starts with another's: its offsets would be
 taken for acknowledged ones of this cluster. The file has Kafka's format, so that Kafka's tools read it.
@@ -186,7 +186,7 @@ def lock(config: NodeConfig) -> DirectoryLock:
 
 
 def leave_clean_shutdown_markers(directories: Iterable[Path]) -> None:
-    """Mark each directory as closed in order; the last step of a clean stop.
+    """Mark each directory as closed in order; the last step of a clean shutdown.
 
     Raises StorageError after all were tried.
     """
@@ -202,7 +202,7 @@ def leave_clean_shutdown_markers(directories: Iterable[Path]) -> None:
 
 
 def take_clean_shutdown_markers(config: NodeConfig, storage: NodeStorage) -> NodeStorage:
-    """Read and remove the marks of a clean stop.
+    """Read and remove the clean shutdown markers.
 
     The removal is durable before anything is appended again. A directory that cannot be written to is unusable.
     """
@@ -369,5 +369,6 @@ def _writing_to(directory: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StorageError(
-            f"{directory}: cannot be written to: {error.strerror}: correct log.dirs or the directory's permissions"
+            f"{directory}: cannot be written to: {error.strerror}: check log.dirs, the directory's permissions and its"
+            " disk"
         ) from None

@@ -18,7 +18,7 @@ from kraft.server.config.values import Listener
 from kraft.server.process.kafka_dialling import cluster_at
 
 ATTEMPT_TIMEOUT_S: Final = 1.0
-"""Longest time to resolve the name and get an answer; on one machine it takes a few milliseconds."""
+"""Longest time to resolve the name and get a response; on one machine it takes a few milliseconds."""
 
 ATTEMPTS: Final = 3
 """Attempts, not seconds: if this process itself was delayed, one attempt fails whatever the address."""
@@ -47,7 +47,7 @@ async def check_advertised(config: NodeConfig, own: Identity, dial_as_node: Dial
 
 
 async def check_advertised_to_kafka(config: NodeConfig, name: str, cluster_id: str) -> None:
-    """Check a listener of Kafka's protocol, which must already listen. Its answer names only the cluster.
+    """Check a listener of Kafka's protocol, which must already listen. Its response names only the cluster.
 
     Raises NotFoundThere.
     """

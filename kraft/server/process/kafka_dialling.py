@@ -11,16 +11,16 @@ from kraft.wire.frame import SIZE_BYTES, decode_response, encode_request
 from kraft.wire.schema.metadata import MetadataRequest, MetadataResponse
 
 METADATA_VERSION: Final = 4
-"""A version whose answer has the cluster id, and whose request creates no topics."""
+"""A version whose response has the cluster id, and whose request creates no topics."""
 
 ANSWER_BYTES_MAX: Final = 1 << 20
-"""Largest answer: the brokers of a cluster, without topics. Another program may claim any size."""
+"""Largest response: the brokers of a cluster, without topics. Another program may claim any size."""
 
 _CORRELATION_ID: Final = 1
 
 
 async def cluster_at(host: str, port: int, timeout_s: float) -> str:
-    """Return the cluster id. Raises Unreachable, also for an answer in another protocol."""
+    """Return the cluster id. Raises Unreachable, also for a response in another protocol."""
     address = f"{host}:{port}"
     try:
         async with asyncio.timeout(timeout_s):

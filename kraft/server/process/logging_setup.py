@@ -94,7 +94,7 @@ def _route_standard_logging(level: int, handlers: list[logging.Handler]) -> None
 
 
 def _is_not_of_disconnected_caller(record: logging.LogRecord) -> bool:
-    """Return False for the error that gRPC logs if a caller disconnects before its answer: no node is at fault.
+    """Return False for the error that gRPC logs if a caller disconnects before its response: no node is at fault.
 
     The class of the error cannot be imported from a public module.
     """

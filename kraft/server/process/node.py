@@ -1,6 +1,6 @@
 """One node of a cluster: a process with the roles of its configuration file, from its start to its stop.
 
-A requested stop closes everything in order and leaves the mark of a clean stop. Anything else that ends the node (a
+A requested stop closes everything in order and leaves the clean shutdown markers. Anything else that ends the node (a
 failed disk, a broker id that another process took, our own bug) ends the process at once, with one line: what was
 acknowledged is on disk, and the next start recovers it.
 """
@@ -60,7 +60,7 @@ def run(config: NodeConfig) -> int:
     try:
         with storage.lock(config) as held:
             found = storage.load(config, held.unusable)
-            # Before the mark of the last clean stop is removed.
+            # Before the clean shutdown markers are removed.
             check_listeners(config)
             credentials = NodeCredentials(config, found.cluster_id, RefusalLog(SystemClock().monotonic_ms))
             return asyncio.run(_Node(config, found, credentials).run())
@@ -116,7 +116,7 @@ class _Node:
             clean_shutdown=all(directory.closed_cleanly for directory in self._storage.directories),
         )
         for reason in self._storage.unusable.values():
-            log.error("log directory unusable", reason=reason, remedy="the node starts without it")
+            log.error("log directory unusable", reason=reason, remedy="repair it, then restart the node")
         if config.is_controller:
             await self._start_controller()
         if config.is_broker:
@@ -157,7 +157,7 @@ class _Node:
             self._fail(_in_one_line(error, task.get_name()))
 
     def _fail(self, reason: str) -> None:
-        """End the node without another answer: what is not acknowledged by now never will be."""
+        """End the node without another response: what is not acknowledged by now never will be."""
         if not self._failed.done():
             self._failed.set_result(reason)
 
@@ -175,7 +175,7 @@ class _Node:
         if self._controller is not None:
             await self._controller.close()
         if self._failed.done():
-            # Without the mark of a clean stop, the next start checks everything on the disk.
+            # Without the clean shutdown markers, the next start checks everything on the disk.
             raise StartError(self._failed.result())
         await asyncio.to_thread(storage.leave_clean_shutdown_markers, self._closed_cleanly())
         log.info("node stopped", node=self._config.node_id)

@@ -22,10 +22,9 @@ def check_listeners(config: NodeConfig) -> None:
     """Raise CannotListen for the first listener whose address is in use, or does not belong to this machine."""
     for listener in config.listeners:
         if reason := why_not_free(listener.host, listener.port):
-            raise CannotListen(
-                f"cannot listen on {listener.address} for {listener.name}: {reason}: "
-                f"stop the process that uses it, or change listeners in {config.file}"
-            )
+            problem = f"cannot listen on {listener.address} for {listener.name}: {reason}"
+            remedy = "stop the process that uses it, or change" if reason == _IN_USE else "correct"
+            raise CannotListen(f"{problem}: {remedy} listeners in {config.file}")
 
 
 def why_not_free(host: str, port: int) -> str | None:

@@ -27,7 +27,7 @@ class HighWatermarks:
         self._disk = disk
         self._unopened: dict[LogDirectory, dict[TopicPartition, Offset]] = {}
         self.is_complete = True
-        """False if a directory has no readable file, as one that is new or was emptied."""
+        """False if a log directory has no readable file, for example because it is new or was emptied."""
         for directory in directories:
             read = _read(disk, directory)
             self.is_complete = self.is_complete and read is not None

@@ -1,6 +1,6 @@
 """Moves replicas from one log directory of this broker to another, on an operator's request. Source: KIP-113.
 
-A requested move is durable before the answer: the empty directory of the copy stands for it, and after a restart the
+A requested move is durable before the response: the empty directory of the copy stands for it, and after a restart the
 move is begun again. A move that was interrupted during the swap is finished then (see copies.py).
 """
 
@@ -165,7 +165,8 @@ class ReplicaMoves:
         if self._directories.offline or not self._directories.is_online(directory):
             # After a crash, the choice between original and copy needs every log directory.
             offline = ", ".join(self._directories.offline)
-            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"no replica can be moved while {offline} is offline")
+            problem = f"no replica can be moved while {offline} is offline: repair it and restart the node"
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, problem)
         if not partition.is_open:
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{name} is offline on this broker")
 
@@ -236,7 +237,7 @@ class ReplicaMoves:
     def _try_swap(self, partition: Partition, move: ReplicaMove) -> LogDirectory | None:
         """Try the swap. Return the log directory that the replica was in; None if it cannot be done yet.
 
-        Nothing awaits in here, so the original cannot change meanwhile. Raises Refusal.
+        It does not await, so the original cannot change meanwhile. Raises Refusal.
         """
         original, source = partition.log, partition.log_directory
         if not partition.files_in_use.acquire(blocking=False):

@@ -26,7 +26,7 @@ class Damage(Enum):
     CORRUPT = auto()
     """Its bytes are not the ones that were written. They are kept."""
     MISSING = auto()
-    """It was here before, and its directory is missing."""
+    """Its directory is missing: it was lost, or there was no room on the disk to create it."""
     UNREACHABLE = auto()
     """Its log directory has failed, or it may be in one that could not be used at the start."""
 

@@ -288,9 +288,9 @@ class ReplicaPublisher:
             # Other replicas have every acknowledged record.
             return None
         if self._high_watermarks.contains(assigned.topic_partition):
-            return Damage.MISSING, "it was on this broker, and its directory is missing"
+            return Damage.MISSING, "it was on this broker, but its directory is missing"
         if not self._high_watermarks.is_complete:
-            return Damage.MISSING, "it was on this broker, and a log directory is new or was emptied"
+            return Damage.MISSING, "it was on this broker, but a log directory is new or was emptied"
         # It was assigned, and this broker died before it created the log.
         return None
 

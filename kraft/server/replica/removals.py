@@ -100,7 +100,7 @@ class ReplicaRemovals:
             for name in self._disk.list(path):
                 if self._stopped.is_set():
                     return
-                # Kraft creates no directories in there; if there is one, remove_tree below removes it.
+                # Kraft creates no directories in it; another program's is removed by remove_tree below.
                 with suppress(FileNotFoundError, IsADirectoryError, PermissionError):
                     self._disk.remove(f"{path}/{name}")
             self._disk.remove_tree(path)

@@ -32,7 +32,7 @@ CONFLICTS = [
         "listeners=GRPC://:9094,CONTROLLER://:9093",
         "GRPC://:9094 means every interface, and clients need one address: advertise",
     ),
-    ("min.insync.replicas=2", "min.insync.replicas=2: above default.replication.factor=1, so no acks=all"),
+    ("min.insync.replicas=2", "min.insync.replicas=2: above default.replication.factor=1, so new topics"),
     ("broker.session.timeout.ms=900", "broker.heartbeat.interval.ms=500 (the default): above half of broker.session"),
     (
         "controller.quorum.append.linger.ms=251",

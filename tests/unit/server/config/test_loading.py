@@ -217,19 +217,19 @@ DANGEROUS = [
     ),
     ("zookeeper.connection.timeout.ms=6000", "Kraft has no ZooKeeper"),
     ("zookeeper.sync.time.ms=2000", "Kraft has no ZooKeeper"),
-    ("ssl.keystore.password=hush", "ssl.keystore.password: security for clients is not supported yet"),
-    ("sasl.enabled.mechanisms=PLAIN", "security for clients is not supported yet"),
-    ("security.inter.broker.protocol=SSL", "security for clients is not supported yet"),
+    ("ssl.keystore.password=hush", "ssl.keystore.password: not supported yet: remove the line"),
+    ("sasl.enabled.mechanisms=PLAIN", "sasl.enabled.mechanisms: not supported yet"),
+    ("security.inter.broker.protocol=SSL", "security.inter.broker.protocol: not supported yet"),
     (
         "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "security for clients is not supported yet",
+        "not supported yet: remove the line",
     ),
     ("listener.security.protocol.map=GRPC:SSL", "not supported yet: map GRPC to PLAINTEXT"),
     (
         "listeners=GRPC://a:1,CONTROLLER://b:9093,CLIENTS://a:2\nlistener.security.protocol.map=CLIENTS:SASL_SSL",
         "not supported yet: map CLIENTS to PLAINTEXT",
     ),
-    ("allow.everyone.if.no.acl.found=false", "security for clients is not supported yet"),
+    ("allow.everyone.if.no.acl.found=false", "allow.everyone.if.no.acl.found: not supported yet"),
 ]
 
 

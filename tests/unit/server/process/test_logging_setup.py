@@ -169,6 +169,6 @@ def test_a_disk_that_fails_is_reported_once_and_costs_the_node_nothing() -> None
     written = stream.getvalue().splitlines()
     reported = [line for line in written if not line.startswith("{")]
     assert reported == [
-        "kraft: log.file cannot be written to, standard error only from now on: [Errno 28] No space left on device"
+        "kraft: log.file cannot be written to, events go to standard error only: [Errno 28] No space left on device"
     ]
     assert len(written) == 4

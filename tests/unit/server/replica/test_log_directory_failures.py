@@ -100,9 +100,11 @@ async def test_failure_of_the_last_directory_stops_the_node(two: Host) -> None:
         assert two.broker.failures == []
         two.failures.directory_failed(as_log_directory(two.path("b")), "input/output error")
         two.failures.directory_failed(as_log_directory(two.path("b")), "again")
-        assert two.broker.failures == [
-            f"log directory {two.path('b')} has failed, and no other one is online: input/output error"
-        ]
+        (failure,) = two.broker.failures
+        assert failure == (
+            f"log directory {two.path('b')} has failed, and no other one is online: input/output error: "
+            "repair or replace the disk, then restart the node"
+        )
 
 
 async def test_failure_of_the_metadata_logs_directory_stops_the_node(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ async def test_a_fetcher_that_dies_of_a_bug_stops_the_node(host: Host) -> None:
     await host.act_on(with_topic(cluster(1, 2), [2, 1]))
     await settle()
     (failure,) = host.broker.failures
-    assert "fetcher from broker 2 stopped on an internal error" in failure
+    assert "internal error in the fetcher from broker 2" in failure
 
 
 async def test_a_deleted_topic_is_removed_from_the_disk_and_its_producers_are_refused(host: Host) -> None:
