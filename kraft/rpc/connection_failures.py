@@ -13,7 +13,7 @@ _BAD_CERTIFICATE: Final = re.compile(r"CERTIFICATE_VERIFY_FAILED(?:: (?P<reason>
 
 
 def is_refused(details: str) -> bool:
-    """Whether the host refused the connection, because no process listens at the port."""
+    """True if the host refused the connection, because no process listens at the port."""
     return _REFUSED in details
 
 
@@ -34,7 +34,7 @@ def connection_failure(details: str) -> str:
 
 
 def handshake_failure(details: str, *, uses_tls: bool | None = None) -> str | None:
-    """Return why the handshake with a peer that is there failed; None for any other failure.
+    """Return why the handshake with a reachable peer failed; None for any other failure.
 
     `uses_tls` says whether this end uses TLS; None if unknown.
     """

@@ -30,7 +30,7 @@ class _Known:
     """Facts of a segment's batches: everything that an append changes."""
 
     next_offset: Offset
-    """Offset behind the last batch. The next segment may begin later if compaction removed the last records."""
+    """Offset after the last batch. The next segment may begin later if compaction removed the last records."""
 
     max_timestamp_ms: int
     max_timestamp_offset: int
@@ -299,7 +299,7 @@ class Segment:
         for found, header in self.scan(position):
             self.next_offset = header.next_offset
             self._note_timestamp(header)
-            # The bytes behind it may be anything.
+            # The bytes after it may be anything.
             if found + header.size_bytes >= end_position:
                 break
 
