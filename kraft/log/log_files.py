@@ -286,7 +286,7 @@ class LogFiles:
 
     def drop_first(self, count: int) -> Change[list[str]]:
         """Delete the first `count` segments and move the log start after them. Returns files to remove."""
-        # The start moves first: a crash in between leaves files below it, which the next retention deletes.
+        # The start moves first: a crash in between leaves files below it, which recovery removes.
         yield from self.advance_start(max(self.log_start, self._segments[count].base_offset))
         dropped = self._segments[:count]
         del self._segments[:count]

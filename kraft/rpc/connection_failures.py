@@ -41,7 +41,7 @@ def handshake_failure(details: str, *, uses_tls: bool | None = None) -> str | No
     if found := _BAD_CERTIFICATE.search(details):
         return f"its certificate is not trusted by ssl.truststore.location ({found['reason'] or 'no reason given'})"
     if "Hostname Verification Check failed" in details:
-        return "its certificate is not for the host name that was dialed"
+        return "its certificate is not for the host name that was dialled"
     if "WRONG_VERSION_NUMBER" in details:
         return "it does not use TLS: compare listener.security.protocol.map of both nodes"
     if "failed to connect" in details and "Socket closed" in details:
