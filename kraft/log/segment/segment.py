@@ -312,14 +312,14 @@ class Segment:
         """
         try:
             self._load_indexes()
-            position = self._position_behind(offset)
+            position = self._end_below(offset)
         except (FileNotFoundError, ValueError):
             self._forget_batches()
             return None
         self._cut_indexes(position)
         return position
 
-    def _position_behind(self, offset: Offset) -> int:
+    def _end_below(self, offset: Offset) -> int:
         """Return the end of the last batch below `offset`. Raises ValueError if the index does not lead to one."""
         entry_offset, end = self._indexes()[0].entry_before_offset(offset - 1)
         if end and not self._has_batch(end, entry_offset):
