@@ -1,4 +1,4 @@
-"""`python -m tests.soak`, or `make soak`: every long search after the other, each with an equal share of the time.
+"""`python -m tests.soak`, or `make soak`: the long searches, one after the other, each with an equal share of the time.
 
 A search runs in rounds, each with a fresh seed that is printed, until its share is used; a round that has begun is
 finished. One line for each says how it went; what its last round printed is in build/soak/NAME.log. Exit code 1 when a
@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn
 
 from chaos.nemesis.power_loss import CannotMount, PowerLossDisk
 from chaos.toxiproxy import ToxiproxyMissing, find_or_build
@@ -56,7 +56,7 @@ def _without_toxiproxy() -> str:
 
 
 def _without_jars() -> str:
-    # It imports pytest, which only this one needs.
+    # Only this one needs pytest, whose import takes a while.
     import pytest
 
     from tests.support.kafka.kafka_jars import kafka_jars
@@ -102,7 +102,7 @@ PROGRAMS: Final = (
     Program(name="sync-error", command=f"{_DISK} sync-error --times 5 --seed {{seed}}", missing=_without_fuse),
     Program(name="power-loss", command="tests.soak.power_loss_runs --times 5 --seed {seed}", missing=_without_fuse),
     Program(name="full-disk", command=f"{_DISK} full-disk --times 10", missing=_without_tmpfs),
-    # Clients of Kafka, and what nobody should send.
+    # Real nodes, with clients of Kafka and with garbage.
     Program(name="kafka-kill", command="tests.soak.kafka_kill_runs --times 5 --seed {seed}"),
     Program(name="kafka-restarts", command="tests.soak.kafka_restart_runs --times 1 --seed {seed}"),
     Program(
@@ -122,7 +122,7 @@ PROGRAMS: Final = (
 def run_all(
     programs: list[Program], seconds: float, *, seed: int | None = None, logs: Path, console: Console
 ) -> list[Rounds]:
-    """Runs each program for its share of `seconds`, with a line for each that is over."""
+    """Run each program for its share of `seconds`, with a line for each that is over."""
     share_s = seconds / len(programs)
     logs.mkdir(parents=True, exist_ok=True)
     found = []
@@ -147,13 +147,13 @@ def _print_failure(rounds: Rounds, log: Path) -> None:
 
 @contextmanager
 def _progress(program: Program, share_s: float, console: Console) -> Iterator[Callable[[Rounds], None]]:
-    """On a terminal, a bar of the share that is used, with the round's seed."""
-    columns = (TextColumn("{task.description:<20}"), BarColumn(), TimeElapsedColumn(), TextColumn("{task.fields[now]}"))
+    """A bar of the share that is used, with the round's seed; only on a terminal."""
+    columns = (TextColumn("{task.description:<20}"), BarColumn(), TextColumn("{task.fields[now]}"))
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(program.name, total=share_s, now="")
 
         def tell(rounds: Rounds) -> None:
-            now = f"round {len(rounds.seeds)}, seed {rounds.seeds[-1]}"
+            now = f"{rounds.seconds:.0f} of {share_s:.0f} s, round {len(rounds.seeds)}, seed {rounds.seeds[-1]}"
             progress.update(task, completed=min(rounds.seconds, share_s), now=now)
 
         yield tell
@@ -161,8 +161,9 @@ def _progress(program: Program, share_s: float, console: Console) -> Iterator[Ca
 
 def main(arguments: list[str]) -> int:
     names = [program.name for program in PROGRAMS]
+    listed = ", ".join(names)
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
-    parser.add_argument("--only", action="append", choices=names, metavar="NAME", help=f"again and again: {names}")
+    parser.add_argument("--only", action="append", choices=names, metavar="NAME", help=f"may be given again: {listed}")
     parser.add_argument("--seed", type=int, help="one round with this seed, to repeat it")
     default_s = float(os.environ.get(SECONDS_VARIABLE) or SECONDS)
     parser.add_argument(

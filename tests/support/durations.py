@@ -1,7 +1,7 @@
 """Durations against the marker `slow`: a test that takes long has it, and a test that has it takes long.
 
 With SECONDS_VARIABLE set, as `.ci/run` sets it, a test without the marker fails if it takes longer than so many
-seconds: three times what tests/README.md allows, so that a busy machine fails nothing. Every run ends with a list of
+seconds: several times what tests/README.md allows, so that a busy machine fails nothing. Every run ends with a list of
 the marked tests that took less than QUICK_S.
 """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import confluent_kafka
@@ -32,12 +32,6 @@ from tests.support.waiting import until
 DEADLINE_S = 30
 TOPIC = "everything"
 FOR_EVER = {"retention.ms": "-1"}
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with Cluster(3) as running:
-        yield running
 
 
 def create(cluster: Cluster, topic: str, partitions: int = 1, configs: Mapping[str, str] = FOR_EVER) -> Place:

@@ -15,7 +15,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 from kraft.client import Admin, Producer, TopicPartition
 from kraft.testing import Cluster
 from spark_connector import KraftDataSource
-from tests.end_to_end.spark.spark_session import spark_session
 
 pytestmark = pytest.mark.spark
 
@@ -24,10 +23,9 @@ PARTITIONS = 3
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with spark_session() as session:
-        session.dataSource.register(KraftDataSource)
-        yield session
+def spark(shared_spark: SparkSession) -> SparkSession:
+    shared_spark.dataSource.register(KraftDataSource)
+    return shared_spark
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Fixtures of more than one file: three nodes, and what a client of Kafka needs of them."""
+"""Three nodes that the files of this folder share, and what a client of Kafka needs of them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ from kraft.client import Admin
 from kraft.testing import Cluster
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def cluster() -> Iterator[Cluster]:
+    """With the default settings, for tests that leave nodes and settings alone; each has topics of its own.
+
+    A file whose tests do not, or that needs other settings, has a fixture of this name of its own.
+    """
     with Cluster(3) as running:
         yield running
 
@@ -23,7 +27,7 @@ def servers(cluster: Cluster) -> str:
 
 @pytest.fixture
 def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
-    """Of the test's own, with two partitions; it keeps what is years old."""
+    """Name of the test's own topic, with two partitions; it keeps what is years old."""
     name: str = request.node.name[:200].replace("[", "-").replace("]", "")
     with Admin(cluster.bootstrap_servers) as admin:
         admin.create_topic(name, 2, 3, {"retention.ms": "-1"})
