@@ -17,7 +17,7 @@ from kraft.log.format.compression import CODEC_OF_NAME, Codec
 Settings = TypeVar("Settings", bound="ClientSettings")
 
 DEFAULT_PORT: Final = 9094
-"""Of the GRPC listener in the README's example and in `kraft dev`."""
+"""Port of the GRPC listener in the README's example and in `kraft dev`."""
 
 DEFAULT_BOOTSTRAP_SERVERS: Final = f"localhost:{DEFAULT_PORT}"
 
@@ -153,7 +153,7 @@ class ConsumerSettings(ClientSettings):
     """
 
     fetch_min_bytes: int = 1
-    """fetch.min.bytes: a broker waits for so many bytes, for at most fetch.max.wait.ms."""
+    """fetch.min.bytes: a broker answers once it has this many bytes, or after fetch.max.wait.ms."""
 
     fetch_max_wait_ms: int = 500
     """fetch.max.wait.ms: how long a broker waits for fetch.min.bytes."""
@@ -210,7 +210,7 @@ def parse_addresses(bootstrap_servers: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _with_port(address: str) -> str:
-    """Return `HOST:PORT` for `HOST` or `HOST:PORT`; an IPv6 host stands in brackets. Raises InvalidSetting."""
+    """Return `HOST:PORT` for `HOST` or `HOST:PORT`; an IPv6 host is in brackets. Raises InvalidSetting."""
     found = _ADDRESS.fullmatch(address)
     if found is None or not 0 < int(found["port"] or DEFAULT_PORT) < 65536:
         raise InvalidSetting(f"bootstrap.servers: {address!r} is not HOST or HOST:PORT")

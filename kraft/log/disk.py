@@ -1,6 +1,6 @@
 """The disk interface of the log, with a real implementation and a simulated one.
 
-Paths are text joined by "/". Every operation may raise OSError, after which the log takes the directory for failed; a
+Paths are text joined by "/". Every operation may raise OSError, after which the log treats the directory as failed; a
 path that does not exist raises FileNotFoundError.
 """
 
@@ -50,7 +50,7 @@ class File(Protocol):
         ...
 
     def truncate(self, size: int) -> None:
-        """Cut the file to `size`, and release the space reserved behind it."""
+        """Cut the file to `size`, and release the space reserved beyond it."""
         ...
 
     def reserve(self, size: int) -> None:

@@ -124,7 +124,7 @@ class TopicConfig:
     segment_jitter_ms: int = topic_key(
         "segment.jitter.ms",
         IntegerBetween(least=0, most=NEVER),
-        "Most time by which segment.ms is randomly shortened, so that logs do not begin segments together.",
+        "Maximum time by which segment.ms is randomly shortened, so that logs do not roll at once.",
         default=0,
         server_keys=("log.roll.jitter.ms", "log.roll.jitter.hours"),
     )

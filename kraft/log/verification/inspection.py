@@ -1,7 +1,7 @@
 """Readers for a segment's files that may be corrupt, whatever their size, in bounded memory.
 
 For `kraft log dump` and `kraft log verify`. Reads and recovery stop at the first batch with a wrong checksum. These
-readers return that batch too and go on behind it, because its header still says where the next one begins.
+readers return that batch too and go on after it, because its header still says where the next one begins.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ def test_corruption_in_a_journal_is_one_line_with_its_place_after_what_can_be_re
     assert code == 1
     assert "kind: no-op" in out
     assert "ClusterInitialised" not in out
-    assert err.startswith(f"kraft: {journal} at byte {position}: damaged, but a later frame")
+    assert err.startswith(f"kraft: {journal} at byte {position}: corrupt, but a later frame")
     assert err.count("\n") == 1
 
 

@@ -314,7 +314,7 @@ def test_the_caller_gets_the_reason_of_a_failed_handshake(stores: Stores, author
     elsewhere = authority.certify("elsewhere", "DNS:elsewhere.example")
     misplaced = with_other_files(tmp_path, stores, read_tls_files(elsewhere.keystore, elsewhere.truststore, host=None))
     assert "certificate is not trusted by ssl.truststore.location (unable to get" in told(trusting_us, own)
-    assert "certificate is not for the host name that was dialed" in told(misplaced, own)
+    assert "certificate is not for the host name that was dialled" in told(misplaced, own)
     assert "it may not trust this node's certificate: compare ssl.truststore.location there" in told(own, trusting_us)
     assert "it does not use TLS: compare listener.security.protocol.map" in told(no_tls, own)
     assert "it may expect TLS: compare listener.security.protocol.map" in told(own, no_tls)
