@@ -8,6 +8,7 @@ import pytest
 
 from kraft.client import Admin
 from kraft.testing import Cluster
+from tests.end_to_end.kafka.known_topics import until_known
 
 
 @pytest.fixture(scope="package")
@@ -31,4 +32,5 @@ def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
     name: str = request.node.name[:200].replace("[", "-").replace("]", "")
     with Admin(cluster.bootstrap_servers) as admin:
         admin.create_topic(name, 2, 3, {"retention.ms": "-1"})
+    until_known(cluster, name, 2)
     return name

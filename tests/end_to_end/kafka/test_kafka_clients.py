@@ -27,6 +27,7 @@ from tests.end_to_end.kafka.kafka_records import (
     shown_without,
     traits_of,
 )
+from tests.end_to_end.kafka.known_topics import until_known
 from tests.support.waiting import until
 
 DEADLINE_S = 30
@@ -37,6 +38,7 @@ FOR_EVER = {"retention.ms": "-1"}
 def create(cluster: Cluster, topic: str, partitions: int = 1, configs: Mapping[str, str] = FOR_EVER) -> Place:
     with Admin(cluster.bootstrap_servers) as admin:
         admin.create_topic(topic, partitions, 3, dict(configs))
+    until_known(cluster, topic, partitions)
     return Place.of(cluster, topic)
 
 

@@ -144,7 +144,8 @@ def test_the_only_replica_without_its_first_segment_stays_offline() -> None:
         aside = first.rename(cluster.directory / "first.log")
         cluster.node(1).start()
         seconds_until(lambda: "its first segment is missing" in cluster.node(1).log_path.read_text())
-        assert leader_and_isr(cluster) == (-1, [1])
+        # The controller is told of it a moment later.
+        seconds_until(lambda: leader_and_isr(cluster) == (-1, [1]))
         cluster.node(1).terminate()
         aside.rename(first)
         for mark in replica(cluster, 1).glob("corrupt-replica"):
