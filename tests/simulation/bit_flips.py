@@ -1,8 +1,8 @@
 """Every single bit of a 64 KiB segment flipped, one at a time: none is served, none goes unnoticed.
 
 `python -m tests.soak.bit_flips` tries all 524,288 bits in every situation and prints what it saw; the tests try a
-part of them. A flip is noticed when Corruption is raised, or when, in the last batch behind the recovery point, it is
-taken for a torn write: cut off, and reported.
+part of them. A flip is noticed if Corruption is raised, or if recovery takes it, in the last batch above the recovery
+point, for a torn write: then the batch is cut off and reported.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Situation(Enum):
     CLOSED_AFTER_CRASH = "a closed segment, found after a crash"
     ACTIVE_IN_USE = "the active segment, while the log is open"
     ACTIVE_AT_START = "the active segment, found after a clean stop"
-    ACTIVE_AFTER_CRASH = "the active segment, found after a crash, half of it behind the recovery point"
+    ACTIVE_AFTER_CRASH = "the active segment, found after a crash, half of it above the recovery point"
     SCRUBBED = "a closed segment, scrubbed"
 
 
@@ -51,7 +51,7 @@ class Outcome(Enum):
     CUT = "cut off as torn, and reported"
     SCRUBBED = "found by the scrub"
     SERVED = "SERVED"
-    WITHHELD = "WITHHELD WITHOUT A WORD"
+    WITHHELD = "WITHHELD WITHOUT AN ERROR"
     UNNOTICED = "UNNOTICED"
     BROKE = "AN ERROR THAT IS NOT CORRUPTION"
 
@@ -73,7 +73,7 @@ def _request(random: Random, number: int, value_bytes: int) -> bytes:
 
 
 def _requests() -> Iterator[bytes]:
-    """Batches of 64 KiB together, to the byte."""
+    """Yield batches of exactly 64 KiB in all."""
     random = Random(64)
     left, number = SEGMENT_BYTES, 0
     while left > 3000:
@@ -81,14 +81,14 @@ def _requests() -> Iterator[bytes]:
         left -= len(request)
         yield request
         number += 1
-    # Uncompressed, one more byte of a value is one more byte of the batch, but where the length takes a byte more.
+    # Uncompressed, one more byte of a value is one more byte of the batch, except where the length field grows.
     number = number // 5 * 5
     sized = (_request(random, number, size) for size in range(left - 200, left))
     yield next(request for request in sized if len(request) == left)
 
 
 class FlippedLog:
-    """The log of one situation, and what it holds."""
+    """The log of one situation, and its expected content."""
 
     def __init__(self, situation: Situation) -> None:
         self.situation = situation
@@ -129,7 +129,7 @@ class FlippedLog:
         self.log = log
 
     def try_bit(self, bit: int) -> Outcome:
-        """Afterwards the bit is what it was."""
+        """Flip one bit, return the outcome, and restore the bit."""
         if self.situation in (Situation.CLOSED_IN_USE, Situation.ACTIVE_IN_USE):
             return self._in_use(bit)
         if self.situation is Situation.SCRUBBED:
@@ -148,7 +148,7 @@ class FlippedLog:
     def _in_use(self, bit: int) -> Outcome:
         outcome = self._flipped(bit, lambda: self._read(self.log, bit))
         if self._reads_differ(self.log, bit):
-            # What the flip led it to believe stayed in its memory; the next bit needs a log that knows nothing of it.
+            # The log keeps in memory what the flip made it read; the next bit needs a log without that.
             self.log.release()
             self.log = open_log(self.disk, _CONFIG)
         return outcome
@@ -181,7 +181,7 @@ class FlippedLog:
     # --- reading ---------------------------------------------------------------------------------------------
 
     def _read(self, log: PartitionLog, bit: int) -> Outcome:
-        """All of the log, and then the batches around the flipped bit, as a consumer would that came so far."""
+        """Read the whole log, then the batches around the flipped bit, as a consumer at that position does."""
         outcomes = [self._read_all(log), *(self._read_one(log, start) for start in self._starts_around(bit))]
         for outcome in (Outcome.SERVED, Outcome.WITHHELD):
             if outcome in outcomes:
@@ -189,7 +189,7 @@ class FlippedLog:
         return outcomes[0]
 
     def _read_all(self, log: PartitionLog) -> Outcome:
-        """What is read before Corruption is met must be right as well."""
+        """Read the whole log; what is read before Corruption is raised must be right as well."""
         offset, position = Offset(0), 0
         try:
             while offset < self.end:
@@ -205,7 +205,7 @@ class FlippedLog:
         return Outcome.UNNOTICED
 
     def _read_one(self, log: PartitionLog, offset: int) -> Outcome:
-        """The batch that holds the offset, which is the first of a read that begins there."""
+        """Read the batch that holds the offset: the first of a read that begins there."""
         number = bisect_right(self.bases, offset) - 1
         try:
             data = log.read(Offset(offset), 1, self.end)
@@ -217,7 +217,7 @@ class FlippedLog:
         return Outcome.UNNOTICED if is_right else Outcome.SERVED
 
     def _starts_around(self, bit: int) -> Iterator[int]:
-        """The flipped batch's first and last offset, and the next one's first."""
+        """The first and last offset of the flipped batch, and the first of the next one."""
         number = self._batch_of(bit)
         header, _ = self.batches[number]
         yield header.base_offset
@@ -242,7 +242,7 @@ class FlippedLog:
 def try_bits(
     situation: Situation, chosen: Callable[[FlippedLog], Iterable[int]]
 ) -> tuple[Counter[Outcome], dict[Outcome, int]]:
-    """How often each outcome was seen, and the first bit of each."""
+    """Return how often each outcome was seen, and the first bit of each."""
     flipped = FlippedLog(situation)
     seen: Counter[Outcome] = Counter()
     first: dict[Outcome, int] = {}
@@ -253,7 +253,7 @@ def try_bits(
     return seen, first
 
 
-def told(situation: Situation, seen: Counter[Outcome]) -> str:
+def summary(situation: Situation, seen: Counter[Outcome]) -> str:
     outcomes = ", ".join(f"{count:,} {outcome.value}" for outcome, count in sorted(seen.items(), key=str))
     bad = sum(count for outcome, count in seen.items() if outcome.is_bad)
     tried = f"{seen.total():,} of {BITS:,} single bit flips in {situation.value}"

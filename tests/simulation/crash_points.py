@@ -1,8 +1,8 @@
-"""The power fails at every point of a log's life, and what comes back holds everything that was synced.
+"""The power fails at every point of a log's life, and the recovered log has everything that was synced.
 
-One run of a workload stops, so to say, at every operation that changes the disk: a clone of the disk is taken in the
-midst of it and crashed in every mode. The log that recovers from it must meet what the model allows at that moment, go
-on, and survive a second loss of power anywhere in its recovery.
+A workload runs once. In the middle of each operation that changes the disk, a clone of the disk is taken and crashed in
+every mode. The log that recovers from it must match what the model allows at that moment, work as before, and survive a
+second power loss anywhere in its recovery.
 
 `python -m tests.soak.crash_points --seeds 100` tries more workloads than the tests do.
 """
@@ -36,22 +36,22 @@ CONFIGS: Final = (
 )
 
 CRASHES: Final = {CrashMode.DROP: (1,), CrashMode.KEEP: (1,), CrashMode.TEAR: (1,), CrashMode.REORDER: (1, 2)}
-"""The seeds of the crashes at each point; without chance in a mode, one is enough."""
+"""The seeds of the crashes at each point; a mode that is not random needs only one."""
 
 STEPS: Final = 150
 
 CHECKPOINT_INTERVAL_BYTES: Final = (2500, group_commit.CHECKPOINT_INTERVAL_BYTES)
-"""The first, so that a log of some kilobytes moves its recovery point as often as one of gigabytes."""
+"""With the first, a log of some kilobytes moves its recovery point as often as one of gigabytes."""
 
 STEPS_OF_OTHER_ENDS: Final = 60
 
 SECOND_CRASHES: Final = 2
-"""Points of a recovery at which the power fails again, for each recovery that is looked at."""
+"""Points at which the power fails again, per recovery."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """The disk in the midst of an operation, and what a recovery from it has to bring back."""
+    """The disk in the middle of an operation, and what a recovery from it must restore."""
 
     point: int
     operation: str
@@ -64,7 +64,7 @@ class Moment:
 
 
 class WatchedWorkload(Workload):
-    """Of which every point becomes a moment."""
+    """A workload that records a moment at every point."""
 
     def __init__(self, seed: int, config: LogConfig = SMALL, disk: SimDisk | None = None) -> None:
         super().__init__(seed, config, disk)
@@ -96,7 +96,7 @@ def recover(disk: SimDisk, moment: Moment) -> tuple[PartitionLog, Expectation]:
 
 
 def goes_on(log: PartitionLog, disk: SimDisk, moment: Moment, expectation: Expectation) -> None:
-    """Producers find what they wrote, appends are taken, and neither a crash nor a clean stop loses them."""
+    """Check that producers find their records, and that neither a crash nor a clean stop loses new ones."""
     leftovers = [name for name in disk.list(log.directory) if name.endswith((".tmp", ".cleaned", ".swap", ".deleted"))]
     if leftovers:
         raise Broken(f"recovery left {leftovers} behind")
@@ -126,7 +126,7 @@ def goes_on(log: PartitionLog, disk: SimDisk, moment: Moment, expectation: Expec
 
 
 def follows_on(log: PartitionLog, disk: SimDisk, moment: Moment) -> None:
-    """The log takes what a leader of a later epoch has had there since the earliest epoch that is possible."""
+    """Check that the log accepts a later leader's records from the earliest epoch that is possible."""
     is_empty = log.log_start_offset == log.log_end_offset
     epoch = LeaderEpoch(0) if is_empty else log.epoch_at(Offset(log.log_end_offset - 1))
     end = log.append_as_follower(stored("behind the crash", offset=log.log_end_offset, epoch=epoch)) + 1
@@ -144,7 +144,7 @@ def _held(log: PartitionLog) -> tuple[object, ...]:
 
 
 def crash_twice(moment: Moment, crashed: SimDisk, random: Random) -> int:
-    """The power fails again in the recovery and right behind it. Returns at how many points."""
+    """Fail the power again during the recovery and right after it. Return the number of points."""
     clones: list[SimDisk] = []
     disk = crashed.clone()
     disk.on_point = lambda: clones.append(disk.clone())
@@ -171,7 +171,7 @@ def _chance(moment: Moment, mode: CrashMode, seed: int) -> Random:
 
 
 def try_crash(crashed: SimDisk, moment: Moment, mode: CrashMode, seed: int, *, twice: bool, goes_on_too: bool) -> int:
-    """Recovers; returns how many second crashes. Raises AssertionError with all that is needed to do it again."""
+    """Recover; return the number of second crashes. Raises AssertionError with all that is needed to repeat it."""
     random = _chance(moment, mode, seed)
     second = 0
     try:
@@ -195,12 +195,12 @@ def try_crash(crashed: SimDisk, moment: Moment, mode: CrashMode, seed: int, *, t
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """What was tried."""
+    """Counts of a search."""
 
     points: int = 0
     crashes: int = 0
     recoveries: int = 0
-    """Fewer than crashes: what left the same disk, of which the same is expected, is recovered once."""
+    """Fewer than crashes: equal disks with equal expectations are recovered only once."""
     second_crashes: int = 0
     steps: Counter[str] = field(default_factory=Counter)
 
@@ -214,9 +214,9 @@ class Tally:
 
 
 def crash_everywhere(workload_seed: int, steps: int = STEPS) -> Tally:
-    """Raises AssertionError for the first crash that a log did not recover from.
+    """Crash a workload at every point. Raises AssertionError for the first crash that a log did not recover from.
 
-    Every 18 seeds have all tempers, with all configurations, with both intervals.
+    Any 18 consecutive seeds cover all tempers, all configurations and both intervals.
     """
     interval_bytes = CHECKPOINT_INTERVAL_BYTES[workload_seed // 9 % len(CHECKPOINT_INTERVAL_BYTES)]
     with patch.object(group_commit, "CHECKPOINT_INTERVAL_BYTES", interval_bytes):
@@ -237,7 +237,7 @@ def _crash_everywhere(workload_seed: int, steps: int) -> Tally:
             if state in recovered:
                 continue
             recovered.add(state)
-            # Every recovery is looked at; these take longer, and not every one is new to them.
+            # Every recovery is checked; second crashes and further appends take longer, so only some have them.
             twice, goes_on_too = tally.recoveries % 5 == 0, tally.recoveries % 3 == 0
             tally.second_crashes += try_crash(crashed, moment, mode, seed, twice=twice, goes_on_too=goes_on_too)
             tally.recoveries += 1

@@ -1,9 +1,9 @@
 """One partition under the real decisions of the controller, and the logs of its replicas as lists of records.
 
-What is modelled is what an election has to go by: who holds which records, which of them were acknowledged, and what a
-power failure or an empty disk takes away. The leader commits as `kraft.replication.leader` does, and its own
-min.insync.replicas may be another one than the controller's. Metadata reaches everybody at once: what happens when it
-does not is the business of the replication simulation.
+The model has what matters for an election: which node has which records, which of them were acknowledged, and what a
+power failure or an empty disk removes. The leader commits as `kraft.replication.leader` does, and its own
+min.insync.replicas may differ from the controller's. Metadata reaches every node at once; the replication simulation
+covers late metadata.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ REPLICAS = (1, 2, 3)
 
 
 class AcknowledgedIsLost(AssertionError):
-    """Somebody who may be elected, or who leads, lacks what was acknowledged."""
+    """A leader, or a node that may be elected, lacks acknowledged records."""
 
 
 @dataclass
 class Node:
-    """A broker's process and its disk. `knows_of_loss`: it found that its log is gone, and has not told yet."""
+    """A broker's process and its disk. `knows_of_loss`: it found that its log is gone, and has not reported it yet."""
 
     log: list[int] = field(default_factory=list)
     is_up: bool = True
@@ -56,7 +56,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Variant:
-    """What is taken out, to see that it was needed. The default takes nothing out."""
+    """Guards that are removed, to show that they are needed. The default removes none."""
 
     keeps_eligible_replicas: bool = True
     leader_minds_elr: bool = True
@@ -74,7 +74,7 @@ class World:
         self.nodes = {broker: Node(directory=broker) for broker in BROKERS}
         self.acknowledged: list[int] = []
         self.losses = 0
-        """How often there was nobody left who could have known better."""
+        """How often the only replica left led without all acknowledged records."""
         self._next = 0
 
     @property
@@ -83,7 +83,7 @@ class World:
 
     @property
     def leader(self) -> int | None:
-        """Who serves the partition."""
+        """The broker that serves the partition."""
         leader = int(self.state.leader)
         return leader if self.state.has_leader and self.nodes[leader].is_up else None
 
@@ -96,7 +96,7 @@ class World:
             self._commit()
 
     def fetch(self, follower: int) -> None:
-        """The follower has what the leader has, and nothing else; then the leader takes it into the ISR."""
+        """Make the follower's log equal to the leader's; then the leader adds it to the ISR."""
         leader, node = self.leader, self.nodes[follower]
         can_fetch = leader not in (None, follower) and node.is_up and follower in self.state.replicas
         if not can_fetch or node.knows_of_loss or leader is None or self.nodes[leader].knows_of_loss:
@@ -142,11 +142,11 @@ class World:
     # --- brokers ---------------------------------------------------------------------------------------------
 
     def kill(self, broker: int) -> None:
-        """The process is gone, and everything it wrote is where it was."""
+        """Kill the process; the disk keeps everything that it wrote."""
         self.nodes[broker].is_up = False
 
     def lose_power(self, broker: int, *, kept: int, acknowledges_from_memory: bool = True) -> None:
-        """Of what was not synced, only the first `kept` records survive; with fsync before the ack all was synced."""
+        """Cut the power: of the unsynced records only the first `kept` survive; with fsync before the ack all are."""
         node = self.nodes[broker]
         node.is_up = False
         if acknowledges_from_memory:
@@ -154,7 +154,7 @@ class World:
             del node.log[kept:]
 
     def empty_disk(self, broker: int) -> None:
-        """Somebody put an empty disk into the broker's place; its id is the same."""
+        """Replace the broker's disk by an empty one; its id stays."""
         node = self.nodes[broker]
         node.is_up = False
         node.log.clear()
@@ -162,12 +162,12 @@ class World:
         node.knows_of_loss = True
 
     def clear_directory(self, broker: int) -> None:
-        """As an empty disk, but the directory's id is still there."""
+        """Delete everything but the directory's id."""
         self.empty_disk(broker)
         self.nodes[broker].directory -= 100
 
     def fence(self, broker: int) -> None:
-        """The controller has not heard from it for too long."""
+        """Fence the broker, as after a missed session."""
         epoch = epoch_of(self.image, broker)
         self._apply(broker_decisions.fence_broker(self.image, BrokerId(broker), epoch, self.defaults))
 
@@ -202,7 +202,7 @@ class World:
             )
 
     def tell_of_loss(self, broker: int) -> None:
-        """The broker tells that its replica is gone, and begins it anew once nobody counts on it."""
+        """Report that the broker's replica is gone, and create it again once it is out of the ISR and the ELR."""
         node = self.nodes[broker]
         if not node.is_up or not node.knows_of_loss:
             return
@@ -215,7 +215,7 @@ class World:
             node.knows_of_loss = False
 
     def come_back(self, broker: int) -> None:
-        """It tells until the metadata shows that it was heard, also when it is given the lead meanwhile."""
+        """Start a broker that reports its loss until the metadata shows it, even if it becomes leader meanwhile."""
         self.start(broker)
         self.tell_of_loss(broker)
         self.heartbeat(broker)
@@ -229,13 +229,13 @@ class World:
         self._apply(election_decisions.elect_leaders(self.image, request, defaults=self.defaults))
 
     def reassign(self, *target: int) -> None:
-        """To these brokers; to none: what is under way is cancelled."""
+        """Reassign to these brokers; with none, cancel the current reassignment."""
         asked = Reassignment(topic="orders", partition=0, replicas=list(target), cancels=not target)
         request = AlterPartitionReassignmentsRequest(partitions=[asked], timeout_ms=1)
         self._apply(reassignment.alter_partition_reassignments(self.image, request, defaults=self.defaults))
 
     def restart_with_minimum(self, minimum: int) -> None:
-        """Other files are in effect in the controllers; the brokers' come later, or do not."""
+        """Restart the controllers with another minimum; the brokers' own may change later, or never."""
         self.defaults = broker_defaults({"min.insync.replicas": str(minimum)})
         self._apply(election_decisions.clear_stale_elrs(self.image, defaults=self.defaults))
 
@@ -247,7 +247,7 @@ class World:
         self.check()
 
     def _take_what_is_left(self) -> None:
-        """The last that there is leads with what it has, where that is less than was acknowledged."""
+        """Accept the loss if the only replica left leads with fewer records than were acknowledged."""
         state, leader = self.state, self.leader
         if leader is None or state.elr or state.isr != (leader,) or self.nodes[leader].knows_of_loss:
             return
@@ -258,7 +258,7 @@ class World:
 
     def check(self) -> None:
         state = self.state
-        # I7, I8; the image itself refuses what does not fit, these say it once more in words of their own.
+        # I7, I8; the image refuses such records as well, these checks do not rely on it.
         assert state.isr, "the ISR is empty"
         assert set(state.isr) <= set(state.replicas), "I7: the ISR lies within the replicas"
         assert not state.has_leader or state.leader in state.isr, "I7: the leader is in the ISR"
@@ -268,7 +268,7 @@ class World:
         assert not state.elr or self.variant.keeps_eligible_replicas, "the feature is off"
         for member in (*state.isr, *state.elr):
             node = self.nodes[member]
-            # What a process that is not there any more lost, its next one tells before it can be elected.
+            # If a process that has ended lost records, the next one reports that before it can be elected.
             is_told = node.is_up and not node.knows_of_loss
             if is_told and node.log[: len(self.acknowledged)] != self.acknowledged:
                 if state.isr == (member,) and not state.elr:

@@ -1,7 +1,7 @@
-"""A sync fails, the node ends and is started again, and later the power fails: what counts as synced is there.
+"""A sync fails, the node ends and starts again, and later the power fails: what counts as synced survives.
 
-A kernel that could not write pages says so once, and may mark them clean: they stay readable, and the next sync has
-nothing to complain of. So what a log finds above the last sync that is known to have succeeded need not be on the disk.
+A kernel that could not write pages reports it once, and may mark them clean: they stay readable, and the next sync
+succeeds. So bytes above the last sync that is known to have succeeded may not be on the disk.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.support.log.modelled_log import open_log
 
 
 class FailingSync:
-    """Lets the sync with that number fail, counted from the hook on."""
+    """Makes the sync with that number fail, counted from the hook's installation."""
 
     def __init__(self, disk: SimDisk, number: int, failure: SyncFailure) -> None:
         self.seen = 0
@@ -38,12 +38,12 @@ class FailingSync:
 
 
 def run_until_refused(workload: Workload, steps: int) -> Exception | None:
-    """What ended the run; None when all steps were taken."""
+    """Run the steps; return the error that ended the run, or None."""
     try:
         workload.run(steps)
     except (Refusal, OSError) as error:
         return error
-    except Corruption as rot:
+    except Corruption as corruption:
         # The kernel dropped what it could not write, and the log does not know yet: the ticket is not completed.
         if workload.model.ticket is None or workload.model.ticket.error is None:
             raise
@@ -51,13 +51,13 @@ def run_until_refused(workload: Workload, steps: int) -> Exception | None:
             workload.model.complete_sync()
         except Refusal as refusal:
             return refusal
-        raise AssertionError("a failed sync was completed") from rot
+        raise AssertionError("a failed sync was completed") from corruption
     return None
 
 
 @dataclass(slots=True)
 class Tally:
-    """What was tried."""
+    """Counts of a search."""
 
     failed_syncs: int = 0
     recoveries: int = 0
@@ -68,7 +68,7 @@ class Tally:
 
 
 def fail_everywhere(workload_seed: int, steps: int) -> Tally:
-    """Each sync of a workload fails in a run of its own. Raises AssertionError for the first loss."""
+    """Fail each sync of a workload in a run of its own. Raises AssertionError for the first loss."""
     tally = Tally()
     number = 0
     while True:

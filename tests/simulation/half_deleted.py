@@ -1,4 +1,4 @@
-"""A directory of which a part was deleted, as by a process that was killed while it did: no log without its front."""
+"""A partly deleted directory, as after a kill during the deletion: a log never loses only its front."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ORDERS_OF_DELETION: Final = 6
 
 
 def delete_halves(workload_seed: int, steps: int) -> tuple[int, int]:
-    """How many directories were opened, and how many of them were refused as damaged. Raises Broken."""
+    """Return how many directories were opened, and how many of them were refused as damaged. Raises Broken."""
     workload = Workload(workload_seed)
     workload.run(steps)
     model, random = workload.model, Random(workload_seed)
@@ -38,7 +38,7 @@ def delete_halves(workload_seed: int, steps: int) -> tuple[int, int]:
 
 
 def _is_a_beginning(disk: SimDisk, model: ModelledLog, clean_shutdown: bool) -> bool:
-    """True for a log from where it began, false for one that does not open. Raises Broken for anything else."""
+    """Return whether the log opens from its start; False if it does not open. Raises Broken for anything else."""
     left = disk.list(DIRECTORY)
     try:
         log = open_log(disk, model.config, clean_shutdown)
@@ -48,7 +48,7 @@ def _is_a_beginning(disk: SimDisk, model: ModelledLog, clean_shutdown: bool) -> 
         raise Broken(f"the log began at {model.start} and begins at {log.log_start_offset}, of {left} all that is left")
     found = [bytes(batch) for header, batch in split(read_bytes(log)) if header.next_offset > model.start]
     expected = [batch.data for batch in model.batches]
-    # Without its checkpoint a log may be a compacted one, and segments in its middle are not missed.
+    # Without its checkpoint a log may be compacted, so missing segments in its middle are not noticed.
     knows_holes = CHECKPOINT_NAME in left and not model.is_sparse
     if knows_holes and found != expected[: len(found)]:
         raise Broken(f"{len(found)} batches are not the first of {len(expected)}, of {left} all that is left")

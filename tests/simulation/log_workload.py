@@ -1,4 +1,4 @@
-"""A log's life in random order: the workload of the simulations that crash it and that break its disk."""
+"""Operations on a log in random order: the workload of the simulations that crash it and that break its disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEMPERS: Final = {
     "calm": ("append", "append idempotent", "sync"),
     "compacting": ("append", "append idempotent", "roll", "compaction"),
 }
-"""Steps that are taken eight times as often. In a calm life little is made durable by the way, by other steps."""
+"""Steps that are eight times as likely. In a calm life other steps make little durable as a side effect."""
 
 SMALL: Final = LogConfig(segment_bytes=6000, index_interval_bytes=300)
 
@@ -31,14 +31,14 @@ class Workload:
         self.model = ModelledLog(config, disk)
         self.steps: Counter[str] = Counter()
         self.step = ""
-        """What happens now."""
+        """The step in progress."""
 
     def run(self, steps: int) -> None:
         for _ in range(steps):
             self.run_step()
 
     def run_all_kinds(self, steps: int) -> None:
-        """The same, and in the end those kinds that chance has left out."""
+        """Run the steps, and then each kind of step that did not occur."""
         self.run(steps)
         for step in self.kinds():
             if step not in self.steps:
@@ -113,7 +113,7 @@ class Workload:
             self.model.join_inside_a_batch(self.random.randint(0, 3), batches)
 
     def _follow_another_history(self) -> None:
-        """What this replica wrote as a leader is cut off; the leader now goes on from where it was before."""
+        """Truncate what this replica wrote as a leader, and append what the new leader has instead."""
         self.random.choice((self._truncate, self._begin_anew))()
         batches = [self._sizes()[:2] for _ in range(self.random.randint(1, 3))]
         epoch = self.random.randint(self.model.least_epoch_of_a_leader, self.model.epoch)

@@ -1,6 +1,6 @@
 """Voters on simulated disks, clocks and networks: the real quorum with the real engine, in one thread and one process.
 
-The engine takes the time, chance and its poller from its module: there they are replaced while a cluster is open.
+The engine reads time, random numbers and its poller from its module; they are replaced while a cluster is open.
 """
 
 from __future__ import annotations
@@ -46,35 +46,35 @@ STALE_PROPOSAL_SHARE = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What stays as it is through a run."""
+    """The settings of a run."""
 
     voter_count: int = 3
     append_batch_bytes: int = APPEND_BATCH_BYTES
-    """Small ones make the engine send what a follower lacks in many pieces."""
+    """With a small size the engine sends a follower's missing entries in many pieces."""
     election_timeout_ms_min: int = 200
     election_timeout_ms_max: int = 400
     fetch_timeout_ms: int = 0
     election_backoff_ms_max: int = 0
     append_linger_ms: int = 0
     clock_drift: float = 0.0
-    """Clocks run faster or slower by up to this share."""
+    """Clocks run faster or slower by up to this fraction."""
     payload_bytes_max: int = 100
     pause_s_max: float = 0.1
-    """Between two proposals of one client."""
+    """The longest pause between two proposals of one client."""
     clients: int = 2
     link_bytes_per_s: int = 0
-    """How fast what is sent is taken from a link, and 0 for at once; what waits then is held near the window."""
+    """Bandwidth of a link, 0 for unlimited; bytes that wait are limited to about the window."""
     link_window_bytes: int = 2_000
     segment_bytes: int = journal_segments.SEGMENT_BYTES
-    """Of a journal; small ones are many, and are removed often."""
+    """Size of a journal segment; small segments are many, and are removed often."""
     disk_s_max: float = 0.0
-    """How long a write waits for the thread beside the event loop at most, and its end for the event loop."""
+    """The longest that a write waits for its thread, and its completion for the event loop."""
     entries_between_snapshots: int = 0
-    """Of each voter; 0 for none at all."""
+    """Entries between two snapshots of a voter; 0 for no snapshots."""
 
 
 class SimulatedQuorum(RaftQuorum):
-    """The one under test, but for its links."""
+    """The quorum under test, with simulated links."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class SimulatedQuorum(RaftQuorum):
 
 
 class SimDiskThread:
-    """Work is done after a while, and a while later its end is known, all in the life of the voter."""
+    """Does work after a delay and reports its end after another, within the life of the voter."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -134,7 +134,7 @@ class SimDiskThread:
                 ended.set_result(work())
             except PowerFailure:
                 raise
-            except Exception as error:  # noqa: BLE001  As a thread pool does it.
+            except Exception as error:  # noqa: BLE001  As a thread pool does.
                 ended.set_exception(error)
             loop.call_at(max(self._free_at_s, loop.now_s), done, ended)
 
@@ -148,11 +148,11 @@ class SimDiskThread:
         self._free_at_s = self._cluster.loop.now_s + seconds
 
     def close(self) -> None:
-        """Nothing is ever stopped here but by a death."""
+        """Does nothing: simulated voters are only killed."""
 
 
 class DriftingClock:
-    """Of a process: it begins anywhere and runs at its own rate."""
+    """The clock of a process: it begins anywhere and runs at its own rate."""
 
     def __init__(self, loop: VirtualLoop, life: Life) -> None:
         self._loop = loop
@@ -184,12 +184,12 @@ class RunningVoter:
         self._quorum: SimulatedQuorum | None = None
         self._keeper: SimKeeper | None = None
         self.journal_thread, self.snapshot_thread = SimDiskThread(cluster), SimDiskThread(cluster)
-        self._told_since_snapshot = 0
+        self._reported_since_snapshot = 0
         cluster.loop.call_soon(self._start, context=self.context)
 
     @property
     def quorum(self) -> SimulatedQuorum:
-        assert self._quorum is not None, "looked at before it began to start"
+        assert self._quorum is not None, "used before it was created"
         return self._quorum
 
     @property
@@ -231,13 +231,13 @@ class RunningVoter:
         try:
             self._quorum.start().send(None)
         except StopIteration:
-            # There is nothing to wait for in a start, so it runs through in one piece.
+            # A start waits for nothing, so it runs to its end in one piece.
             cluster.network.receivers[node_id] = self
         else:
             raise AssertionError("the start of a voter waits")
 
     def spawn(self, coroutine: Coroutine[object, object, object]) -> None:
-        """A task that ends with this life."""
+        """Run a task that ends with this life."""
         self._coroutines.append(coroutine)
         self._cluster.loop.call_soon(self._cluster.loop.create_task, coroutine, context=self.context)
 
@@ -248,7 +248,7 @@ class RunningVoter:
             if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
                 coroutine.close()
 
-    # --- what the network brings ---------------------------------------------------------------------------------
+    # --- from the network ----------------------------------------------------------------------------------------
 
     def receive(self, sender: int, messages: list[Message]) -> None:
         self._cluster.loop.call_soon(self.quorum.take, sender, messages, context=self.context)
@@ -258,18 +258,18 @@ class RunningVoter:
         if link is not None:
             self._cluster.loop.call_soon(link.hello_received, context=self.context)
 
-    # --- what the quorum tells -----------------------------------------------------------------------------------
+    # --- from the quorum -----------------------------------------------------------------------------------------
 
     def on_committed(self, index: int, term: int, payload: bytes) -> None:
-        self.watch.told(index, term, payload)
-        self._told_since_snapshot += 1
-        if self._keeper is not None and self._told_since_snapshot >= self._cluster.shape.entries_between_snapshots:
-            self._told_since_snapshot = 0
+        self.watch.reported(index, term, payload)
+        self._reported_since_snapshot += 1
+        if self._keeper is not None and self._reported_since_snapshot >= self._cluster.shape.entries_between_snapshots:
+            self._reported_since_snapshot = 0
             if self._keeper.capture(index, term, self.watch.state_hash):
                 self._cluster.loop.call_later(self._cluster.random.uniform(0, 0.1), self._write_snapshot, self._keeper)
 
     def _write_snapshot(self, keeper: SimKeeper) -> None:
-        """Later than it was captured, as a thread beside the event loop would."""
+        """Write the snapshot later than it was captured, as a thread beside the event loop does."""
         try:
             self.quorum.forget_entries_to(keeper.write())
         except OSError as error:
@@ -287,7 +287,7 @@ class RunningVoter:
     # --- clients ---------------------------------------------------------------------------------------------------
 
     async def _propose_during(self, term: int) -> None:
-        """Also for a while after the term: a client learns of its end by a refusal."""
+        """Propose during the term and for a while after it: a refusal shows a client that the term has ended."""
         cluster, random = self._cluster, self._cluster.random
         refusals = 0
         while refusals < 3:
@@ -301,7 +301,7 @@ class RunningVoter:
             refusals += not await self.propose(term - stale, random.uniform(0.05, 2.0)) and not stale
 
     async def propose(self, term: int, deadline_s: float) -> bool:
-        """Whether the payload was not refused."""
+        """Return False if the payload was refused."""
         payload = self._cluster.new_payload()
         history = self._cluster.history
         try:
@@ -324,14 +324,14 @@ class RunningVoter:
 
 
 class Cluster:
-    """Closed by `open_cluster`."""
+    """Voters, their disks and their network; closed by `open_cluster`."""
 
     def __init__(self, random: Random, shape: Shape) -> None:
         self.shape = shape
         self.random = random
         self.loop = VirtualLoop()
         self.context = copy_context()
-        """Nobody's life."""
+        """Belongs to no life."""
         self.network = Network(self.loop, random)
         if shape.link_bytes_per_s:
             self.network.link_bytes_per_s = shape.link_bytes_per_s
@@ -341,14 +341,14 @@ class Cluster:
         self.node_ids = tuple(range(1, shape.voter_count + 1))
         self.disks = {node_id: SimDisk() for node_id in self.node_ids}
         self.voters: dict[int, RunningVoter] = {}
-        """Those that run."""
+        """The running voters."""
         self.is_quiet = False
         """While set, clients propose nothing."""
         self.on_death: Callable[[int], None] = lambda _node_id: None
         self.tolerated_failures: set[int] = set()
-        """Voters whose disk was made to fail; of no other may the quorum give up."""
+        """Voters whose disk was made to fail; no other voter may stop with an error."""
         self.power_losses: Sequence[CrashMode] = (CrashMode.DROP, CrashMode.TEAR, CrashMode.REORDER)
-        """What may become of a disk that is stopped in the midst of an operation."""
+        """How a disk may crash whose power fails in the middle of an operation."""
         self._payload_count = 0
         self._voters_config = {node: VoterAddress(host="sim", port=node) for node in self.node_ids}
 
@@ -367,13 +367,13 @@ class Cluster:
                 self.start(node_id)
 
     def kill(self, node_id: int, mode: CrashMode = CrashMode.KEEP) -> None:
-        """Ends the process, and with any other mode than KEEP the power of its machine."""
+        """End the process; in any mode but KEEP, cut the power of its machine."""
         voter = self.voters.pop(node_id)
         self.network.receivers.pop(node_id, None)
         voter.end()
         self.disks[node_id].crash(mode, self.random)
         if mode is CrashMode.KEEP:
-            # The machine goes on and resets the streams; one without power says nothing.
+            # The machine still runs and resets the streams; a machine without power sends nothing.
             for other in self.voters.values():
                 if other.is_open and self.network.reaches(node_id, other.life.node_id):
                     self.loop.call_soon(other.quorum.links[node_id].reset, context=other.context)
@@ -387,7 +387,7 @@ class Cluster:
         self.loop.run_until(self.loop.now_s + duration_s, self._after_callback)
 
     def run_until(self, condition: Callable[[], bool], limit_s: float) -> bool:
-        """Whether the condition came to hold within the limit. It is looked at after every event."""
+        """Run until the condition holds, checked after every event; return whether it did within the limit."""
 
         def after(life: Life | None) -> bool:
             return self._after_callback(life) or condition()
@@ -406,7 +406,7 @@ class Cluster:
             self._lose_power(life.node_id)
         elif voter.failure is not None:
             if life.node_id not in self.tolerated_failures:
-                raise Violation(Invariant.VOTERS_GO_ON, f"voter {life.node_id} gave up: {voter.failure}")
+                raise Violation(Invariant.VOTERS_GO_ON, f"voter {life.node_id} stopped: {voter.failure}")
             self.kill(life.node_id)
             self.on_death(life.node_id)
         elif voter.is_open:
@@ -438,12 +438,12 @@ class Cluster:
         return b"%d " % self._payload_count + bytes(padding)
 
     def leader(self) -> RunningVoter | None:
-        """The voter that leads in the highest term among those that think they do."""
+        """The voter with the highest term among those that consider themselves leader."""
         leading = [voter for voter in self.voters.values() if voter.is_open and voter.quorum.is_leader]
         return max(leading, key=lambda voter: voter.quorum.term, default=None)
 
     def are_equal(self) -> bool:
-        """Every voter runs, was told all that was committed, and holds the same log."""
+        """Return whether every voter runs, has applied every committed entry, and has the same log."""
         running = [voter.quorum for voter in self.voters.values() if voter.is_open]
         if len(running) < self.shape.voter_count:
             return False
@@ -483,7 +483,7 @@ def open_cluster(random: Random, shape: Shape) -> Iterator[Cluster]:
 
 
 class _NullPoller:
-    """The engine asks the operating system for events of its own transport, which is not used."""
+    """Replaces the engine's poller: its transport is not used."""
 
     def __init__(self, _type: str) -> None: ...
 

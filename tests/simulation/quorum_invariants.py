@@ -1,8 +1,8 @@
-"""What must hold of a quorum after every event, and how it is told from outside.
+"""Invariants of a quorum that are checked after every event, and how they are observed from outside.
 
-One leader a term; what is committed never changes, vanishes or is short of a majority of disks; what was acknowledged
-is committed, what was refused never is; every state machine sees the same entries in the same order; and nobody stands
-as a candidate before a majority would vote for it.
+There is one leader per term. A committed entry never changes or vanishes, and is on the disks of a majority. An
+acknowledged proposal is committed, a refused one never is. Every state machine gets the same entries in the same order.
+No voter becomes a candidate unless a majority would vote for it.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from kraft.quorum.messages import AppendResponse, Message, PreVoteResponse, Vote
 
 
 class Invariant(StrEnum):
-    """A mutation test names the one that its mutant breaks: a mutant that dies of anything else shows nothing."""
+    """A mutation test names the invariant that its mutant must break; any other failure proves nothing."""
 
-    ONE_LEADER = "one leader a term"
-    LEADER_COMPLETENESS = "a leader holds all that is committed"
-    ONE_VOTE = "one vote a term"
-    PROMISED_CANDIDACY = "a candidate has the promise of a majority"
-    COMMITTED_STAYS = "what is committed stays"
-    COMMITTED_BY_A_MAJORITY = "what is committed is on the disks of a majority"
-    ACKNOWLEDGED_IS_DURABLE = "what a voter acknowledges is on its disk"
-    TOLD_IS_DURABLE = "what a voter tells its state machine is on its disk"
-    NOTHING_GOES_BACK = "term, commit index and what is applied never go back"
+    ONE_LEADER = "one leader per term"
+    LEADER_COMPLETENESS = "a leader has every committed entry"
+    ONE_VOTE = "one vote per term"
+    PROMISED_CANDIDACY = "a candidate has the pre-votes of a majority"
+    COMMITTED_STAYS = "committed entries stay"
+    COMMITTED_BY_A_MAJORITY = "committed entries are on the disks of a majority"
+    ACKNOWLEDGED_IS_DURABLE = "acknowledged entries are on the voter's disk"
+    REPORTED_IS_DURABLE = "entries that a state machine gets are on the voter's disk"
+    NOTHING_GOES_BACK = "term, commit index and applied index never go back"
     LOG_MATCHING = "logs match"
     STATE_MACHINES_AGREE = "state machines agree"
     PROPOSALS_ARE_KEPT = "an acknowledged proposal is committed once, a refused one never"
-    READS_ARE_CURRENT = "a leader and a barrier know all that was acknowledged"
-    VOTERS_GO_ON = "a voter whose disk keeps its word goes on"
+    READS_ARE_CURRENT = "a leader and a barrier have every acknowledged entry"
+    VOTERS_GO_ON = "a voter whose disk works does not stop"
     PEACE_HEALS = "without faults the quorum agrees"
 
 
@@ -47,13 +47,13 @@ class Violation(AssertionError):
 
 @dataclass(slots=True)
 class _Disk:
-    """What a voter has synced, whatever became of it since."""
+    """What a voter has synced, also while it is down."""
 
     journal: QuorumJournal | None = None
     synced_index: int = 0
 
     def holds(self, index: int, term: int) -> bool:
-        """In its journal, or in the snapshot that its journal goes on from."""
+        """Return whether the entry is in the journal, or in the snapshot that the journal begins after."""
         journal = self.journal
         if journal is None or index > self.synced_index:
             return False
@@ -61,7 +61,7 @@ class _Disk:
 
 
 class History:
-    """Of the whole cluster, over all lives of its voters."""
+    """The history of the whole cluster, over all lives of its voters."""
 
     def __init__(self, voter_count: int) -> None:
         self.committed: dict[int, Entry] = {}
@@ -75,17 +75,17 @@ class History:
         """The same as the quorum's users see it."""
         self.disks: dict[int, _Disk] = {}
         self.violations: list[Violation] = []
-        """All that were ever raised: code under test must not get away with catching one."""
+        """All that were ever raised, so that code under test cannot hide one by catching it."""
         self.counts_disks = True
         self._majority = voter_count // 2 + 1
         self._votes: dict[tuple[int, int], int] = {}
         self._promises: dict[tuple[int, int], set[int]] = {}
-        """Who would have voted for a voter in a term."""
+        """The voters that gave a voter their pre-vote in a term."""
         self._terms: dict[int, int] = {}
         self._state_hashes: dict[int, bytes] = {}
         self._acknowledged: dict[bytes, int] = {}
         self._refused: set[bytes] = set()
-        self._told: dict[int, bytes] = {}
+        self._reported: dict[int, bytes] = {}
         self._payload_index: dict[bytes, int] = {}
 
     def voter_started(self, node_id: int) -> VoterWatch:
@@ -99,9 +99,9 @@ class History:
     # --- what clients saw ----------------------------------------------------------------------------------------
 
     def acknowledged(self, index: int, payload: bytes) -> None:
-        if self._told.get(index) != payload:
+        if self._reported.get(index) != payload:
             raise self.violation(
-                Invariant.PROPOSALS_ARE_KEPT, f"entry {index} was acknowledged, and it is not what was committed there"
+                Invariant.PROPOSALS_ARE_KEPT, f"the acknowledged entry {index} is not the one that was committed there"
             )
         self._acknowledged[payload] = index
         self.acknowledged_count += 1
@@ -113,9 +113,9 @@ class History:
 
     def _check_not_refused(self, payload: bytes, index: int | None) -> None:
         if index is not None and payload in self._refused:
-            raise self.violation(Invariant.PROPOSALS_ARE_KEPT, f"entry {index} was refused, and is committed")
+            raise self.violation(Invariant.PROPOSALS_ARE_KEPT, f"entry {index} was refused, but is committed")
 
-    # --- what voters say -----------------------------------------------------------------------------------------
+    # --- messages ------------------------------------------------------------------------------------------------
 
     def sent(self, sender: int, receiver: int, message: Message) -> None:
         match message:
@@ -134,7 +134,7 @@ class History:
                         f"voter {sender} acknowledges entry {next_index - 1}, which is not on its disk",
                     )
             case _:
-                """Binds its sender to nothing."""
+                """The other messages promise nothing."""
 
     def _vote(self, voter: int, term: int, candidate: int) -> None:
         if self._votes.setdefault((voter, term), candidate) != candidate:
@@ -145,16 +145,16 @@ class History:
         if promises < self._majority:
             raise self.violation(
                 Invariant.PROMISED_CANDIDACY,
-                f"voter {candidate} stands in term {term}, and {promises} would vote for it",
+                f"voter {candidate} is a candidate in term {term} with {promises} pre-votes",
             )
 
-    # --- what state machines are told ------------------------------------------------------------------------------
+    # --- state machines ----------------------------------------------------------------------------------------------
 
-    def told(self, index: int, payload: bytes, previous_hash: bytes) -> bytes:
-        """The state's hash with this payload applied; alike on every voter."""
+    def reported(self, index: int, payload: bytes, previous_hash: bytes) -> bytes:
+        """Apply a payload; return the hash of the state, which must be equal on every voter."""
         state_hash = hashlib.sha256(previous_hash + index.to_bytes(8, "big") + payload).digest()
         self.record_state(index, state_hash)
-        self._told[index] = payload
+        self._reported[index] = payload
         if self._payload_index.setdefault(payload, index) != index:
             raise self.violation(
                 Invariant.PROPOSALS_ARE_KEPT,
@@ -164,16 +164,16 @@ class History:
         return state_hash
 
     def record_state(self, index: int, state_hash: bytes) -> None:
-        """The entries up to this one lead to this state."""
+        """Record the state after this entry."""
         if self._state_hashes.setdefault(index, state_hash) != state_hash:
             raise self.violation(Invariant.STATE_MACHINES_AGREE, f"the state machines differ at entry {index}")
 
     def check_snapshot(self, index: int, term: int, state_hash: bytes) -> None:
-        """It says that the entries up to this one lead to this state."""
+        """Check a snapshot against the state after its last entry."""
         if self._state_hashes.get(index) != state_hash or self.committed[index][2] != term:
             raise self.violation(
                 Invariant.STATE_MACHINES_AGREE,
-                f"a snapshot at entry {index} is not what the entries up to there led to",
+                f"a snapshot at entry {index} differs from the state after that entry",
             )
 
     # --- what is committed -------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ class History:
         if known != entry:
             raise self.violation(
                 Invariant.COMMITTED_STAYS,
-                f"voter {voter} has another entry {index}, of term {term}, than was committed there in {known[2]}",
+                f"voter {voter} has another entry {index}, of term {term}, than the one committed in term {known[2]}",
             )
         if index > self.highest_committed:
             self.highest_committed = index
@@ -192,7 +192,7 @@ class History:
             if self.counts_disks and holders < self._majority:
                 raise self.violation(
                     Invariant.COMMITTED_BY_A_MAJORITY,
-                    f"entry {index} is committed, and is on the disks of {holders} voters",
+                    f"entry {index} is committed, but on the disks of only {holders} voters",
                 )
 
     def lead(self, voter: int, term: int, journal: QuorumJournal) -> None:
@@ -209,7 +209,7 @@ class History:
             )
 
     def check_logs(self) -> None:
-        """Log matching: where two logs have an entry of the same index and term, all before it is equal."""
+        """Log matching: if two logs have an entry of the same index and term, they are equal up to it."""
         # The first entry is the engine's own, or a base without its content.
         logs = [disk.journal[1:] for disk in self.disks.values() if disk.journal is not None]
         known: dict[tuple[int, int], bytes] = {}
@@ -222,23 +222,25 @@ class History:
                     )
 
     def check_end(self) -> None:
-        """All that was acknowledged is among what every state machine was told."""
+        """Check that every acknowledged proposal reached the state machines."""
         for payload, index in self._acknowledged.items():
-            if self._told.get(index) != payload:
+            if self._reported.get(index) != payload:
                 raise self.violation(Invariant.PROPOSALS_ARE_KEPT, f"entry {index} was acknowledged and is lost")
         for index, (command, _, term) in self.committed.items():
             decoded = decode(command)
             counts = decoded is not None and decoded.kind is CommandKind.PAYLOAD and decoded.decided_term == term
-            if decoded is not None and counts and self._told.get(index) != decoded.payload:
-                raise self.violation(Invariant.STATE_MACHINES_AGREE, f"entry {index} was committed and told to nobody")
+            if decoded is not None and counts and self._reported.get(index) != decoded.payload:
+                raise self.violation(
+                    Invariant.STATE_MACHINES_AGREE, f"no state machine got the committed entry {index}"
+                )
 
     @property
     def payloads(self) -> list[bytes]:
-        """All that any state machine was told, by index."""
-        return [self._told[index] for index in sorted(self._told)]
+        """All payloads that a state machine got, by index."""
+        return [self._reported[index] for index in sorted(self._reported)]
 
     def fingerprint(self) -> str:
-        """Of all that was committed, voted for and acknowledged."""
+        """Return a hash of everything that was committed, voted for and acknowledged."""
         story = (self.committed, self.leaders, self._votes, self._acknowledged, sorted(self._refused))
         return hashlib.sha256(repr(story).encode()).hexdigest()[:16]
 
@@ -251,14 +253,14 @@ class History:
 
 
 class VoterWatch:
-    """Over one life of a voter."""
+    """Checks one life of a voter."""
 
     def __init__(self, history: History, node_id: int) -> None:
         self._history = history
         self._node_id = node_id
         self._commit_index = FIRST_INDEX
         self._applied = FIRST_INDEX
-        self._told_index = 0
+        self._reported_index = 0
         self._state_hash = b""
         self._led_term = 0
 
@@ -271,7 +273,7 @@ class VoterWatch:
             history.term(node_id, journal.getCurrentTerm())
         commit_index = int(engine.raftCommitIndex)
         if len(history.disks) == 1:
-            # The engine takes a voter's own copy for a majority before it is on disk; the listener is told later.
+            # The engine counts a single voter's own copy as a majority before it is on disk; it is reported later.
             commit_index = max(self._commit_index, min(commit_index, journal.synced_index))
         self._check_commit(commit_index, journal)
         applied = int(engine.raftLastApplied)
@@ -291,7 +293,7 @@ class VoterWatch:
                 f"voter {self._node_id} goes back from commit {self._commit_index} to {commit_index}",
             )
         first = journal.first_index
-        # Of what a snapshot contains, the base alone is left in the journal, without its content.
+        # Of the entries in a snapshot, the journal keeps only the base, without its content.
         for index in {max(self._commit_index, first), first}:
             known = self._history.committed.get(index)
             if known is not None and journal.term_at(index) != known[2]:
@@ -304,32 +306,32 @@ class VoterWatch:
                 self._history.commit(self._node_id, entry)
             self._commit_index = commit_index
 
-    def told(self, index: int, term: int, payload: bytes) -> None:
+    def reported(self, index: int, term: int, payload: bytes) -> None:
         journal = self._history.disks[self._node_id].journal
         if journal is None or journal.synced_index < index:
             raise self._history.violation(
-                Invariant.TOLD_IS_DURABLE, f"voter {self._node_id} is told entry {index}, which is not on its disk"
+                Invariant.REPORTED_IS_DURABLE, f"voter {self._node_id} reports entry {index}, which is not on its disk"
             )
-        if index <= self._told_index:
+        if index <= self._reported_index:
             raise self._history.violation(
-                Invariant.NOTHING_GOES_BACK, f"voter {self._node_id} is told entry {index} after {self._told_index}"
+                Invariant.NOTHING_GOES_BACK, f"voter {self._node_id} reports entry {index} after {self._reported_index}"
             )
-        self._told_index = index
-        self._state_hash = self._history.told(index, payload, self._state_hash)
+        self._reported_index = index
+        self._state_hash = self._history.reported(index, payload, self._state_hash)
 
     @property
     def state_hash(self) -> bytes:
-        """Of all that was told."""
+        """The hash of the state machine after the last reported entry."""
         return self._state_hash
 
     def restored(self, index: int, term: int, state_hash: bytes) -> None:
-        """The state machine was replaced by the one of a snapshot."""
-        if index < self._told_index:
+        """Check a snapshot that replaces the state machine."""
+        if index < self._reported_index:
             raise self._history.violation(
                 Invariant.NOTHING_GOES_BACK, f"voter {self._node_id} goes back to a snapshot at entry {index}"
             )
         self._history.check_snapshot(index, term, state_hash)
-        self._told_index, self._state_hash = index, state_hash
+        self._reported_index, self._state_hash = index, state_hash
 
     def installed(self) -> None:
         self._history.installed_count += 1
@@ -341,18 +343,18 @@ class VoterWatch:
         if history.announced.setdefault(term, self._node_id) != self._node_id:
             raise self._history.violation(
                 Invariant.ONE_LEADER,
-                f"voters {history.announced[term]} and {self._node_id} were both told to lead in {term}",
+                f"voters {history.announced[term]} and {self._node_id} were both announced as leader in term {term}",
             )
         behind = history.highest_acknowledged
-        if self._told_index < behind and history.committed[behind][2] < term:
+        if self._reported_index < behind and history.committed[behind][2] < term:
             raise self._history.violation(
                 Invariant.READS_ARE_CURRENT,
-                f"voter {self._node_id} leads in term {term} and was not told entry {behind}",
+                f"voter {self._node_id} leads in term {term} and did not get entry {behind}",
             )
 
     def barrier(self, index: int, expected: int) -> None:
-        """`expected` had been acknowledged when the barrier was asked for."""
-        if self._told_index < expected or index < expected:
+        """Check a barrier; `expected` was acknowledged before the barrier was requested."""
+        if self._reported_index < expected or index < expected:
             raise self._history.violation(
                 Invariant.READS_ARE_CURRENT, f"a barrier on voter {self._node_id} passed without entry {expected}"
             )

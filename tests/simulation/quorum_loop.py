@@ -1,8 +1,7 @@
 """An event loop on a virtual clock: nothing waits, and the same callbacks run in the same order every time.
 
-Every callback belongs to the life of a process, or to the world around them: asyncio hands the context of whoever
-schedules a callback on to it. So a killed process is one whose callbacks no longer run, and a frozen one is one whose
-callbacks run later.
+Every callback belongs to the life of a process, or to the world around the processes: asyncio runs a callback in the
+context that scheduled it. So the callbacks of a killed process no longer run, and those of a frozen one run later.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class Life:
     def __init__(self, node_id: int, clock_rate: float) -> None:
         self.node_id = node_id
         self.clock_rate = clock_rate
-        """How many seconds of its own clock pass in a second."""
+        """Seconds of its own clock per second of virtual time."""
         self.is_dead = False
         self.frozen_until_s = 0.0
 
@@ -51,21 +50,21 @@ class _Call:
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """As much of an event loop as code without sockets, files and threads needs."""
+    """An event loop for code without sockets, files and threads."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now_s = 0.0
         self.callbacks_run = 0
         self.problems: list[str] = []
-        """What asyncio reports to nobody in particular."""
+        """What asyncio reports to its exception handler."""
         self._soon: deque[_Call] = deque()
         self._timers: list[tuple[float, int, _Call]] = []
         self._scheduled_count = 0
 
     def run_until(self, deadline_s: float, after_each: Callable[[Life | None], bool]) -> bool:
-        """Runs what is due before the deadline. `after_each` is told after every callback whose life it was in, and
-        ends the run by True; the answer is whether it did."""
+        """Run what is due before the deadline. `after_each` gets the life of each callback that ran; if it
+        returns True, the run ends. Return whether it did."""
         asyncio._set_running_loop(self)
         try:
             while (call := self._next(deadline_s)) is not None:
@@ -86,7 +85,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return call
 
     def _run(self, call: _Call) -> bool:
-        """Whether it ran."""
+        """Run a callback if its process can run; return whether it ran."""
         life = call.life
         if call.handle.cancelled() or (life is not None and life.is_dead):
             return False
@@ -94,12 +93,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._put(life.frozen_until_s, call)
             return False
         self.callbacks_run += 1
-        # Where power fails, the disk knows, and its owner looks.
+        # After a power failure the disk is off, and the cluster notices that.
         with suppress(PowerFailure):
             call.context.run(call.callback, *call.arguments)
         return True
 
-    # --- what asyncio asks of a loop -----------------------------------------------------------------------------
+    # --- asyncio's interface ---------------------------------------------------------------------------------------
 
     def time(self) -> float:
         return self.now_s
@@ -128,10 +127,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         heapq.heappush(self._timers, (when_s, self._scheduled_count, call))
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """It is passed over when its time comes."""
+        """Do nothing: a cancelled timer is skipped when it is due."""
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        # The tasks of a killed process stay pending for ever, and nobody takes what its futures hold.
+        # The tasks of a killed process stay pending forever, and nobody retrieves its futures' exceptions.
         if isinstance(context.get("task"), asyncio.Task) and not context["task"].done():
             return
         if "Future exception was never retrieved" not in context["message"]:

@@ -1,7 +1,7 @@
-"""The network between simulated voters: packets that take their time, get lost, come twice or late, and walls.
+"""The network between simulated voters: packets that are slow, lost or duplicated, and partitions.
 
-A link stands in for the gRPC stream that one voter dials to another. What it sends is encoded and decoded as on the
-wire. It is harsher than a stream: packets overtake each other, and outlive the processes that sent them.
+A link replaces the gRPC stream that one voter opens to another. Its messages are encoded and decoded as on the wire. It
+is harsher than a stream: packets overtake each other, and arrive after the death of the processes that sent them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SILENT_CHECKS_MAX = 4
 
 @dataclass(slots=True)
 class Weather:
-    """What happens to packets; delays in seconds, the rest as probabilities."""
+    """The faults of packets: delays in seconds, the rest as probabilities."""
 
     delay_s_min: float = 0.001
     delay_s_max: float = 0.005
@@ -35,7 +35,7 @@ class Weather:
 
 
 class Receiver(Protocol):
-    """A voter that runs."""
+    """A running voter."""
 
     life: Life
 
@@ -48,11 +48,11 @@ class Network:
     def __init__(self, loop: VirtualLoop, random: Random) -> None:
         self.weather = Weather()
         self.cuts: set[tuple[int, int]] = set()
-        """Pairs of sender and receiver between which nothing passes."""
+        """Pairs of sender and receiver that are partitioned."""
         self.receivers: dict[int, Receiver] = {}
-        """By node id; who is not here is not running."""
+        """The running voters, by node id."""
         self.link_bytes_per_s = 0
-        """How fast what is sent is taken from a link; 0 for at once."""
+        """Bandwidth of a link; 0 for unlimited."""
         self.link_window_bytes = 1 << 60
         self.packets_sent = 0
         self.packets_lost = 0
@@ -106,7 +106,7 @@ class Network:
 
 
 class SimLink:
-    """In place of `kraft.quorum.peer_link.PeerLink`. Lives in the context of the voter that dials."""
+    """Replaces `kraft.quorum.peer_link.PeerLink`; belongs to the context of the voter that dials."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class SimLink:
         self._network.loop.call_later(CHECK_PERIOD_S, self._check)
 
     async def stop(self) -> None:
-        """A simulated voter is never stopped in order, it is killed."""
+        """Do nothing: a simulated voter is only killed."""
 
     def send(self, messages: list[Message]) -> None:
         if not self.is_up:
@@ -178,7 +178,7 @@ class SimLink:
             self._connect()
 
     def reset(self) -> None:
-        """The other side's machine says that nobody listens any more."""
+        """Reset the connection: no process listens on the other machine."""
         self._down()
 
     def _connect(self) -> None:

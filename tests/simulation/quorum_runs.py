@@ -1,4 +1,4 @@
-"""Random runs of a simulated quorum: faults of every kind first, then peace, in which it must go on and agree."""
+"""Random runs of a simulated quorum: faults of every kind, then none, when it must make progress and agree."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.disks.sim_content import CrashMode, SyncFailure
 log = structlog.get_logger()
 
 FAULTS_S = 8.0
-"""How long faults happen in one run, on its virtual clock."""
+"""Virtual time during which faults happen in one run."""
 
 FAULT_PAUSE_S_MAX = 0.6
 DOWN_S_MAX = 1.5
@@ -25,7 +25,7 @@ HEAL_LIMIT_S = 30.0
 
 @dataclass(slots=True)
 class Tally:
-    """What one run, or many, went through."""
+    """Counts of one run, or of many."""
 
     seeds: int = 0
     virtual_s: float = 0.0
@@ -38,7 +38,7 @@ class Tally:
     installed: int = 0
     heal_s_max: float = 0.0
     fingerprint: str = ""
-    """Equal for two runs that went the same way."""
+    """Equal for two runs that are the same."""
 
     def add(self, other: Tally) -> None:
         self.seeds += other.seeds
@@ -77,7 +77,7 @@ def shape_of(random: Random) -> Shape:
 
 
 def run(seed: int, faults_s: float = FAULTS_S) -> Tally:
-    """Raises Violation."""
+    """Run one seed. Raises Violation."""
     random = Random(seed)
     with open_cluster(random, shape_of(random)) as cluster:
         nemesis = _Nemesis(cluster, random)
@@ -101,10 +101,9 @@ def run(seed: int, faults_s: float = FAULTS_S) -> Tally:
 
 
 def notices(invariant: Invariant, words: str = "", *, seeds: int) -> bool:
-    """Whether one of the first seeds breaks this very invariant, in words that hold these.
+    """Return whether one of the first seeds breaks this invariant, with these words in its message.
 
-    A weakened quorum may also end in another way. That is passed over: it does not show that the guard which was taken
-    away carries weight.
+    A weakened quorum may also fail in another way. That is ignored: it does not prove that the removed guard is needed.
     """
     for seed in range(seeds):
         try:
@@ -112,15 +111,15 @@ def notices(invariant: Invariant, words: str = "", *, seeds: int) -> bool:
         except Violation as violation:
             if violation.invariant is invariant and words in str(violation):
                 return True
-        except Exception as error:  # noqa: BLE001  A weakened quorum may end in any way.
+        except Exception as error:  # noqa: BLE001  A weakened quorum may fail in any way.
             log.debug("seed ended in another way", seed=seed, error=repr(error))
     return False
 
 
 def heal(cluster: Cluster) -> float:
-    """Everything runs and every packet arrives: within 30 s something new is acknowledged, and all voters are equal.
+    """End all faults: within 30 s a new proposal is acknowledged, and all voters are equal.
 
-    Returns how many seconds it took. Raises Violation.
+    Return how many seconds it took. Raises Violation.
     """
     cluster.network.heal()
     for disk in cluster.disks.values():
@@ -141,7 +140,7 @@ def heal(cluster: Cluster) -> float:
 
 
 class _Nemesis:
-    """Whoever dies comes back, the network becomes well again, and at any time several faults may be at work."""
+    """Injects faults, several at a time; killed voters restart, and the network heals."""
 
     def __init__(self, cluster: Cluster, random: Random) -> None:
         self.faults = 0
@@ -206,7 +205,7 @@ class _Nemesis:
             self._kill(node_id, self._random.choice(self._cluster.power_losses))
 
     def _cut_power_soon(self) -> None:
-        """In the midst of a write or a sync."""
+        """Cut the power in the middle of a write or a sync."""
         node_id = self._victim()
         if node_id is not None:
             disk = self._cluster.disks[node_id]
@@ -247,7 +246,7 @@ class _Nemesis:
             self._cluster.network.isolate(leader.life.node_id, self._cluster.node_ids)
 
     def _split(self) -> None:
-        """In two halves that hear nothing of each other."""
+        """Partition the voters into two halves."""
         nodes = list(self._cluster.node_ids)
         self._random.shuffle(nodes)
         half = self._random.randrange(1, len(nodes))
@@ -255,22 +254,22 @@ class _Nemesis:
             self._cluster.network.isolate(left, nodes[half:])
 
     def _make_one_way(self) -> None:
-        """Some hear others that do not hear them."""
+        """Partition some pairs in one direction only."""
         for sender in self._cluster.node_ids:
             for receiver in self._cluster.node_ids:
                 if sender != receiver and self._random.random() < 0.3:
                     self._cluster.network.cuts.add((sender, receiver))
 
     def _deafen_one(self) -> None:
-        """It hears nobody, and everybody hears it."""
+        """Drop all messages to one voter; its own arrive."""
         self._cluster.network.deafen(self._random.choice(self._cluster.node_ids), self._cluster.node_ids)
 
     def _silence_one(self) -> None:
-        """It hears everybody, and nobody hears it."""
+        """Drop all messages of one voter; those to it arrive."""
         self._cluster.network.silence(self._random.choice(self._cluster.node_ids), self._cluster.node_ids)
 
     def _make_ring(self) -> None:
-        """Everybody sees a majority, and of five nobody the same one."""
+        """Connect each voter to its neighbours only: each sees a majority, and of five no two see the same one."""
         nodes = self._cluster.node_ids
         self._cluster.network.cuts.clear()
         for position, node in enumerate(nodes):

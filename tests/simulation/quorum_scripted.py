@@ -1,4 +1,4 @@
-"""One real voter, and peers that say what a test tells them to: for courses of events that chance does not find."""
+"""One real voter and scripted peers: for scenarios that random runs do not find."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ M = TypeVar("M", Append, AppendResponse, PreVoteRequest, PreVoteResponse, VoteRe
 
 
 class ScriptedPeer:
-    """Takes everything, and answers nothing by itself but that it would vote for whoever asks."""
+    """Accepts every message; by itself it answers only pre-vote requests, and grants them."""
 
     def __init__(self, node_id: int, network: Network) -> None:
         self.life = Life(node_id, clock_rate=1.0)
@@ -51,7 +51,7 @@ class ScriptedPeer:
 
 
 class Stage:
-    """Voter 1 among peers of a test. It must be heard of often, or it stands as a candidate."""
+    """Voter 1 among scripted peers. They must send to it often, or it becomes a candidate."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -91,7 +91,7 @@ class Stage:
 
     def _wait_until(self, condition: Callable[[], bool], problem: str) -> None:
         if not self.cluster.run_until(condition, ELECTION_LIMIT_S):
-            # No AssertionError: where a guard is taken out, only what it guards against may fail.
+            # No AssertionError: in a test that removes a guard, only the violation must be one.
             raise RuntimeError(problem)
 
     def restart(self, mode: CrashMode) -> None:
@@ -99,42 +99,42 @@ class Stage:
         self.start()
 
     def hears(self, sender: int, *messages: Message) -> None:
-        """The voter receives these, and what it sends in answer has arrived."""
+        """Deliver messages to the voter, and run until its answers have arrived."""
         self.peers[sender].inbox.clear()
         self.cluster.network.send(sender, VOTER, list(messages))
         self.cluster.run_for(ROUND_TRIP_S)
 
     def knows(self, snapshot: SnapshotPart) -> None:
-        """The other voters committed what led to this snapshot."""
+        """Record the snapshot's state as committed by the other voters."""
         history = self.cluster.history
         history.committed[snapshot.index] = entry(snapshot.index, snapshot.index_term)
         history.record_state(snapshot.index, snapshot.content)
 
     def answer_to(self, sender: int, message: Message, kind: type[M]) -> M | None:
-        """The last answer of this kind."""
+        """Return the last answer of this kind."""
         self.hears(sender, message)
         answers = [answer for answer in self.peers[sender].inbox if isinstance(answer, kind)]
         return answers[-1] if answers else None
 
     def stands_as_candidate(self) -> int:
-        """Nobody leads until the voter asks for votes; the term that it asks for."""
+        """Run without a leader until the voter requests votes; return the term of the request."""
         for peer in self.peers.values():
             peer.inbox.clear()
-        self._wait_until(self._asks_for_votes, "the voter does not stand")
+        self._wait_until(self._asks_for_votes, "the voter does not become a candidate")
         return self.quorum.term
 
     def _asks_for_votes(self) -> bool:
         return any(isinstance(message, VoteRequest) for peer in self.peers.values() for message in peer.inbox)
 
     def leads_alone(self) -> None:
-        """There are no peers."""
+        """Run until a voter without peers leads."""
         self._wait_until(lambda: self.quorum.is_leader, "the voter does not lead")
 
     def is_asked_for_an_entry(self) -> None:
-        """By a client, who waits for the answer; the voter has the entry, on disk or not."""
+        """Propose as a client that waits for the response; the voter then has the entry, on disk or not."""
         self.voter.spawn(self.voter.propose(self.quorum.term, ELECTION_LIMIT_S))
         index = self.quorum.journal.last_index + 1
-        self._wait_until(lambda: self.quorum.journal.last_index == index, "the voter does not take a proposal")
+        self._wait_until(lambda: self.quorum.journal.last_index == index, "the voter does not accept a proposal")
 
     def is_elected_by(self, *peers: int) -> int:
         term = self.stands_as_candidate()
@@ -145,7 +145,7 @@ class Stage:
 
 
 def body(payload: bytes, term: int) -> bytes:
-    """A command as a proposal of that term brings it to the engine."""
+    """Encode a command as a proposal of that term does."""
     return encode_body(Command(kind=CommandKind.PAYLOAD, decided_term=term, request_id=bytes(16), payload=payload))
 
 
@@ -165,13 +165,13 @@ def append(term: int, previous: tuple[int, int], *entries: Entry, commit_index: 
 
 
 def whole_snapshot(term: int, index: int, index_term: int) -> SnapshotPart:
-    """A snapshot at that entry in a single part, as the leader of `term` sends it."""
+    """Return a snapshot at that entry in a single part, as the leader of `term` sends it."""
     state = b"state at %d" % index
     return SnapshotPart(term=term, index=index, index_term=index_term, number=0, content=state, is_last=True)
 
 
 def acknowledged(term: int, index: int) -> AppendResponse:
-    """A follower says that it holds everything up to the index."""
+    """Return a follower's acknowledgement of everything up to the index."""
     return AppendResponse(term=term, next_index=index + 1, success=True, reset=False)
 
 

@@ -1,4 +1,4 @@
-"""Snapshots of a simulated voter's state machine, whose whole state is a hash of everything it was told."""
+"""Snapshots of a simulated voter's state machine, whose whole state is a hash of the entries that it got."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class SimKeeper:
     """Implements `kraft.quorum.snapshot_transfer.SnapshotKeeper`."""
 
     def __init__(self, disk: SimDisk, watch: VoterWatch) -> None:
-        """Raises Corruption and OSError."""
+        """Restore from the newest snapshot, if there is one. Raises Corruption and OSError."""
         self._store = SnapshotStore(disk, DIRECTORY)
         self._watch = watch
         self.captured: Snapshot | None = None
@@ -44,7 +44,7 @@ class SimKeeper:
         return restore
 
     def capture(self, index: int, term: int, state_hash: bytes) -> bool:
-        """What will be written; False while another one is still to be."""
+        """Keep a snapshot to be written; return False while another one waits."""
         if self.captured is not None:
             return False
         chunks = tuple(state_hash[start : start + CHUNK_BYTES] for start in range(0, len(state_hash), CHUNK_BYTES))
@@ -52,7 +52,7 @@ class SimKeeper:
         return True
 
     def write(self) -> int:
-        """Writes what was captured. Two snapshots contain everything up to the index returned; 0 for none."""
+        """Write the captured snapshot. Return the index that two snapshots reach; 0 if there is only one."""
         snapshot, self.captured = self.captured, None
         assert snapshot is not None, "nothing was captured"
         self._store.write(snapshot.id, snapshot.chunks)

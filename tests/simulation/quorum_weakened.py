@@ -1,4 +1,4 @@
-"""The quorum, each time with one guard taken away, to show that the guard carries weight."""
+"""The quorum with one guard removed at a time, to show that each guard is needed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Guard = Callable[[], AbstractContextManager[object]]
 
 
 def truncating_behind_every_append() -> AbstractContextManager[object]:
-    """The engine's own way with entries that a follower already holds. Bug 1."""
+    """A follower truncates entries that it already has, as the engine does. Bug 1."""
 
     def leave_all_entries(append: Append, log: LogView, last_applied: int) -> TrimmedAppend:
         trimmed = filters.trim_append(append, log, last_applied)
@@ -40,7 +40,7 @@ def truncating_behind_every_append() -> AbstractContextManager[object]:
 
 
 def believing_unproved_commits() -> AbstractContextManager[object]:
-    """A follower commits what it holds up to the leader's commit index, whosever entries they are."""
+    """A follower commits all its entries up to the leader's commit index, even those of another leader."""
 
     def leave_the_commit_index(append: Append, log: LogView, last_applied: int) -> TrimmedAppend:
         trimmed = filters.trim_append(append, log, last_applied)
@@ -54,7 +54,7 @@ def believing_unproved_commits() -> AbstractContextManager[object]:
 
 
 def counting_late_acknowledgements() -> AbstractContextManager[object]:
-    """An answer to an earlier leadership counts for this one. Bug 2."""
+    """An answer to an earlier leadership counts for the current one. Bug 2."""
     admit = Acknowledgements.admit
 
     def admit_any_term(
@@ -66,12 +66,12 @@ def counting_late_acknowledgements() -> AbstractContextManager[object]:
 
 
 def counting_votes_twice() -> AbstractContextManager[object]:
-    """Every vote counts, whoever gave it. Bug 2."""
+    """Every vote counts, also a second one of the same voter. Bug 2."""
     return patch.object(VoteCounter, "admit", lambda self, voter, vote_term, current_term: vote_term == current_term)
 
 
 def never_syncing() -> AbstractContextManager[object]:
-    """What is added to a journal stays in the page cache. Bug 3."""
+    """New journal entries stay in the page cache. Bug 3."""
     append = Segments.append
 
     def append_without_sync(self: Segments, body: bytes) -> None:
@@ -83,7 +83,7 @@ def never_syncing() -> AbstractContextManager[object]:
 
 @contextmanager
 def speaking_before_the_sync() -> Iterator[None]:
-    """Messages leave before what they promise is on disk. Bug 3."""
+    """Messages are sent before what they promise is on disk. Bug 3."""
     hold = QuorumTransport.hold
 
     def hold_nothing(self: QuorumTransport) -> None:
@@ -98,13 +98,13 @@ def speaking_before_the_sync() -> Iterator[None]:
 
 
 def acknowledging_what_was_cut_off() -> AbstractContextManager[object]:
-    """What is held leaves, whatever became meanwhile of the entries that it is about."""
+    """Held messages are sent even if their entries were truncated meanwhile."""
     return patch.object(QuorumTransport, "_is_still_valid", lambda self, message: True)
 
 
 @contextmanager
 def releasing_with_the_write_before() -> Iterator[None]:
-    """What is said while a write is under way leaves when that one is durable."""
+    """Messages that arise during a write are sent once that write is durable."""
     release = QuorumTransport.release
 
     def release_everything(self: QuorumTransport) -> None:
@@ -116,7 +116,7 @@ def releasing_with_the_write_before() -> Iterator[None]:
 
 
 def believing_unsynced_journals() -> AbstractContextManager[object]:
-    """What a start finds is taken for durable."""
+    """Entries that a start finds count as durable."""
 
     def cut_without_sync(file: File, data: bytes, found: Scan) -> None:
         if found.valid_bytes < file.size:
@@ -126,12 +126,12 @@ def believing_unsynced_journals() -> AbstractContextManager[object]:
 
 
 def leaving_torn_tails() -> AbstractContextManager[object]:
-    """A torn frame stays, and the next one is written behind it. Bug 5."""
+    """A torn frame stays, and the next one is written after it. Bug 5."""
     return patch.object(journal_segments, "settle", lambda file, data, found: file.sync())
 
 
 def believing_every_byte() -> AbstractContextManager[object]:
-    """No checksum is compared. Bug 5."""
+    """Checksums are not compared. Bug 5."""
 
     def crc_of_anything(position: int, body: bytes | memoryview) -> int:
         return 0
@@ -140,7 +140,7 @@ def believing_every_byte() -> AbstractContextManager[object]:
 
 
 def forgetting_votes() -> AbstractContextManager[object]:
-    """Term and vote live in memory."""
+    """Term and vote are only in memory."""
 
     def remember(self: QuorumJournal, term: int, votedForNodeId: int | None) -> None:
         self._term = term
@@ -150,7 +150,7 @@ def forgetting_votes() -> AbstractContextManager[object]:
 
 
 def forgetting_whom_it_voted_for() -> AbstractContextManager[object]:
-    """The term is written, and the vote lives in memory."""
+    """The term is written, but the vote is only in memory."""
     remember = QuorumJournal.setCurrentTerm
 
     def remember_the_term(self: QuorumJournal, term: int, votedForNodeId: int | None) -> None:
@@ -161,7 +161,7 @@ def forgetting_whom_it_voted_for() -> AbstractContextManager[object]:
 
 
 class _CommitsEarlierTerms(engine.RaftEngine):
-    """Counts holders also for an entry of an earlier term: figure 8 of the Raft paper."""
+    """Counts copies also of an entry of an earlier term: figure 8 of the Raft paper."""
 
     _for_the_previous = False
 
@@ -193,12 +193,12 @@ def committing_earlier_terms() -> AbstractContextManager[object]:
 
 
 def counting_own_unsynced_entries() -> AbstractContextManager[object]:
-    """A voter's own entries count as stored as soon as they are added, as the engine has it."""
+    """A voter's own entries count as stored as soon as they are added, as in the engine."""
     return patch.object(RaftQuorum, "_on_apply", RaftQuorum._apply_entry)
 
 
 def telling_with_the_write_before() -> AbstractContextManager[object]:
-    """The listener is told of all that is committed as soon as any write is durable."""
+    """All committed entries are reported as soon as any write is durable."""
     release = RaftQuorum._release
 
     def apply_all_and_release(self: RaftQuorum, parts: Any) -> None:
@@ -210,7 +210,7 @@ def telling_with_the_write_before() -> AbstractContextManager[object]:
 
 
 def applying_what_another_term_stored() -> AbstractContextManager[object]:
-    """A payload counts wherever it ends up, whatever its author knew."""
+    """A payload is applied even if a later term than the one it was decided in stores it."""
     apply = RaftQuorum._apply
 
     def apply_unfenced(self: RaftQuorum, index: int, term: int, entry: Command) -> None:
@@ -222,7 +222,7 @@ def applying_what_another_term_stored() -> AbstractContextManager[object]:
 
 
 def leading_without_barrier() -> AbstractContextManager[object]:
-    """Leadership is told as soon as the engine has it, before it knows what is committed."""
+    """Leadership is announced as soon as the engine has it, before the commit index is known."""
 
     def announce_at_once(self: RaftQuorum, leads: bool) -> None:
         if leads:
@@ -236,7 +236,7 @@ def leading_without_barrier() -> AbstractContextManager[object]:
 
 
 def reading_without_quorum() -> AbstractContextManager[object]:
-    """Whoever thinks it leads answers a barrier by itself."""
+    """A voter that considers itself leader answers a barrier by itself."""
 
     async def answer_at_once(self: RaftQuorum, deadline_s: float) -> int:
         return self.last_applied
@@ -245,24 +245,24 @@ def reading_without_quorum() -> AbstractContextManager[object]:
 
 
 def resending_at_every_refusal() -> AbstractContextManager[object]:
-    """Each of the appends that one gap makes a follower refuse has all that follows sent again."""
+    """Each append that a follower refuses because of one gap makes the leader send all that follows again."""
     return patch.object(Acknowledgements, "_may_resend", lambda *_: True)
 
 
 def standing_without_asking() -> AbstractContextManager[object]:
-    """A voter that hears no leader becomes a candidate, as the engine has it."""
+    """A voter without a leader becomes a candidate without pre-votes, as in the engine."""
     return patch.object(
         QuorumTransport, "may_campaign", lambda self, round_ms: bool(self._connected or not self._nodes)
     )
 
 
 def leaving_a_leader_for_any_candidate() -> AbstractContextManager[object]:
-    """Who asks for a vote in a later term gets an answer, whoever leads."""
+    """A vote request of a later term is answered even while there is a leader."""
     return patch.object(QuorumTransport, "_has_leader_besides", lambda *_: False)
 
 
 def promising_votes_right_after_a_start() -> AbstractContextManager[object]:
-    """A voter that was just started takes the leader that it had no time to hear for dead."""
+    """A voter that has just started assumes that there is no leader."""
 
     class KnowsNobody(LeaderWatch):
         def __init__(self, timeout_ms: int, started_at_ms: int | None) -> None:
@@ -272,7 +272,7 @@ def promising_votes_right_after_a_start() -> AbstractContextManager[object]:
 
 
 def leading_without_answers() -> AbstractContextManager[object]:
-    """A leader leads until it hears of another one."""
+    """A leader without answers leads until it receives a later term."""
     settings = engine._engine_settings
 
     def without_fallback(*arguments: Any) -> Any:
@@ -284,7 +284,7 @@ def leading_without_answers() -> AbstractContextManager[object]:
 
 
 def leaving_leaders_of_earlier_terms_unanswered() -> AbstractContextManager[object]:
-    """Who is in a later term than the leader drops what it sends, and says nothing."""
+    """A voter in a later term than the leader drops its messages without an answer."""
     receive = QuorumTransport._receive_append
 
     def drop_unanswered(self: QuorumTransport, engine: EngineFacts, peer: int, append: Append) -> None:
@@ -308,7 +308,7 @@ def installing_snapshots_beside_an_unwritten_term() -> AbstractContextManager[ob
 
 
 def installing_snapshots_with_the_write_before() -> AbstractContextManager[object]:
-    """A snapshot that comes while a write is under way is begun with after that one, before the next."""
+    """A snapshot that arrives during a write is begun after that write, before the next one."""
     release = RaftQuorum._release
 
     def release_and_keep(self: RaftQuorum, parts: Any) -> None:
@@ -320,7 +320,7 @@ def installing_snapshots_with_the_write_before() -> AbstractContextManager[objec
 
 
 def installing_snapshots_of_the_past() -> AbstractContextManager[object]:
-    """A voter takes over every snapshot that it is sent, however much it has applied."""
+    """A voter receives every snapshot, even one of entries that it has applied."""
     receive = QuorumTransport._receive_part
 
     def receive_as_if_nothing_was_applied(
@@ -332,7 +332,7 @@ def installing_snapshots_of_the_past() -> AbstractContextManager[object]:
 
 
 def taking_over_snapshots_of_the_past() -> AbstractContextManager[object]:
-    """A snapshot that was written is taken over, whatever was applied meanwhile."""
+    """A written snapshot is installed, even if later entries were applied meanwhile."""
 
     def restore_always(self: RaftQuorum, snapshot: Snapshot, restore: Callable[[], None]) -> None:
         assert self._parts is not None
@@ -353,7 +353,7 @@ class _NothingApplied:
 
 
 def sending_without_end() -> AbstractContextManager[object]:
-    """A voter that lags is sent all that it lacks, whatever waits already."""
+    """A voter that lags is sent all missing entries, however many bytes wait already."""
     return patch.object(QuorumTransport, "_room_bytes", lambda self, peer: 1 << 60)
 
 

@@ -1,6 +1,6 @@
-"""What surrounds the replication machines in a simulation: a log that power loss can shorten, a perfect controller.
+"""Surroundings of the replication machines in a simulation: a log that power loss can shorten, a perfect controller.
 
-The controller elects in the simplest way that is right. What it answers to a proposed ISR is the shipped decision.
+The controller elects in the simplest correct way. Its answer to a proposed ISR is the decision of the real controller.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Record = tuple[int, int]
 
 
 class MemoryLog:
-    """Records in memory, the first `durable_end` of them on the imaginary disk."""
+    """Records in memory; the first `durable_end` of them are on the simulated disk."""
 
     log_start_offset = 0
 
@@ -48,7 +48,7 @@ class MemoryLog:
         return self.records[offset][0] if 0 <= offset < len(self.records) else -1
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch, /) -> tuple[int, int]:
-        """As Kafka's cache: nothing for an epoch above all that are known."""
+        """Answer as Kafka's cache does: nothing for an epoch above all known ones."""
         if not self.records or epoch > self.records[-1][0]:
             return -1, -1
         end_offset = bisect_right(self.records, int(epoch), key=_epoch_of)
@@ -73,7 +73,7 @@ class MemoryLog:
         self.durable_end = min(self.durable_end, offset)
 
     def lose_power(self, kept_end: int) -> None:
-        """What was synced stays; of the rest, what lies below `kept_end`."""
+        """Keep the synced records, and of the rest those below `kept_end`."""
         self.truncate_to(max(self.durable_end, kept_end))
         self.sync()
 
@@ -106,7 +106,7 @@ class PartitionState:
 
 @dataclass(frozen=True)
 class AlterAttempt:
-    """A proposal on its way, under the registration of the broker that sent it."""
+    """A proposal in flight, with the broker epoch of its sender."""
 
     sender: BrokerId
     broker_epoch: int
@@ -120,7 +120,7 @@ class AlterAnswer:
 
 
 class Controller:
-    """Elects from the ISR and from nothing else; `history` is the metadata log that the brokers read."""
+    """Elects only from the ISR; `history` is the metadata log that the brokers read."""
 
     def __init__(self, *, refusals_begin_epochs: bool = True) -> None:
         self.refusals_begin_epochs = refusals_begin_epochs
@@ -133,7 +133,7 @@ class Controller:
         return self.history[-1]
 
     def register(self, broker: BrokerId) -> None:
-        """A broker came back from a crash: whatever its earlier life was part of has ended."""
+        """Register a broker after a crash: its earlier roles and ISR memberships end."""
         self.fence(broker)
         self.broker_epochs[broker] = max(self.broker_epochs.values()) + 1
         self.unfence(broker)
@@ -141,7 +141,7 @@ class Controller:
     def fence(self, broker: BrokerId) -> None:
         self.unfenced.discard(broker)
         state = self.state
-        # The last replica of the ISR stays in it: only it is known to have everything.
+        # The last replica of the ISR stays in it: it is the only one known to have every committed record.
         isr = tuple(member for member in state.isr if member != broker) or state.isr
         leader = None if state.leader == broker else state.leader
         self._publish(leader, isr)
@@ -178,7 +178,7 @@ class Controller:
         return AlterAnswer(proposal.attempt, decision.response)
 
     def _image(self) -> MetadataImage:
-        """What the controller knows, without eligible replicas."""
+        """The controller's image, without eligible replicas."""
         state = self.state
         records: list[MetadataRecord] = [
             RegisterBroker(

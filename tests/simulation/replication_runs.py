@@ -1,4 +1,4 @@
-"""Random runs of the replication world: faults of every kind first, then peace, in which everything must heal."""
+"""Random runs of the replication world: faults of every kind, then none, when everything must heal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run_seed(seed: int, variant: Variant = CORRECT) -> World:
 
 
 def run_randomly(seed: int, steps: int, variant: Variant = CORRECT, min_insync_replicas: int = 2) -> World:
-    """`steps` random events, then everything is healed and the replicas must become equal."""
+    """Run `steps` random events, then heal everything and check that the replicas become equal."""
     random = Random(seed)
     world = World(variant, min_insync_replicas)
     choices, weights = zip(*_Chance(world, random).weighted_events(), strict=True)
@@ -32,7 +32,7 @@ def run_randomly(seed: int, steps: int, variant: Variant = CORRECT, min_insync_r
 
 
 class _Chance:
-    """The random events that need more than a broker's name."""
+    """The random events that need more than a broker id."""
 
     def __init__(self, world: World, random: Random) -> None:
         self._world = world
@@ -104,7 +104,7 @@ class _Chance:
 
 
 def heal(world: World, rounds: int = 60) -> None:
-    """Everybody runs and every message arrives: within `rounds` the logs are equal and all is committed (I10)."""
+    """Run all brokers and deliver every message: within `rounds` the logs are equal and all is committed (I10)."""
     world.network.clear()
     for broker in BROKERS:
         world.restart(broker)
@@ -129,7 +129,7 @@ def _round_without_faults(world: World) -> None:
 
 
 def _unrest(world: World) -> str:
-    """What is not yet as it should be when nothing happens any more; empty when all is well."""
+    """Return what has not converged yet; empty if everything has."""
     isr = world.controller.state.isr
     if set(isr) != set(BROKERS):
         return f"the ISR is {isr}"

@@ -1,8 +1,8 @@
 """Three replicas of one partition, a perfect controller and an unreliable network, all in memory and all in one thread.
 
-The machines are the real ones. What surrounds them is as small as it can be and still go wrong in every way that
-matters: a log whose unsynced tail a power loss may take, a controller whose news arrive late, messages that are
-lost, repeated and overtaken. `World.check` states the invariants; every method that changes something ends in it.
+The machines are the real ones. Their surroundings are as small as possible, but can fail in every way that matters: a
+log that may lose its unsynced tail, a controller whose metadata arrives late, messages that are lost, repeated and
+overtaken. `World.check` states the invariants; every method that changes something ends in it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Violation(AssertionError):
 
 @dataclass
 class Replica:
-    """One broker's process and disk; `life` tells its incarnations apart, as connections do."""
+    """One broker's process and disk; `life` distinguishes its incarnations, as connections do."""
 
     broker_id: BrokerId
     broker_epoch: int
@@ -109,7 +109,7 @@ Message = FetchRequest | FetchAnswer | AlterReply
 
 @dataclass(frozen=True)
 class Variant:
-    """Which machines run, and which deliberate mistakes their surroundings make. The default makes none."""
+    """The machines to run, and deliberate mistakes of their surroundings; by default none."""
 
     leader: type[PartitionLeader] = PartitionLeader
     follower: type[PartitionFollower] = PartitionFollower
@@ -122,7 +122,7 @@ CORRECT = Variant()
 
 
 class World:
-    """Everything above, and what was ever exposed as committed."""
+    """Brokers, controller and network, and every record that was ever exposed as committed."""
 
     def __init__(self, variant: Variant = CORRECT, min_insync_replicas: int = 2) -> None:
         self.variant = variant
@@ -136,17 +136,17 @@ class World:
         self.network: list[Message] = []
         self.alter_requests: dict[BrokerId, list[AlterAttempt]] = {broker: [] for broker in BROKERS}
         self.late_attempts: deque[AlterAttempt] = deque(maxlen=LATE_ATTEMPTS_MAX)
-        """Whatever was sent to the controller before, and may still lie in a connection that nobody reads yet."""
+        """Everything that was sent to the controller, and may still wait unread in a connection."""
         self.exposed: list[Record] = []
         self.exposed_in_epoch: dict[int, int] = {}
         self._leaders_seen: dict[int, tuple[BrokerId, int]] = {}
         for broker in BROKERS:
             self.read_metadata(broker)
 
-    # --- what may happen ---------------------------------------------------------------------------------------
+    # --- events ------------------------------------------------------------------------------------------------
 
     def read_metadata(self, broker: BrokerId, records: int | None = None) -> None:
-        """The broker applies the next records of the metadata log, or all that there are."""
+        """Apply the next records of the metadata log on the broker, or all of them."""
         replica = self.replicas[broker]
         if not replica.alive:
             return
@@ -158,7 +158,7 @@ class World:
         self.check()
 
     def produce(self, broker: BrokerId) -> int | None:
-        """An acks=all produce of one record; its value, or None when it was refused."""
+        """Produce one record with acks=all; return its value, or None if it was refused."""
         replica = self.replicas[broker]
         leader = replica.leader
         if leader is None or not replica.alive:
@@ -186,7 +186,7 @@ class World:
         self.check()
 
     def fetch(self, broker: BrokerId) -> None:
-        """The follower sends its next fetch, whether or not an earlier one was answered."""
+        """Send the follower's next fetch, even if an earlier one has no answer yet."""
         replica = self.replicas[broker]
         follower = replica.follower
         if follower is None or not replica.alive:
@@ -207,7 +207,7 @@ class World:
         self.check()
 
     def reach_controller(self, broker: BrokerId, *, answer_arrives: bool = True) -> None:
-        """The controller decides the oldest proposal of a broker; only its answer may come late or never."""
+        """Let the controller decide a broker's oldest proposal; the answer may be lost."""
         replica = self.replicas[broker]
         if not self.alter_requests[broker]:
             return
@@ -217,7 +217,7 @@ class World:
         self.check()
 
     def reach_controller_late(self, attempt: AlterAttempt) -> None:
-        """Another copy of an attempt is decided, though its sender waits for no answer to it any more."""
+        """Let the controller decide another copy of an attempt whose sender no longer waits for the answer."""
         self.controller.alter_partition(attempt)
         self.check()
 
@@ -233,7 +233,7 @@ class World:
             replica.checkpointed_high_watermark = replica.machine.high_watermark
 
     def crash(self, broker: BrokerId, kept_end: int = 0) -> None:
-        """Power loss: of the unsynced tail only what lies below `kept_end` survives."""
+        """Cut the broker's power: of the unsynced tail only records below `kept_end` survive."""
         replica = self.replicas[broker]
         replica.alive = False
         replica.machine = None
@@ -242,7 +242,7 @@ class World:
         self.check()
 
     def restart(self, broker: BrokerId) -> None:
-        """The broker registers, reads all metadata, and takes its place."""
+        """Start the broker: it registers, reads all metadata, and takes up its role."""
         replica = self.replicas[broker]
         if replica.alive:
             return
@@ -260,7 +260,7 @@ class World:
         require(state.leader is None or state.leader in state.isr, "I7: the leader is in the ISR")
         committed_end = len(self.exposed)
         for member in state.isr:
-            # What was exposed is in every log that may be elected, and on its disk (I4, I6).
+            # Exposed records are on the disk of every replica that may be elected (I4, I6).
             log = self.replicas[member].log
             if log.durable_end < committed_end or log.records[:committed_end] != self.exposed:
                 raise Violation(
@@ -282,7 +282,7 @@ class World:
     def _expose_records(self, committed: list[Record]) -> None:
         shared = min(len(committed), len(self.exposed))
         if committed[:shared] != self.exposed[:shared]:
-            raise Violation(f"I4: {committed} are taken for committed, exposed are {self.exposed}")
+            raise Violation(f"I4: {committed} look committed, but exposed are {self.exposed}")
         for offset in range(len(self.exposed), len(committed)):
             copies = sum(
                 replica.log.durable_end > offset and replica.log.records[offset] == committed[offset]
@@ -291,7 +291,7 @@ class World:
             require(copies >= self.min_insync_replicas, f"I14: offset {offset} is on {copies} disks")
             self.exposed.append(committed[offset])
 
-    # --- how it happens ----------------------------------------------------------------------------------------
+    # --- implementation ----------------------------------------------------------------------------------------
 
     def _apply_metadata(self, replica: Replica, state: PartitionState) -> None:
         leader = replica.leader
@@ -360,7 +360,7 @@ class World:
             match effect:
                 case ProposeIsr():
                     attempt = AlterAttempt(replica.broker_id, replica.broker_epoch, effect)
-                    # Nobody waits for an earlier attempt any more. That does not call it back.
+                    # Nobody waits for an earlier attempt any more, but it may still arrive.
                     self.alter_requests[replica.broker_id] = [attempt]
                     self.late_attempts.append(attempt)
                 case HighWatermarkAdvanced(high_watermark=high_watermark):
@@ -390,8 +390,8 @@ class World:
                     pass
 
     def _truncate(self, replica: Replica, offset: int) -> None:
-        # A replica outside the ISR may drop what it got from one leader and committed under another, for instance
-        # when it hears late of the leader in between: its copy was not counted, and it fetches it again.
+        # A replica outside the ISR may truncate a record that it got from one leader and that another leader committed,
+        # for instance if it learns late of the leader in between. Its copy was not counted, and it fetches it again.
         if replica.broker_id in self.controller.state.isr:
             lost = [record for record in replica.log.records[offset : len(self.exposed)] if record in self.exposed]
             require(not lost, f"I9: committed records {lost} are truncated")
@@ -460,7 +460,7 @@ def require(holds: bool, what: str) -> None:
 
 
 def check_log_matching(one: list[Record], other: list[Record]) -> None:
-    """I3: where two logs have a record of one epoch at one offset, they are equal up to there."""
+    """I3: if two logs have a record of the same epoch at the same offset, they are equal up to it."""
     for offset in range(min(len(one), len(other)) - 1, -1, -1):
         if one[offset][0] == other[offset][0]:
             if one[: offset + 1] != other[: offset + 1]:

@@ -16,7 +16,7 @@ from tests.support.log.log_building import append, read_all, stored
 from tests.support.log.modelled_log import new_disk, open_log
 
 STEPS = 100
-"""Of every kind some; `tests.soak.crash_points` takes longer ones, of more seeds."""
+"""Some of every kind; `tests.soak.crash_points` runs longer ones with more seeds."""
 
 
 @pytest.mark.parametrize("workload_seed", [0, 4, 17])
@@ -28,7 +28,7 @@ def test_every_crash_point_recovers_to_a_prefix_that_holds_everything_synced(wor
 
 @pytest.mark.parametrize("mode", CrashMode)
 def test_a_follower_killed_inside_restart_at_takes_records_of_an_earlier_epoch(mode: CrashMode) -> None:
-    """It led epoch 5 for a record; the leader of epoch 6 has records of epoch 4, and retention passed our end."""
+    """It led epoch 5 for one record; the leader of epoch 6 has records of epoch 4, and its log starts above our end."""
     disk = new_disk()
     log = open_log(disk, LogConfig())
     append(log, "a", epoch=4)
@@ -47,7 +47,7 @@ def test_a_follower_killed_inside_restart_at_takes_records_of_an_earlier_epoch(m
 
 
 @pytest.mark.parametrize("workload_seed", [0, 1])
-def test_a_log_of_which_a_part_was_deleted_is_rot_or_keeps_its_front(workload_seed: int) -> None:
+def test_a_partly_deleted_log_is_refused_or_keeps_its_front(workload_seed: int) -> None:
     tried, refused = delete_halves(workload_seed, steps=60)
     print(f"{tried} half deleted directories, {refused} of them refused")
     assert tried - refused > 10

@@ -1,4 +1,4 @@
-"""Disks that fail without a loss of power: syncs and reads that err, a disk that is full, and disks that lie."""
+"""Disks that fail without a power loss: failed syncs and reads, a full disk, and disks that report false syncs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kraft.log.group_commit.CHECKPOINT_INTERVAL_BYTES", 2500)
 
 
-# --- a sync that errs ----------------------------------------------------------------------------------------
+# --- failed syncs --------------------------------------------------------------------------------------------
 
 
 def is_offline_for_good(model: ModelledLog) -> None:
@@ -55,11 +55,11 @@ def test_after_a_failed_sync_the_log_is_offline_for_good_and_nothing_synced_is_l
         sync = FailingSync(model.disk, number, list(SyncFailure)[number % 2])
         error = run_until_refused(workload, STEPS_BEFORE_A_FAILED_SYNC)
         if error is None:
-            assert sync.seen < number, f"sync {number} ({sync.operation}) failed, and nobody was told"
+            assert sync.seen < number, f"sync {number} ({sync.operation}) failed, and no error was raised"
             break
         failed[workload.step] += 1
         model.disk.on_point = None
-        # These two also sync what is not the log's yet, or not any more.
+        # These two also sync files that are not part of the log yet, or no longer.
         if workload.step not in ("stop and start", "compaction"):
             assert isinstance(error, Refusal)
             assert error.error_code is ErrorCode.KAFKA_STORAGE_ERROR
@@ -80,7 +80,7 @@ def test_what_counts_as_synced_after_a_failed_sync_and_a_restart_survives_a_loss
 
 
 def test_a_segment_that_was_closed_beside_a_failing_sync_is_written_again() -> None:
-    """The process is killed before that sync returns, and the sync of the roll had nothing to complain of."""
+    """The process is killed before that sync returns; the sync of the roll succeeded."""
     disk = new_disk()
     log = open_log(disk, LogConfig())
     append(log, "a")
@@ -103,7 +103,7 @@ def test_a_segment_that_was_closed_beside_a_failing_sync_is_written_again() -> N
 
 
 def is_refused_for_room(workload: Workload) -> bool:
-    """Runs one step; true when it met the end of the disk."""
+    """Run one step; return whether the disk was full."""
     try:
         workload.run_step()
     except OSError as error:
@@ -140,7 +140,7 @@ def test_a_full_disk_refuses_and_everything_goes_on_when_there_is_room() -> None
 
 
 def fill_up_at(disk: SimDisk, operation: str) -> None:
-    """From that operation on there is no room; it is there again when the hook is taken off."""
+    """Make the disk full from that operation on, until the hook is removed."""
 
     def on_point() -> None:
         if disk.last_operation.startswith(operation):
@@ -155,7 +155,7 @@ def has_room_again(disk: SimDisk) -> None:
 
 
 def takes_an_earlier_epoch(log: PartitionLog, disk: SimDisk) -> None:
-    """Records appended in epoch 4 behind offset 1 survive a crash, and are not taken for corruption."""
+    """Check that records appended in epoch 4 after offset 1 survive a crash, and do not look corrupt."""
     log.append_as_follower(stored("c", offset=1, epoch=4))
     sync(log)
     disk.crash(CrashMode.DROP, Random(0))
@@ -164,7 +164,7 @@ def takes_an_earlier_epoch(log: PartitionLog, disk: SimDisk) -> None:
     assert again.epoch_cache.entries == ((4, 0),)
 
 
-def test_a_truncation_without_room_for_the_epochs_leaves_none_that_denies_later_records() -> None:
+def test_a_truncation_without_room_for_the_epochs_leaves_none_that_makes_later_records_look_corrupt() -> None:
     disk = new_disk()
     log = open_log(disk, LogConfig())
     append(log, "a", epoch=4)
@@ -175,7 +175,7 @@ def test_a_truncation_without_room_for_the_epochs_leaves_none_that_denies_later_
     takes_an_earlier_epoch(log, disk)
 
 
-def test_a_refused_append_of_a_new_epoch_leaves_no_epoch_that_denies_later_records() -> None:
+def test_a_refused_append_of_a_new_epoch_leaves_no_epoch_that_makes_later_records_look_corrupt() -> None:
     disk = new_disk()
     log = open_log(disk, LogConfig())
     append(log, "a", epoch=4)
@@ -206,10 +206,10 @@ def test_a_refused_append_of_two_epochs_leaves_neither_behind(epoch: int) -> Non
     assert read_all(open_log(disk, log.config)) == ["a", *values]
 
 
-# --- a read that errs ----------------------------------------------------------------------------------------
+# --- failed reads --------------------------------------------------------------------------------------------
 
 
-def test_a_read_that_errs_takes_the_log_offline() -> None:
+def test_a_failed_read_takes_the_log_offline() -> None:
     workload = Workload(3)
     model = workload.model
     model.append([10])
@@ -220,11 +220,11 @@ def test_a_read_that_errs_takes_the_log_offline() -> None:
     assert model.log.failure is not None
 
 
-# --- disks that lie ------------------------------------------------------------------------------------------
+# --- false syncs ---------------------------------------------------------------------------------------------
 
 
 class LyingDisk(SimDisk):
-    """Says of some syncs that they are done, and does nothing: as if the log had left them out."""
+    """Reports some syncs as done without doing them: as if the log had left them out."""
 
     lies_about: Callable[[str], bool]
 
@@ -247,7 +247,7 @@ class LyingDisk(SimDisk):
     ],
 )
 def test_a_sync_that_is_left_out_is_noticed_by_the_crash_points(left_out: str, words: str) -> None:
-    """The simulation itself is tested. Other files need their syncs less: they can be rebuilt from the log."""
+    """A test of the simulation. Other files need their syncs less: they can be rebuilt from the log."""
     disk = LyingDisk()
     disk.lies_about = lambda path: path.endswith(left_out)
     workload = Workload(1, disk=disk)

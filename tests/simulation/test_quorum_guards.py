@@ -271,9 +271,9 @@ def a_single_voter_that_loses_power_while_it_writes_keeps_what_it_acknowledged()
 
 
 ON_DISK = f"{Invariant.ACKNOWLEDGED_IS_DURABLE}: voter 1 acknowledges entry 2"
-TOLD_TOO_EARLY = f"{Invariant.TOLD_IS_DURABLE}: voter 1 is told entry 5"
+REPORTED_TOO_EARLY = f"{Invariant.REPORTED_IS_DURABLE}: voter 1 reports entry 5"
 FORGETFUL = f"{Invariant.NOTHING_GOES_BACK}: voter 1 goes back from term"
-GIVES_UP = f"{Invariant.VOTERS_GO_ON}: voter 1 gave up: Corruption: "
+GIVES_UP = f"{Invariant.VOTERS_GO_ON}: voter 1 stopped: Corruption: "
 
 SCENARIOS: list[tuple[Scenario, Guard, str]] = [
     (
@@ -340,12 +340,12 @@ SCENARIOS: list[tuple[Scenario, Guard, str]] = [
     (
         a_single_voter_tells_and_acknowledges_what_is_on_its_disk,
         weakened.telling_with_the_write_before,
-        TOLD_TOO_EARLY,
+        REPORTED_TOO_EARLY,
     ),
     (
         a_single_voter_that_loses_power_while_it_writes_keeps_what_it_acknowledged,
         weakened.telling_with_the_write_before,
-        TOLD_TOO_EARLY,
+        REPORTED_TOO_EARLY,
     ),
     (
         one_gap_is_filled_once_however_many_appends_it_makes_a_follower_refuse,

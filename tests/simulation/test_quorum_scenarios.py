@@ -175,7 +175,7 @@ def test_a_single_voter_tells_its_state_machine_nothing_that_is_not_on_its_disk(
 
 
 def test_a_single_voter_that_counts_what_it_has_not_synced_tells_too_much() -> None:
-    with weakened.counting_own_unsynced_entries(), pytest.raises(Violation, match=Invariant.TOLD_IS_DURABLE):
+    with weakened.counting_own_unsynced_entries(), pytest.raises(Violation, match=Invariant.REPORTED_IS_DURABLE):
         what_a_single_voter_tells_when_its_sync_fails()
 
 

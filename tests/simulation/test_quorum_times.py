@@ -76,13 +76,13 @@ def test_proposals_wait_for_the_linger_time_and_share_a_sync() -> None:
             cluster.start_all()
             cluster.run_for(1.0)
             voter = cluster.voters[1]
-            before, told = voter.quorum.journal.sync_count, len(cluster.history.payloads)
+            before, reported = voter.quorum.journal.sync_count, len(cluster.history.payloads)
             for _ in range(5):
                 voter.spawn(voter.propose(voter.quorum.term, 1.0))
                 cluster.run_for(0.015)
-            assert len(cluster.history.payloads) - told == (0 if linger_ms else 5)
+            assert len(cluster.history.payloads) - reported == (0 if linger_ms else 5)
             cluster.run_for(0.2)
-            assert len(cluster.history.payloads) - told == 5
+            assert len(cluster.history.payloads) - reported == 5
             assert cluster.history.acknowledged_count == 5
             syncs.append(voter.quorum.journal.sync_count - before)
     assert syncs == [5, 1]

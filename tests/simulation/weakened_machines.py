@@ -1,4 +1,4 @@
-"""The replication machines, each with one guard taken away, to show that the guard carries weight."""
+"""The replication machines, each with one guard removed, to show that the guard is needed."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class JoinsWithoutEpochStart(PartitionLeader):
 
 
 class JoinsWithoutHighWatermark(PartitionLeader):
-    """Lets a follower join that has everything of earlier epochs, however much of this one was committed."""
+    """Lets a follower join that has all records of earlier epochs, even if it lacks committed ones of this epoch."""
 
     def _may_join(self, follower: FollowerProgress) -> bool:
         return follower.durable_end >= self._epoch_start
 
 
 class CommitsBelowMinimumIsr(PartitionLeader):
-    """Goes on to commit when the ISR is smaller than min.insync.replicas."""
+    """Commits even if the ISR is smaller than min.insync.replicas."""
 
     @property
     def below_minimum_isr(self) -> bool:
@@ -41,7 +41,7 @@ class CommitsBelowMinimumIsr(PartitionLeader):
 
 
 class WaitsForTheCommittedIsrOnly(PartitionLeader):
-    """Does not wait for a replica whose joining was proposed and may have happened."""
+    """Does not wait for a replica whose joining was proposed and may have been applied."""
 
     @property
     def maximal_isr(self) -> frozenset[BrokerId]:
@@ -62,14 +62,14 @@ class ForgetsRefusedReplicas(PartitionLeader):
 
 
 class TakesLateAnswers(PartitionFollower):
-    """Acts on whatever answer arrives, though its log has changed since it asked."""
+    """Acts on every answer, even if its log has changed since the request."""
 
     def answered(self, asked: FetchPosition, result: ReplicaFetchResult) -> list[FollowerEffect]:
         return super().answered(self._position(), result)
 
 
 class BelievesOldStates(PartitionLeader):
-    """Takes a partition state for news whatever its partition epoch is."""
+    """Applies every partition state, even one with an old partition epoch."""
 
     def _commit(
         self, isr: tuple[BrokerId, ...], partition_epoch: PartitionEpoch, elr: tuple[BrokerId, ...]

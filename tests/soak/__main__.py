@@ -1,8 +1,8 @@
-"""`python -m tests.soak`, or `make soak`: the long searches, one after the other, each with an equal share of the time.
+"""`python -m tests.soak`, or `make soak`: runs all long searches, each for an equal share of the time.
 
 A search runs in rounds, each with a fresh seed that is printed, until its share is used; a round that has begun is
-finished. One line for each says how it went; what its last round printed is in build/soak/NAME.log. Exit code 1 when a
-search failed. A search that needs what this machine does not have is "not run", with the reason.
+finished. One line reports each search; the output of its last round is in build/soak/NAME.log. The exit code is 1 if a
+search failed. A search that this machine cannot run is reported as "not run", with the reason.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ PROGRAMS: Final = (
     Program(name="sync-error", command=f"{_DISK} sync-error --times 5 --seed {{seed}}", missing=_without_fuse),
     Program(name="power-loss", command="tests.soak.power_loss_runs --times 5 --seed {seed}", missing=_without_fuse),
     Program(name="full-disk", command=f"{_DISK} full-disk --times 10", missing=_without_tmpfs),
-    # Real nodes, with clients of Kafka and with garbage.
+    # Clients of Kafka, and invalid requests.
     Program(name="kafka-kill", command="tests.soak.kafka_kill_runs --times 5 --seed {seed}"),
     Program(name="kafka-restarts", command="tests.soak.kafka_restart_runs --times 1 --seed {seed}"),
     Program(
@@ -122,7 +122,7 @@ PROGRAMS: Final = (
 def run_all(
     programs: list[Program], seconds: float, *, seed: int | None = None, logs: Path, console: Console
 ) -> list[Rounds]:
-    """Run each program for its share of `seconds`, with a line for each that is over."""
+    """Run each program for its share of `seconds`, and print a line after each."""
     share_s = seconds / len(programs)
     logs.mkdir(parents=True, exist_ok=True)
     found = []
@@ -147,7 +147,7 @@ def _print_failure(rounds: Rounds, log: Path) -> None:
 
 @contextmanager
 def _progress(program: Program, share_s: float, console: Console) -> Iterator[Callable[[Rounds], None]]:
-    """A bar of the share that is used, with the round's seed; only on a terminal."""
+    """Show a progress bar with the round's seed, if the output is a terminal."""
     columns = (TextColumn("{task.description:<20}"), BarColumn(), TextColumn("{task.fields[now]}"))
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(program.name, total=share_s, now="")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from random import Random
 
-from tests.simulation.bit_flips import BITS, Outcome, Situation, told, try_bits
+from tests.simulation.bit_flips import BITS, Outcome, Situation, summary, try_bits
 
 
 def _try_part(task: tuple[Situation, Sequence[int]]) -> tuple[Counter[Outcome], dict[Outcome, int]]:
@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
             for tried, firsts in pool.map(_try_part, tasks):
                 seen += tried
                 first = firsts | first
-            print(f"{told(situation, seen)} in {time.monotonic() - began:.0f} s", flush=True)
+            print(f"{summary(situation, seen)} in {time.monotonic() - began:.0f} s", flush=True)
             for outcome, bit in first.items():
                 if outcome.is_bad:
                     is_bad = True

@@ -1,4 +1,4 @@
-"""`python -m tests.soak.deletion_kill_runs`: kill -9 of a leader while a topic is deleted, and without."""
+"""`python -m tests.soak.deletion_kill_runs`: kill -9 of a leader while a topic is deleted, and otherwise."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """`deleted` is how many partitions' deletion was acknowledged right before the kill."""
+    """One kill; `deleted` partitions were deleted right before it."""
 
     kill: LeaderKill
     deleted: int
 
 
 def run(*, times: int, partitions: int, tell: Callable[[Run], None] = lambda _: None) -> list[Run]:
-    """Kills the leader of a partition under load: without a deletion, then with one, `times` over.
+    """Kill the leader of a partition under load, without a deletion and with one, `times` times each.
 
     Raises what `led_partition` raises.
     """
@@ -42,8 +42,8 @@ def run(*, times: int, partitions: int, tell: Callable[[Run], None] = lambda _: 
             deleted = partitions if number % 2 else 0
             if deleted:
                 create_topic(servers, _LARGE, partitions=partitions, replication_factor=NODES)
-                # Creating it takes longer than deleting it, and is not what is measured.
-                until(lambda: _hold(led.cluster, partitions + 1), "the large topic is not taken up", _DEADLINE_S)
+                # Creating it takes longer than deleting it, and is not measured.
+                until(lambda: _hold(led.cluster, partitions + 1), "the nodes do not have the large topic", _DEADLINE_S)
             led.load.wait_for_acknowledgements(_ACKNOWLEDGED_BEFORE)
             if deleted:
                 led.admin.delete_topics([_LARGE])
@@ -56,13 +56,13 @@ def run(*, times: int, partitions: int, tell: Callable[[Run], None] = lambda _: 
 
 
 def _hold(cluster: Cluster, replicas: int) -> bool:
-    """Whether every node has acted on metadata that gives it so many replicas, and on nothing since."""
-    told = [node.log_path.read_text().rpartition('"replicas": ')[2] for node in cluster.nodes]
-    return all(text.startswith(f"{replicas},") for text in told)
+    """Return whether each node last applied metadata with that many replicas for it."""
+    applied = [node.log_path.read_text().rpartition('"replicas": ')[2] for node in cluster.nodes]
+    return all(text.startswith(f"{replicas},") for text in applied)
 
 
 def _left(cluster: Cluster) -> int:
-    """Directories of replicas that are deleted, on all nodes."""
+    """Return the directories of deleted replicas, on all nodes."""
     names = [name for node in cluster.nodes for name in os.listdir(cluster.directory / f"node-{node.node_id}")]
     return sum(name.startswith(f"{_LARGE}-") and name.endswith("-delete") for name in names)
 
@@ -71,14 +71,14 @@ def _left(cluster: Cluster) -> int:
 def main(
     times: Annotated[int, typer.Option(min=1)] = 5, partitions: Annotated[int, typer.Option(min=1)] = 1_000
 ) -> None:
-    """Kills the leader of a partition of three nodes again and again, every other time while a topic is deleted."""
+    """Kill the leader of a partition of three nodes repeatedly, every other time while a topic is deleted."""
 
     def tell(run: Run) -> None:
         what = f"while {run.deleted} partitions are deleted" if run.deleted else "without a deletion"
         say(f"{run.kill}, {what}: {run.kill.gap_s:.2f} s")
 
     runs = run(times=times, partitions=partitions, tell=tell)
-    print(f"kill -9 of a partition's leader, {NODES} nodes, RF {NODES}; nothing lost, nothing doubled")
+    print(f"kill -9 of a partition's leader, {NODES} nodes, RF {NODES}; no record lost or duplicated")
     print(f"a producer waited, without a deletion:      {figures([one.kill.gap_s for one in runs if not one.deleted])}")
     print(f"while {partitions} partitions are deleted: {figures([one.kill.gap_s for one in runs if one.deleted])}")
 

@@ -1,4 +1,4 @@
-"""`python -m tests.soak.disk_fault_runs`: faults of real disks, deaths of real nodes, over and over."""
+"""`python -m tests.soak.disk_fault_runs`: repeated faults of real disks and kills of real nodes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.soak.kill_runs import Kill
 from tests.soak.loads.numbered_load import Contents
 from tests.soak.sync_error_runs import SyncError
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help="Faults of disks and deaths of nodes.")
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help="Faults of disks and kills of nodes.")
 
 FAILURES: Final = (CannotMount, power_loss.CannotMount)
 
 
 @app.command()
 def kill(times: Times = 50, nodes: Annotated[int, typer.Option(min=1, max=9)] = 1, seed: Seed = None) -> None:
-    """kill -9 under load: what was acknowledged is there exactly once, each time."""
+    """Kill nodes under load: each time, every acknowledged record is there exactly once."""
     seed = chosen(seed)
 
     def tell(made: Kill) -> None:
@@ -46,7 +46,7 @@ def kill(times: Times = 50, nodes: Annotated[int, typer.Option(min=1, max=9)] = 
 
 @app.command()
 def sync_error(times: Times = 20, seed: Seed = None) -> None:
-    """fsync and fdatasync fail with EIO: the node ends and is started again, and then the power fails."""
+    """Make fsync and fdatasync fail with EIO: the node ends and is started again, and then the power fails."""
     seed = chosen(seed)
 
     def tell(met: SyncError) -> None:
@@ -72,7 +72,7 @@ def full_disk(
         int, typer.Option(min=0, help="log.free.space.min.bytes; with 0 every byte of the disk is used.")
     ] = HEAD_ROOM_BYTES,
 ) -> None:
-    """A disk of 64 MiB runs full and is freed: producers are refused meanwhile, readers are not."""
+    """Fill a disk of 64 MiB and free it again: meanwhile producers are refused, readers are not."""
 
     def tell(met: FullDisk) -> None:
         say(f"full with {met.free_bytes:,} bytes free, went on after {met.resumed_s:.2f} s: {met.while_full}")

@@ -1,4 +1,4 @@
-"""Runs of faults on the command line: a line for each cycle, the figures at the end, one line for what did not hold."""
+"""Fault runs on the command line: a line for each cycle, the figures at the end, one line for a failure."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def chosen(seed: int | None) -> int:
 
 
 def say(text: str) -> None:
-    """A line for each cycle, beside the figures."""
+    """Print a line for each cycle."""
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
 @contextmanager
 def judged(*failures: type[Exception]) -> Iterator[None]:
-    """One of these, a wait without end or an assertion that does not hold ends in one line and exit code 1."""
+    """Turn one of these errors, a timeout or a failed assertion into one line and exit code 1."""
     expected: tuple[type[Exception], ...] = (AssertionError, TimeoutError, *failures)
     try:
         yield

@@ -1,6 +1,6 @@
-"""A disk that runs full, again and again: producers are refused, readers are not, and work goes on when there is room.
+"""A disk that runs full repeatedly: producers are refused, readers are not, and work continues once there is space.
 
-The disk is a small tmpfs with files on it that are in the way, the ballast; space comes back by removing some of it.
+The disk is a small tmpfs with ballast files on it; removing some of them frees space.
 """
 
 from __future__ import annotations
@@ -34,39 +34,39 @@ _VALUE_BYTES: Final = 2_000
 _SEGMENT_BYTES: Final = 4 * MIB
 _FULL_DEADLINE_S: Final = 60.0
 _QUIET_S: Final = 0.3
-"""Without an acknowledgement for so long, a probe is sent: the refusal of that is what counts, not the time."""
+"""Time without an acknowledgement after which a probe is sent; the refusal of the probe counts, not the time."""
 _COMMAND_DEADLINE_S: Final = 60.0
 
 
 class CannotMount(Exception):
-    """This machine does not let us mount a file system; the text says why."""
+    """This machine does not allow mounting a file system; the text says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FullDisk:
-    """One time that the disk was full, until work went on."""
+    """One time that the disk was full, until work continued."""
 
     head_room_bytes: int
     """`log.free.space.min.bytes` of the node; 0 lets it write until the disk itself refuses."""
 
     refusal: str
-    """What a producer was told."""
+    """The error that a producer got."""
 
     free_bytes: int
-    """On the disk when it was told so."""
+    """Free bytes when the producer got it."""
 
     while_full: Contents
-    """Read while the disk was full."""
+    """Records read while the disk was full."""
 
     resumed_s: float
-    """From the moment there was space to the first acknowledgement."""
+    """Time from freeing space to the first acknowledgement."""
 
 
 def run(*, times: int, head_room_bytes: int, directory: Path, tell: Callable[[FullDisk], None]) -> list[FullDisk]:
-    """Fills the disk of one node so often, and frees a part of it. Mounts below `directory`.
+    """Fill the disk of one node that many times, and free a part of it. Mounts below `directory`.
 
-    Raises CannotMount, and AssertionError when a record is lost or doubled, the node ends, the refusal is none that
-    clients retry, or the load had to give anything up.
+    Raises CannotMount, and AssertionError if a record is lost or duplicated, the node ends, the refusal is not
+    retriable, or the load had an error.
     """
     found = []
     with _small_disk(directory / "disk") as disk:
@@ -77,7 +77,7 @@ def run(*, times: int, head_room_bytes: int, directory: Path, tell: Callable[[Fu
             "log.free.space.min.bytes": str(head_room_bytes),
         }
         if head_room_bytes == 0:
-            # Without head-room only the partitions' logs can be promised to live through a disk without a byte left.
+            # Without a reserve, only the partitions' logs are guaranteed to survive a completely full disk.
             settings["metadata.log.dir"] = str(directory / "metadata")
         with Cluster(nodes=1, directory=directory / "cluster", overrides=settings) as cluster:
             create_topic(cluster.bootstrap_servers, _TOPIC, partitions=1, replication_factor=1)
@@ -86,10 +86,10 @@ def run(*, times: int, head_room_bytes: int, directory: Path, tell: Callable[[Fu
                 for _ in range(times):
                     found.append(_fill_and_free(cluster, load, disk, head_room_bytes, ballast))
                     tell(found[-1])
-                    assert cluster.node(1).pid == pid, "the node was started anew"
+                    assert cluster.node(1).pid == pid, "the node was restarted"
                 _free(ballast)
                 load.pause(_FULL_DEADLINE_S)
-                assert not load.errors, f"the load gave up: {dict(load.errors)}"
+                assert not load.errors, f"the load failed: {dict(load.errors)}"
                 final = compare(cluster.bootstrap_servers, _TOPIC, load)
                 assert final.is_exact, str(final)
                 assert final.acknowledged == load.sent, "a number without an outcome"
@@ -98,7 +98,7 @@ def run(*, times: int, head_room_bytes: int, directory: Path, tell: Callable[[Fu
 
 
 def verify(directory: Path) -> None:
-    """`kraft log verify` finds nothing wrong. Raises AssertionError with what it said."""
+    """Check the logs with `kraft log verify`. Raises AssertionError with its output."""
     command = [sys.executable, "-m", "kraft", "log", "verify", str(directory)]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_DEADLINE_S, check=False)
     assert finished.returncode == 0, finished.stdout + finished.stderr
@@ -127,7 +127,7 @@ def _small_disk(mount_point: Path) -> Iterator[Path]:
 
 
 def _lay_ballast(disk: Path, times: int) -> list[Path]:
-    """One file for each time that space is to come back, and one for the end."""
+    """Create one ballast file for each time that space is freed, and one for the end."""
     files = [disk / f"ballast-{number}" for number in range(times + 1)]
     for file in files:
         file.write_bytes(bytes(_BALLAST_BYTES // len(files)))
@@ -141,7 +141,7 @@ def _fill_and_free(
     free_bytes = shutil.disk_usage(disk).free
     code = _code(refusal)
     assert code is not None, refusal
-    assert code.retriable, f"a full disk is told by {refusal}, which clients do not retry"
+    assert code.retriable, f"a full disk is refused with {refusal}, which clients do not retry"
     while_full = compare(cluster.bootstrap_servers, _TOPIC, load)
     assert while_full.is_exact, str(while_full)
     cluster.node(1).check_running()
@@ -166,7 +166,7 @@ _probes = count(1)
 
 
 def _wait_until_refused(bootstrap_servers: str, load: NumberedLoad) -> str:
-    """What a producer is told, once nothing is acknowledged any more: an error code's name, and words."""
+    """Wait until nothing is acknowledged any more; return the producer's error: an error code's name, and text."""
     until_s = time.monotonic() + _FULL_DEADLINE_S
     while time.monotonic() < until_s:
         before = load.acknowledged_count
@@ -178,14 +178,14 @@ def _wait_until_refused(bootstrap_servers: str, load: NumberedLoad) -> str:
 
 
 def _refusal(bootstrap_servers: str) -> str | None:
-    """None when one more record, of the size that the load's have, was taken, or nobody answered."""
-    # Below zero, so that it is none of the load's numbers.
+    """Send one more record of the load's size; return its error, or None if it was stored or got no response."""
+    # Negative, so that it differs from the load's numbers.
     value = (b"%d" % -next(_probes)).ljust(_VALUE_BYTES)
     with Producer(bootstrap_servers, linger_ms=0, request_timeout_ms=600, delivery_timeout_ms=700) as producer:
         try:
             producer.send(_TOPIC, value, partition=0).result(timeout=30)
         except DeliveryTimeout as late:
-            # Without an answer in time there is no reason that begins with an error's name.
+            # Without a response in time, the reason does not begin with an error's name.
             return late.reason if _code(late.reason) is not None else None
     return None
 

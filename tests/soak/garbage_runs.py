@@ -1,10 +1,10 @@
-"""Garbage at the ports of a real node, by the thousand: nothing of it is executed, and the node goes on as before.
+"""Thousands of garbage frames for a real node: none is executed, and the node keeps working.
 
     python -m tests.soak.garbage_runs --frames 1000000
 
-Connections full of noise and calls full of noise go to the CONTROLLER and the GRPC port. Meanwhile topics are made, and
-records written and read. What is looked at: a canary file that an executed pickle would leave, what the metadata holds
-in the end, memory against the request cap, and how long the node's work took.
+Connections and calls with random bytes go to the CONTROLLER and the GRPC port. Meanwhile topics are created, records
+written and read. Checked are: a canary file that an executed pickle would create, the metadata at the end, memory
+against the maximum request size, and the duration of the node's work.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from tests.soak.loads import garbage
 from tests.soak.loads.node_dialling import dial_as_node
 
 REQUEST_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Of socket.request.max.bytes; memory may grow by twice this."""
+"""The value of socket.request.max.bytes; memory may grow by twice this."""
 
 CALLS_IN: Final = 5
-"""One frame in so many is a call, the others come over bare connections."""
+"""One frame in this many is a call; the others go over bare connections."""
 
 OVERSIZED_IN: Final = 2_000
-"""One call in so many is above the cap."""
+"""One call in this many is above the maximum request size."""
 
 WORKERS: Final = 8
 CALL_DEADLINE_S: Final = 5.0
 FOLLOW_S: Final = 0.05
-"""A stream without an end, if its request is taken."""
+"""A method whose stream does not end, if its request is accepted."""
 
 _STEP_PAUSE_S: Final = 0.2
 _TOPIC: Final = "unhurt"
@@ -58,7 +58,7 @@ _SETTINGS: Final = {"socket.request.max.bytes": str(REQUEST_BYTES_MAX), "auto.cr
 
 @dataclass(slots=True)
 class Outcome:
-    """What was sent, what the node did meanwhile, and what it held."""
+    """Result of a run: the frames sent, the node's work meanwhile, and its memory."""
 
     connections: int = 0
     frames: int = 0
@@ -92,11 +92,11 @@ class Outcome:
             f"{self.sent:,} frames in {self.seconds:.0f} s: {self.frames:,} in {self.connections:,} connections",
             f"and {self.calls.total():,} calls, which ended with {calls}",
             f"executed: {'YES' if self.executed else 'nothing'}",
-            f"topics that nobody made: {self.topics_unexpected or 'none'}; brokers: {self.brokers}",
+            f"topics that this run did not create: {self.topics_unexpected or 'none'}; brokers: {self.brokers}",
             f"resident memory: {_mib(self.resident_before)} before, {_mib(self.resident_max)} at most",
             f"and {_mib(self.resident_after)} after; it may grow by {_mib(2 * REQUEST_BYTES_MAX)}",
-            f"log: {self.log_bytes:,} bytes, {self.refusals_logged} refusals told, {len(self.tracebacks)} tracebacks",
-            f"meanwhile {len(self.work_s)} rounds of work: a topic made, written to and read",
+            f"log: {self.log_bytes:,} bytes, {self.refusals_logged} refusals logged, {len(self.tracebacks)} tracebacks",
+            f"meanwhile {len(self.work_s)} rounds of work: a topic created, written to and read",
             f"median {statistics.median(self.work_s or [0.0]):.2f} s, slowest {slowest:.2f} s",
             *self.tracebacks,
         )
@@ -104,9 +104,9 @@ class Outcome:
 
 
 def run(frames: int, *, seed: int = 1, is_introduced: bool = False, tell: Callable[[Outcome], None]) -> Outcome:
-    """`tell` is called every two seconds. Raises whatever the node's own work fails with.
+    """Send garbage; `tell` is called every two seconds. Raises the error of the node's work, if it fails.
 
-    With `is_introduced` the calls are made as by a node of the cluster, so that those for nodes are read, too.
+    With `is_introduced` the calls are authenticated as a node's, so that methods for nodes read them, too.
     """
     with (
         TemporaryDirectory(prefix="kraft-garbage-") as directory,
@@ -138,7 +138,7 @@ def run(frames: int, *, seed: int = 1, is_introduced: bool = False, tell: Callab
 
 
 class _Work:
-    """Makes a topic, writes to it and reads it again, over and over, until the end."""
+    """Create a topic, write to it and read it, repeatedly, until the end."""
 
     def __init__(self, bootstrap_servers: str, outcome: Outcome) -> None:
         self._bootstrap_servers = bootstrap_servers
@@ -163,7 +163,7 @@ class _Work:
             goal = len(self._outcome.work_s) + count
             self._stepped.wait_for(lambda: len(self._outcome.work_s) >= goal or self._error is not None, timeout=60)
             if len(self._outcome.work_s) < goal:
-                raise self._error or TimeoutError("the node's own work does not go on")
+                raise self._error or TimeoutError("the node's work does not continue")
 
     def _run(self) -> None:
         try:
@@ -239,7 +239,7 @@ class _Bombardment:
     async def _connect(self, chance: Random) -> None:
         while self._outcome.frames < self._goal * (CALLS_IN - 1) // CALLS_IN:
             frames = garbage.connection(chance, self._canary)
-            # The node may hang up in the middle of it.
+            # The node may close the connection in the middle of it.
             with suppress(OSError, TimeoutError):
                 async with asyncio.timeout(CALL_DEADLINE_S):
                     await self._send(chance.choice(self._ports), frames, waits=chance.random() < 0.3)
@@ -270,7 +270,7 @@ class _Bombardment:
                 introducer = (await channels.enter_async_context(self._dial(address, options)))._introducer
             for number in range(goal):
                 method, is_stream = chance.choice(methods)
-                # What clients may ask for, a well-formed message might: it is theirs to make a topic named "a".
+                # A well-formed message of a client's method may succeed: clients may create a topic named "a".
                 for_nodes_only = "/kraft.v1.Broker/" not in method and "/kraft.v1.Admin/" not in method
                 message = garbage.message(chance, self._canary, well_formed=for_nodes_only)
                 if number % OVERSIZED_IN == OVERSIZED_IN - 1:
@@ -278,7 +278,7 @@ class _Bombardment:
                 self._outcome.calls[await self._one_call(channel, method, is_stream, message, introducer)] += 1
 
     async def _one_call(self, channel: Any, method: str, is_stream: bool, message: bytes, introducer: Any) -> str:
-        """How it ended. A stream that does not end is left after a moment."""
+        """Make one call; return how it ended. A stream that does not end is cancelled after a moment."""
         try:
             metadata = None
             if introducer is not None:
@@ -294,13 +294,13 @@ class _Bombardment:
                 break
             call.cancel()
         except grpc.aio.AioRpcError as error:
-            # What our own gRPC says when the stream has ended before it could write to it.
+            # The local gRPC reports this if the stream ended before it could write to it.
             return "BROKEN OFF" if error.details() == "Internal error from Core" else error.code().name
         return "OK"
 
 
 def _methods() -> Iterator[tuple[str, bool]]:
-    """Every method of every service, and whether it streams in either direction. On the wrong port, too."""
+    """Return every method of every service, also of the other port, and whether it streams in either direction."""
     for file in (raft_pb2, admin_pb2, broker_pb2, controller_pb2, membership_pb2, replication_pb2):
         for service in file.DESCRIPTOR.services_by_name.values():
             for method in service.methods:

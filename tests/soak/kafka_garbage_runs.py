@@ -1,10 +1,10 @@
-"""Garbage at the PLAINTEXT port of a real node, by the million: others do not notice, and its memory stays in bounds.
+"""Millions of garbage frames for the PLAINTEXT port of a real node: other clients do not notice, memory stays bounded.
 
     python -m tests.soak.kafka_garbage_runs --frames 1000000
 
-Each damaged frame is sent to a node that has answered all before it on that connection. Beside that stand clients that
-send a byte a second, clients that do nothing, clients that read no answers, and, if asked for, clients that send the
-requests that take most memory. Meanwhile librdkafka writes and reads on connections of its own.
+Each damaged frame is sent after all earlier requests of its connection have been answered. Other clients send a byte
+per second, do nothing, read no responses, or, optionally, send the requests that need most memory. Meanwhile librdkafka
+writes and reads on connections of its own.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from tests.support.records import create_topic
 
 WORKERS: Final = 32
 ANSWER_DEADLINE_S: Final = 0.5
-"""After that a frame counts as one without an answer: acks=0 has none, and a fetch may wait."""
+"""After this time a frame counts as unanswered: acks=0 has no response, and a fetch may wait."""
 
 UNFINISHED_S: Final = 0.02
 _SETTINGS: Final = {
     "socket.request.max.bytes": str(REQUEST_BYTES_MAX),
     "auto.create.topics.enable": "false",
-    # Who does nothing all along is to be there at the end, however long the run takes.
+    # Idle connections must still be open at the end, however long the run takes.
     "connections.max.idle.ms": "7200000",
 }
 
@@ -62,7 +62,7 @@ def run(
     megabytes: int = 64,
     tell: Callable[[Outcome], None] = lambda _: None,
 ) -> Outcome:
-    """`tell` is called every few seconds; `megabytes` are what clients ask for that read no answers."""
+    """Send garbage; `tell` is called every few seconds; `megabytes` is the size of the responses that nobody reads."""
     raise_file_limit()
     outcome = Outcome()
     with Cluster(nodes=1, overrides=_SETTINGS) as cluster:
@@ -84,13 +84,13 @@ def run(
             work.wait_for_rounds(3)
         outcome.resident_after, outcome.is_alive = node.resident_bytes(), node.is_running
         with Admin(cluster.bootstrap_servers) as admin:
-            assert sorted(admin.list_topics()) == [LARGE, TOPIC], "somebody changed the topics"
+            assert sorted(admin.list_topics()) == [LARGE, TOPIC], "the topics changed"
         outcome.log.read(node.log_path.read_text())
     return outcome
 
 
 def raise_file_limit() -> None:
-    """Ten thousand connections have an end in this process, too."""
+    """Raise the limit of open files: this process has one end of ten thousand connections."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
@@ -120,7 +120,7 @@ class _Bombardment:
         self._outcome.pairs = len(garbage.pairs)
         self._outcome.served = described((key.name, version) for key, version in garbage.pairs)
         await self._crowd.connect_idle()
-        await asyncio.sleep(1)  # The last of them are accepted meanwhile; the figure is no condition.
+        await asyncio.sleep(1)  # The last of them are accepted meanwhile; the figure is only printed.
         self._outcome.resident_connected = self._process.memory_info().rss
         _forget_peak(self._process.pid)
         cpu_before = self._process.cpu_times()
@@ -147,7 +147,7 @@ class _Bombardment:
 
     async def _shoot(self, garbage: Garbage, chance: Random) -> None:
         while self._next < self._goal:
-            # The node may be busy with others.
+            # The node may be busy with other connections.
             with suppress(OSError):
                 line = await Line.open(self._port)
                 try:
@@ -182,13 +182,13 @@ class _Bombardment:
 
 
 def _forget_peak(pid: int) -> None:
-    """So that VmHWM is the peak from here on. Source: proc(5), clear_refs."""
+    """Reset VmHWM, so that it is the peak from here on. Source: proc(5), clear_refs."""
     with suppress(OSError):
         Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
 def _peak(pid: int) -> int:
-    """Of resident memory in bytes, which samples would miss; 0 where the system does not tell."""
+    """Return the peak of resident memory in bytes, which samples would miss; 0 if the system does not report it."""
     try:
         found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     except OSError:

@@ -1,11 +1,11 @@
 """`python -m tests.soak.kafka_kill_runs`: kill -9 of a partition's leader under a producer of librdkafka.
 
 An unmodified client of Kafka sends 0, 1, 2, ... to one partition of three replicas. Its leader is killed and started
-again, over and over. In the end the partition is read by the same library: each number is there, and with an idempotent
-producer once and in its place.
+again, repeatedly. At the end the same library reads the partition: each number is there, and with an idempotent
+producer exactly once and in order.
 
-By default librdkafka waits up to ten seconds before it connects again to a broker that refused it, and the more often
-it was refused, the longer. Kills that are to count like one that comes alone are some time apart (`--apart-s`).
+By default librdkafka waits up to ten seconds before it connects again to a broker that refused it, and longer after
+each refusal. For figures of a single kill, leave some time between the kills (`--apart-s`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ACKNOWLEDGED_AFTERWARDS: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderKill:
-    """`gap_s` is the longest time without an acknowledgement from the kill on."""
+    """One kill; `gap_s` is the longest time without an acknowledgement after it."""
 
     node_id: int
     was_controller: bool
@@ -69,7 +69,7 @@ def run(
     apart_s: float = 0.5,
     tell: Callable[[LeaderKill], None] = lambda _: None,
 ) -> Verdict:
-    """Raises AssertionError when the producer had to give anything up."""
+    """Kill the leader repeatedly. Raises AssertionError if the producer had an error."""
     kind = LibrdkafkaLoad if idempotent else DefaultLibrdkafkaLoad
     chance, kills = Random(seed), list[LeaderKill]()
     with Cluster(nodes=NODES) as cluster, Admin(cluster.bootstrap_servers) as admin:
@@ -77,7 +77,7 @@ def run(
         with kind(cluster.kafka_bootstrap_servers, _TOPIC, [0]) as load:
             load.wait_for_acknowledgements(_ACKNOWLEDGED_AFTERWARDS, 0)
             for _ in range(times):
-                # Kills come at any moment of what the cluster does meanwhile.
+                # Kills come at random moments.
                 time.sleep(chance.uniform(apart_s, apart_s + 1))
                 kills.append(_kill_leader(cluster, admin, load))
                 tell(kills[-1])
@@ -94,7 +94,7 @@ def _kill_leader(cluster: Cluster, admin: Admin, load: LibrdkafkaLoad) -> Leader
     was_controller = admin.describe_quorum().leader_id == leader_id
     begin_s = time.monotonic()
     cluster.node(leader_id).kill()
-    # What was on its way at the kill may arrive right after it, and is not yet the new leader's.
+    # Acknowledgements in flight at the kill may arrive right after it; they are not the new leader's.
     load.wait_for_acknowledgements(_ACKNOWLEDGED_AFTERWARDS, time.monotonic() + 0.1)
     gap_s = load.gap_s(begin_s)
     cluster.node(leader_id).start()
@@ -112,7 +112,7 @@ def main(
     idempotent: bool = True,
     apart_s: Annotated[float, typer.Option(min=0)] = 0.5,
 ) -> None:
-    """Kills the leader of a partition again and again, of three nodes that are brokers and controllers."""
+    """Kill the leader of a partition repeatedly; the three nodes are brokers and controllers."""
 
     def tell(kill: LeaderKill) -> None:
         role = "leader and controller" if kill.was_controller else "leader"

@@ -1,8 +1,8 @@
 """`python -m tests.soak.kafka_restart_runs`: restarts, kills and moves under Kafka's idempotent producers.
 
-librdkafka, kafka-python and aiokafka, unmodified, send numbers to partitions of their own, while nodes are stopped in
-order, killed, stopped by SIGSTOP, and while leaders and replicas move. In the end each partition holds each of its
-numbers once, in its place, and no client was told of an error that it could not get over.
+librdkafka, kafka-python and aiokafka, unmodified, send numbers to partitions of their own, while nodes are stopped
+cleanly, killed, stopped by SIGSTOP, and while leaders and replicas move. At the end each partition holds each of its
+numbers once, in order, and no client reported a fatal error.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ from tests.support.waiting import until, until_in_sync
 NODES: Final = 3
 _TOPIC: Final = "numbers"
 _LINES: Final = "lines"
-"""Of Java's console producer, which cannot be told to which partitions it should send."""
+"""Topic of Java's console producer, which cannot choose the partitions that it sends to."""
 _PARTITIONS_A_CLIENT: Final = 2
 _DEADLINE_S: Final = 60.0
 _ACKNOWLEDGED_AFTERWARDS: Final = 10
 _INIT_VERSION: Final = 4
 _PAUSE_S: Final = (1.0, 6.0)
-"""The session of a broker is over after 3 seconds: some pauses cost it its leaderships, some do not."""
+"""A broker's session ends after 3 seconds: after some pauses it has lost its leaderships, after others not."""
 
 
 class Fault(StrEnum):
-    RESTART = "a node is stopped in order and started again"
+    RESTART = "a node is stopped cleanly and started again"
     KILL_LEADER = "kill -9 of a leader"
     KILL_ALL = "kill -9 of all nodes"
     PAUSE_LEADER = "SIGSTOP of a leader"
     MOVE_LEADERS = "all leaders move to another replica"
-    MOVE_REPLICA = "a leader's replica is dropped, copied anew and leads again"
+    MOVE_REPLICA = "a leader's replica is removed, copied again and leads again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Happening:
-    """`gaps_s`: by client, the longest time that one of its partitions acknowledged nothing, from the fault on."""
+    """One fault; `gaps_s` has for each client the longest time without an acknowledgement of one of its partitions."""
 
     fault: Fault
     what: str
@@ -66,7 +66,7 @@ class Verdict:
     happenings: list[Happening]
     comparisons: list[Comparison]
     producer_ids: list[int]
-    """Of every broker, before and after each fault."""
+    """Producer ids that every broker gave, before and after each fault."""
 
     @property
     def is_exact(self) -> bool:
@@ -91,8 +91,8 @@ class _Run:
         self.producer_ids: list[int] = []
 
     def make(self, fault: Fault) -> Happening:
-        """Lets it happen, and waits until everything is acknowledged and in sync again."""
-        # Faults come at any moment of what the clients do meanwhile.
+        """Inject a fault, and wait until everything is acknowledged and in sync again."""
+        # Faults come at random moments.
         time.sleep(self._chance.uniform(0.2, 1.0))
         self._draw_producer_ids()
         begin_s = time.monotonic()
@@ -153,7 +153,7 @@ class _Run:
 
     def _kill(self, node_id: int) -> str:
         self._cluster.node(node_id).kill()
-        # It stays away until others lead in its place.
+        # It stays down until others lead its partitions.
         self.wait_for_acknowledgements()
         self._cluster.node(node_id).start()
         self._cluster.wait_ready(_DEADLINE_S)
@@ -162,7 +162,7 @@ class _Run:
     def _pause(self, node_id: int) -> str:
         pause_s = self._chance.uniform(*_PAUSE_S)
         self._cluster.node(node_id).pause()
-        # The length of the pause is the fault itself.
+        # The length of the pause is part of the fault.
         time.sleep(pause_s)
         self._cluster.node(node_id).resume()
         return f"node {node_id} for {pause_s:.1f} s"
@@ -176,7 +176,7 @@ class _Run:
         return self._described()[partition][0]
 
     def _described(self) -> dict[int, tuple[int, list[int]]]:
-        """Leader and replicas."""
+        """Return the leader and the replicas."""
         (topic,) = self._admin.describe_topics([_TOPIC])
         return {each.partition: (each.leader_id, list(each.replicas)) for each in topic.metadata.partitions}
 
@@ -223,7 +223,7 @@ class _Run:
 def run(
     *, faults: Sequence[Fault], seed: int, with_java: bool = False, tell: Callable[[Happening], None] = lambda _: None
 ) -> Verdict:
-    """Raises AssertionError when a client had to give anything up."""
+    """Inject the faults. Raises AssertionError if a client had an error."""
     happenings: list[Happening] = []
     with Cluster(nodes=NODES) as cluster, Admin(cluster.bootstrap_servers) as admin, ExitStack() as stack:
         create_topic(
@@ -257,7 +257,7 @@ def run(
 
 
 def in_turn(times: int, seed: int) -> list[Fault]:
-    """Each kind so often, the order left to chance; but a restart is of every node, as when a cluster is upgraded."""
+    """Return each kind that many times, in random order; a restart is one of every node, as in an upgrade."""
     faults = [fault for fault in Fault for _ in range(times * (NODES if fault is Fault.RESTART else 1))]
     Random(seed).shuffle(faults)
     return faults
@@ -272,7 +272,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 @app.command()
 def main(times: Annotated[int, typer.Option(min=1)] = 5, seed: int = 1, java: bool = False) -> None:
-    """Lets each kind of fault happen so often, restarts three times as often; Java takes part on demand."""
+    """Inject each kind of fault that many times, restarts three times as often; with Java on request."""
 
     def tell(happening: Happening) -> None:
         waited = ", ".join(f"{client} {gap_s:.2f} s" for client, gap_s in happening.gaps_s.items())

@@ -1,4 +1,4 @@
-"""kill -9 of real nodes under load, again and again: what was acknowledged is there exactly once each time."""
+"""Repeated kill -9 of real nodes under load: each time every acknowledged record is there exactly once."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _ONLINE_DEADLINE_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
-    """One kill, from the new start of the node on."""
+    """Times after one kill, counted from the restart of the node."""
 
     node_id: int
     online_s: float
-    """Until it listens, and knows the cluster."""
+    """Time until it listens and has the metadata."""
 
     acknowledged_s: float
-    """Until a partition took something again; with several nodes, others may have taken it."""
+    """Time until a partition acknowledged a record; with several nodes, another node may have done it."""
 
     contents: Contents
 
@@ -36,10 +36,10 @@ class Kill:
 def run(
     *, times: int, nodes: int, seed: int, load_s: tuple[float, float] = (0.3, 1.5), tell: Callable[[Kill], None]
 ) -> list[Kill]:
-    """Kills one node after the other, at random times under load, and starts it again.
+    """Kill one node after the other, at random times under load, and start it again.
 
-    With several nodes, every replica is back in sync before the next kill. Raises AssertionError when the load had to
-    give anything up.
+    With several nodes, every replica is back in sync before the next kill. Raises AssertionError if the load had an
+    error.
     """
     chance = Random(seed)
     kills = []
@@ -48,14 +48,14 @@ def run(
         with NumberedLoad(cluster.bootstrap_servers, _TOPIC, partitions=PARTITIONS) as load:
             load.wait_for_acknowledgements(1)
             for _ in range(times):
-                # Kills come at any moment of what the node does meanwhile.
+                # Kills come at random moments.
                 time.sleep(chance.uniform(*load_s))
                 kills.append(_kill(cluster, load, chance.randint(1, nodes)))
                 tell(kills[-1])
                 with Admin(cluster.bootstrap_servers) as admin:
                     until_in_sync(admin, _TOPIC, _ONLINE_DEADLINE_S)
             load.pause(deadline_s=_ONLINE_DEADLINE_S)
-            assert not load.errors, f"the load gave up: {dict(load.errors)}"
+            assert not load.errors, f"the load failed: {dict(load.errors)}"
             assert load.acknowledged_count == load.sent, "a number without an outcome"
             final = compare(cluster.bootstrap_servers, _TOPIC, load)
             assert final.is_exact, str(final)

@@ -1,7 +1,7 @@
-"""`python -m tests.soak.kio_agreement`: do kio and we write the same bytes, and read the same from them?
+"""`python -m tests.soak.kio_agreement`: compares Kraft's codec with kio's, in both directions.
 
-kio is generated from Kafka's own message definitions. For a random message, our bytes have to hold for kio, field by
-field, what the message holds; kio has to write the same bytes again; and we have to read the message back from them.
+kio is generated from Kafka's own message definitions. For a random message, kio must read each field from our bytes;
+kio must write the same bytes again; and we must read the message back from them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Disagreement(AssertionError):
-    """The two do not mean the same."""
+    """kio and Kraft differ."""
 
 
 def main() -> int:
@@ -58,13 +58,13 @@ def main() -> int:
 
 
 def turns(seed: int) -> Iterator[tuple[type[Message], int, int]]:
-    """Without end: every message and version in turn, each time with a seed of its own."""
+    """Yield every message and version in turn, endlessly, each time with a seed of its own."""
     for number, (message, version) in enumerate(cycle(message_versions())):
         yield message, version, seed * 1_000_000 + number
 
 
 def check(message: type[Message], version: int, seed: int) -> None:
-    """Raises Disagreement."""
+    """Compare one message. Raises Disagreement."""
     ours = random_message(message, version, Random(seed))
     data = b"".join(encode(ours, version))
     kind = kio_type(message, version)
@@ -77,7 +77,7 @@ def check(message: type[Message], version: int, seed: int) -> None:
     if written.getvalue() != data:
         raise Disagreement(f"kio writes {written.getvalue().hex()} for {data.hex()}")
     if decode(message, version, data) != ours:
-        raise Disagreement("what we wrote is not what we read")
+        raise Disagreement("the message that we read differs from the one that we wrote")
 
 
 @cache
@@ -89,14 +89,14 @@ def kio_type(message: type[Message], version: int) -> Any:
 
 
 def compare(ours: Struct, theirs: Any, version: int) -> None:
-    """Field by field, in the order of declaration, which is the order on the wire."""
+    """Compare field by field, in the order of declaration, which is the order on the wire."""
     declared = [field for field in type(ours).fields if version in field.versions]
     if [_bare(field.name) for field in declared] != [_bare(field.name) for field in fields(theirs)]:
         raise Disagreement(f"{type(ours).__name__}: {declared} against {fields(theirs)}")
     for field, their_field in zip(declared, fields(theirs), strict=True):
         value, their_value = getattr(ours, field.name), getattr(theirs, their_field.name)
         if value != 0 and not value and not their_value:
-            # An empty array or text; or null on both sides, which kio may write as an absent struct.
+            # Empty arrays or strings, or null on both sides; kio may have an absent struct for null.
             if (value is None) != (their_value is None):
                 raise Disagreement(f"{type(ours).__name__}.{field.name}: {value!r} against {their_value!r}")
             continue
@@ -116,7 +116,7 @@ def _compare_values(name: str, field: Field, value: Any, their_value: Any, versi
 
 
 def _plain(theirs: Any, ours: Any) -> Any:
-    """A value of kio as the number or id that we have for it."""
+    """Convert a value of kio to our number or id."""
     match theirs:
         case timedelta():
             return theirs // timedelta(milliseconds=1)
@@ -131,7 +131,7 @@ def _plain(theirs: Any, ours: Any) -> Any:
 
 
 def _bare(name: str) -> str:
-    # kio names a span or a date without its unit, and has its own idea of where one word ends.
+    # kio's names of durations and dates have no unit, and separate words differently.
     return re.sub(r"_ms$|_", "", name)
 
 

@@ -1,4 +1,4 @@
-"""`python -m tests.soak.leader_kill_runs`: kill -9 of a partition's leader: how long a producer waits."""
+"""`python -m tests.soak.leader_kill_runs`: kill -9 of a partition's leader; measures how long a producer waits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderKill:
-    """`gap_s` is the longest time between two acknowledgements around the kill."""
+    """One kill; `gap_s` is the longest time between two acknowledgements around it."""
 
     node_id: int
     was_controller: bool
@@ -52,7 +52,7 @@ class LedPartition:
     acknowledged_at_s: Sequence[float]
 
     def kill_leader(self) -> LeaderKill:
-        """Starts the node again when the partition has another leader. Raises AssertionError."""
+        """Start the node again once the partition has another leader. Raises AssertionError."""
         (described,) = self.admin.describe_topics([_TOPIC])
         leader_id = described.metadata.partitions[0].leader_id
         was_controller = self.admin.describe_quorum().leader_id == leader_id
@@ -60,7 +60,7 @@ class LedPartition:
         self.cluster.node(leader_id).kill()
         killed_at_s = time.monotonic()
         while not self.acknowledged_at_s or self.acknowledged_at_s[-1] < killed_at_s + _POLL_S:
-            # What was on its way at the kill may arrive right after it, and is not yet the new leader's.
+            # Acknowledgements in flight at the kill may arrive right after it; they are not the new leader's.
             self.load.check()
             assert time.monotonic() < killed_at_s + _DEADLINE_S, "nothing is acknowledged any more"
             time.sleep(_POLL_S)
@@ -76,9 +76,9 @@ class LedPartition:
 
 @contextmanager
 def led_partition(deadline_s: float = _DEADLINE_S) -> Iterator[LedPartition]:
-    """Nodes that are brokers and controllers, with a partition under load.
+    """Run nodes that are brokers and controllers, with a partition under load.
 
-    Raises AssertionError in the end when something acknowledged is lost or doubled, or something was given up.
+    Raises AssertionError at the end if an acknowledged record is lost or duplicated, or the load had an error.
     """
     acknowledged_at_s: list[float] = []
     with Cluster(nodes=NODES) as cluster, Admin(cluster.bootstrap_servers) as admin:
@@ -92,13 +92,13 @@ def led_partition(deadline_s: float = _DEADLINE_S) -> Iterator[LedPartition]:
         ) as load:
             yield LedPartition(cluster=cluster, admin=admin, load=load, acknowledged_at_s=acknowledged_at_s)
             load.pause(deadline_s=deadline_s)
-            assert not load.errors, f"the load gave up: {dict(load.errors)}"
+            assert not load.errors, f"the load failed: {dict(load.errors)}"
             contents = compare(cluster.bootstrap_servers, _TOPIC, load)
             assert contents.is_exact, str(contents)
 
 
 def run(*, times: int, seed: int, tell: Callable[[LeaderKill], None] = lambda _: None) -> list[LeaderKill]:
-    """Kills the leader of a partition under load, starts it again and waits until all are in sync.
+    """Kill the leader of a partition under load, start it again and wait until all replicas are in sync.
 
     Raises what `led_partition` raises.
     """
@@ -106,7 +106,7 @@ def run(*, times: int, seed: int, tell: Callable[[LeaderKill], None] = lambda _:
     with led_partition() as partition:
         for _ in range(times):
             partition.load.wait_for_acknowledgements(_ACKNOWLEDGED_AFTERWARDS)
-            # Kills come at any moment of what the cluster does meanwhile.
+            # Kills come at random moments.
             time.sleep(chance.uniform(0.5, 1.5))
             kills.append(partition.kill_leader())
             tell(kills[-1])
@@ -115,7 +115,7 @@ def run(*, times: int, seed: int, tell: Callable[[LeaderKill], None] = lambda _:
 
 
 def figures(gaps_s: Sequence[float]) -> str:
-    """p99 is the nearest rank, so below 100 it is the longest."""
+    """Return the quantiles; p99 is the nearest rank, so with fewer than 100 values the longest."""
     if not gaps_s:
         return "none"
     ordered = sorted(gaps_s)
@@ -125,13 +125,13 @@ def figures(gaps_s: Sequence[float]) -> str:
 
 @app.command()
 def main(times: Annotated[int, typer.Option(min=1)] = 100, seed: int = 1) -> None:
-    """Kills the leader of a partition again and again, of three nodes that are brokers and controllers."""
+    """Kill the leader of a partition repeatedly; the three nodes are brokers and controllers."""
 
     def tell(kill: LeaderKill) -> None:
         say(f"{kill}: {kill.gap_s:.2f} s")
 
     kills = run(times=times, seed=seed, tell=tell)
-    print(f"kill -9 of a partition's leader, {NODES} nodes, RF {NODES}, seed {seed}; nothing lost, nothing doubled")
+    print(f"kill -9 of a partition's leader, {NODES} nodes, RF {NODES}, seed {seed}; no record lost or duplicated")
     print(f"a producer waited: {figures([kill.gap_s for kill in kills])}")
     print(f"  of the leader alone:       {figures([kill.gap_s for kill in kills if not kill.was_controller])}")
     print(f"  of the controller as well: {figures([kill.gap_s for kill in kills if kill.was_controller])}")

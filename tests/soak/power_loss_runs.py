@@ -1,6 +1,6 @@
-"""`python -m tests.soak.power_loss_runs`: the power of all nodes fails at once, over and over.
+"""`python -m tests.soak.power_loss_runs`: the power of all nodes fails at once, repeatedly.
 
-Three nodes, each on a disk of its own that forgets what was not synced. Under load of records and of metadata, all of
+Three nodes, each on a disk of its own that loses what was not synced. Under load of records and of metadata, all of
 them are killed at a random time, and their disks lose everything that was not synced, or a random part of it.
 """
 
@@ -54,16 +54,16 @@ class PowerLoss:
 
     loss: Loss
     held_s: float
-    """How long the disks had hung before, so that no sync ended; 0 in half of all losses."""
+    """Seconds for which the disks hung before, so that no sync ended; 0 in half of all losses."""
 
     at_stake: tuple[AtStake, ...]
-    """On each disk, what was not synced. Six bytes are always there: whose lock it is, is never synced."""
+    """Unsynced bytes on each disk; at least six, because the owner of a lock is never synced."""
 
     ready_s: float
     """Until every node serves and knows the others."""
 
     acknowledged_changes: int
-    """Of the metadata, all since the run began; each was found on every controller."""
+    """Acknowledged changes of the metadata since the run began; each was found on every controller."""
 
     topics: tuple[int, int]
     """Created and deleted, all since the run began; all there with their records, or gone."""
@@ -91,7 +91,7 @@ def run(
     """The losses take turns. Mounts below `directory`.
 
     Raises CannotMount, NodeFailed when a node does not start on what is left, and AssertionError when anything
-    acknowledged is not there, anything is there twice, or the load had to give anything up.
+    acknowledged is not there, anything is there twice, or the load had an error.
     """
     chance = Random(seed)
     found = []
@@ -102,7 +102,7 @@ def run(
             NumberedTopics(cluster.bootstrap_servers) as topics,
         ):
             for number in range(times):
-                # The power fails at any moment of what the nodes do meanwhile.
+                # The power fails at random moments.
                 time.sleep(chance.uniform(*load_s))
                 found.append(_lose_power(running, topics, disks, losses[number % len(losses)], chance))
                 tell(found[-1])
@@ -146,7 +146,7 @@ def _lose_power(
         os.kill(pid, signal.SIGKILL)
     for disk in disks:
         disk.cut_power()
-    until(lambda: not any(node.is_running for node in cluster.nodes), "a killed process does not go", DEADLINE_S)
+    until(lambda: not any(node.is_running for node in cluster.nodes), "a killed process does not end", DEADLINE_S)
     at_stake = tuple(disk.restore_power(loss, chance.getrandbits(32)) for disk in disks)
     began_s = time.monotonic()
     cluster.start()
@@ -179,7 +179,7 @@ def main(
     seed: Annotated[int | None, typer.Option(help="By default a new one, which is printed.")] = None,
     only: Annotated[Loss | None, typer.Option(help="By default they take turns.")] = None,
 ) -> None:
-    """The power of all nodes fails at once, under load: nothing acknowledged is lost or doubled, every node starts."""
+    """Fail the power of all nodes at once under load: nothing acknowledged is lost or duplicated, every node starts."""
     chosen = SystemRandom().randrange(1_000_000) if seed is None else seed
     losses = tuple(Loss) if only is None else (only,)
 

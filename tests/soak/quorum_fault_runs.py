@@ -1,4 +1,4 @@
-"""`python -m tests.soak.quorum_fault_runs`: controllers killed, paused and cut off under load, over and over."""
+"""`python -m tests.soak.quorum_fault_runs`: controllers repeatedly killed, paused and cut off under load."""
 
 from __future__ import annotations
 

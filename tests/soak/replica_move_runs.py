@@ -1,8 +1,8 @@
 """`python -m tests.soak.replica_move_runs`: kill -9 of a broker whose replica moves between two log directories.
 
-The replica is the only one of its partition: what it loses is lost. It is moved to and fro without a pause, by a client
-of Kafka, while another one sends 0, 1, 2, ... to it; the broker is killed at any moment of that and started again, over
-and over. In the end each number is there once, in its place, and nothing is left of any move.
+The replica is the only one of its partition, so what it loses is lost. A client of Kafka moves it to and fro without a
+pause, while another one sends 0, 1, 2, ... to it; the broker is repeatedly killed at random moments and started again.
+At the end each number is there once, in order, and no move has left any files.
 """
 
 from __future__ import annotations
@@ -96,13 +96,13 @@ def places(directories: list[Path]) -> list[Path]:
 
 
 def left(directories: list[Path]) -> list[str]:
-    """By their suffixes: what only a move, or a mistake, leaves."""
+    """Return the suffixes of directories that a move, or a bug, left."""
     names = [path.name for directory in directories for path in directory.iterdir()]
     return sorted(name.rpartition("-")[2] for name in names if name.startswith(f"{_REPLICA}."))
 
 
 def run(*, times: int, seed: int, tell: Callable[[str], None] = lambda _: None) -> Verdict:
-    """Raises AssertionError when the producer had to give anything up."""
+    """Kill the broker repeatedly. Raises AssertionError if the producer had an error."""
     chance, found = Random(seed), dict[str, int]()
     with TemporaryDirectory(prefix="kraft-moves-") as parent:
         home = Path(parent, "cluster")
@@ -114,7 +114,7 @@ def run(*, times: int, seed: int, tell: Callable[[str], None] = lambda _: None) 
             with LibrdkafkaLoad(servers, _TOPIC, [0]) as load, Mover(servers, directories) as mover:
                 for number in range(times):
                     load.wait_for_acknowledgements(_ACKNOWLEDGED_AFTERWARDS, time.monotonic())
-                    # At any moment of what goes on meanwhile.
+                    # At a random moment.
                     time.sleep(chance.uniform(0, _KILL_WITHIN_S))
                     node.kill()
                     what = " and ".join(left(directories)) or "nothing"

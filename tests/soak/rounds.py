@@ -1,4 +1,4 @@
-"""Rounds of a search: its program runs again and again, each time with another seed, until its time is used."""
+"""Rounds of a program: it runs repeatedly, each time with another seed, until its time is used."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def _nothing() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A search for what does not hold, with chance from a seed."""
+    """An open-ended search, with a seed."""
 
     name: str
     command: str
     """Arguments for Python; `{seed}` is the round's, `{seconds}` the program's share of time."""
 
     missing: Callable[[], str] = _nothing
-    """Returns what it needs and this machine does not have, in a line; empty when it can run."""
+    """Requirements that this machine lacks, in a line; empty if the program can run."""
 
     round_s_max: float = 1_800.0
     """A round that takes longer has failed."""
@@ -59,7 +59,7 @@ class Rounds:
     seeds: list[int] = field(default_factory=list)
     seconds: float = 0.0
     failure: str = ""
-    """What the last round ended with; empty when it did not fail."""
+    """The error of the last round; empty if it did not fail."""
 
     def __str__(self) -> str:
         if self.not_run:
@@ -128,7 +128,7 @@ def _process(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[byt
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Interrupt it as Ctrl-C in a terminal does; kill it when that does not help, or after a second Ctrl-C."""
+    """Interrupt the process, as Ctrl-C does; kill it if it does not end, or after a second Ctrl-C."""
     os.killpg(process.pid, signal.SIGINT)
     try:
         process.wait(_END_DEADLINE_S)

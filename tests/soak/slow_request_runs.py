@@ -1,4 +1,4 @@
-"""One client sends the worst requests that it can, an honest one produces and consumes: how long is the loop held?
+"""Measures how long the loop is held while one client sends the worst requests, and an honest one does its work.
 
     python -m tests.soak.slow_request_runs --seconds 30 --attack list-offsets --attack fetch-records
 
@@ -30,7 +30,7 @@ from tests.support.kafka.slow_requests import ATTACKS, COMPACTED, KEYED, LIES, L
 HELD_MS_GOAL: Final = 50.0
 SLOWER_GOAL: Final = 3.0
 PAUSE_S: Final = 0.01
-"""Of the honest client, between a record that it has read and the next that it sends."""
+"""Pause of the honest client between a record that it has read and the next one."""
 
 WARM_UP_S: Final = 2.0
 
@@ -41,17 +41,17 @@ _WAIT_MS: Final = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """What the honest client met, and the node's loop."""
+    """Times of the honest client, and of the node's loop."""
 
     records: int
     p50_ms: float
     p99_ms: float
     worst_ms: float
     held: Hold
-    """The longest of the loop."""
+    """The longest hold of the loop."""
 
     computed_ms: float
-    """What the loop's thread took of the processor during any hold: the part that does not depend on other programs."""
+    """Processor time of the loop's thread during a hold: the part that does not depend on other programs."""
 
     def __str__(self) -> str:
         return (
@@ -121,7 +121,7 @@ def _honest_client(servers: str, seconds: float) -> list[float]:
 
 
 def _attack(attack: Attack, seconds: float) -> None:
-    """In a process of its own."""
+    """Run the attack in a process of its own."""
     attack.run(seconds)
     for name, count in sorted(attack.answered.items()):
         print(f"  {count:7,} {name}", flush=True)

@@ -1,4 +1,4 @@
-"""The active controller stopped, or cut off from the others, and asked all the while: nothing stale is acted on."""
+"""The active controller is paused, or cut off from the others, and gets requests: nothing stale takes effect."""
 
 from __future__ import annotations
 
@@ -34,28 +34,28 @@ class StaleLeader:
     node_id: int
     fault: str
     changed_s: float
-    """From the fault to the first change that was committed afterwards."""
+    """Time from the fault to the next committed change."""
 
     claimed_s: float
-    """For how long it still said that it led: from the cut, or from the moment at which it went on."""
+    """Seconds for which it still claimed to lead: after the cut, or after it continued."""
 
     asked: int
-    """Changes that were asked of it when it led no more."""
+    """Changes requested from it after it had been replaced."""
 
     acknowledged: int
-    """Those of them that it said were done."""
+    """Those that it acknowledged."""
 
     appeared: int
-    """Those of them that any controller held in the end."""
+    """Those that any controller had at the end."""
 
     fencings: int
-    """Brokers that it meant to fence for their silence: its own clock is all that it has to go by when it goes on."""
+    """Brokers that it wanted to fence after missed sessions: when it continues, it has only its own clock."""
 
     fenced: int
-    """Other brokers that were fenced by nobody else."""
+    """Other brokers that it alone can have fenced."""
 
     healed_s: float
-    """From the end of the fault until everything was in sync."""
+    """Time from the end of the fault until everything was in sync."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ def isolate_leader(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Course:
-    """How one fault went; see StaleLeader."""
+    """Result of one fault; see StaleLeader."""
 
     fault: str
     changed_s: float
@@ -100,7 +100,7 @@ class _Run(ABC):
     """One fault after the other on a cluster under load."""
 
     patience_s: float
-    """How long the stale leader is given for an answer."""
+    """Time that the stale leader has for a response."""
 
     def __init__(self, running: Surroundings, chance: Random, hold_s: tuple[float, float]) -> None:
         self.running = running
@@ -109,12 +109,12 @@ class _Run(ABC):
 
     @abstractmethod
     def strike(self, node: NodeProcess, client: StaleLeaderClient) -> _Course:
-        """Makes a stale leader of the active controller, has it asked, and mends everything."""
+        """Make the active controller a stale leader, send requests to it, and end the fault."""
 
     def go(self, times: int, tell: Callable[[StaleLeader], None]) -> StaleLeaders:
         found: list[StaleLeader] = []
         for _ in range(times):
-            # Faults come at any moment of what the cluster does meanwhile.
+            # Faults come at random moments.
             time.sleep(self.chance.uniform(*_REST_S))
             found.append(self._once(len(found)))
             tell(found[-1])
@@ -158,15 +158,15 @@ class _Run(ABC):
         )
 
     def _fenced_by(self, node: NodeProcess, since: float) -> set[int]:
-        """Brokers that were told that they are fenced, and none but that controller can have done it."""
+        """Return the brokers that learned that they were fenced, where only that controller can have done it."""
         others = [other for other in self.running.cluster.nodes if other is not node]
-        told = {
+        fenced = {
             other.node_id
             for other in others
             for event in log_events(other, since)
             if event["event"] == "broker fenced" and event["level"] == "info"
         }
-        return told - _fencings(others, since)
+        return fenced - _fencings(others, since)
 
 
 class _Pauses(_Run):
@@ -225,7 +225,7 @@ def _appeared(image: MetadataImage, client: StaleLeaderClient) -> list[str]:
 
 
 def _fencings(controllers: Sequence[NodeProcess], since: float) -> set[int]:
-    """Brokers that these meant to fence, by their logs."""
+    """Return the brokers that these wanted to fence, according to their logs."""
     return {
         event["broker"]
         for node in controllers

@@ -1,7 +1,7 @@
 """A disk whose syncs fail: a node ends at once, starts again, and then the power fails; nothing acknowledged is lost.
 
-The disk does what a kernel may do: it says once that a sync has failed and marks the pages clean. They stay readable,
-also for the node that is started next, and no later sync writes them. Only a loss of power shows what was durable.
+The disk does what a kernel may do: it reports a failed sync once and marks the pages clean. They stay readable, also
+for the next process, and no later sync writes them. Only a power loss shows what was durable.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ class SyncError:
     """Only the syncs of the partition's `.log` failed; otherwise those of every file."""
 
     last_words: str
-    """What the node said as it ended: the last line of its output."""
+    """The last line of the node's output."""
 
     failed_bytes: int
-    """Not written by the syncs that failed, and there to be read at the new start."""
+    """Bytes that the failed syncs did not write, and that were readable at the new start."""
 
     acknowledged_before: int
     """Numbers acknowledged when the node had ended."""
 
     contents: Contents
-    """After the loss of power, with everything acknowledged before and after the first new start."""
+    """Contents after the power loss, with everything acknowledged before and after the first new start."""
 
 
 def run(*, times: int, seed: int, directory: Path, tell: Callable[[SyncError], None]) -> list[SyncError]:
     """One node each time, alternately with the syncs of the partition's log failing and with all. Mounts below
     `directory`.
 
-    Raises CannotMount, and AssertionError when the node did not end as it should or the load had to give anything up.
+    Raises CannotMount, and AssertionError if the node did not end as it should or the load had an error.
     """
     chance = Random(seed)
     found = []
@@ -81,7 +81,7 @@ def _run_one(directory: Path, *, only_log: bool, chance: Random) -> SyncError:
             # What was sent before and is found in the log is acknowledged now, as a duplicate.
             load.wait_for_acknowledgements(1, _ONLINE_DEADLINE_S)
             load.pause(_ONLINE_DEADLINE_S)
-            assert not load.errors, f"the load gave up: {dict(load.errors)}"
+            assert not load.errors, f"the load failed: {dict(load.errors)}"
             disk.cut_power()
             node.kill()
             disk.restore_power(Loss.ALL, chance.getrandbits(32))

@@ -1,4 +1,4 @@
-"""kill -9 of all controllers at once, or of the active one, again and again under load."""
+"""Repeated kill -9 of all controllers at once, or of the active one, under load."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class EntireKill:
     """All nodes killed, from their new start on."""
 
     changed_s: float
-    """Until the first change of the metadata was committed."""
+    """Time until the first change of the metadata was committed."""
 
     ready_s: float
     """Until every node serves and knows the others."""
 
     acknowledged_changes: int
-    """All since the run began; each was found on every controller."""
+    """Acknowledged changes since the run began; each was found on every controller."""
 
     contents: Contents
 
@@ -47,10 +47,10 @@ class ControllerKill:
 
     node_id: int
     elected_s: float
-    """Until another controller was active."""
+    """Time until another controller was active."""
 
     changed_s: float
-    """Until a change was committed that a client asked for afterwards, of whichever broker would take it."""
+    """Time until a change was committed that a client requested afterwards, from any broker."""
 
     admin_changed_s: float
     """The same through the public admin client."""
@@ -59,7 +59,7 @@ class ControllerKill:
     """The longest time between two acknowledgements of each partition, shortest first."""
 
     back_s: float
-    """From the killed node's new start until it was in sync with everything."""
+    """Time from the killed node's restart until it was in sync."""
 
 
 def kill_all(
@@ -70,7 +70,7 @@ def kill_all(
     kills = []
     with Cluster(nodes=VOTERS, overrides=SETTINGS) as cluster, surroundings(cluster) as running:
         for _ in range(times):
-            # Kills come at any moment of what the voters do meanwhile.
+            # Kills come at random moments.
             time.sleep(chance.uniform(*load_s))
             kill_at_once(cluster.nodes)
             began_s = time.monotonic()
@@ -109,10 +109,10 @@ def kill_controller(
     load_s: tuple[float, float] = LOAD_S,
     tell: Callable[[ControllerKill], None],
 ) -> ControllerKills:
-    """Kills the active controller, and starts it again when the cluster has come to terms with that.
+    """Kill the active controller, and start it again once the cluster has recovered.
 
-    With `separate`, controllers are nodes of their own. Raises AssertionError when a record was given up, when
-    anything acknowledged is not there, or when anything is there twice.
+    With `separate`, controllers are nodes of their own. Raises AssertionError if a produce failed, or an
+    acknowledged record is lost or duplicated.
     """
     chance = Random(seed)
     roles = _SEPARATE if separate else None
@@ -122,7 +122,7 @@ def kill_controller(
         surroundings(cluster, with_admin=True) as running,
     ):
         for number in range(1, times + 1):
-            # Kills come at any moment of what the voters do meanwhile.
+            # Kills come at random moments.
             time.sleep(chance.uniform(*load_s))
             kills.append(_kill_controller(running))
             tell(kills[-1])
@@ -159,7 +159,7 @@ def _kill_controller(running: Surroundings) -> ControllerKill:
 
 
 def _elected_at(cluster: Cluster, killed: NodeProcess, since: float) -> float:
-    """When the next leader of the quorum began, by its own log."""
+    """Return the time at which the next leader of the quorum began, from its log."""
     began: list[float] = [
         event["timestamp"]
         for node in cluster.nodes

@@ -19,7 +19,7 @@ class Stores:
 
     @property
     def settings(self) -> dict[str, str]:
-        """For a node's configuration file."""
+        """Return the settings for a node's configuration file."""
         return {
             "listener.security.protocol.map": "CONTROLLER:SSL",
             "ssl.keystore.type": "PEM",
@@ -30,11 +30,11 @@ class Stores:
 
 
 class Authority:
-    """Skips the test where there is no openssl."""
+    """A certificate authority. Skips the test if there is no openssl."""
 
     def __init__(self, directory: Path, name: str = "authority") -> None:
         if shutil.which("openssl") is None:
-            # It makes the certificates; Kraft itself has no use for it.
+            # Only these tests use it; Kraft itself does not.
             pytest.skip("not run: there is no openssl command")
         directory.mkdir(parents=True, exist_ok=True)
         self._directory, self._name = directory, name

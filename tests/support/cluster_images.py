@@ -41,7 +41,7 @@ def ids(*numbers: int) -> list[BrokerId]:
 
 
 def registration(broker_id: int, *, process: int = 1, cluster_id: str = CLUSTER) -> RegisterBrokerRequest:
-    """What the given process (first, second ...) of a broker asks for."""
+    """Return the registration request of a broker's first, second ... process."""
     return RegisterBrokerRequest(
         cluster_id=cluster_id,
         broker_id=BrokerId(broker_id),
@@ -70,7 +70,7 @@ def registered(
 
 
 def cluster(*broker_ids: int, racks: Mapping[int, str] | None = None) -> MetadataImage:
-    """Unfenced brokers, registered in the given order: so the first has epoch 1. Features are at their latest."""
+    """Return an image of unfenced brokers, registered in this order, from epoch 1 on. Features are at their latest."""
     records: list[MetadataRecord] = [
         ClusterInitialised(cluster_id=CLUSTER),
         *(FeatureLevelSet(feature=each.feature, level=each.max_level) for each in SUPPORTED_FEATURES.values()),
@@ -91,7 +91,7 @@ def with_topic(
     topic: str = "orders",
     topic_id: TopicId = ORDERS,
 ) -> MetadataImage:
-    """A topic on the given replicas, all in sync unless `isr` says otherwise, led by the first in sync."""
+    """Add a topic on the given replicas, all in sync unless `isr` is given; the first in-sync replica leads."""
     records: list[MetadataRecord] = [TopicCreated(topic=topic, topic_id=topic_id)]
     for partition, replicas in enumerate(assignment):
         in_sync = replicas if isr is None else isr
@@ -118,7 +118,7 @@ def partition(image: MetadataImage, number: int = 0) -> PartitionImage:
 
 
 def with_isr(image: MetadataImage, *isr: int, leader: int) -> MetadataImage:
-    """The first partition with another ISR, and that leader."""
+    """Give the first partition another ISR and leader."""
     changes = partition_change(
         image,
         image.topics[ORDERS],
@@ -131,7 +131,7 @@ def with_isr(image: MetadataImage, *isr: int, leader: int) -> MetadataImage:
 
 
 def earlier_cluster(*features: list[FeatureRange]) -> MetadataImage:
-    """At the first level, with a broker for each list of what it supports."""
+    """Return an image with features at their first level, and a broker for each list of supported features."""
     image = EMPTY_IMAGE.replay([ClusterInitialised(cluster_id=CLUSTER)])
     for broker_id, supported in enumerate(features, start=1):
         image = image.replay([registered(broker_id, epoch=broker_id, features=supported)])

@@ -1,4 +1,4 @@
-"""Durations against the marker `slow`: a test that takes long has it, and a test that has it takes long.
+"""Checks that exactly the tests that take long have the marker `slow`.
 
 With SECONDS_VARIABLE set, as `.ci/run` sets it, a test without the marker fails if it takes longer than so many
 seconds: several times what tests/README.md allows, so that a busy machine fails nothing. Every run ends with a list of
@@ -22,7 +22,7 @@ class Durations:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._unmarked_s_max = float(environment.get(SECONDS_VARIABLE, "inf"))
         self._longest_s: dict[str, float] = {}
-        """Of each function with the marker: its longest case."""
+        """The longest case of each function with the marker."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

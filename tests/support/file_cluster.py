@@ -1,6 +1,6 @@
 """A cluster in a directory: `<topic>/<partition>.jsonl`, one record a line, the offset being the line's number.
 
-Processes share it through the file system, so Spark's workers read what a test appended.
+Processes share it through the file system, so Spark's workers read the records that a test appended.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class ConnectedFileCluster:
 def chunk(
     start: int, records: Sequence[tuple[str | None, str | None, int, list[tuple[str, str | None]]]]
 ) -> ColumnChunk:
-    """Records as written by `FileCluster.append`, beginning at offset `start`."""
+    """Return the records of `FileCluster.append` from offset `start` on."""
     values = [_bytes(value) for _, value, _, _ in records]
     return ColumnChunk(
         offsets=list(range(start, start + len(records))),

@@ -1,4 +1,4 @@
-"""The `kraft` command without a cluster: what a person reads who got something wrong."""
+"""The `kraft` command without a cluster, for tests of its error messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def the_one_line(finished: subprocess.CompletedProcess[str]) -> str:
-    """What the person reads: the only line that is no log line of the node."""
+    """Return the only line that is not a log line of the node."""
     lines = [line for line in finished.stderr.splitlines() if not line.startswith("{")]
     assert finished.returncode == 1, finished.stderr
     assert len(lines) == 1, finished.stderr

@@ -1,4 +1,4 @@
-"""Topics as a request to create them has them."""
+"""Topics of CreateTopics requests."""
 
 from __future__ import annotations
 

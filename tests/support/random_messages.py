@@ -1,4 +1,4 @@
-"""Messages at random, of any kind and version: what they hold is what a Kafka of any language could send."""
+"""Random messages of any kind and version, with any values that a Kafka client could send."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ S = TypeVar("S", bound=Struct)
 ARRAY_ITEMS_MAX: Final = 4
 _BITS: Final = {"b": 8, "h": 16, "i": 32, "q": 64}
 _TEXT: Final = string.ascii_letters + string.digits + "._- äß€😀"
-# kio makes dates of those: years have four digits there, and fractions of a second suffer from being floats.
+# kio converts these to dates: years have four digits, and fractions of a second are floats.
 _SECONDS_MAX: Final = 200_000_000_000
 _KNOWN_ERROR_CODES: Final = range(-1, 90)
 
 
 def message_versions() -> Iterator[tuple[type[Message], int]]:
-    """Every message in every version: requests, responses, and what consumers wrap into them."""
+    """Every message in every version: requests, responses, and what consumers embed in them."""
     messages: list[type[Message]] = [ConsumerProtocolSubscription, ConsumerProtocolAssignment]
     for api_key in ApiKey:
         messages += [request_type(api_key), response_type(api_key)]

@@ -1,4 +1,4 @@
-"""Records that can be told apart, published through the client and read back whole."""
+"""Distinguishable records, published through the client and read back whole."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def create_topic(bootstrap_servers: str, topic: str, *, partitions: int, replica
 
 
 def publish(bootstrap_servers: str, topic: str, numbers: Iterable[int]) -> None:
-    """One record for each number, keyed by it, on disk on every in-sync replica when this returns."""
+    """Publish one record for each number, keyed by it; on return every in-sync replica has them on disk."""
     with Producer(bootstrap_servers, acks="all", compression_type="lz4") as producer:
         sent = [producer.send(topic, b"%d" % number, key=b"%d" % (number % 17)) for number in numbers]
         assert producer.flush(timeout_ms=60_000)
@@ -24,7 +24,7 @@ def publish(bootstrap_servers: str, topic: str, numbers: Iterable[int]) -> None:
 
 
 def read_all(bootstrap_servers: str, topic: str) -> Counter[int]:
-    """How often each number is in the topic, over all partitions up to their ends."""
+    """Return how often each number is in the topic, over all partitions up to their ends."""
     found: Counter[int] = Counter()
     with Consumer(bootstrap_servers) as consumer:
         partitions = [TopicPartition(topic, partition) for partition in consumer.partitions_for(topic)]
@@ -36,7 +36,7 @@ def read_all(bootstrap_servers: str, topic: str) -> Counter[int]:
 
 
 def bounds(bootstrap_servers: str, partition: TopicPartition) -> tuple[int, int]:
-    """The partition's first offset, and the one behind its last."""
+    """Return the partition's first offset, and the one after its last."""
     with Consumer(bootstrap_servers) as consumer:
         return consumer.beginning_offsets([partition])[partition], consumer.end_offsets([partition])[partition]
 

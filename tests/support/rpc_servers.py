@@ -34,5 +34,5 @@ async def served(*services: Addable) -> AsyncIterator[tuple[Connections, str]]:
 
 
 def public_service(**answering: Any) -> Service:
-    """Serves calls of the public API by their names."""
+    """Serve calls of the public API by their names."""
     return Service(*(getattr(calls, name.upper()).served_by(handler) for name, handler in answering.items()))

@@ -19,7 +19,7 @@ class _JumpingSelector(selectors.PollSelector):
     now_s = 1_000.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        assert timeout is not None, "every task waits for another: nothing will ever happen again"
+        assert timeout is not None, "every task waits for another: the test can never end"
         self.now_s += max(0.0, timeout)
         return super().select(0)
 
@@ -34,7 +34,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class LoopClock:
-    """The time of the running loop."""
+    """A clock that shows the time of the running loop."""
 
     def monotonic_ms(self) -> int:
         # Rounded, because a deadline in seconds does not come out as whole milliseconds.
@@ -45,7 +45,7 @@ class LoopClock:
 
 
 class Unchanging:
-    """No chance at all: the middle of every range."""
+    """Not random: always the middle of the range."""
 
     def bytes(self, count: int) -> bytes:
         return bytes(count)
@@ -59,7 +59,7 @@ def virtual_network(connections: Connections) -> Network:
 
 
 def run_virtually(work: Coroutine[Any, Any, Result]) -> Result:
-    """Runs a test in virtual time, and fails it when it leaves tasks behind."""
+    """Run a test in virtual time, and fail it if it leaves tasks behind."""
 
     async def supervised() -> Result:
         result = await work

@@ -1,4 +1,4 @@
-"""Waiting for what a cluster comes to by itself. It tells nobody when it is there, so one looks until a deadline."""
+"""Waiting for a state of a cluster. There is no signal for it, so these poll until a deadline."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ POLL_S: Final = 0.05
 
 
 def until(holds: Callable[[], bool], what: str | Callable[[], object], deadline_s: float = DEADLINE_S) -> None:
-    """Raises TimeoutError, which says what was there instead: in words, or what a look at it tells."""
+    """Poll until a condition holds. Raises TimeoutError that says what was found instead."""
     until_s = time.monotonic() + deadline_s
     while not holds():
         if time.monotonic() > until_s:
@@ -22,7 +22,7 @@ def until(holds: Callable[[], bool], what: str | Callable[[], object], deadline_
 
 
 def until_in_sync(admin: Admin, topic: str, deadline_s: float = DEADLINE_S) -> None:
-    """Every replica of every partition. Raises TimeoutError."""
+    """Wait until every replica of every partition is in sync. Raises TimeoutError."""
 
     def are_in_sync() -> bool:
         (described,) = admin.describe_topics([topic])

@@ -9,7 +9,7 @@ from typing import Self
 
 
 class WorkingThread(ABC):
-    """A context manager: works inside of it, and is told to stop at its end."""
+    """A context manager whose thread works inside of the block and is stopped at its end."""
 
     def __init__(self, name: str, stop_deadline_s: float) -> None:
         self._stopping = threading.Event()
@@ -19,17 +19,17 @@ class WorkingThread(ABC):
 
     @abstractmethod
     def _work(self) -> None:
-        """Returns soon after `_stopping` is set."""
+        """Do the work; return soon after `_stopping` is set."""
 
     def check(self) -> None:
-        """Raises what ended the thread."""
+        """Raise the error that ended the thread, if there is one."""
         if self._crash is not None:
             raise self._crash
 
     def _run(self) -> None:
         try:
             self._work()
-        except BaseException as error:  # noqa: BLE001  `check` raises it where somebody sees it.
+        except BaseException as error:  # noqa: BLE001  `check` raises it in the caller's thread.
             self._crash = error
 
     def __enter__(self) -> Self:

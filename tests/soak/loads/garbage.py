@@ -1,4 +1,4 @@
-"""Bytes that no sound peer sends, in kinds: what a port scan, a fuzzer and somebody with bad intentions would try."""
+"""Bytes that no correct peer sends: those of a port scan, a fuzzer and an attacker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from random import Random
 from typing import Final
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-"""With which each HTTP/2 connection begins, and so each gRPC one."""
+"""The beginning of each HTTP/2 connection, and so of each gRPC connection."""
 
 _SETTINGS: Final = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 _TLS_HELLO: Final = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
@@ -19,7 +19,7 @@ _FRAME_TYPES: Final = 10
 
 
 class Bomb:
-    """Unpickling it makes the file: whoever does that with bytes from the network would run anything."""
+    """A pickle that creates the file if a receiver unpickles it."""
 
     def __init__(self, canary: Path) -> None:
         self._canary = canary
@@ -29,13 +29,13 @@ class Bomb:
 
 
 def connection(chance: Random, canary: Path) -> list[bytes]:
-    """The frames of one connection, of one kind or another."""
+    """Return the frames of one connection, of a random kind."""
     kinds: list[Callable[[Random, Path], list[bytes]]] = [_noise, _http2, _http2, _engine_frames, _tls, _text]
     return chance.choice(kinds)(chance, canary)
 
 
 def message(chance: Random, canary: Path, *, well_formed: bool) -> bytes:
-    """The request of one call: noise, or an attack; with `well_formed`, mostly protobuf that makes no sense."""
+    """Return the request of one call: noise, or an attack; with `well_formed`, mostly protobuf without meaning."""
     kind = chance.randrange(4)
     if kind == 0:
         return pickle.dumps(Bomb(canary))
@@ -49,7 +49,7 @@ def _noise(chance: Random, _canary: Path) -> list[bytes]:
 
 
 def _http2(chance: Random, _canary: Path) -> list[bytes]:
-    """A preface, and frames of any type, length, flags and stream; their lengths mostly true."""
+    """Return a preface, and frames of any type, length, flags and stream; their lengths are mostly right."""
     frames = [PREFACE + _SETTINGS]
     for _ in range(chance.randrange(1, 12)):
         payload = chance.randbytes(chance.randrange(200))
@@ -60,7 +60,7 @@ def _http2(chance: Random, _canary: Path) -> list[bytes]:
 
 
 def _engine_frames(_chance: Random, canary: Path) -> list[bytes]:
-    """As the engine's own transport frames its pickles."""
+    """Return pickles in the frames of the engine's own transport."""
     bomb = pickle.dumps(Bomb(canary))
     return [struct.pack("i", len(bomb)) + bomb, struct.pack("!i", len(bomb)) + bomb]
 

@@ -1,6 +1,6 @@
 """Java's console producer, idempotent as it is by default, fed with 0, 1, 2, ... on its standard input.
 
-It tells of no acknowledgement, only at its end of what it could not send: so its records count when it ends well.
+It reports no acknowledgements, only at its end the records that it could not send; so its records count if it succeeds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.support.working_thread import WorkingThread
 _DEADLINE_S: Final = 120.0
 _PAUSE_S: Final = 0.005
 _ARGUMENTS: Final = (
-    # By itself it tries three times, for a second and a half each.
+    # Its default is three tries of a second and a half each.
     *("--message-send-max-retries", "2147483647"),
     *("--request-timeout-ms", "30000"),
     *("--max-block-ms", "120000"),
@@ -44,7 +44,7 @@ class ConsoleLoad(WorkingThread):
         )
 
     def stop(self) -> None:
-        """Sends no more; returns when it has ended, and so has sent everything. Raises AssertionError."""
+        """Stop sending; return once it has ended, and so has sent everything. Raises AssertionError."""
         self._stopping.set()
         self._thread.join(_DEADLINE_S)
         code = self._process.wait(_DEADLINE_S)

@@ -1,4 +1,4 @@
-"""Bytes that no sound client of Kafka sends: requests cut off, with flipped bits, and with lengths that lie."""
+"""Bytes that no correct client of Kafka sends: truncated requests, flipped bits, and wrong lengths."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _HARMLESS: Final = frozenset(
         ApiKey.OFFSET_FOR_LEADER_EPOCH,
     }
 )
-"""What is well-formed in spite of all damage is carried out. These change nothing in a cluster that they hit by chance;
-the others, which could delete or unregister what the run needs, are only sent in ways that cannot be well-formed."""
+"""APIs that change nothing in a cluster by chance. A request that is still well-formed after the damage is carried out;
+the others, which could delete or unregister what the run needs, are only sent in forms that cannot be well-formed."""
 
 
 class Damage(Enum):
@@ -44,7 +44,7 @@ class Damage(Enum):
 
 
 class Garbage:
-    """Frames, their sizes in front, of every API and version that is served."""
+    """Frames with their sizes, of every API and version that the node serves."""
 
     def __init__(self, served: Iterable[ApiKey]) -> None:
         chance = Random(_SEED)

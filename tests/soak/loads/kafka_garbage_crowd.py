@@ -1,4 +1,4 @@
-"""Clients that break no rule and are a burden: they say nothing, send slowly, read nothing, or send the worst."""
+"""Clients that break no rule but cost resources: idle, slow to send, not reading, or with the largest requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.soak.loads.kafka_garbage_work import LARGE, TOPIC
 REQUEST_BYTES_CLAIMED: Final = 16 * 1024 * 1024
 ALL_RECORDS: Final = 55 * 1024 * 1024
 PARTITIONS: Final = 16_000
-"""As many as one request may name."""
+"""The most partitions that one request may name."""
 
 HEAVY_ROUNDS: Final = 5
 _CONNECTING_AT_ONCE: Final = 200
@@ -30,11 +30,11 @@ _AGAIN_AFTER_S: Final = 1.0
 
 
 class Line(asyncio.Protocol):
-    """One connection; answers are told from another by nothing but their order."""
+    """One connection; only their order identifies its responses."""
 
     def __init__(self) -> None:
         self.answer = b""
-        """The last whole one, without its size."""
+        """The last whole response, without its size."""
         self._received = bytearray()
         self._outcome: asyncio.Future[str] | None = None
         self.over = asyncio.Event()
@@ -90,7 +90,7 @@ class Line(asyncio.Protocol):
 
 
 class Crowd:
-    """A context manager: all of them are there from the beginning on, and come back when they are cut off."""
+    """A context manager: all clients connect at its beginning, and again after a disconnection."""
 
     def __init__(
         self, port: int, large_end: int, *, idle: int, unread: int, slow: int, unfinished: int, heavy: int
@@ -117,7 +117,7 @@ class Crowd:
         )
 
     async def connect_idle(self) -> None:
-        """First, so that what they take by being there can be told from what the others take."""
+        """Connect the idle clients first, so that their memory is measured without the others."""
         numbers = iter(range(self._counts["idle"]))
         while batch := list(islice(numbers, _CONNECTING_AT_ONCE)):
             self._idle += await asyncio.gather(*(Line.open(self._port) for _ in batch))
@@ -139,11 +139,11 @@ class Crowd:
             line.close()
 
     async def rounds_done(self) -> None:
-        """Until the worst requests were all sent. Raises what went wrong with them."""
+        """Wait until the largest requests were all sent. Raises their error, if there was one."""
         await asyncio.gather(*self._heavy)
 
     async def idle_that_answer(self) -> int:
-        """How many of those that did nothing all along are answered now that they ask."""
+        """Send a request on each idle connection; return how many get a response."""
         request = _framed(ApiVersionsRequest(), 0)
         ends = [await line.ask(request, _DEADLINE_S) for line in self._idle]
         return ends.count("answered")
@@ -161,7 +161,7 @@ class Crowd:
             fetch = _framed(_fetch_all(LARGE), 12)
             for _ in range(20):
                 line.send(fetch)
-            # A connection that nobody reads from notices its end when it is written to.
+            # The end of a connection that nobody reads is noticed by the next write.
             while not line.is_over:
                 await asyncio.sleep(_AGAIN_AFTER_S)
                 line.send(fetch)
@@ -181,7 +181,7 @@ class Crowd:
             line.close()
 
     async def _never_finish(self) -> None:
-        """All of the largest request but its end."""
+        """Send the largest request, except its end."""
         line = await Line.open(self._port)
         try:
             line.send(REQUEST_BYTES_CLAIMED.to_bytes(4, "big") + b"\x00\x00\x00\x09")
@@ -198,14 +198,14 @@ class Crowd:
                 line.ask(frame, _DEADLINE_S) for line, frame in zip(lines, frames, strict=True)
             ]
             for end in await asyncio.gather(*asking):
-                assert end == "answered", f"a large and sound request was {end}"
+                assert end == "answered", f"a large and valid request was {end}"
                 self.heavy_sent += 1
         for line in lines:
             line.close()
 
 
 def heavy_requests(large_end: int) -> list[tuple[Message, int]]:
-    """Sound, and as large as they may be. The fetch finds nothing, and so is held for as long as it says."""
+    """Return valid requests of the largest size. The fetch finds nothing, and so waits as long as it allows."""
     at_the_end = FetchPartition(partition=0, fetch_offset=large_end, partition_max_bytes=1)
     listed = tuple(ListOffsetsPartition(partition_index=number, timestamp=-1) for number in range(PARTITIONS))
     topics = tuple(MetadataRequestTopic(topic_id=UUID(int=1 + number), name=None) for number in range(PARTITIONS))

@@ -1,4 +1,4 @@
-"""What a run of garbage came to: the figures that are printed, and what is objected to."""
+"""Result of a run of garbage: the figures that are printed, and the objections."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from tests.soak.loads.kafka_garbage import Damage
 from tests.soak.loads.kafka_garbage_work import RECORDS_A_ROUND
 
 REQUEST_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Of socket.request.max.bytes; memory may grow by twice this."""
+"""The value of socket.request.max.bytes; memory may grow by twice this."""
 
 GROWTH_MAX: Final = 2 * REQUEST_BYTES_MAX
 
 
 @dataclass(slots=True)
 class Log:
-    """What the node wrote."""
+    """The node's log."""
 
-    refusals_told: int = 0
-    refusals_untold: int = 0
-    """Those that a line speaks of as others."""
+    refusals_logged: int = 0
+    refusals_counted: int = 0
+    """Refusals that were only counted in another line."""
 
-    kinds_told_most: int = 0
-    """How often the kind of refusal that was told most was told."""
+    kinds_logged_most: int = 0
+    """Log lines of the most frequent kind of refusal."""
 
     unnamed: int = 0
     """Lines about a refusal without a peer or a reason."""
@@ -38,26 +38,26 @@ class Log:
 
     def read(self, text: str) -> None:
         self.tracebacks, self.bugs = text.count("Traceback"), text.count('"event": "internal error"')
-        told = [json.loads(line) for line in text.splitlines() if '"event": "peer refused"' in line]
-        kinds = Counter(re.sub(r"\d+", "#", line.get("reason", "")) for line in told)
-        self.refusals_told, self.kinds_told_most = len(told), max(kinds.values(), default=0)
-        self.refusals_untold = sum(line.get("refusals_not_logged", 0) for line in told)
-        self.unnamed = sum(not line.get("reason") or ":" not in line.get("peer", "") for line in told)
+        refusals = [json.loads(line) for line in text.splitlines() if '"event": "peer refused"' in line]
+        kinds = Counter(re.sub(r"\d+", "#", line.get("reason", "")) for line in refusals)
+        self.refusals_logged, self.kinds_logged_most = len(refusals), max(kinds.values(), default=0)
+        self.refusals_counted = sum(line.get("refusals_not_logged", 0) for line in refusals)
+        self.unnamed = sum(not line.get("reason") or ":" not in line.get("peer", "") for line in refusals)
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What was sent, what the node did meanwhile, and what it held."""
+    """Result of a run: the frames sent, the node's work meanwhile, and its memory."""
 
     frames: int = 0
     ends: Counter[tuple[Damage, str]] = field(default_factory=Counter)
     served: str = ""
     pairs: int = 0
-    """Of a key and a version, every one that the node advertises and serves."""
+    """Every key and version that the node advertises and serves."""
 
     resident_before: int = 0
     resident_connected: int = 0
-    """With the idle connections, and before anybody sends anything."""
+    """Memory with the idle connections, before anything is sent."""
 
     resident_max: int = 0
     resident_after: int = 0
@@ -81,15 +81,15 @@ class Outcome:
 
     @property
     def objections(self) -> list[str]:
-        """What should not be."""
+        """Return what was wrong; empty if nothing was."""
         found = {
             "the node died": not self.is_alive,
             "tracebacks in its log": bool(self.log.tracebacks or self.log.bugs),
             "its memory grew too much": self.resident_growth > GROWTH_MAX,
             "idle connections were lost": self.idle_at_the_end < self.idle,
             "librdkafka noticed": bool(self.work_errors),
-            "a kind of refusal was told too often": self.log.kinds_told_most > 1 + self.seconds / 60,
-            "a refusal was told without its peer or its reason": bool(self.log.unnamed),
+            "a kind of refusal was logged too often": self.log.kinds_logged_most > 1 + self.seconds / 60,
+            "a refusal was logged without its peer or its reason": bool(self.log.unnamed),
         }
         return [what for what, holds in found.items() if holds]
 
@@ -101,8 +101,8 @@ class Outcome:
             f"every version that is served, {self.pairs} in all: {self.served}",
             f"crashes: {0 if self.is_alive else 1}; bugs {self.log.bugs}, tracebacks {self.log.tracebacks}",
             (
-                f"closed: {self.closed:,} connections; lines about that: {self.log.refusals_told}, which speak of "
-                f"{self.log.refusals_untold:,} others, the same kind at most {self.log.kinds_told_most} times"
+                f"closed: {self.closed:,} connections; lines about that: {self.log.refusals_logged}, which speak of "
+                f"{self.log.refusals_counted:,} others, the same kind at most {self.log.kinds_logged_most} times"
             ),
             f"{self.idle:,} idle connections, {self.idle_at_the_end:,} of them there in the end; {self.crowd}",
             (

@@ -1,4 +1,4 @@
-"""What goes on beside the garbage: librdkafka writes and reads, over and over, and notes whatever troubles it."""
+"""Work beside the garbage: librdkafka writes and reads repeatedly, and records its errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import confluent_kafka
 
 TOPIC: Final = "unhurt"
 LARGE: Final = "large"
-"""What clients ask for that do not read it."""
+"""The topic that clients fetch without reading the responses."""
 
 DEADLINE_S: Final = 30.0
 _ROUND_PAUSE_S: Final = 0.1
@@ -19,7 +19,7 @@ RECORDS_A_ROUND: Final = 50
 
 
 def fill(servers: str, megabytes: int) -> int:
-    """The end offset of what then stands in LARGE."""
+    """Fill LARGE; return its end offset."""
     producer = confluent_kafka.Producer({"bootstrap.servers": servers, "linger.ms": 20})
     for _ in range(megabytes):
         for _ in range(16):
@@ -33,10 +33,10 @@ class Work:
 
     def __init__(self, servers: str, round_s: list[float], errors: Counter[str]) -> None:
         self._round_s, self._errors = round_s, errors
-        told = {"bootstrap.servers": servers, "error_cb": self._trouble}
-        # Idempotent: one that was held up for seconds makes it send once more, and each record is to be there once.
-        self._producer = confluent_kafka.Producer(told | {"enable.idempotence": True, "linger.ms": 0})
-        self._consumer = confluent_kafka.Consumer(told | {"group.id": "nobody", "enable.auto.commit": False})
+        shared = {"bootstrap.servers": servers, "error_cb": self._trouble}
+        # Idempotent: after a delay of seconds it sends again, and each record must be there once.
+        self._producer = confluent_kafka.Producer(shared | {"enable.idempotence": True, "linger.ms": 0})
+        self._consumer = confluent_kafka.Consumer(shared | {"group.id": "nobody", "enable.auto.commit": False})
         self._ended = threading.Event()
         self._changed = threading.Condition()
         self._error: BaseException | None = None
@@ -58,7 +58,7 @@ class Work:
             goal = len(self._round_s) + count
             self._changed.wait_for(lambda: len(self._round_s) >= goal or self._error is not None, timeout=60)
             if len(self._round_s) < goal:
-                raise self._error or TimeoutError("the node's own work does not go on")
+                raise self._error or TimeoutError("the node's work does not continue")
 
     def _trouble(self, error: confluent_kafka.KafkaError) -> None:
         self._errors[error.str()] += 1
@@ -78,14 +78,14 @@ class Work:
         sent = [b"%d %d" % (len(self._round_s), number) for number in range(RECORDS_A_ROUND)]
         for value in sent:
             self._producer.produce(TOPIC, value, partition=0, on_delivery=self._delivered)
-        assert self._producer.flush(DEADLINE_S) == 0, "what was sent was not acknowledged in time"
+        assert self._producer.flush(DEADLINE_S) == 0, "records were not acknowledged in time"
         found: list[object] = []
         while len(found) < len(sent):
             messages = self._consumer.consume(len(sent) - len(found), DEADLINE_S)
             assert messages, f"only {len(found)} of {len(sent)} records came back in time"
-            assert not any(message.error() for message in messages), "a consumer was told of an error"
+            assert not any(message.error() for message in messages), "a consumer got an error"
             found += [message.value() for message in messages]
-        assert found == sent, "what was read is not what was written"
+        assert found == sent, "the records that were read differ from those written"
         with self._changed:
             self._round_s.append(time.monotonic() - began)
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""What the controllers' files say: the metadata that each of them holds, replayed from its snapshot and its journal."""
+"""The metadata in the controllers' files, replayed from the snapshot and the journal of each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _POLL_S: Final = 0.1
 
 
 def read_image(node_directory: Path) -> MetadataImage:
-    """Everything in the files of one controller, the last entries of which need not be committed.
+    """Return the metadata in the files of one controller; its last entries may not be committed.
 
     The node may run. Raises Corruption.
     """
@@ -46,9 +46,9 @@ def read_image(node_directory: Path) -> MetadataImage:
 
 
 def wait_for_one_image(cluster: Cluster, deadline_s: float = _DEADLINE_S) -> MetadataImage:
-    """What all controllers hold, once that is the same on each. Raises TimeoutError.
+    """Return the metadata of all controllers, once it is the same on each. Raises TimeoutError.
 
-    Brokers may change something at any moment, so it is looked at more than once.
+    Brokers may change something at any moment, so this polls.
     """
     controllers = [node.node_id for node in cluster.nodes if node.is_controller]
     until_s = time.monotonic() + deadline_s
@@ -63,7 +63,7 @@ def wait_for_one_image(cluster: Cluster, deadline_s: float = _DEADLINE_S) -> Met
 
 
 def _entries(segments: dict[str, bytes]) -> dict[int, EntryRecord]:
-    """Those that count, by their indexes."""
+    """Return the valid entries by their indexes."""
     entries: dict[int, EntryRecord] = {}
     for record in chain.from_iterable(journal_format.scan(path, data).records for path, data in segments.items()):
         if isinstance(record, EntryRecord):

@@ -1,4 +1,4 @@
-"""Connections such as a node of the cluster makes: tests and benchmarks introduce themselves with its secret."""
+"""Connections as a node of the cluster makes them: tests and benchmarks authenticate with its secret."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kraft.server.identity.credentials import NodeCredentials
 
 
 def dial_as_node(config_path: Path) -> Callable[[str, Sequence[tuple[str, Any]]], grpc.aio.Channel]:
-    """For `Connections`; to be used inside an event loop. The file names the cluster and where its secret is."""
+    """Return a dial function for `Connections`, to be used in an event loop. The file names cluster and secret."""
     config = load(config_path)
     assert config.cluster_id is not None, f"{config_path} names no cluster"
     return NodeCredentials(config, config.cluster_id, RefusalLog(lambda: 0)).dial_controller

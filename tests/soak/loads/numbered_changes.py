@@ -1,8 +1,8 @@
 """A program that changes the cluster's metadata without pause, and knows which changes were acknowledged.
 
-Topics are created, partitions added to them and configs altered, numbered all through. Each change is asked for once,
-of one broker. When its outcome stays unknown, what it concerned is left alone from then on, so that it is known
-exactly what the metadata has to hold: what was acknowledged last, or the one change whose outcome is unknown.
+Topics are created, partitions added to them and configs altered, numbered throughout. Each change is requested once,
+from one broker. If its outcome remains unknown, its object is not changed again. So it is known exactly what the
+metadata must hold: the last acknowledged change, or the one change whose outcome is unknown.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _STOP_DEADLINE_S: Final = 60.0
 
 @dataclass(slots=True, kw_only=True)
 class Fact:
-    """Something that changes set: to what the last acknowledged one did, and to what a later one may have."""
+    """A value that changes set: the last acknowledged one, and one that a later change may have set."""
 
     acknowledged: int | None = None
     perhaps: int | None = None
@@ -56,7 +56,7 @@ class Fact:
 
 
 class Facts:
-    """Everything that changes set: how many partitions each topic has, and its config."""
+    """All values that changes set: the partition count of each topic, and its config."""
 
     def __init__(self) -> None:
         self._facts: dict[tuple[str, str], Fact] = {}
@@ -65,7 +65,7 @@ class Facts:
         return self._facts.setdefault((topic, what), Fact())
 
     def differences(self, image: MetadataImage) -> list[str]:
-        """What the image holds otherwise than it was acknowledged, each as a line."""
+        """Return a line for each difference between the image and the acknowledged changes."""
         found = []
         for (topic, what), fact in self._facts.items():
             value = _value(image, topic, what)
@@ -85,7 +85,7 @@ class _Home:
 
 
 class ChangeTimes:
-    """When changes were asked for, and when they were acknowledged."""
+    """Times at which changes were requested, and acknowledged."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -98,7 +98,7 @@ class ChangeTimes:
         self._times.append((began_s, time.monotonic()))
 
     def wait_for_one_since(self, since_s: float, deadline_s: float, check_running: Callable[[], None]) -> float:
-        """How long after `since_s` the first change was acknowledged that was asked for later than that.
+        """Wait for the acknowledgement of a change requested after `since_s`; return the seconds since then.
 
         Raises TimeoutError, and what `check_running` raises.
         """
@@ -135,7 +135,7 @@ class NumberedChanges(WorkingThread):
         self.times = ChangeTimes("of a broker asked directly")
         self.admin_times = ChangeTimes("of the admin client")
         self.failures: Counter[str] = Counter()
-        """Of changes whose outcome is unknown, what the caller was told."""
+        """The errors of the changes whose outcome is unknown."""
         self._addresses = list(addresses)
         self._writers = writers
         self._pause_s = pause_s
@@ -159,7 +159,7 @@ class NumberedChanges(WorkingThread):
         return self.admin_times.wait_for_one_since(since_s, deadline_s, self.check)
 
     def pause(self, deadline_s: float = 30.0) -> None:
-        """Asks for no more, and returns when everything has its outcome. Raises TimeoutError."""
+        """Stop, and return once every change has its outcome. Raises TimeoutError."""
         self._running.clear()
         until_s = time.monotonic() + deadline_s
         while self._under_way:
@@ -210,7 +210,7 @@ class NumberedChanges(WorkingThread):
             await connections.close()
 
     async def _change(self, writer: int, node: Peer, home: _Home | None) -> _Home | None:
-        """One change. Returns what is to be changed next; None when its outcome is unknown."""
+        """Make one change. Return the topic to change next; None if the outcome is unknown."""
         number, self.asked = self.asked, self.asked + 1
         if home is None or home.changes >= _CHANGES_PER_TOPIC:
             topic = f"changed-{writer}-{number}"
@@ -232,7 +232,7 @@ class NumberedChanges(WorkingThread):
         try:
             await ask
         except (Unreachable, Refusal) as error:
-            # A refusal may follow a change that was made, when its first answer was lost between two nodes.
+            # A change may be refused although it was made, if its first response was lost between two nodes.
             self.failures[error.error_code.name if isinstance(error, Refusal) else type(error).__name__] += 1
             return None
         fact.acknowledged, fact.perhaps = value, None

@@ -20,7 +20,7 @@ _SETTINGS: Final[dict[str, Any]] = {
     # Small batches, so that a kill meets several of them under way.
     "batch_size": 16_384,
     "linger_ms": 1,
-    # What is measured is when a node takes records again, not how patient a client is.
+    # This measures when a node accepts records again, not a client's backoff.
     "retry_backoff_max_ms": 200,
 }
 _CLIENT_ERRORS: Final = (KraftError, Unreachable, TimeoutError)
@@ -34,7 +34,7 @@ class NumberedLoad(WorkingThread):
     """A context manager: one idempotent producer with acks=all, sending 0, 1, 2, ... from a thread of its own.
 
     Numbers are spread over the partitions. `burst` of them go out at once, then comes a pause of `burst_pause_s`. At
-    most `unacknowledged_max` are under way; more wait. `on_acknowledged` is told of each, in whatever thread.
+    most `unacknowledged_max` are in flight; more wait. `on_acknowledged` is called for each, in any thread.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class NumberedLoad(WorkingThread):
         self.sent = 0
         """Numbers below were handed to the client."""
         self.errors: Counter[str] = Counter()
-        """Of numbers that were given up, what the client raised."""
+        """The client's errors, by number."""
         self._topic = topic
         self._partitions = partitions
         self._value_bytes = value_bytes
@@ -71,7 +71,7 @@ class NumberedLoad(WorkingThread):
 
     @property
     def acknowledged(self) -> Set[int]:
-        """All numbers that were acknowledged by now."""
+        """All numbers acknowledged so far."""
         with self._guard:
             return set(self._acknowledged)
 
@@ -81,11 +81,11 @@ class NumberedLoad(WorkingThread):
             return len(self._acknowledged)
 
     def resume(self) -> None:
-        """Sends from now on."""
+        """Begin to send."""
         self._running.set()
 
     def pause(self, deadline_s: float = 30.0) -> None:
-        """Sends no more, and returns when everything is acknowledged or given up. Raises TimeoutError."""
+        """Stop sending, and return once every number is acknowledged or has failed. Raises TimeoutError."""
         self._running.clear()
         until_s = time.monotonic() + deadline_s
         while self._is_under_way():
@@ -95,7 +95,7 @@ class NumberedLoad(WorkingThread):
             time.sleep(_POLL_S)
 
     def wait_for_acknowledgements(self, count: int, deadline_s: float = 30.0) -> float:
-        """Returns when so many more were acknowledged, and says how many seconds that took. Raises TimeoutError."""
+        """Wait for that many more acknowledgements; return how many seconds it took. Raises TimeoutError."""
         began_s, least = time.monotonic(), self.acknowledged_count + count
         while self.acknowledged_count < least:
             self.check()
@@ -155,15 +155,15 @@ class NumberedLoad(WorkingThread):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """What a topic holds, against what was acknowledged before it was read."""
+    """The content of a topic, compared with the numbers acknowledged before it was read."""
 
     acknowledged: int
     read: int
     lost: tuple[int, ...]
-    """Acknowledged and not there."""
+    """Numbers that were acknowledged and are not there."""
 
     repeated: tuple[int, ...]
-    """There more than once, acknowledged or not."""
+    """Numbers that are there more than once, acknowledged or not."""
 
     @property
     def is_exact(self) -> bool:
@@ -178,7 +178,7 @@ class Contents:
 
 
 def compare(bootstrap_servers: str, topic: str, load: NumberedLoad) -> Contents:
-    """Reads the whole topic, up to the ends that it has at this moment, while the load may go on."""
+    """Read the whole topic up to its current ends; the load may continue."""
     acknowledged = load.acknowledged
     found = read_all(bootstrap_servers, topic)
     return Contents(

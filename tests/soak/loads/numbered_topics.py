@@ -1,6 +1,6 @@
 """A program that creates topics without pause, puts a record into each, and deletes the oldest.
 
-What is young is what a loss of power hits: a topic's directories, its first segment and its first record.
+A power loss affects what is new: a topic's directories, its first segment and its first record.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CLIENT_ERRORS: Final = (KraftError, Unreachable, TimeoutError)
 
 @dataclass(slots=True, kw_only=True)
 class _Topic:
-    """What was acknowledged about one of them, and what was asked for."""
+    """The acknowledged state of one topic, and the requested one."""
 
     name: str
     number: int
@@ -60,7 +60,7 @@ class NumberedTopics(WorkingThread):
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
-        """A context manager: nothing is asked for inside. Raises TimeoutError."""
+        """A context manager without requests inside. Raises TimeoutError."""
         if not self._guard.acquire(timeout=_STEP_DEADLINE_S):
             raise TimeoutError(f"a topic has no outcome after {_STEP_DEADLINE_S:.0f} s")
         try:
@@ -69,7 +69,7 @@ class NumberedTopics(WorkingThread):
             self._guard.release()
 
     def check(self, deadline_s: float = 30.0) -> None:
-        """Everything acknowledged is so: topics, their records, and that what was deleted is gone. Raises TimeoutError.
+        """Check the acknowledged state: topics and their records exist, deleted topics do not. Raises TimeoutError.
 
         While quiet. What a broker says of the metadata may be old for a moment, so it is asked until the deadline.
         """

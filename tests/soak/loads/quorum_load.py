@@ -1,4 +1,4 @@
-"""What runs while controllers are killed, paused and cut off: a cluster, changes of its metadata, and records."""
+"""The load while controllers are killed, paused and cut off: a cluster, changes of its metadata, and records."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _ANSWER_MS: Final = 2_000
 
 
 class Gaps:
-    """Of each partition, the longest time between two acknowledgements."""
+    """The longest time between two acknowledgements of each partition."""
 
     def __init__(self) -> None:
         self._last_s: dict[int, float] = {}
@@ -60,7 +60,7 @@ class Gaps:
             self._last_s[partition] = now_s
 
     def last_s(self) -> list[float]:
-        """When each partition acknowledged something last; those that never did are left out."""
+        """Return the time of each partition's last acknowledgement; partitions without one are left out."""
         with self._guard:
             return list(self._last_s.values())
 
@@ -119,15 +119,15 @@ class Surroundings:
         return image
 
     def check_records(self) -> Contents:
-        """Asserts that everything acknowledged so far is there exactly once."""
+        """Assert that every acknowledged record is there exactly once."""
         contents = compare(self.cluster.bootstrap_servers, TOPIC, self.load)
         assert contents.is_exact, str(contents)
         return contents
 
     def finish(self) -> Contents:
-        """Ends the load, and asserts that nothing of it was given up and everything is there exactly once."""
+        """End the load; assert that it had no error and every record is there exactly once."""
         self.load.pause(deadline_s=DEADLINE_S)
-        assert not self.load.errors, f"the producer gave up: {dict(self.load.errors)}"
+        assert not self.load.errors, f"the producer failed: {dict(self.load.errors)}"
         assert self.load.acknowledged_count == self.load.sent, "a number without an outcome"
         self.check_metadata()
         return self.check_records()
@@ -155,21 +155,21 @@ def surroundings(
 
 
 def kill_at_once(nodes: Iterable[NodeProcess]) -> float:
-    """kill -9 for all of them before any is waited for. Returns the time of the last one."""
+    """Kill all nodes with signal 9, then wait for them. Return the time of the last kill."""
     nodes = list(nodes)
     for pid in [node.pid for node in nodes]:
         os.kill(pid, signal.SIGKILL)
     killed_s = time.monotonic()
     until_s = killed_s + DEADLINE_S
     while any(node.is_running for node in nodes):
-        assert time.monotonic() < until_s, "a killed process does not go"
+        assert time.monotonic() < until_s, "a killed process does not end"
         # Shorter than elsewhere: what is measured began with the kill.
         time.sleep(0.001)
     return killed_s
 
 
 def log_events(node: NodeProcess, since: float) -> Iterator[Mapping[str, Any]]:
-    """What the node has written about itself since that time of day, in seconds; its `timestamp` as such seconds."""
+    """Return the node's log events since that time of day in seconds; `timestamp` is in seconds as well."""
     with node.log_path.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             if not line.startswith("{"):
@@ -185,7 +185,7 @@ def log_events(node: NodeProcess, since: float) -> Iterator[Mapping[str, Any]]:
 
 
 def _not_in_sync(admin: Admin) -> str:
-    """What is not as it was before a fault; empty when everything is."""
+    """Return what differs from the state before a fault; empty if nothing does."""
     try:
         (topic,) = admin.describe_topics([TOPIC], timeout_ms=_ANSWER_MS)
         quorum = admin.describe_quorum(timeout_ms=_ANSWER_MS)

@@ -1,4 +1,4 @@
-"""A program that goes on asking one controller, whether it leads or not, and remembers what it was told."""
+"""A program that keeps sending requests to one controller, leader or not, and records its responses."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _DEADLINE_S: Final = 30.0
 class StaleLeaderClient:
     """A context manager, which asks from the loop of the clients: `connect`, then `begin`, then `end`.
 
-    Changes are asked of the controller itself, past every broker: quotas, each for a client of its own, so that each
-    can be told apart. Who leads is asked at every one of the addresses, the controller's being the first.
+    Changes go to the controller itself, not through a broker: quotas, each for a client of its own, so that each can
+    be recognized. Every address is asked for the leader; the first is the controller's.
     """
 
     def __init__(self, node_id: int, *addresses: str, config_path: Path, name: str, attempt_s: float) -> None:
         self.asked = 0
-        """Changes that were asked for."""
+        """Number of changes requested."""
         self.acknowledged: list[str] = []
         self.last_claim_s = 0.0
-        """When an answer arrived last that said that this node leads; 0 for never since `begin`."""
+        """Time of the last response that names this node as leader; 0 if there was none since `begin`."""
         self._node_id = node_id
         self._addresses = addresses
         self._name = name
@@ -41,11 +41,11 @@ class StaleLeaderClient:
         self._asking: asyncio.Task[None] | None = None
 
     def names(self) -> list[str]:
-        """Of the clients that the changes were about."""
+        """Names of the clients whose quotas were changed."""
         return [self._client(number) for number in range(self.asked)]
 
     def connect(self) -> None:
-        """Asks once, so that nothing that comes later has to wait for a connection."""
+        """Make one request, so that later ones do not wait for a connection."""
         self._run(self._connect())
 
     def begin(self) -> None:
@@ -53,7 +53,7 @@ class StaleLeaderClient:
         self._run(self._begin())
 
     def end(self) -> None:
-        """Asks for no more, and returns when everything was answered or its time is up."""
+        """Stop, and return once every request has a response or has timed out."""
         self._run(self._end())
 
     # --- on the loop ------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Proxies between the controllers of a cluster, so that one of them can be cut off while everybody else reaches it.
 
-Each node is told other addresses of the other voters: those of proxies, one for each direction of each pair. What a
-broker asks of the controllers of other nodes goes the same way. Clients, and brokers among themselves, use none.
+Each node's configuration has the addresses of proxies for the other voters, one for each direction of each pair. The
+requests of its broker to other controllers use them, too. Clients, and brokers among themselves, use none.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class VoterLinks:
         self._voters = voters
 
     def cut_off(self, node_id: int, *, silently: bool) -> None:
-        """Nothing passes between that voter and the others: connections break, or they only fall silent."""
+        """Cut a voter off from the others: connections break, or only drop all bytes."""
         for name in self._around(node_id):
             if silently:
                 for stream in ("upstream", "downstream"):
@@ -58,11 +58,11 @@ def voters_behind_links(cluster: Cluster, program: Path) -> Iterator[VoterLinks]
             name = _name(voter.node_id, other.node_id)
             links[voter.node_id, other.node_id] = Link(name=name, listen_port=port, upstream=other.address)
         for voter in voters:
-            told = [
+            addresses = [
                 other if other is voter else Voter(other.node_id, HOST, links[voter.node_id, other.node_id].listen_port)
                 for other in voters
             ]
-            _rewrite(cluster_files.config_file(cluster.directory, voter.node_id), ",".join(map(str, told)))
+            _rewrite(cluster_files.config_file(cluster.directory, voter.node_id), ",".join(map(str, addresses)))
         with Server(program, api_port, list(links.values())) as server:
             yield VoterLinks(server, [voter.node_id for voter in voters])
 

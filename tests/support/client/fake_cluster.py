@@ -1,6 +1,6 @@
 """A cluster in memory that speaks as `kraft.rpc.peers` does, with faults on command.
 
-A partition has one log, which every leader sees whole: what replication does is not under test here.
+A partition has one log, which every leader sees whole: replication is not under test here.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ Response = TypeVar("Response")
 
 
 class FakeCluster:
-    """Doubles as the connections to it."""
+    """The cluster; also implements the connections to it."""
 
     def __init__(self, brokers: int = 3) -> None:
         self.brokers = {broker_id: FakeBroker(self, broker_id) for broker_id in range(1, brokers + 1)}
         self.topics: dict[str, list[FakePartition]] = {}
         self.namespace = UUID(int=7)
-        """The ids of topics come from it and their names."""
+        """Topic ids are computed from it and the topic's name."""
         self.configs: dict[str, dict[str, str]] = {}
         self.alterations: list[configs.IncrementalAlterConfigsRequest] = []
         self.hidden_topics: set[str] = set()
@@ -72,10 +72,10 @@ class FakeCluster:
         self.unregistered: set[int] = set()
         self.metadata_version = 1
         self.image = cluster_images.cluster(*self.brokers)
-        """Knows only the topics that were placed, with their replicas; of the others every broker holds all."""
+        """Has only the placed topics, with their replicas; every broker holds all partitions of the others."""
         self.quotas = EMPTY_IMAGE.replay([FeatureLevelSet(feature=METADATA_VERSION, level=SETTINGS_AS_METADATA)])
 
-    # --- what a test does -------------------------------------------------------------------------------------
+    # --- for tests --------------------------------------------------------------------------------------------
 
     def create(self, topic: str, partitions: int = 1, leader_id: int | None = None) -> list[FakePartition]:
         count = len(self.brokers)
@@ -86,7 +86,7 @@ class FakeCluster:
         return self.topics[topic]
 
     def place(self, topic: str, *assignment: list[int], isr: list[int] | None = None) -> None:
-        """A topic on these brokers. What is decided about it is decided as a controller does."""
+        """Place a topic on these brokers; commands about it are decided as a controller does."""
         self.image = cluster_images.with_topic(
             self.image, *assignment, isr=isr, topic=topic, topic_id=self.topic_id(topic)
         )
@@ -111,7 +111,7 @@ class FakeCluster:
         self.changed.set()
         self.changed = asyncio.Event()
 
-    # --- what its brokers know --------------------------------------------------------------------------------
+    # --- metadata ---------------------------------------------------------------------------------------------
 
     def topic_id(self, topic: str) -> TopicId:
         return TopicId(uuid5(self.namespace, topic))
@@ -160,9 +160,9 @@ class FakeBroker:
         self.is_up = is_up
         self.hangs = False
         self.reads_late = False
-        """What is produced to it is lost when the stream is closed before it was finished."""
+        """Records are lost if the stream is closed before it is finished."""
         self.never_finishes = False
-        """Does not end a stream whose producer has said that no more comes."""
+        """Does not end a stream after its producer has finished."""
         self.is_of_earlier_version = False
         """Does not say where leader epochs end."""
         self.loses_answers = 0

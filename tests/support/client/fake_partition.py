@@ -23,7 +23,7 @@ class FakePartition:
     end_offset: int = 0
     recent: dict[int, deque[BatchHeader]] = field(default_factory=lambda: defaultdict(lambda: deque(maxlen=5)))
     refusals: deque[ErrorCode] = field(default_factory=deque)
-    """Answers to the next produce requests, in place of appending."""
+    """Responses to the next produce requests, instead of appending."""
     size_max: int = 1 << 20
 
     def records(self) -> list[Record]:
@@ -40,7 +40,7 @@ class FakePartition:
             for known in recent:
                 if known.base_sequence == header.base_sequence and known.record_count == header.record_count:
                     return ErrorCode.NONE, known.base_offset
-            # As brokers do: a producer that is not known, perhaps because its records are gone, may begin anywhere.
+            # As brokers do: an unknown producer, perhaps one whose records were deleted, may begin with any sequence.
             if recent and header.base_sequence != (recent[-1].last_sequence + 1) & 0x7FFFFFFF:
                 return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
         stored = bytearray(records)
@@ -52,7 +52,7 @@ class FakePartition:
         return ErrorCode.NONE, base_offset
 
     def elect_unclean(self, leader_id: int, end_offset: int) -> None:
-        """A replica that has only what lies before `end_offset` leads in the next epoch."""
+        """Elect a leader that has only the records below `end_offset`."""
         self.batches = [batch for batch in self.batches if read_header(batch).next_offset <= end_offset]
         self.end_offset = end_offset
         self.leader_id = leader_id
@@ -66,7 +66,7 @@ class FakePartition:
         return epochs.end_offset_for(LeaderEpoch(epoch), Offset(self.end_offset))
 
     def find(self, timestamp_ms: int) -> tuple[int, int]:
-        """Offset and timestamp of the first record then or later; without a timestamp for the log's start or end."""
+        """Return offset and timestamp of the first record at or after that time; no timestamp for the log's ends."""
         if timestamp_ms == LATEST_TIMESTAMP:
             return self.end_offset, -1
         if timestamp_ms == EARLIEST_TIMESTAMP:
@@ -75,7 +75,7 @@ class FakePartition:
         return next(((record.offset, record.timestamp_ms) for record in found), (-1, -1))
 
     def objection(self, broker_id: int, current_leader_epoch: int) -> ErrorCode:
-        """To a consumer that asks this broker, and believes to be in that epoch; -1 for none."""
+        """Return the error for a consumer that asks this broker with that leader epoch; -1 for no epoch."""
         if current_leader_epoch not in (-1, self.leader_epoch):
             stale = current_leader_epoch < self.leader_epoch
             return ErrorCode.FENCED_LEADER_EPOCH if stale else ErrorCode.UNKNOWN_LEADER_EPOCH

@@ -66,7 +66,7 @@ class FakeProduceStream(FakeStream):
         elif request.acks:
             self.answers.put_nowait(response)
         elif any(result.error_code for result in response.partitions):
-            # All that a broker can tell of a request that gets no answer.
+            # A broker has no other sign of a request that gets no response.
             self.break_off()
 
     async def finish(self) -> None:

@@ -8,7 +8,7 @@ from kraft.log.disk import Disk
 
 
 def what_a_log_does(disk: Disk, root: str) -> list[object]:
-    """A bit of everything, and what was seen of it."""
+    """Make every kind of call; return the results."""
     seen: list[object] = []
     directory = f"{root}/orders-0"
     disk.make_dir(f"{directory}/deeper")

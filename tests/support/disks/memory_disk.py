@@ -70,7 +70,7 @@ class MemoryDisk:
         self.syncs = 0
 
     def crash(self, kept_bytes: int = 0) -> None:
-        """Lose power. `kept_bytes` of what was appended to a file since its last sync survive nevertheless."""
+        """Lose power. Of the bytes appended to a file since its last sync, the first `kept_bytes` survive."""
         self._files = dict(self._durable_files)
         for content in self._files.values():
             is_appended = bytes(content.data[: len(content.durable)]) == content.durable

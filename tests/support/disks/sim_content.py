@@ -1,4 +1,4 @@
-"""A file of the simulated disk: its page cache, its durable image, and what a crash makes of both."""
+"""A file of the simulated disk: its page cache, its durable image, and the effect of a crash on both."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ SECTOR_BYTES: Final = 512
 
 
 class CrashMode(Enum):
-    """What of the unsynced operations survives."""
+    """The unsynced operations that survive a crash."""
 
     DROP = "drop"
     """Nothing."""
 
     KEEP = "keep"
-    """Everything: the process died, the machine did not. What was unsynced still is, and a later crash may lose it."""
+    """Everything: only the process died. Unsynced operations stay unsynced, and a later crash may lose them."""
 
     TEAR = "tear"
-    """Everything in order but the last write to each file, of which only the first sectors survive; of the name space's
-    operations, the first ones."""
+    """Everything in order, except that of the last write to each file only the first sectors survive, and of the
+    operations on names only the first ones."""
 
     REORDER = "reorder"
-    """Any sectors of any writes, any of the sizes that the file had, any of the name space's operations."""
+    """Any sectors of any writes, any of the sizes that the file had, any operations on names."""
 
 
 class SyncFailure(Enum):
-    """What a kernel does with the pages that it could not write, once it has told so."""
+    """The fate of pages that the kernel could not write, after it has reported the error."""
 
     MARKS_CLEAN = "marks clean"
-    """They stay readable, and are never written: the next sync has nothing to complain of. They are the pages that hold
-    what was written; to what size the file was cut is no page, and the next sync makes that durable."""
+    """They stay readable and are never written; the next sync succeeds. Only written bytes are pages: the size after a
+    truncation is none, and the next sync makes it durable."""
 
     DROPS = "drops"
-    """They are gone, and the file reads as it was."""
+    """They are dropped: reads give the old bytes."""
 
 
 # --- files ---------------------------------------------------------------------------------------------------
@@ -47,7 +47,7 @@ class SyncFailure(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Bytes that a file takes at a position, on the disk at the next sync."""
+    """Bytes written at a position; durable after the next sync."""
 
     position: int
     data: bytes
@@ -60,7 +60,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """A new size of a file, on the disk at the next sync."""
+    """A new size of a file; durable after the next sync."""
 
     size: int
 
@@ -70,7 +70,7 @@ class Truncate:
 
 
 class Content:
-    """What a file holds, by whatever name, an inode: what programs read, what is durable, and what lies between."""
+    """The content of a file, an inode: what programs read, what is durable, and the operations between."""
 
     __slots__ = ("cache", "durable", "pending", "reserved")
 
@@ -89,7 +89,7 @@ class Content:
         self.pending.append(operation)
 
     def sync(self) -> None:
-        # Not a copy of the cache: what an earlier sync failed to write is in the cache, and is never written.
+        # Not a copy of the cache: bytes that an earlier sync failed to write are in it, but never become durable.
         for operation in self.pending:
             operation.apply(self.durable)
         self.pending.clear()
@@ -99,7 +99,7 @@ class Content:
             self.pending.clear()
             self.cache[:] = self.durable
         else:
-            # A size is in the file system's journal: without that one the file system would take no writes any more.
+            # A size is in the file system's journal; if that failed, the file system would accept no more writes.
             self.pending = [operation for operation in self.pending if isinstance(operation, Truncate)]
 
     def copy(self) -> Content:
@@ -110,11 +110,11 @@ class Content:
         return copied
 
     def state(self) -> Hashable:
-        """Equal for contents that read alike, now and after a further crash, whatever that one keeps."""
+        """Equal for contents that read alike, now and after any further crash."""
         return blake2b(self.cache).digest(), blake2b(self.durable).digest(), tuple(self.pending), self.reserved
 
     def crash(self, mode: CrashMode, random: Random) -> None:
-        """One of the contents that the mode allows becomes the only one."""
+        """Choose one of the contents that the mode allows."""
         images = self._images()
         if mode is CrashMode.DROP or len(images) == 1:
             survived = images[0]
@@ -126,7 +126,7 @@ class Content:
         self.pending.clear()
 
     def _images(self) -> list[bytearray]:
-        """The durable content, and that after each operation since."""
+        """The durable content, and the content after each operation since."""
         images = [self.durable]
         for operation in self.pending:
             image = bytearray(images[-1])
@@ -148,11 +148,11 @@ class Content:
 
 
 def _reordered(images: list[bytearray], random: Random) -> bytearray:
-    """Each sector as it was at some time, in a file of the size that it had at some time."""
+    """Choose for each sector, and for the size, one of the states that it had."""
     sized_as = random.randrange(len(images))
     survived = bytearray(len(images[sized_as]))
     for start in range(0, len(survived), SECTOR_BYTES):
-        # Where the file ended before the sector, the sector was not its own: older bytes cannot come back behind a
+        # While the file ended before the sector, the sector was not part of it: older bytes cannot come back after a
         # truncation, nor newer ones before it.
         absent = [index for index, image in enumerate(images) if len(image) <= start]
         first = max((index for index in absent if index < sized_as), default=0)

@@ -1,12 +1,12 @@
-"""A disk whose power fails where the test says, and which then holds what a real one might hold.
+"""A disk whose power fails where the test wants, and whose content then is one that a real disk might have.
 
 Every file has two contents, the page cache that programs see and the durable image, with the operations between them
-in order; so has the name space. A crash decides what of those operations survives. Everything that changes the disk is
-a numbered *point*: a run can be stopped at any of them, in the midst of the operation, which then counts as unsynced.
+in order; so do the names. A crash chooses which of those operations survive. Every operation that changes the disk is a
+numbered *point*: a run can be stopped at any of them, in the middle of the operation, which then counts as unsynced.
 
-What a crash may do is what file systems promise and no more: a sector of 512 bytes is written or not, sectors reach
-the disk in any order, a file's new size may become durable before or after its data, and a name that its directory was
-not synced for may be old or new, whatever became of the file's content. A rename is one step.
+A crash leaves only what file systems allow: a sector of 512 bytes is written or not, sectors reach the disk in any
+order, a file's new size may become durable before or after its data, and a name whose directory was not synced may be
+old or new, independently of the file's content. A rename is one step.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from typing import Final
 from tests.support.disks.sim_content import Buffer, Content, CrashMode, SyncFailure, Truncate, Write
 
 TEMPORARY_SUFFIX: Final = ".tmp"
-"""Of what `write_atomically` writes, as on the real disk."""
+"""Suffix of the temporary file of `write_atomically`, as on the real disk."""
 
 
 class PowerFailure(BaseException):
-    """Not an Exception: nothing that the program under test catches may survive the loss of power."""
+    """The power failed. Not an Exception, so that the program under test cannot catch it."""
 
 
 # --- names ---------------------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ class _Rename:
 
 @dataclass(frozen=True, slots=True)
 class _RenameTree:
-    """Of a directory, with all that is known to be in it."""
+    """Rename of a directory, with all known names in it."""
 
     source: str
     target: str
@@ -96,7 +96,7 @@ def _is_in(path: str, directory: str) -> bool:
 
 
 def _renamed(operation: _NameOperation, source: str, target: str) -> _NameOperation:
-    """The same, when the directory in which it is done has got another name."""
+    """The same operation after a rename of its directory."""
 
     def new(path: str) -> str:
         return target + path[len(source) :] if _is_in(path, source) else path
@@ -176,15 +176,15 @@ class SimDisk:
 
     def __init__(self, capacity_bytes: int = 1 << 40) -> None:
         self.points = 0
-        """How many operations that change the disk were begun."""
+        """Number of operations that change the disk, begun so far."""
         self.stop_at: int | None = None
-        """The power fails in the midst of the operation with this number; the first one is 1."""
+        """The power fails in the middle of the operation with this number; the first one is 1."""
         self.on_point: Callable[[], None] | None = None
-        """Called in the midst of every such operation; a `clone` taken there may be crashed in place of the disk."""
+        """Called in the middle of every such operation; a `clone` taken there may be crashed instead of the disk."""
         self.last_operation = ""
         self.capacity_bytes = capacity_bytes
         self.life = 0
-        """How often the power failed."""
+        """Number of power failures."""
         self.is_off = False
         self.unreadable: set[str] = set()
         """Paths whose reads end in EIO."""
@@ -196,7 +196,7 @@ class SimDisk:
     # --- power -----------------------------------------------------------------------------------------------
 
     def crash(self, mode: CrashMode, random: Random) -> None:
-        """Power is lost and comes back. All handles are dead, all injected faults are gone."""
+        """Lose power and get it back: all handles are dead, all injected faults are removed."""
         if mode is not CrashMode.KEEP:
             self._names = self._surviving_names(mode, random)
             for path in sorted(self._names):
@@ -222,11 +222,11 @@ class SimDisk:
         names = dict(self._durable_names)
         for operation in chosen:
             operation.apply(names)
-        # What stands in a directory whose own name did not survive is lost with it.
+        # The content of a directory whose own name did not survive is lost with it.
         return {path: content for path, content in names.items() if _is_reachable(path, names)}
 
     def clone(self) -> SimDisk:
-        """A disk of its own in the same state, unsynced operations included; without handles, hooks and faults."""
+        """Return a separate disk in the same state, unsynced operations included; no handles, hooks and faults."""
         contents: dict[int, Content] = {}
 
         def copied(content: Content | None) -> Content | None:
@@ -253,7 +253,7 @@ class SimDisk:
         return clone
 
     def state(self) -> Hashable:
-        """Equal for disks that read alike, now and after a further crash, whatever that one keeps."""
+        """Equal for disks that read alike, now and after any further crash."""
         numbers: dict[int, int] = {}
         states: list[Hashable] = []
 
@@ -276,18 +276,18 @@ class SimDisk:
     # --- faults ----------------------------------------------------------------------------------------------
 
     def fail_next_sync(self, failure: SyncFailure, path_ends_with: str = "") -> None:
-        """The next sync of such a file, or of a directory of that name, ends in EIO; the one after it succeeds."""
+        """Make the next sync of such a file or directory fail with EIO; the one after it succeeds."""
         self._sync_failures.append((path_ends_with, failure))
 
     def flip_bit(self, path: str, bit: int) -> None:
-        """Rot on the medium: bit 0 is the lowest of the first byte."""
+        """Corrupt one bit on the medium; bit 0 is the lowest of the first byte."""
         content = self._file(path)
         for image in (content.cache, content.durable):
             if bit // 8 < len(image):
                 image[bit // 8] ^= 1 << bit % 8
 
     def write_file(self, path: str, data: bytes) -> None:
-        """For tests that put bytes under the log's feet; durable at once, and no point."""
+        """Replace a file's content without the log's knowledge; durable at once, and not a point."""
         content = Content(data)
         for names in (self._names, self._durable_names):
             names[path] = content
@@ -361,7 +361,7 @@ class SimDisk:
     def _rename_tree(self, source: str, target: str) -> None:
         if target in self._names:
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), target)
-        # What is unsynced in the directory itself is the directory's, by whatever name, and is synced under the new.
+        # Unsynced operations in the directory itself stay with the directory, and are synced under its new name.
         inner = [each for each in self._pending_names if all(path.startswith(f"{source}/") for path in each.paths())]
         self._pending_names = [each for each in self._pending_names if each not in inner]
         _RenameTree(source, target).apply(self._names)
@@ -395,7 +395,7 @@ class SimDisk:
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
 
     def write(self, path: str, content: Content, position: int, data: bytes) -> None:
-        """Of what does not fit, the first part is written before the error, as file systems do."""
+        """Write; if there is too little room, write the first part before the error, as file systems do."""
         self._check_power()
         growth = max(position + len(data) - content.allocated, 0)
         missing = growth - self.free_bytes("") if growth else 0
@@ -425,7 +425,7 @@ class SimDisk:
     # --- inside ----------------------------------------------------------------------------------------------
 
     def _begin(self, operation: str) -> None:
-        """What the operation changes counts as begun: a crash here may keep it or lose it."""
+        """Begin an operation: a crash here may keep its change or lose it."""
         self.points += 1
         self.last_operation = operation
         if self.on_point is not None:

@@ -1,4 +1,4 @@
-"""A bare connection to a listener of Kafka's protocol: for what no client would do, or would not let be seen."""
+"""A bare connection to a listener of Kafka's protocol: for requests that no client sends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Connection:
         self.socket.sendall(b"".join(encode_request(request, version, _CORRELATION_ID, "tests")))
 
     def frame(self) -> bytes | None:
-        """The next answer; None when the other side has closed. Raises AssertionError for half an answer."""
+        """Return the next response; None if the other side has closed. Raises AssertionError for an incomplete one."""
         while (end := self._end_of_first()) > len(self._unread):
             received = self.socket.recv(1 << 20)
             if not received:

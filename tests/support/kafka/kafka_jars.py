@@ -1,4 +1,4 @@
-"""Kafka's own tools, to read our files and to ask our brokers: where their jars are found, and how one is run.
+"""Kafka's own tools, which read our files and call our brokers: finding their jars, and running them.
 
 The jars are fetched once, by Maven (see `chaos.tool_cache`). A test that needs them is skipped, with the
 reason, where there is no Java, no Maven, or nowhere to fetch from.
@@ -25,7 +25,7 @@ RUN_DEADLINE_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """What a tool printed."""
+    """Result of a tool that ended."""
 
     code: int
     output: str
@@ -33,16 +33,16 @@ class Finished:
 
 
 def kafka_jars() -> Path:
-    """The directory of the jars. Skips the test that asks when there is none and there cannot be one."""
+    """Return the directory of the jars. Skips the test if they are not there and cannot be fetched."""
     if shutil.which("java") is None:
         pytest.skip("there is no java, so Kafka's tools cannot be run")
     return made_once(_name(), _fetch)
 
 
 def run_kafka_tool(jars: Path, main_class: str, *arguments: str | Path) -> Finished:
-    """Runs a class of Kafka's to its end."""
+    """Run a class of Kafka's to its end."""
     finished = subprocess.run(
-        # Compiled just once over: no tool lives long enough for more.
+        # Only the first compiler: no tool runs long enough for more.
         [
             "java",
             "-Xmx256m",
@@ -65,7 +65,7 @@ def _name() -> str:
     pom = POM.read_text()
     found = re.search(r"<kafka\.version>([^<]+)</kafka\.version>", pom)
     assert found is not None, f"{POM} names no version of Kafka"
-    # Another list of jars is another directory, so that one that was fetched for an older list is not taken for it.
+    # Each list of jars has a directory of its own, so that jars of an older list are not used.
     return f"kafka-{found[1]}-{sha256(pom.encode()).hexdigest()[:8]}"
 
 

@@ -1,7 +1,7 @@
 """Producers of Kafka's unmodified clients, idempotent, that send 0, 1, 2, ... to partitions of their own.
 
-Each is a context manager with a thread. What was acknowledged, and when, is written down by partition; `check` raises
-what a client gave up, and the numbers of a partition are compared with what is read from it.
+Each is a context manager with a thread. Acknowledgements are recorded by partition, with their times; `check` raises a
+client's error, and the numbers of a partition are compared with the records that are read from it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BURST: Final = 5
 _BURST_PAUSE_S: Final = 0.01
 _VALUE_BYTES: Final = 300
 _BATCH_BYTES: Final = 8_192
-"""Small batches, and so several requests under way whenever something happens."""
+"""Small batches, so that several requests are in flight at any moment."""
 
 
 class NumberedLoad(WorkingThread):
@@ -47,12 +47,12 @@ class NumberedLoad(WorkingThread):
     # --- for the run ---
 
     def check(self) -> None:
-        """Raises what went wrong, in the thread or with a record."""
+        """Raise an error of the thread or of a record, if there was one."""
         super().check()
-        assert not self.errors, f"{self.client} gave up: {dict(self.errors)}"
+        assert not self.errors, f"{self.client} failed: {dict(self.errors)}"
 
     def wait_for_acknowledgements(self, count: int, since_s: float) -> None:
-        """Until so many came after that moment, from each partition. Raises TimeoutError and AssertionError."""
+        """Wait for that many acknowledgements of each partition since then. Raises TimeoutError and AssertionError."""
         until_s = time.monotonic() + DEADLINE_S
         for partition, times_s in self.acknowledged_at_s.items():
             while len(times_s) < count or times_s[-count] < since_s:
@@ -61,11 +61,11 @@ class NumberedLoad(WorkingThread):
                     raise TimeoutError(
                         f"partition {partition} acknowledged nothing to {self.client} in {DEADLINE_S:g} s"
                     )
-                # Polled: acknowledgements are noted by another thread, which has no need to tell.
+                # Polled: another thread records the acknowledgements, without a signal.
                 time.sleep(_POLL_S)
 
     def gap_s(self, begin_s: float) -> float:
-        """The longest time without an acknowledgement since then, of any of the partitions."""
+        """Return the longest time since then in which a partition had no acknowledgement."""
         gaps_s = []
         for times_s in self.acknowledged_at_s.values():
             around = times_s[max(0, bisect_left(times_s, begin_s) - 1) :]
@@ -73,10 +73,10 @@ class NumberedLoad(WorkingThread):
         return max(gaps_s, default=0.0)
 
     def stop(self) -> None:
-        """Sends no more; returns when everything is acknowledged. Raises AssertionError."""
+        """Stop sending; return once everything is acknowledged. Raises AssertionError."""
         self._stopping.set()
         self._thread.join(DEADLINE_S)
-        assert not self._thread.is_alive(), f"{self.client} does not come to its end"
+        assert not self._thread.is_alive(), f"{self.client} does not end"
         self.check()
         for partition, times_s in self.acknowledged_at_s.items():
             assert len(times_s) == self.sent[partition], f"a number of {self.client} is without an outcome"
@@ -85,7 +85,7 @@ class NumberedLoad(WorkingThread):
 
     @abstractmethod
     def _work(self) -> None:
-        """Sends the next numbers until `_stopping`, and then waits for all outcomes."""
+        """Send the next numbers until `_stopping`, then wait for all outcomes."""
 
     def _next(self, partition: int) -> bytes:
         number = self.sent[partition]
@@ -138,7 +138,7 @@ class LibrdkafkaLoad(NumberedLoad):
 
 
 class DefaultLibrdkafkaLoad(LibrdkafkaLoad):
-    """With librdkafka's own defaults, so not idempotent: what is sent again after a kill may be stored twice."""
+    """A load with librdkafka's own defaults, so not idempotent: records that are sent again may be stored twice."""
 
     client = "librdkafka with its defaults"
     settings: ClassVar[Mapping[str, Any]] = {}
@@ -206,7 +206,7 @@ LOADS: Final[tuple[type[NumberedLoad], ...]] = (LibrdkafkaLoad, KafkaPythonLoad,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What a partition holds, beside what one client sent to it. All of that was acknowledged."""
+    """The numbers in a partition, compared with those that one client sent; all of those were acknowledged."""
 
     client: str
     partition: int
@@ -218,7 +218,7 @@ class Comparison:
 
     @property
     def is_complete(self) -> bool:
-        """Whatever is there more than once."""
+        """The numbers that are there more than once."""
         return not self.lost
 
     @property
@@ -247,7 +247,7 @@ def compare(client: str, partition: int, sent: int, numbers: Sequence[int]) -> C
 
 
 def read_numbers(servers: str, topic: str, partition: int) -> list[int]:
-    """By their offsets. Raises AssertionError when not all of them come."""
+    """Read a partition's numbers in the order of their offsets. Raises AssertionError if some do not arrive."""
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": servers, "group.id": "nobody", "enable.auto.commit": False}
     )

@@ -1,4 +1,4 @@
-"""The requests of one client that cost a broker the most: batches that unpack to millions of records, and lies.
+"""The requests of one client that cost a broker the most: batches that unpack to millions of records, and false times.
 
 Every batch is below `max.message.bytes`, and is accepted by the broker.
 """
@@ -41,13 +41,13 @@ KEYED: Final = "keyed"
 LYING_BATCHES: Final = 20
 RECORDS: Final = 200_000
 MOST_RECORDS: Final = 1_200_000
-"""About as many of seven to ten bytes as fit max.message.bytes."""
+"""About as many records of seven to ten bytes as fit max.message.bytes."""
 
 EARLY_MS: Final = 1_000_000_000_000
 CLAIM_MS: Final = 2_000_000_000_000
 LIST_OFFSETS_VERSION: Final = 5
 LOOK_UPS: Final = 200
-"""Of one request."""
+"""Look-ups in one request."""
 
 MESSAGE_BYTES_MAX: Final = 64 << 20
 CALL_DEADLINE_S: Final = 60.0
@@ -57,7 +57,7 @@ _PRODUCE_VERSION: Final = 9
 
 @cache
 def lying_batch() -> bytes:
-    """Of a time that none of its 200,000 records has."""
+    """Return a batch that claims a time which none of its 200,000 records has."""
     payload = encode_records([Record(0, EARLY_MS, None, None)] * RECORDS, EARLY_MS)
     return _assemble(
         payload=compress(Codec.ZSTD, payload),
@@ -73,19 +73,19 @@ def lying_batch() -> bytes:
 
 @cache
 def largest_batch() -> bytes:
-    """As many records as fit, the last of which is the newest."""
+    """Return a batch of as many records as fit; the last one is the newest."""
     records = [Record(0, EARLY_MS, None, None)] * (MOST_RECORDS - 1)
     return build_batch([*records, Record(0, EARLY_MS + 9, None, None)], Codec.ZSTD)
 
 
 @cache
 def keyed_batch() -> bytes:
-    """What a compacted topic looks through for records without a key."""
+    """Return a batch that a compacted topic checks for records without a key."""
     return build_batch([Record(0, EARLY_MS, b"k", None)] * RECORDS, Codec.ZSTD)
 
 
 def newest_first(count: int = LOOK_UPS) -> list[tuple[str, int]]:
-    """Topics and times for as many look-ups: half of them meet a lie, the others the last of a million records."""
+    """Return topics and times of look-ups: half of them find a false time, the others the last of a million records."""
     return [(LIES, CLAIM_MS), (MANY, EARLY_MS + 5)] * (count // 2)
 
 
@@ -138,7 +138,7 @@ def grpc_compacted_append() -> broker_pb2.ProduceRequest:
 
 
 def batch_of_zeros(size: int) -> bytes:
-    """One record of so many bytes, as small as zeros can be packed and still be unpacked."""
+    """Return one record of that many zeros, compressed as far as possible."""
     noise = Random(size).randbytes(size // 1_000)
     return build_batch([Record(0, EARLY_MS, None, noise + bytes(size - len(noise)))], Codec.ZSTD)
 
@@ -155,7 +155,7 @@ def append(broker: broker_pb2_grpc.BrokerStub, topic: str, batch: bytes) -> None
 
 
 def prepare(server: str) -> None:
-    """Fills the topics, which exist."""
+    """Fill the existing topics."""
     with stub(server) as broker:
         for _ in range(LYING_BATCHES):
             append(broker, LIES, lying_batch())
@@ -172,16 +172,16 @@ def stub(server: str) -> Iterator[broker_pb2_grpc.BrokerStub]:
 
 @dataclass(slots=True)
 class Attack:
-    """One client with some threads, each of which sends the next request when the one before is answered."""
+    """One client with some threads, each of which sends a request after the response to its last one."""
 
     grpc_server: str
     kafka_server: str
     kinds: tuple[str, ...]
     threads: int = 2
-    """Of each kind, on each listener."""
+    """Threads of each kind, on each listener."""
 
     look_ups: int = LOOK_UPS
-    """Of one ListOffsets."""
+    """Look-ups in one ListOffsets request."""
 
     answered: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)

@@ -23,7 +23,7 @@ def pure_codec(*, without_librt: bool = False) -> ModuleType:
     hidden = {"librt": None, "librt.strings": None} if without_librt else {}
     before = {name: sys.modules.pop(name) for name in hidden if name in sys.modules}
     sys.modules.update(hidden)  # type: ignore[arg-type]
-    # Named tuples look their own module up while they are made.
+    # Named tuples look up their own module while they are created.
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)

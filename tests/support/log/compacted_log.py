@@ -44,7 +44,7 @@ def decoded(text: bytes | None) -> str | None:
 
 
 class CompactedLog:
-    """Batches are written to the active segment at once, and durably."""
+    """A log whose batches are durable in the active segment at once."""
 
     def __init__(self, disk: Disk, directory: str = DIRECTORY) -> None:
         self.disk = disk
@@ -59,7 +59,7 @@ class CompactedLog:
     # --- writing ---------------------------------------------------------------------------------------------
 
     def append(self, *pairs: Pair, **details: Any) -> bytes:
-        """One batch; a new segment begins behind it only when `roll` is called."""
+        """Write one batch; a new segment begins after it only when `roll` is called."""
         return self.append_batch(batch_at(self.next_offset, *pairs, **details))
 
     def append_batch(self, batch: bytes) -> bytes:
@@ -71,7 +71,7 @@ class CompactedLog:
         return batch
 
     def segment(self, *batches: Sequence[Pair], **details: Any) -> None:
-        """Batches, and the end of their segment."""
+        """Write batches and end their segment."""
         for pairs in batches:
             self.append(*pairs, **details)
         self.roll()
@@ -119,7 +119,7 @@ class CompactedLog:
         return [record for _, batch in self.batches() for record in decode_batch(batch)]
 
     def pairs(self) -> list[tuple[int, str | None, str | None]]:
-        """Offset, key and value of every record."""
+        """Return offset, key and value of every record."""
         return [(record.offset, decoded(record.key), decoded(record.value)) for record in self.records()]
 
     def files(self) -> dict[str, bytes]:
@@ -138,7 +138,7 @@ class CompactedLog:
         active_producers: Mapping[int, int] | None = None,
         on_progress: Callable[[int], None] = lambda _: None,
     ) -> CleaningResult:
-        """The cleaned files stand beside the log. There must be something to clean."""
+        """Write the cleaned files beside the log. There must be something to clean."""
         plan = self.plan(config, now_ms)
         assert plan is not None
         producers = active_producers or {}

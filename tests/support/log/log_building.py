@@ -51,7 +51,7 @@ def append_with_work(
 
 
 def stored(*values: str, offset: int, epoch: int, timestamp_ms: int = 1000) -> bytes:
-    """One batch as in the log of a leader of that epoch."""
+    """Return one batch as in the log of a leader of that epoch."""
     produced = memoryview(batch_of(*values, timestamp_ms=timestamp_ms))
     return b"".join(placed(produced, Offset(offset), LeaderEpoch(epoch), None))
 
@@ -72,7 +72,7 @@ def sync(log: PartitionLog) -> None:
 
 
 def looked_up(lookup: TimestampLookup) -> tuple[int, int] | None:
-    """Offset and timestamp of what was found, with every step of the look-up done."""
+    """Run every step of a look-up; return offset and timestamp of the result."""
     while True:
         try:
             next(lookup.steps)
@@ -92,7 +92,7 @@ def newest(log: PartitionLog) -> tuple[int, int] | None:
 
 
 def read_records(log: PartitionLog, bytes_max: int = 1 << 20) -> list[Record]:
-    """Every record from the start of the log to its end; offsets ascend."""
+    """Return every record of the log; offsets ascend."""
     records: list[Record] = []
     offset = log.log_start_offset
     while batches := log.read(offset, bytes_max, log.log_end_offset):
@@ -103,7 +103,7 @@ def read_records(log: PartitionLog, bytes_max: int = 1 << 20) -> list[Record]:
 
 
 def read_all(log: PartitionLog, bytes_max: int = 1 << 20) -> list[str]:
-    """The values of every record of a log without holes."""
+    """Return the values of all records of a log without gaps in its offsets."""
     records = read_records(log, bytes_max)
     assert [record.offset for record in records] == list(range(log.log_start_offset, log.log_end_offset))
     return [(record.value or b"").decode() for record in records]

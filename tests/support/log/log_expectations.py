@@ -1,4 +1,4 @@
-"""A recovered log is compared with what it may hold."""
+"""Expectations of a recovered log: what it may hold."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ READ_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """A batch as the log has to hold it. `request` is what a producer sent, or would have; none behind a compaction."""
+    """A batch as the log has to hold it. `request` is what a producer sends for it; none after a compaction."""
 
     base_offset: int
     next_offset: int
@@ -32,7 +32,7 @@ class Stored:
 
     @classmethod
     def of(cls, request: bytes, base_offset: int, epoch: int, append_time_ms: int | None = None) -> Stored:
-        """What a leader makes of a request."""
+        """Return the batch that a leader stores for a request."""
         pieces = placed(memoryview(request), Offset(base_offset), LeaderEpoch(epoch), append_time_ms)
         return cls.written(b"".join(pieces), request)
 
@@ -53,7 +53,7 @@ class Stored:
 
 
 class Broken(AssertionError):
-    """A recovered log is none of those that were allowed."""
+    """A recovered log is not one of those that are allowed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,17 +62,17 @@ class Expectation:
 
     batches: tuple[Stored, ...]
     epochs: tuple[tuple[int, int], ...]
-    """Leader epoch and first offset, of all that is or was in the log."""
+    """Leader epoch and first offset of everything that is or was in the log."""
     end_least: int
     start_least: int
     start_most: int
     cleaned_end: int = 0
-    """Below, compaction may have been at work: there producers are not asked for."""
+    """Compaction may have removed batches below; producers are not checked there."""
     is_going: bool = False
-    """All of the log was to be dropped when the power failed: what is left of it need not know its producers."""
+    """The whole log was being dropped when the power failed: the rest need not know its producers."""
 
     def check(self, log: PartitionLog) -> None:
-        """Raises Broken."""
+        """Check a recovered log. Raises Broken."""
         start, end = log.log_start_offset, log.log_end_offset
         if not self.start_least <= start <= self.start_most:
             raise Broken(f"log start {start} is outside [{self.start_least}, {self.start_most}]")
@@ -85,7 +85,7 @@ class Expectation:
         self._check_epochs(log, expected)
 
     def check_recovered(self, log: PartitionLog) -> None:
-        """The same, and nothing is remembered of what was lost. Raises Broken."""
+        """Check the log, and that it remembers nothing of lost records. Raises Broken."""
         self.check(log)
         if log.epoch_cache.entries and not self.epochs:
             raise Broken(f"{log.epoch_cache.entries} are remembered, of records that were dropped with all others")
@@ -103,9 +103,9 @@ class Expectation:
             raise Broken(f"the leader epochs are {log.epoch_cache.entries}, expected {self.epochs}")
 
     def check_producers(self, log: PartitionLog, epoch: int, now_ms: int) -> int:
-        """Appends: first the batches that are in the log, which must be known again; then the lost ones, in order.
+        """Append first the batches in the log, which must count as duplicates, then the lost ones, in order.
 
-        Returns how many were tried. Raises Broken.
+        Return how many were tried. Raises Broken.
         """
         tried = 0
         if self.is_going:
@@ -135,7 +135,7 @@ class Expectation:
 
 
 def knows_its_producers(log: PartitionLog, epoch: int, now_ms: int, cleaned_end: int) -> None:
-    """Of each producer the last five batches above `cleaned_end` are known again. Raises Broken."""
+    """Check that each producer's last five batches above `cleaned_end` count as duplicates. Raises Broken."""
     # A producer's batch begins at offset 0, which its checksum does not cover.
     batches = [Stored.written(bytes(batch), bytes(8) + bytes(batch[8:])) for _, batch in split(read_bytes(log))]
     end = log.log_end_offset
@@ -152,7 +152,7 @@ def knows_its_producers(log: PartitionLog, epoch: int, now_ms: int, cleaned_end:
 
 
 def _epochs_of_batches(epochs: Iterable[tuple[int, int]], batches: Sequence[Stored]) -> tuple[EpochStart, ...]:
-    """Each epoch from its first batch in the log on: where in a hole or below the start it began is of no matter."""
+    """Return each epoch with its first batch in the log: where in a gap or below the start it began does not matter."""
     cache = LeaderEpochCache()
     for epoch, first in epochs:
         start = next((batch.base_offset for batch in batches if batch.next_offset > first), None)
@@ -169,7 +169,7 @@ def describe(batches: Sequence[bytes]) -> str:
 
 
 def read_bytes(log: PartitionLog) -> bytes:
-    """All of the log, as consumers read it."""
+    """Return the whole log, as consumers read it."""
     pieces: list[bytes] = []
     offset, end = log.log_start_offset, log.log_end_offset
     while offset < end:
@@ -182,7 +182,7 @@ def read_bytes(log: PartitionLog) -> bytes:
 
 
 def meets(expectations: Sequence[Expectation], log: PartitionLog) -> Expectation:
-    """The first that the log meets. Raises Broken."""
+    """Return the first expectation that the log meets. Raises Broken."""
     reasons: list[str] = []
     for expectation in expectations:
         try:

@@ -1,8 +1,8 @@
-"""A partition log beside a plain list of what it was given, and what may be found after a crash at any moment.
+"""A partition log beside a plain list of its batches, and what a recovery may find after a crash at any moment.
 
-`ModelledLog` does with a real `PartitionLog` on a `SimDisk` what leaders, followers and housekeeping do, and keeps the
-list. Before each operation it notes what a crash in the midst of it may leave: `expectations`, of which a recovered log
-has to meet one.
+`ModelledLog` uses a real `PartitionLog` on a `SimDisk` as leaders, followers and housekeeping do, and keeps the list.
+Before each operation it records what a crash in the middle of it may leave: `expectations`, of which a recovered log
+must meet one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def open_log(disk: SimDisk, config: LogConfig, clean_shutdown: bool = False) -> 
 
 
 def new_disk(disk: SimDisk | None = None) -> SimDisk:
-    """With the directory that partitions are made in."""
+    """Return a disk with the directory for partitions."""
     disk = disk or SimDisk()
     disk.make_dir(DIRECTORY.rpartition("/")[0])
     disk.sync_dir("")
@@ -45,7 +45,7 @@ def new_disk(disk: SimDisk | None = None) -> SimDisk:
 
 
 class ModelledLog:
-    """The log under test, the list, and after every step what a crash may leave of the log."""
+    """The log under test, the list, and after every step the expectations of a recovery."""
 
     def __init__(self, config: LogConfig, disk: SimDisk | None = None) -> None:
         self.disk = new_disk(disk)
@@ -59,7 +59,7 @@ class ModelledLog:
         self._idempotent: list[Stored] = []
         """Batches with a producer, also those below the log's start: a producer outlives its records."""
         self.next_sequence: dict[int, tuple[int, int]] = {}
-        """Of each producer: its epoch, and the sequence that it sends next."""
+        """The epoch and the next sequence of each producer."""
         self.cleaned_end = 0
         self.is_sparse = False
         self.count = 0
@@ -73,7 +73,7 @@ class ModelledLog:
     # --- what a leader does ----------------------------------------------------------------------------------
 
     def append(self, value_sizes: Sequence[int], batches: int = 1) -> None:
-        """That many batches in one request."""
+        """Append that many batches in one request."""
         self._append_as_leader([self._batch(value_sizes) for _ in range(batches)])
 
     def append_idempotent(self, producer_id: int, value_sizes: Sequence[int], bumps_epoch: bool = False) -> None:
@@ -85,7 +85,7 @@ class ModelledLog:
         self.next_sequence[producer_id] = (epoch, self.batches[-1].next_sequence)
 
     def retry(self, producer_id: int, age: int) -> None:
-        """A producer sends again one of its last five batches: nothing is written."""
+        """Send one of a producer's last five batches again: nothing is written."""
         own = [batch for batch in self._idempotent if batch.producer_id == producer_id]
         latest = [batch for batch in own if batch.producer_epoch == own[-1].producer_epoch][-BATCHES_REMEMBERED:]
         batch = latest[-1 - age] if age < len(latest) else None
@@ -112,8 +112,8 @@ class ModelledLog:
     # --- what a follower does --------------------------------------------------------------------------------
 
     def append_as_follower(self, batch_sizes: Sequence[Sequence[int]], epoch_step: int = 0, hole: int = 0) -> None:
-        """Batches as a leader stored them; with `epoch_step`, the later half is of a later epoch, and with `hole` that
-        many offsets before it are missing, as after a compaction."""
+        """Append batches as a leader stored them. With `epoch_step`, the second half has a later epoch; with `hole`,
+        that many offsets before it are missing, as after a compaction."""
         half = len(batch_sizes) // 2
         added = self._place([self._batch(sizes) for sizes in batch_sizes[:half]], self.epoch)
         self.epoch += epoch_step
@@ -124,17 +124,17 @@ class ModelledLog:
         try:
             last = self.log.append_as_follower(b"".join(batch.data for batch in added))
         except Refusal:
-            # On a full disk the first of them may have found room; the follower goes on from there.
+            # On a full disk some of them may have been written; the follower goes on from there.
             self._appended([batch for batch in added if batch.next_offset <= self.log.log_end_offset])
             raise
         assert last == added[-1].next_offset - 1
         self._appended(added)
 
     def follow_another_history(self, epoch: int, batch_sizes: Sequence[Sequence[int]]) -> None:
-        """The leader wrote in `epoch` what comes next here: perhaps earlier than this replica led, or heard of."""
+        """Append what the leader wrote next in `epoch`, which may be earlier than an epoch of this replica."""
         assert self.least_epoch_of_a_leader <= epoch <= self.epoch
         if not self.batches and self.epochs and epoch < self.epochs[-1][0]:
-            # Of what the log held there is nothing left, and it is begun anew.
+            # Nothing that the log held is left; it begins again.
             self.epochs, self._idempotent, self.next_sequence, self.cleaned_end = [], [], {}, 0
             self.is_sparse = False
         self.epoch = epoch
@@ -142,11 +142,11 @@ class ModelledLog:
 
     @property
     def least_epoch_of_a_leader(self) -> int:
-        """What comes next cannot have been written before the last record that is kept."""
+        """Return the least epoch of the next record: that of the last record that is kept."""
         return self.epochs[-1][0] if self.batches else 0
 
     def join_inside_a_batch(self, ahead: int, batch_sizes: Sequence[Sequence[int]]) -> None:
-        """The leader's log starts inside a batch, of which the follower gets all."""
+        """Follow a leader whose log starts inside a batch; the follower gets the whole batch."""
         self.begin_anew(self.end + 1 + ahead)
         added = self._place([self._batch([1, *sizes]) for sizes in batch_sizes], self.epoch, self.end - 1)
         first = added[0].base_offset
@@ -161,7 +161,7 @@ class ModelledLog:
             return
         least, most = self._ends_of_truncation(offset)
         self.durable_end = min(self.durable_end, least)
-        # A batch that the log start lies in may go, and takes the start with it.
+        # The batch that contains the log start may be truncated, and the start with it.
         self._expect(replace(self._expectation(), start_least=min(self.start, least)))
         end = self.log.truncate_to(Offset(offset))
         assert least <= end <= max(most, self.start), f"truncated to {end}, outside [{least}, {most}]"
@@ -171,7 +171,7 @@ class ModelledLog:
         self._settle()
 
     def _ends_of_truncation(self, offset: int) -> tuple[int, int]:
-        """Between which the log may end that was truncated there: only behind a hole there is a choice."""
+        """Return the bounds of the end of a log that was truncated there; they differ only after a gap."""
         if offset >= self.end:
             return self.end, self.end
         if self.is_sparse:
@@ -228,7 +228,7 @@ class ModelledLog:
         self._started_at(offset)
 
     def apply_retention(self, config: LogConfig, high_watermark: int) -> None:
-        """With another configuration than else."""
+        """Apply retention with a configuration of its own."""
         high_watermark = max(self.start, high_watermark)
         before, size_bytes = self.config, self.log.size_bytes
         self.reconfigure(config)
@@ -246,7 +246,7 @@ class ModelledLog:
         self.reconfigure(before)
 
     def compact(self, config: LogConfig, high_watermark: int) -> bool:
-        """Cleans what may be cleaned; false when nothing was."""
+        """Compact the log; return False if there was nothing to clean."""
         log, directory = self.log, self.log.directory
         plan = plan_cleaning(log.segments(), config, log.cleaned_end_offset, Offset(high_watermark), self.now_ms)
         if plan is None:
@@ -266,7 +266,7 @@ class ModelledLog:
         return True
 
     def _cleaned_stages(self, result: CleaningResult) -> list[tuple[Stored, ...]]:
-        """The batches after none, one, two... of the groups were put in their place."""
+        """Return the batches after none, one, two ... of the groups were swapped."""
         stages = [tuple(self.batches)]
         for group in result.groups:
             before = [batch for batch in stages[-1] if batch.next_offset <= group.base_offset]
@@ -276,7 +276,7 @@ class ModelledLog:
         return stages
 
     def _check_cleaned(self, before: Sequence[Stored], after: Sequence[Stored], end: int) -> None:
-        """Of each key the newest record stays, and none is changed. Raises Broken."""
+        """Check that each key's newest record is left, and no record was changed. Raises Broken."""
         had, kept = _records(before), _records(after)
         newest = {record.key: offset for offset, record in had.items() if offset < end}
         for offset, record in kept.items():
@@ -288,7 +288,7 @@ class ModelledLog:
                 raise Broken(f"compaction lost the record at {offset}")
 
     def remove_deleted(self) -> None:
-        """The files that retention or compaction has given up."""
+        """Delete the files that retention or compaction has removed from the log."""
         while self.to_remove:
             self.disk.remove(self.to_remove.pop(0))
 
@@ -309,7 +309,7 @@ class ModelledLog:
         self._settle()
 
     def crash(self, mode: CrashMode, random: Random) -> None:
-        """The power fails between two operations; then the log goes on with what it found."""
+        """Fail the power between two operations; the recovered log is then used further."""
         self.disk.crash(mode, random)
         self.ticket = None
         self.to_remove.clear()
@@ -321,14 +321,14 @@ class ModelledLog:
     # --- the list --------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Both hold the same."""
+        """Check that the log and the list are equal."""
         log = self.log
         assert (log.log_start_offset, log.log_end_offset) == (self.start, self.end)
         assert self.durable_end <= log.synced_end_offset <= self.end
         self._expectation().check(log)
 
     def check_lookup(self, timestamp_ms: int) -> None:
-        """By time, the log finds what the list has."""
+        """Check that look-ups by time find what the list has."""
         records = [(offset, record.timestamp_ms) for offset, record in _records(self.batches).items()]
         records = [(offset, found_ms) for offset, found_ms in records if offset >= self.start]
         first = next(((offset, found_ms) for offset, found_ms in records if found_ms >= timestamp_ms), None)
@@ -384,14 +384,14 @@ class ModelledLog:
     def _started_at(self, start: int) -> None:
         self.start = start
         self.batches = [batch for batch in self.batches if batch.next_offset > start]
-        # The epoch that the start lies in is remembered from there on, and is forgotten with a truncation to the start.
+        # The epoch that contains the start is kept from there on, and removed by a truncation to the start.
         below = [epoch for epoch, first in self.epochs if first <= start]
         above = [(epoch, first) for epoch, first in self.epochs if first > start]
         self.epochs = [*((epoch, start) for epoch in below[-1:]), *above]
         self._settle()
 
     def _expectation(self, added: Sequence[Stored] = ()) -> Expectation:
-        """Nothing may be lost that was synced, nothing may be there that was not appended."""
+        """Return the expectation that no synced batch is lost, and no batch is there that was not appended."""
         return Expectation(
             batches=(*self.batches, *added),
             epochs=tuple(_epochs_with(self.epochs, added)),
@@ -419,5 +419,5 @@ def _epochs_with(epochs: Sequence[tuple[int, int]], added: Sequence[Stored]) -> 
 
 
 def _records(batches: Sequence[Stored]) -> dict[int, Record]:
-    """By offset."""
+    """Return the records by offset."""
     return {record.offset: record for batch in batches for record in decode_batch(batch.data)}

@@ -1,4 +1,4 @@
-"""A broker's node, made from a configuration file and a formatted directory, and not started."""
+"""A broker's node, created from a configuration file and a formatted directory, not started."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLUSTER = "kJ2Yk0mVT0ma0wV2Yk0mVQ"
 
 
 def broker(directory: Path, durability: str, *, stopped_cleanly: bool) -> BrokerNode:
-    """On a formatted directory that the process before left in that way."""
+    """Return a node on a formatted directory, which the last process stopped cleanly or not."""
     file = directory / "server.properties"
     file.write_text(
         "process.roles=broker\nnode.id=4\nlisteners=GRPC://localhost:9494\n"

@@ -1,4 +1,4 @@
-"""A controller client whose active controller answers what the test says."""
+"""A controller client whose active controller sends the test's answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class FakeControllers:
         self.asked: list[tuple[str, Any]] = []
         self.takes_s = 0.0
         self.active: Any = None
-        """What `active_peer` gives."""
+        """The result of `active_peer`."""
 
     def as_client(self) -> ControllerClient:
         return cast(ControllerClient, self)

@@ -1,4 +1,4 @@
-"""The metadata as a broker follows it, changed by the test."""
+"""A broker's metadata, which the test changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker with several log directories, whose replicas move between them when a test says so."""
+"""A broker with several log directories, whose replicas a test moves between them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Result = TypeVar("Result")
 
 
 class Mover:
-    """`paths` are its log directories. Syncs when the test says so, and does what is for threads at once."""
+    """A broker with the log directories `paths`; syncs on the test's request, and does the work of threads at once."""
 
     _opened: ClassVar[list[Partition]] = []
 
@@ -77,7 +77,7 @@ class Mover:
         self.checkpoints += 1
 
     def directory_failed(self, directory: LogDirectory, reason: str) -> None:
-        """As `ReplicaFailures` does it, in short."""
+        """Do the essentials of `ReplicaFailures`."""
         self.failed.append(directory)
         self.directories.fail(directory, reason)
         for partition in self.partitions:
@@ -86,13 +86,13 @@ class Mover:
                 partition.retire()
 
     def _note_proposal(self, partition: Partition, proposal: ProposeIsr) -> None:
-        raise AssertionError("nobody leaves an ISR in here")
+        raise AssertionError("no replica leaves an ISR here")
 
     def _note_rot(self, partition: Partition, reason: str) -> None:
         self.partitions.remove(partition)
         partition.retire()
 
-    # --- what tests say ---
+    # --- for tests ---
 
     def open(
         self,
@@ -103,7 +103,7 @@ class Mover:
         sync_before_ack: bool = True,
         **configs: Any,
     ) -> Partition:
-        """In the first log directory, unless it is elsewhere."""
+        """Open the replica in the directory that has it, otherwise in the first one."""
         effective = replace(config, **configs)
         self.store.prefer(topic_partition, self.paths[0])
         partition = Partition(
@@ -130,12 +130,12 @@ class Mover:
 
     @classmethod
     def close_all(cls) -> None:
-        """Lets go of the files of every one that was made; what is unsynced stays as it is."""
+        """Release the files of every replica; what is unsynced stays unsynced."""
         while cls._opened:
             cls._opened.pop().log.release()
 
     def sync(self) -> None:
-        """One round of the log syncer."""
+        """Run one round of the log syncer."""
         waiting, self._unsynced[:] = list(self._unsynced), []
         for partition in dict.fromkeys(waiting):
             ticket = partition.prepare_sync()
@@ -144,19 +144,19 @@ class Mover:
                 partition.complete_sync(ticket)
 
     async def moved(self, partition: Partition, path: LogDirectory) -> None:
-        """Has it moved, and waits for that."""
+        """Move the replica, and wait for the end of the move."""
         await self.moves.move(partition, path)
         await settled(partition)
 
     def places(self, topic_partition: TopicPartition = ORDERS_0) -> list[str]:
-        """The log directories that have the replica under its own name."""
+        """Return the log directories that have the replica under its own name."""
         return [path for path in self.paths if str(topic_partition) in self.names(path)]
 
     def names(self, path: str) -> list[str]:
         return list(self.disk.list(path))
 
     def run(self, scenario: Callable[[], Coroutine[Any, Any, Result]], *, in_real_time: bool = False) -> Result:
-        """While replicas are being moved. The time is virtual, unless there are threads to wait for."""
+        """Wait while replicas are being moved. Time is virtual, unless there are threads to wait for."""
 
         async def with_moves() -> Result:
             await self.moves.finish_interrupted()
@@ -173,13 +173,13 @@ class Mover:
 
 
 async def settled(partition: Partition) -> None:
-    """Nothing is being moved any more, nor removed for that."""
+    """Wait until no replica is being moved, or removed after a move."""
     await until(lambda: partition.move is None, within_s=60)
     await asyncio.sleep(0.01)
 
 
 class WatchedDisk(FailingDisk):
-    """Fails some operations on names, and says when one is about to happen."""
+    """Fails some operations on names, and reports each one before it happens."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -202,7 +202,7 @@ class WatchedDisk(FailingDisk):
 
 
 def written(mover: Mover, *values: str, **configs: Any) -> Partition:
-    """Led by this broker, alone; each value a batch, and all synced."""
+    """Return a replica that this broker leads alone; each value is a batch, and all are synced."""
     partition = mover.open(**configs)
     lead(partition, replicas=(1,))
     for value in values:
@@ -215,7 +215,7 @@ LETTERS = "abcdefghij"
 
 
 async def until_copied(move: ReplicaMove, offset: int) -> None:
-    """And not much further."""
+    """Wait until the copy reaches `offset`, and little longer."""
     async with asyncio.timeout(60):
-        while move.log_end_offset < offset:  # noqa: ASYNC110  In virtual time, each turn of the loop is looked at.
+        while move.log_end_offset < offset:  # noqa: ASYNC110  In virtual time, every turn of the loop is checked.
             await asyncio.sleep(0)

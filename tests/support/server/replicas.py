@@ -1,4 +1,4 @@
-"""Replicas with real logs, and a broker around them that notes what they ask for."""
+"""Replicas with real logs, and a broker around them that records their requests."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WALL_MS = 1_700_000_000_000
 
 
 class FailingFile:
-    """A real file whose syncs and writes fail when told to."""
+    """A real file whose syncs and writes fail on request."""
 
     def __init__(self, file: Any, disk: FailingDisk, path: str) -> None:
         self._file = file
@@ -66,7 +66,7 @@ class FailingFile:
         if self._disk.appends_left is not None:
             self._disk.appends_left -= 1
         if self._disk.is_full:
-            # As a disk does it that runs full in the middle: a part is written.
+            # As on a disk that becomes full in the middle: a part is written.
             self._file.append([pieces[0]])
             raise OSError(ENOSPC, "No space left on device")
         return self._file.append(pieces)
@@ -80,9 +80,9 @@ class FailingDisk(RealDisk):
         self.appends_left: int | None = None
         self.syncs = 0
         self.fails_syncs_in: tuple[str, ...] = ()
-        """Of all files whose paths begin like that."""
+        """Prefixes of the paths whose syncs fail."""
         self.changed: list[str] = []
-        """The path of every file that was appended to or synced, or was to be."""
+        """The path of every file that was appended to or synced, successfully or not."""
 
     def open(self, path: str, create: bool) -> Any:
         return FailingFile(super().open(path, create), self, path)
@@ -95,7 +95,7 @@ class FailingDisk(RealDisk):
 
 
 class InlineExecutor(Executor):
-    """Does what it is given at once, so that a test has one thread and no chance."""
+    """Runs work at once, so that a test has one thread and is deterministic."""
 
     def submit(self, work: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
         done: Future[Any] = Future()
@@ -108,7 +108,7 @@ class InlineExecutor(Executor):
 
 @dataclass(slots=True)
 class Broker:
-    """Broker 1 unless told otherwise. Syncs when the test says so."""
+    """A broker, by default number 1. It syncs on the test's request."""
 
     directory: Path
     broker_id: int = 1
@@ -120,13 +120,13 @@ class Broker:
     unsynced: list[Partition] = field(default_factory=list)
     proposals: list[ProposeIsr] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
-    """Of log directories."""
+    """The log directories that failed."""
     corrupt: list[str] = field(default_factory=list)
     is_full: bool = False
     off_loop: bool = False
-    """Its logs are changed where they are synced."""
+    """Changes of logs run where syncs run."""
     request_sync: Callable[[Partition], None] | None = None
-    """In place of `unsynced`."""
+    """Called instead of adding to `unsynced`."""
 
     def surroundings(self) -> PartitionSurroundings:
         return PartitionSurroundings(
@@ -170,7 +170,7 @@ class Broker:
         return partition
 
     def sync(self) -> None:
-        """One round of the log syncer."""
+        """Run one round of the log syncer."""
         waiting, self.unsynced[:] = list(self.unsynced), []
         for partition in dict.fromkeys(waiting):
             ticket = partition.prepare_sync()
@@ -198,7 +198,7 @@ def state(
 
 
 def lead(partition: Partition, **how: Any) -> None:
-    """Broker 1 leads it, in sync with all replicas unless told otherwise."""
+    """Make broker 1 the leader, by default with all replicas in sync."""
     partition.lead(state(1, **how), BrokerEpoch(1))
 
 
@@ -207,12 +207,12 @@ def follow(partition: Partition, leader: int = 2, **how: Any) -> None:
 
 
 def fetched(partition: Partition, offset: int, *, broker_id: int = 2, broker_epoch: int = 2) -> None:
-    """A follower has everything below `offset` on its disk."""
+    """Fetch as a follower that has everything below `offset` on its disk."""
     partition.follower_fetched(BrokerId(broker_id), BrokerEpoch(broker_epoch), Offset(offset))
 
 
 def remove_directory(partition: Partition) -> None:
-    """Of a replica that is retired, as its topic was deleted."""
+    """Remove the directory of a replica whose topic was deleted."""
     with partition.files_in_use:
         shutil.rmtree(partition.log.directory)
 
@@ -225,7 +225,7 @@ def batch(*values: str, producer_id: int = -1, producer_epoch: int = 0, sequence
 
 
 def leaders_batch(*values: str, at: int, epoch: int = 0) -> bytes:
-    """As it stands in a leader's log."""
+    """Return a batch as in a leader's log."""
     records = [Record(offset, 1_000, None, value.encode()) for offset, value in enumerate(values, start=at)]
     return build_batch(records, base_offset=at, leader_epoch=epoch)
 
@@ -235,7 +235,7 @@ def values_of(records: bytes) -> list[str]:
 
 
 def values_in(partition: Partition) -> list[str]:
-    """Of the whole log, committed or not; its segments are smaller than 1 MiB."""
+    """Return all values of the log, committed or not; its segments are smaller than 1 MiB."""
     values, offset = list[str](), partition.log.log_start_offset
     while offset < partition.log.log_end_offset:
         records = partition.log.read(offset, 1 << 20, partition.log.log_end_offset)
@@ -245,7 +245,7 @@ def values_in(partition: Partition) -> list[str]:
 
 
 async def until(holds: Callable[[], bool], within_s: float = 5) -> None:
-    """Looks every millisecond. Raises TimeoutError."""
+    """Wait for a condition, checked every millisecond. Raises TimeoutError."""
     async with asyncio.timeout(within_s):
         while True:
             if holds():
@@ -259,7 +259,7 @@ async def settle() -> None:
 
 
 def outcome(produced: ErrorCode | asyncio.Future[ErrorCode]) -> ErrorCode | None:
-    """None while it is not known."""
+    """Return the error code of a produce; None while it is unknown."""
     if isinstance(produced, ErrorCode):
         return produced
     return produced.result() if produced.done() else None
