@@ -26,7 +26,7 @@ class LeaderWatch:
         self._leader, self._heard_at_ms = leader, now_ms
 
     def has_leader_besides(self, voter: int, now_ms: int) -> bool:
-        """Return whether there may be a live leader besides `voter`: a leader that asks for votes leads no more."""
+        """Return whether there may be a live leader besides `voter`; one that asks for votes has stopped leading."""
         return voter != self._leader and self._heard_at_ms is not None and now_ms - self._heard_at_ms < self._timeout_ms
 
 

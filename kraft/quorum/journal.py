@@ -260,7 +260,7 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
         self._entries[0] = _base(index, self._entries[0][2])
 
     def _take_superfluous_segments(self) -> int:
-        """Forget the oldest segments and return their number: base, later entries, term and vote are in later ones."""
+        """Forget the oldest segments, which a start does not need any more, and return their number."""
         superfluous, reaches_back_to = 0, self.last_index
         for position in reversed(range(len(self._reaches_back_to))):
             reaches_back_to = min(reaches_back_to, self._reaches_back_to[position])

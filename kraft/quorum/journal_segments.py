@@ -70,7 +70,7 @@ class Segments:
     def read(self) -> Iterator[tuple[int, str, list[JournalRecord]]]:
         """Yield number, path and records of each segment.
 
-        Cuts off a torn tail of the last one and makes the rest of it durable. Raises Corruption for anything else.
+        Cuts off a torn tail of the last one and makes the rest of it durable. Raises Corruption if more is corrupt.
         """
         for number in self.numbers[:-1]:
             path = self._path(number)
