@@ -247,5 +247,10 @@ class BrokerLifecycle:
             return None
         if result.is_fenced != self.is_fenced:
             self.is_fenced = result.is_fenced
-            log.info("broker fenced" if self.is_fenced else "broker unfenced", broker=request.broker_id)
+            if not self.is_fenced:
+                log.info("broker unfenced", broker=request.broker_id)
+            elif wants_shutdown:
+                log.info("broker fenced", broker=request.broker_id, reason="controlled shutdown")
+            else:
+                log.warning("broker fenced", broker=request.broker_id)
         return result
