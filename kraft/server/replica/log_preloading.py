@@ -31,7 +31,7 @@ class LogPreloading:
 
     async def open(self, known: MetadataImage) -> None:
         """Open the logs on the disks until `stop`. Topic configs come from `known` as far as it has them."""
-        began_s, opened, damaged = asyncio.get_running_loop().time(), 0, 0
+        began_s, opened, corrupt = asyncio.get_running_loop().time(), 0, 0
         failed: set[str] = set()
         for found in await self._storage.in_thread(self._store.found):
             if self._is_stopped:
@@ -46,9 +46,9 @@ class LogPreloading:
                 log.error("log preloading failed", reason=str(failure))
                 failed.add(found.directory)
                 continue
-            opened, damaged = opened + is_open, damaged + (not is_open)
+            opened, corrupt = opened + is_open, corrupt + (not is_open)
         took_ms = round((asyncio.get_running_loop().time() - began_s) * 1_000)
-        log.info("logs preloaded", opened=opened, damaged=damaged, took_ms=took_ms)
+        log.info("logs preloaded", opened=opened, corrupt=corrupt, took_ms=took_ms)
 
     def stop(self) -> None:
         """Open no further logs."""

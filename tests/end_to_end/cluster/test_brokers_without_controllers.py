@@ -70,7 +70,7 @@ def test_brokers_open_their_logs_while_no_controller_is_there_and_serve_when_one
         cluster.node(node_id).start()
     for node_id in BROKERS:
         opened = first(cluster, node_id, OPEN)
-        assert (opened["opened"], opened["damaged"]) == (PARTITIONS, 0)
+        assert (opened["opened"], opened["corrupt"]) == (PARTITIONS, 0)
         reason = first(cluster, node_id, WAITING)["reason"]
         # Refused, or, on a machine with much to do, not yet heard from: each of them was tried, and is named.
         assert all(address in reason for address in controllers(cluster)), reason
