@@ -1,4 +1,4 @@
-"""Fixtures of more than one file: three nodes, and what a client of Kafka needs of them."""
+"""Fixtures of more than one file: three nodes, and their addresses and topics for clients of Kafka."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def servers(cluster: Cluster) -> str:
 
 @pytest.fixture
 def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
-    """Of the test's own, with two partitions; it keeps what is years old."""
+    """A topic of the test's own, with two partitions; it keeps records that are years old."""
     name: str = request.node.name[:200].replace("[", "-").replace("]", "")
     with Admin(cluster.bootstrap_servers) as admin:
         admin.create_topic(name, 2, 3, {"retention.ms": "-1"})

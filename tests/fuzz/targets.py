@@ -1,8 +1,8 @@
-"""What is fuzzed: every decoder of bytes that come from the network or from a disk.
+"""The fuzz targets: every decoder of bytes from the network or from a disk.
 
-A target takes any bytes and returns. It fails by raising: an exception that the decoder does not document, or the
-AssertionError of a property that must hold of whatever was decoded. Where a checksum would hold nearly every input
-back, the target tries the input as it is, and then once more with the checksum set right.
+A target takes any bytes and returns. It fails by raising an exception that the decoder does not document, or an
+AssertionError for a property of the decoded value. Where a checksum would reject nearly every input, the target tries
+the input unchanged, and then with a correct checksum.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _CRC_COVERS_FROM: Final = 21
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """`seeds` are inputs to begin with: whole and valid ones, which mutation then damages."""
+    """A decoder to fuzz; `seeds` are valid inputs, which mutation then damages."""
 
     name: str
     run: Callable[[bytes], None]
@@ -116,7 +116,7 @@ def _batch_seeds(codec: Codec) -> tuple[bytes, ...]:
 
 
 def _read_sealed(batch: bytearray) -> None:
-    """With length and checksum set right, so that what lies behind them is reached."""
+    """Correct length and checksum, so that the code after their checks is reached."""
     struct.pack_into(">i", batch, 8, len(batch) - 12)
     batch[16] = 2
     _UINT32.pack_into(batch, 17, crc32c(memoryview(batch)[_CRC_COVERS_FROM:]))
@@ -253,12 +253,12 @@ def _producer_snapshots() -> tuple[bytes, ...]:
 
 
 def _recovery(data: bytes) -> None:
-    """The input is the number of a file (one byte) and what stands in it instead."""
+    """The input is the number of a file (one byte) and its new content."""
     open_and_read(_with_one_replaced(data))
 
 
 def _verification(data: bytes) -> None:
-    """The same, for what `kraft log verify` and `kraft log dump` read."""
+    """The same, for `kraft log verify` and `kraft log dump`."""
     verify_and_inspect(_with_one_replaced(data))
 
 
