@@ -19,7 +19,7 @@ demo: java setup ## real data through three nodes into Spark, with a leader kill
 check: lint ## within a minute, without Java: lint, and the unit tests of what differs from the main branch
 	@$(BIN)/python -m tests.changed $(ARGS)
 
-# A file's tests stay in one process, for they share a cluster; end_to_end, which takes longest, is begun first.
+# How many workers, and which files stay together: tests/support/worker_groups.py. end_to_end, which takes longest, is begun first.
 test: java setup ## all tests on all cores; ARGS="-k name" passes arguments on to pytest, "-n 0" runs them in one process
 	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 

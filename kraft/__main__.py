@@ -1,4 +1,4 @@
-"""`python -m kraft` is the `kraft` command, for where the script is not on the path."""
+"""Run the `kraft` command as `python -m kraft`, for a path without the script."""
 
 from __future__ import annotations
 

@@ -2,14 +2,14 @@
 
 A file has changed if it differs from the merge base with the main branch, committed or not. These tests run:
 
-- those of the house: its map, its checklist, its sizes;
+- those of the whole tree: its map, its checklist, its sizes;
 - test files that changed, and those at the place of a module that changed: `kraft/log/partition_log.py` has
   `tests/unit/log/test_partition_log*.py`;
 - test files that import a module that changed, directly or through its package or modules of `tests`, and those that
   name a file that is not Python.
 
-At most FILES_MAX files run beside those of the house, in this order, direct imports first. A line says how many are
-left to `make test`.
+At most FILES_MAX files run beside those of the whole tree, in this order, direct imports first. A line says how many
+are left to `make test`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 MAIN_BRANCHES: Final = ("main", "origin/main")
-FILES_MAX: Final = 40
+FILES_MAX: Final = 30
 FILES_OF_A_WORKER: Final = 8
-HOUSE: Final = tuple(f"tests/unit/test_{name}.py" for name in ("checklist", "house", "tidy"))
+WHOLE_TREE: Final = tuple(f"tests/unit/test_{name}.py" for name in ("checklist", "house", "tidy"))
 
 _GIT_DEADLINE_S: Final = 30.0
 
@@ -175,7 +175,7 @@ def main(arguments: list[str]) -> int:
         print(f"check: git does not say what has changed: {reason}; make test runs every test", file=sys.stderr)
         return 2
     selection = selection_for(changed, read_sources(ROOT))
-    files = list(dict.fromkeys([*HOUSE, *selection.limited(FILES_MAX)]))
+    files = list(dict.fromkeys([*WHOLE_TREE, *selection.limited(FILES_MAX)]))
     left = len(selection) - len(selection.limited(FILES_MAX))
     print(f"check: {len(files)} files of unit tests for {len(changed)} changed files", end="")
     print(f"; {left} more are left to make test" if left else "", flush=True)

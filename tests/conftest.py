@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.durations import Durations
 from tests.support.virtual_time import run_virtually
+from tests.support.worker_groups import WorkerGroups, worker_count
 
 # An example may take any time, because the machine may be busy.
 _AT_LEISURE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -23,6 +24,16 @@ settings.load_profile("fixed")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Durations(os.environ))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    return worker_count()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> WorkerGroups | None:
+    return WorkerGroups(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,1 +1,1 @@
-"""The `kraft` command: one module for each group of commands, imported when it is used."""
+"""The `kraft` command: one module for each group of commands, imported when it is called."""

@@ -1,4 +1,4 @@
-"""`kraft brokers`: who is there, what each holds, and taking one out of service."""
+"""`kraft brokers`: list brokers, fence them, and remove them from the cluster."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from kraft.cli.printing import print_columns, print_json, say
 if TYPE_CHECKING:
     from kraft.model.brokers import BrokerActionResult, BrokerDescription
 
-app = typer.Typer(help="Look at the brokers, and take one out of service.", no_args_is_help=True)
+app = typer.Typer(help="List brokers, fence them, and remove them from the cluster.", no_args_is_help=True)
 
-BrokerArgument = Annotated[int, typer.Argument(metavar="ID", min=0, help="Id of the broker, its node.id.")]
+BrokerArgument = Annotated[int, typer.Argument(metavar="ID", min=0, help="Id of the broker (its node.id).")]
 
 
 @app.command("list")
@@ -31,7 +31,7 @@ def list_brokers(
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
-    """List the registered brokers, whether they are in service or not."""
+    """List the registered brokers, in service or fenced."""
     with open_admin(bootstrap_server, timeout_ms) as admin:
         brokers = admin.describe_brokers()
     if output is Output.JSON:
@@ -62,7 +62,7 @@ def describe(
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
-    """Show all that the cluster knows of one broker."""
+    """Show the details of one broker."""
     from kraft.model.ids import uuid_to_text
 
     with open_admin(bootstrap_server, timeout_ms) as admin:
@@ -90,18 +90,21 @@ def describe(
 @app.command("fence")
 def fence(
     broker_id: BrokerArgument,
-    force: Annotated[bool, typer.Option("--force", help="Also where partitions are left without a leader.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Fence even if partitions are left without a leader.")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
-    """Take a broker out of service until `unfence`, over restarts: it leads nothing, and goes on copying."""
+    """Take a broker out of service until it is unfenced.
+
+    A fenced broker leads no partition, but its replicas still follow. The operator fence outlasts restarts.
+    """
     with open_admin(bootstrap_server, timeout_ms) as admin:
         result = admin.fence_broker(broker_id, force=force)
-    was = "" if result.changed else " already"
-    _report(output, broker_id, "fenced", result, f"Broker {broker_id} is fenced{was}.")
+    already = "" if result.changed else "already "
+    _report(output, broker_id, "fenced", result, f"Broker {broker_id} is {already}fenced.")
     if result.leaderless and output is Output.TABLE:
-        say(f"Without a leader until it is back: {', '.join(result.leaderless)}")
+        say(f"Partitions without a leader until it is unfenced: {', '.join(result.leaderless)}")
 
 
 @app.command("unfence")
@@ -111,11 +114,18 @@ def unfence(
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
-    """Let a broker back into service, where it is as soon as it has caught up."""
+    """Remove the operator fence of a broker.
+
+    The broker is in service again as soon as it has caught up with the metadata.
+    """
     with open_admin(bootstrap_server, timeout_ms) as admin:
         result = admin.unfence_broker(broker_id)
-    words = "is no longer fenced by an operator" if result.changed else "was not fenced by an operator"
-    _report(output, broker_id, "unfenced", result, f"Broker {broker_id} {words}.")
+    sentence = (
+        f"Operator fence of broker {broker_id} removed."
+        if result.changed
+        else f"Broker {broker_id} has no operator fence."
+    )
+    _report(output, broker_id, "unfenced", result, sentence)
 
 
 @app.command("unregister")
@@ -125,22 +135,27 @@ def unregister(
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
-    """Forget a broker that is gone for good. It must be stopped, and hold no replica."""
+    """Remove a broker that is gone for good. It must be stopped and hold no replica."""
     with open_admin(bootstrap_server, timeout_ms) as admin:
         result = admin.unregister_broker(broker_id)
-    _report(output, broker_id, "unregistered", result, f"Broker {broker_id} is no longer registered.")
+    _report(output, broker_id, "unregistered", result, f"Broker {broker_id} unregistered.")
 
 
 @app.command("decommission")
 def decommission(
     broker_id: BrokerArgument,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be moved where.")] = False,
-    wait_ms: Annotated[int, typer.Option("--wait-ms", min=0, help="How long the moving may take.")] = 86_400_000,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the moves without starting them.")] = False,
+    wait_ms: Annotated[
+        int, typer.Option("--wait-ms", min=0, help="Longest wait for the moves, in milliseconds.")
+    ] = 86_400_000,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
-    """Move everything off a broker, and keep it empty, so that it can be stopped for good. May be called again."""
+    """Move every replica off a broker and fence it.
+
+    The broker can then be stopped for good. If the command is interrupted, run it again to continue.
+    """
     from kraft.cli.decommission import current_plan, empty
 
     with open_admin(bootstrap_server, timeout_ms) as admin:
@@ -171,15 +186,15 @@ def decommission(
             nonlocal shown
             if left != shown:
                 shown = left
-                say(f"Broker {broker_id} has {left} replicas left.")
+                say(f"Broker {broker_id}: {left} replicas left to move.")
 
         moved = empty(admin, broker_id, wait_ms / 1_000, report)
     if output is Output.JSON:
         print_json({"broker_id": broker_id, "decommissioned": True, "moved": moved})
     else:
         print(
-            f"Broker {broker_id} is empty and fenced, {moved} partitions were moved: stop it, "
-            f"then kraft brokers unregister {broker_id}."
+            f"Broker {broker_id} is empty and fenced ({moved} partitions moved): stop it, "
+            f"then run kraft brokers unregister {broker_id}."
         )
 
 

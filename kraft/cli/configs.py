@@ -23,7 +23,7 @@ from kraft.cli.options import (
 from kraft.cli.printing import print_json
 from kraft.cli.quotas import (
     ANY,
-    OF_KIND,
+    QUOTA_TYPES,
     ClientDefaultsOption,
     ClientOption,
     Entity,
@@ -41,16 +41,16 @@ if TYPE_CHECKING:
     from kraft.client import Admin
     from kraft.model.configs import ConfigEntry
 
-app = typer.Typer(help="Describe and alter the configs of topics and brokers, and quotas.", no_args_is_help=True)
+app = typer.Typer(help="Describe and alter configs and client quotas.", no_args_is_help=True)
 
-EVERY_BROKER: Final = ""
-"""Stands where a broker's id does, for all brokers, and where a client's name does, for those without quotas."""
+DEFAULT_ENTITY: Final = ""
+"""Entity name that means the default: of all brokers, or of clients without quotas of their own."""
 
 _COMMA_OUTSIDE_BRACKETS: Final = re.compile(r",(?![^\[\]]*\])")
 
 
 class EntityType(StrEnum):
-    """What Kafka's command gives configs to."""
+    """Kinds of entities that have configs, as in Kafka's command."""
 
     TOPICS = "topics"
     BROKERS = "brokers"
@@ -62,27 +62,45 @@ class EntityType(StrEnum):
     GROUPS = "groups"
 
     @property
-    def one(self) -> str:
+    def singular(self) -> str:
         return self.value.removesuffix("s") if self is not EntityType.CLIENT_METRICS else self.value
 
 
 EntityTypeOption = Annotated[
-    EntityType | None, typer.Option("--entity-type", help="By default topics.", show_default=False)
+    EntityType | None, typer.Option("--entity-type", help="Kind of entity. [default: topics]", show_default=False)
 ]
 EntityNameOption = Annotated[
-    str | None, typer.Option("--entity-name", help="Name of the topic, or id of the broker.", show_default=False)
+    str | None, typer.Option("--entity-name", help="Name of the entity, or id of the broker.", show_default=False)
 ]
 EntityDefaultOption = Annotated[
-    bool, typer.Option("--entity-default", help="All brokers, or clients without quotas of their own.")
+    bool, typer.Option("--entity-default", help="Default of all brokers, or of all users, clients or IPs.")
 ]
 BrokerOption = Annotated[
-    int | None, typer.Option("--broker", min=0, help="Short for --entity-type brokers --entity-name ID.")
+    int | None,
+    typer.Option("--broker", min=0, help="Id of the broker; short for --entity-type brokers --entity-name ID."),
+]
+
+
+AddConfigOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--add-config", metavar="K=V,K=[A,B],...", help="Configs to set. May be repeated.", show_default=False
+    ),
+]
+DeleteConfigOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--delete-config",
+        metavar="K,...",
+        help="Configs to reset to their defaults. May be repeated.",
+        show_default=False,
+    ),
 ]
 
 
 @app.callback()
 def configs() -> None:
-    """Describe and alter the configs of topics and brokers, and the quotas of users, clients and addresses."""
+    """Describe and alter configs and client quotas."""
 
 
 @app.command("describe")
@@ -99,24 +117,27 @@ def describe(
     client_defaults: ClientDefaultsOption = False,
     ip: IpOption = None,
     ip_defaults: IpDefaultsOption = False,
-    all_configs: Annotated[bool, typer.Option("--all", help="Defaults, too, and what the brokers' files say.")] = False,
+    all_configs: Annotated[bool, typer.Option("--all", help="Include defaults and static broker configs.")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
-    """Show what was set on a topic, or on all topics; with --all every config in effect."""
+    """Show the configs of topics or brokers, or client quotas.
+
+    By default only configs that were set on the entity are shown.
+    """
     quotas = entity_of(user, user_defaults, client, client_defaults, ip, ip_defaults)
     kind, name = _entity(
         optional_topic_name(positional, topic), broker, entity_type, entity_name, entity_default, quotas
     )
-    if quotas or kind in OF_KIND:
+    if quotas or kind in QUOTA_TYPES:
         with open_admin(bootstrap_server, timeout_ms) as admin:
-            print_quotas(admin, quotas or {OF_KIND[kind]: _quota_name(name)}, output)
+            print_quotas(admin, quotas or {QUOTA_TYPES[kind]: _quota_name(name)}, output)
         return
     if kind not in (EntityType.TOPICS, EntityType.BROKERS):
-        raise _not_built(kind)
+        raise _not_supported(kind)
     if name is None and entity_type is None:
-        raise typer.BadParameter("name a topic, or say --entity-type topics for all of them", param_hint="TOPIC")
+        raise typer.BadParameter("no topic is given: name one, or use --entity-type topics for all", param_hint="TOPIC")
     with open_admin(bootstrap_server, timeout_ms) as admin:
         names = [name] if name is not None else _names(admin, kind)
         described = {each: _described(admin, kind, each, all_configs=all_configs) for each in names}
@@ -141,44 +162,39 @@ def alter(
     client_defaults: ClientDefaultsOption = False,
     ip: IpOption = None,
     ip_defaults: IpDefaultsOption = False,
-    add_config: Annotated[
-        list[str] | None,
-        typer.Option("--add-config", metavar="K=V,K=[A,B],...", help="Set these. May be repeated.", show_default=False),
-    ] = None,
-    delete_config: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--delete-config", metavar="K,...", help="Back to their defaults. May be repeated.", show_default=False
-        ),
-    ] = None,
-    validate_only: Annotated[bool, typer.Option("--validate-only", help="Check only, alter nothing.")] = False,
+    add_config: AddConfigOption = None,
+    delete_config: DeleteConfigOption = None,
+    validate_only: Annotated[bool, typer.Option("--validate-only", help="Check the change without making it.")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
-    """Set configs of a topic or broker, or take them back to their defaults. They are in effect without a restart."""
+    """Set or reset configs of a topic or broker, or client quotas.
+
+    Changes take effect without a restart.
+    """
     quotas = entity_of(user, user_defaults, client, client_defaults, ip, ip_defaults)
     kind, name = _entity(
         optional_topic_name(positional, topic), broker, entity_type, entity_name, entity_default, quotas
     )
     to_set, to_delete = added(add_config or [], "--add-config"), _deleted(delete_config or [])
-    if quotas or kind in OF_KIND:
+    if quotas or kind in QUOTA_TYPES:
         _check_alterations(to_set, to_delete)
-        entity = quotas or {OF_KIND[kind]: _quota_name(name)}
+        entity = quotas or {QUOTA_TYPES[kind]: _quota_name(name)}
         with open_admin(bootstrap_server, timeout_ms) as admin:
             alter_quotas(admin, entity, to_set, to_delete, validate_only=validate_only)
         _report(output, "quotas", in_words(entity), validate_only=validate_only)
         return
     if kind not in (EntityType.TOPICS, EntityType.BROKERS):
-        raise _not_built(kind)
+        raise _not_supported(kind)
     if name is None:
-        what = "a topic" if kind is EntityType.TOPICS else "a broker, or say --entity-default for all of them"
-        raise typer.BadParameter(f"name {what}", param_hint=kind.one.upper())
+        remedy = "name one" if kind is EntityType.TOPICS else "name one, or use --entity-default for all"
+        raise typer.BadParameter(f"no {kind.singular} is given: {remedy}", param_hint=kind.singular.upper())
     if kind is EntityType.TOPICS:
         alter_topic(name, to_set, to_delete, bootstrap_server, output, timeout_ms, validate_only=validate_only)
         return
     _check_alterations(to_set, to_delete)
-    broker_id = None if name == EVERY_BROKER else _broker_id(name)
+    broker_id = None if name == DEFAULT_ENTITY else _broker_id(name)
     with open_admin(bootstrap_server, timeout_ms) as admin:
         admin.alter_broker_configs(broker_id, to_set, delete=to_delete, validate_only=validate_only)
     _report(output, kind, f"broker {name}" if name else "all brokers", validate_only=validate_only, name=name)
@@ -194,7 +210,7 @@ def alter_topic(
     *,
     validate_only: bool = False,
 ) -> None:
-    """Alters, and says so in Kafka's words. Raises BadParameter for what contradicts itself."""
+    """Alter the topic and report it as kafka-configs.sh does. Raises BadParameter for contradictory changes."""
     _check_alterations(set_configs, delete_configs)
     with open_admin(bootstrap_server, timeout_ms) as admin:
         admin.alter_topic_configs(topic, set_configs, delete=delete_configs, validate_only=validate_only)
@@ -203,22 +219,26 @@ def alter_topic(
 
 def _check_alterations(set_configs: dict[str, str], delete_configs: list[str]) -> None:
     if not set_configs and not delete_configs:
-        raise typer.BadParameter("say what to set or to delete", param_hint="--add-config, --delete-config")
+        raise typer.BadParameter(
+            "no change is given: set or delete a config", param_hint="--add-config, --delete-config"
+        )
     if both := sorted(set_configs.keys() & set(delete_configs)):
-        raise typer.BadParameter(f"{', '.join(both)} cannot be set and deleted at once", param_hint="--delete-config")
+        raise typer.BadParameter(
+            f"{', '.join(both)} cannot be both set and deleted: choose one", param_hint="--delete-config"
+        )
 
 
 def _report(output: Output, kind: str, words: str, *, validate_only: bool, name: str | None = None) -> None:
     if output is Output.JSON:
         print_json({"entity_type": kind, "entity_name": words if name is None else name, "altered": not validate_only})
     elif validate_only:
-        print(f"Config for {words} could be updated so.")
+        print(f"Config for {words} can be updated; nothing changed.")
     else:
         print(f"Completed updating config for {words}.")
 
 
 def added(texts: list[str], option: str) -> dict[str, str]:
-    """`k1=v1,k2=[v2,v3]` as kafka-configs takes it, where brackets hold together what has commas in it."""
+    """Parse `k1=v1,k2=[v2,v3]` as kafka-configs does; a value with commas needs brackets."""
     found: dict[str, str] = {}
     for item in (part for text in texts for part in _COMMA_OUTSIDE_BRACKETS.split(text) if part.strip()):
         key, equals, value = item.partition("=")
@@ -226,7 +246,7 @@ def added(texts: list[str], option: str) -> dict[str, str]:
         if not equals or not key:
             raise typer.BadParameter(f"{item.strip()!r} is not KEY=VALUE", param_hint=option)
         if key in found:
-            raise typer.BadParameter(f"{key} is there twice", param_hint=option)
+            raise typer.BadParameter(f"{key} is given twice: give it once", param_hint=option)
         found[key] = value[1:-1] if value.startswith("[") and value.endswith("]") else value
     return found
 
@@ -246,40 +266,47 @@ def _entity(
     entity_default: bool,
     quotas: Entity,
 ) -> tuple[EntityType, str | None]:
-    """Raises BadParameter for more than one. An empty name stands for the default of the type."""
+    """Return the entity that the options name; an empty name is the default of the type.
+
+    Raises BadParameter for more than one entity.
+    """
     if entity_default:
         if entity_type is None or entity_name is not None or entity_type is EntityType.TOPICS:
-            raise typer.BadParameter("for --entity-type brokers, users, clients or ips", param_hint="--entity-default")
-        entity_name = EVERY_BROKER
+            raise typer.BadParameter(
+                "requires --entity-type brokers, users, clients or ips", param_hint="--entity-default"
+            )
+        entity_name = DEFAULT_ENTITY
     if quotas and (topic is not None or broker is not None or entity_name is not None):
-        raise typer.BadParameter("one topic, one broker or one client at a time", param_hint="--entity-name")
+        raise typer.BadParameter(
+            "several entities are given: name one topic, broker or client", param_hint="--entity-name"
+        )
     named = [
         *([(EntityType.TOPICS, topic)] if topic is not None else []),
         *([(EntityType.BROKERS, str(broker))] if broker is not None else []),
         *([(entity_type or EntityType.TOPICS, entity_name)] if entity_name is not None else []),
     ]
     if len(set(named)) > 1 or (named and entity_type is not None and named[0][0] is not entity_type):
-        raise typer.BadParameter("one topic or one broker at a time", param_hint="--entity-name")
+        raise typer.BadParameter("several entities are given: name one topic or broker", param_hint="--entity-name")
     return named[0] if named else (entity_type or EntityType.TOPICS, None)
 
 
 def _quota_name(name: str | None) -> str | None:
-    """None was said for the default, nothing for any name."""
+    """Return None for the default of the type, ANY if no name was given."""
     if name is None:
         return ANY
-    return None if name == EVERY_BROKER else name
+    return None if name == DEFAULT_ENTITY else name
 
 
 def _broker_id(name: str) -> int:
     if not name.isascii() or not name.isdigit():
-        raise typer.BadParameter(f"{name!r} is no broker's id", param_hint="--entity-name")
+        raise typer.BadParameter(f"{name!r} is not a broker id: give a number", param_hint="--entity-name")
     return int(name)
 
 
-def _not_built(kind: EntityType) -> Exception:
-    from kraft.client import NotBuiltYet
+def _not_supported(kind: EntityType) -> Exception:
+    from kraft.client import NotSupportedYet
 
-    return NotBuiltYet(f"--entity-type {kind}: configs of {kind} are not built yet")
+    return NotSupportedYet(f"--entity-type {kind}: configs of {kind} are not supported yet")
 
 
 def _names(admin: Admin, kind: EntityType) -> list[str]:
@@ -296,7 +323,7 @@ def _described(admin: Admin, kind: EntityType, name: str, *, all_configs: bool) 
     from kraft.model.configs import ConfigSource
 
     if kind is EntityType.BROKERS:
-        entries = admin.describe_broker_configs(None if name == EVERY_BROKER else _broker_id(name))
+        entries = admin.describe_broker_configs(None if name == DEFAULT_ENTITY else _broker_id(name))
     else:
         entries = admin.describe_topic_configs(name)
     dynamic = (
@@ -308,11 +335,11 @@ def _described(admin: Admin, kind: EntityType, name: str, *, all_configs: bool) 
 
 
 def _print_described(kind: EntityType, name: str, entries: list[ConfigEntry], *, all_configs: bool) -> None:
-    """Line for line as kafka-configs.sh prints it, because scripts and eyes know that form."""
-    if kind is EntityType.BROKERS and name == EVERY_BROKER:
+    """Print in the format of kafka-configs.sh, which scripts parse."""
+    if kind is EntityType.BROKERS and name == DEFAULT_ENTITY:
         print("Default configs for brokers in the cluster are:")
     else:
-        print(f"{'All' if all_configs else 'Dynamic'} configs for {kind.one} {name} are:")
+        print(f"{'All' if all_configs else 'Dynamic'} configs for {kind.singular} {name} are:")
     for entry in entries:
         synonyms = ", ".join(f"{each.source.name}:{each.key}={_text(each.value)}" for each in entry.synonyms)
         sensitive = "true" if entry.is_sensitive else "false"

@@ -1,4 +1,4 @@
-"""`kraft consume`: records on standard output."""
+"""`kraft consume`: print records on standard output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kraft.client import Consumer, TopicPartition
 
 POLL_MS: Final = 500
-"""How soon Ctrl-C or the end of --timeout-ms is noticed when nothing comes."""
+"""Longest delay of Ctrl-C and of --timeout-ms while no records arrive."""
 
 _RECORDS_AT_A_TIME: Final = 10_000
 _WORDS: Final = {"earliest": "earliest", "beginning": "earliest", "latest": "latest", "end": "latest"}
@@ -36,37 +36,44 @@ def consume(
     positional: TopicArgument = None,
     topic: TopicOption = None,
     from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="Begin with the first record there is; by default, with new ones.")
+        bool,
+        typer.Option("--from-beginning", help="Start at the first record. By default only new records are printed."),
     ] = False,
     partition: Annotated[
-        list[int] | None, typer.Option("--partition", help="Only this one; may be repeated. By default all.")
+        list[int] | None, typer.Option("--partition", help="Partition to read. May be repeated; by default all.")
     ] = None,
     offset: Annotated[
-        str | None, typer.Option("--offset", help="Where to begin: a number with --partition, earliest, or latest.")
+        str | None, typer.Option("--offset", help="Start at earliest, latest, or this offset of each --partition.")
     ] = None,
     max_messages: Annotated[
-        int | None, typer.Option("--max-messages", min=1, help="End after so many. By default, go on until Ctrl-C.")
+        int | None, typer.Option("--max-messages", min=1, help="Stop after this many records.")
     ] = None,
     timeout_ms: Annotated[
-        int | None, typer.Option("--timeout-ms", min=1, help="End when no record came for so long.")
+        int | None,
+        typer.Option("--timeout-ms", min=1, help="Stop when no record has arrived for this many milliseconds."),
     ] = None,
     record_format: Annotated[
         str,
         typer.Option(
             "--format",
-            help=r"One record a line: %t topic, %p partition, %o offset, %T timestamp, %k key, %v value, %h headers, "
-            r"%% a percent sign, \t \n \\.",
+            help=r"Output format of a record: %t topic, %p partition, %o offset, %T timestamp, %k key, %v value, "
+            r"%h headers, %% percent sign, \t \n \r \\.",
         ),
     ] = "%v",
-    group: Annotated[str | None, typer.Option("--group", help="Not built yet.")] = None,
+    group: Annotated[str | None, typer.Option("--group", help="Not supported yet.")] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
-    output: Annotated[Output, typer.Option("--output", help="json: one object a line.")] = Output.TABLE,
+    output: Annotated[
+        Output, typer.Option("--output", help="Output format: table follows --format, json is one object per line.")
+    ] = Output.TABLE,
 ) -> None:
-    """Print the records of a topic, by default the value of each on a line, until Ctrl-C."""
-    from kraft.client import Consumer, NotBuiltYet
+    """Print the records of a topic until Ctrl-C.
+
+    By default each line is the value of one new record.
+    """
+    from kraft.client import Consumer, NotSupportedYet
 
     if group is not None:
-        raise NotBuiltYet("--group: consumer groups are not built yet; leave it away to read without one")
+        raise NotSupportedYet("--group: consumer groups are not supported yet: remove the option to read without one")
     name = topic_name(positional, topic)
     write = json_line if output is Output.JSON else parse_format(record_format)
     start = _start(from_beginning, offset, partition)
@@ -86,30 +93,33 @@ def consume(
 
 
 def _start(from_beginning: bool, offset: str | None, partitions: list[int] | None) -> str | int:
-    """`earliest`, `latest` or an offset. Raises BadParameter."""
+    """Return `earliest`, `latest` or an offset. Raises BadParameter."""
     if offset is None:
         return "earliest" if from_beginning else "latest"
     if from_beginning:
-        raise typer.BadParameter("it cannot be given together with --from-beginning", param_hint="--offset")
+        raise typer.BadParameter("cannot be used with --from-beginning: choose one", param_hint="--offset")
     if offset.lower() in _WORDS:
         return _WORDS[offset.lower()]
     if not (offset.isascii() and offset.isdigit()):
-        raise typer.BadParameter(f"{offset!r} is neither a number, earliest nor latest", param_hint="--offset")
+        raise typer.BadParameter(
+            f"{offset!r} is not an offset: expected earliest, latest or a number", param_hint="--offset"
+        )
     if not partitions:
-        raise typer.BadParameter("a number means a place in one partition: give --partition too", param_hint="--offset")
+        raise typer.BadParameter("a number requires --partition", param_hint="--offset")
     return int(offset)
 
 
 def _partitions(consumer: Consumer, topic: str, wanted: list[int] | None) -> list[TopicPartition]:
     from kraft.client import ErrorCode, Refusal, TopicPartition
 
-    there = consumer.partitions_for(topic)
+    existing = consumer.partitions_for(topic)
     for number in wanted or ():
-        if number not in there:
+        if number not in existing:
             raise Refusal(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r} has partitions 0 to {there[-1]}, not {number}"
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {topic!r} has partitions 0 to {existing[-1]}, not {number}",
             )
-    return [TopicPartition(topic, number) for number in wanted or there]
+    return [TopicPartition(topic, number) for number in wanted or existing]
 
 
 def _seek(consumer: Consumer, start: str | int) -> None:
@@ -120,7 +130,7 @@ def _seek(consumer: Consumer, start: str | int) -> None:
             consumer.seek(partition, start)
     else:
         consumer.seek_to_end()
-    # "New ones" means from now on, and not from whenever the first poll comes to it.
+    # "New" means from now on, not from the first poll: resolve the positions at once.
     for partition in consumer.assignment():
         consumer.position(partition)
 
@@ -128,17 +138,17 @@ def _seek(consumer: Consumer, start: str | int) -> None:
 def _parts(
     consumer: Consumer, max_messages: int | None, timeout_ms: int | None, write: Formatter
 ) -> Iterator[tuple[bytes, int]]:
-    """Printed records and their number, until there were enough or none came for too long."""
+    """Yield formatted records and their number, until the maximum or the timeout is reached."""
     left = max_messages
-    last_came_s = time.monotonic()
+    last_record_s = time.monotonic()
     while left is None or left > 0:
         wait_ms = POLL_MS
         if timeout_ms is not None:
-            wait_ms = min(POLL_MS, timeout_ms - int((time.monotonic() - last_came_s) * 1000))
+            wait_ms = min(POLL_MS, timeout_ms - int((time.monotonic() - last_record_s) * 1000))
             if wait_ms <= 0:
                 return
         records = consumer.poll(wait_ms, _RECORDS_AT_A_TIME if left is None else min(left, _RECORDS_AT_A_TIME))
         if records:
             yield b"".join(map(write, records)), len(records)
-            last_came_s = time.monotonic()
+            last_record_s = time.monotonic()
             left = None if left is None else left - len(records)

@@ -1,7 +1,7 @@
-"""`kraft brokers decommission`: where the replicas of a broker go, and the way there.
+"""`kraft brokers decommission`: move every replica off a broker.
 
-Nothing is kept of it but what the cluster itself keeps, the reassignments that are under way. So it can be broken off
-at any time and called again.
+The only state is the cluster's own, the ongoing reassignments. So the command can be interrupted at any time and run
+again.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from kraft.model.brokers import BrokerDescription
 
 MOVED_AT_ONCE: Final = 10
-"""Partitions under way at a time: copying takes disks and network away from clients."""
+"""Partitions moving at a time: copies take disk and network bandwidth from clients."""
 
 POLL_S: Final = 0.5
 
 
 class CannotDecommission(KraftError):
-    """One line, with the remedy."""
+    """The broker cannot be emptied; one line, with the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A partition's replicas as they are and as they are to be, preferred leader first."""
+    """Current and target replicas of a partition, preferred leader first."""
 
     partition: TopicPartition
     replicas: tuple[int, ...]
@@ -41,19 +41,19 @@ class Move:
 def plan(
     partitions: Sequence[tuple[TopicPartition, tuple[int, ...]]], brokers: Sequence[BrokerDescription], broker_id: int
 ) -> list[Move]:
-    """For each partition that has a replica on the broker, who takes its place.
+    """Return a move for each partition that has a replica on the broker.
 
-    That is one of the brokers in service: in a rack where the partition has the fewest replicas, and of those the one
-    that has the fewest replicas altogether. Raises CannotDecommission where there is none.
+    The successor is a broker in service: in a rack where the partition has the fewest replicas, and among those the
+    broker with the fewest replicas in total. Raises CannotDecommission if there is none.
     """
-    there = {broker.broker_id: broker for broker in brokers if _takes_replicas(broker, broker_id)}
+    available = {broker.broker_id: broker for broker in brokers if _takes_replicas(broker, broker_id)}
     racks = {broker.broker_id: broker.rack for broker in brokers}
-    held = Counter({each: there[each].replicas for each in there})
+    held = Counter({each: available[each].replicas for each in available})
     moves, stuck = [], []
     for partition, replicas in partitions:
         if broker_id not in replicas:
             continue
-        candidates = [each for each in there if each not in replicas]
+        candidates = [each for each in available if each not in replicas]
         if not candidates:
             stuck.append(str(partition))
             continue
@@ -65,14 +65,14 @@ def plan(
     if stuck:
         shown = ", ".join(stuck[:5]) + (f" and {len(stuck) - 5} more" if len(stuck) > 5 else "")
         raise CannotDecommission(
-            f"broker {broker_id} cannot be emptied: {len(there)} other brokers are in service, too few for the "
-            f"replicas of {shown}; start another broker, or lower their replication factor"
+            f"broker {broker_id} cannot be emptied: the {len(available)} other brokers in service are too few for the "
+            f"replicas of {shown}: start another broker, or reassign these partitions to fewer replicas"
         )
     return moves
 
 
 def current_plan(admin: Admin, broker_id: int) -> list[Move]:
-    """As `plan`, of what the cluster is like now; without what is on its way off the broker already."""
+    """Return the plan for the cluster as it is now, without partitions that are already leaving the broker."""
     brokers = admin.describe_brokers()
     if broker_id not in {broker.broker_id for broker in brokers}:
         admin.describe_brokers([broker_id])
@@ -90,42 +90,42 @@ def current_plan(admin: Admin, broker_id: int) -> list[Move]:
 
 
 def empty(admin: Admin, broker_id: int, deadline_s: float, report: Callable[[int], None]) -> int:
-    """Moves everything off the broker and fences it, so that nothing new is placed there.
+    """Move every replica off the broker and fence it, so that no new one is placed there.
 
-    `report` is told how many replicas the broker still has. Returns how many partitions were moved. Raises
-    CannotDecommission, also at the deadline: what is under way then goes on.
+    `report` is called with the number of replicas that are left. Returns the number of partitions moved. Raises
+    CannotDecommission, also at the deadline; moves that have begun continue.
     """
     began = time.monotonic()
     moved: set[TopicPartition] = set()
     while True:
-        # Anew each time: meanwhile topics may have been created or deleted, and brokers have come or gone.
+        # Planned again each time: topics and brokers may have changed meanwhile.
         waiting = current_plan(admin, broker_id)
-        under_way = admin.describe_brokers([broker_id])[0].replicas - len(waiting)
-        report(under_way + len(waiting))
-        if not waiting and under_way <= 0:
+        moving = admin.describe_brokers([broker_id])[0].replicas - len(waiting)
+        report(moving + len(waiting))
+        if not waiting and moving <= 0:
             admin.fence_broker(broker_id)
             if not admin.describe_brokers([broker_id])[0].replicas:
                 return len(moved)
-            # A topic was created in between.
+            # A topic was created before the fence took effect.
             admin.unfence_broker(broker_id)
             continue
-        if begin := waiting[: max(0, MOVED_AT_ONCE - under_way)]:
-            _begin(admin, begin)
-            moved.update(move.partition for move in begin)
+        if started := waiting[: max(0, MOVED_AT_ONCE - moving)]:
+            _start(admin, started)
+            moved.update(move.partition for move in started)
         if time.monotonic() - began > deadline_s:
             raise CannotDecommission(
-                f"broker {broker_id} still has {under_way + len(waiting)} replicas after {deadline_s:g} s; what is "
-                "under way goes on, and the same command takes it from there"
+                f"broker {broker_id} still has {moving + len(waiting)} replicas after {deadline_s:g} s; moves that "
+                "have begun continue: run the command again"
             )
-        # Nobody tells a client when a move is over. The deadline was looked at just now.
+        # No API notifies a client of the end of a move, so poll. The deadline was checked above.
         time.sleep(POLL_S)
 
 
-def _begin(admin: Admin, moves: Sequence[Move]) -> None:
+def _start(admin: Admin, moves: Sequence[Move]) -> None:
     refusals = admin.alter_partition_reassignments({move.partition: move.target for move in moves})
     for partition, refusal in refusals.items():
         if refusal is not None:
-            raise CannotDecommission(f"{partition} is not moved: {refusal}")
+            raise CannotDecommission(f"{partition} cannot be moved: {refusal}")
 
 
 def _takes_replicas(broker: BrokerDescription, leaving: int) -> bool:

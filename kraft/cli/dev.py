@@ -1,4 +1,4 @@
-"""`kraft dev`: a cluster on this machine with nothing to configure."""
+"""`kraft dev`: a cluster on this machine without configuration."""
 
 from __future__ import annotations
 
@@ -28,22 +28,27 @@ _WATCH_INTERVAL_S = 0.1
 
 def dev(
     nodes: Annotated[
-        int, typer.Option("--nodes", min=1, max=100, help="How many; the first three are controllers.")
+        int,
+        typer.Option(
+            "--nodes", min=1, max=100, help="Number of nodes. All are brokers, the first three also controllers."
+        ),
     ] = 3,
     data_dir: Annotated[
         Path | None,
         typer.Option(
-            "--data-dir", help="Keep the cluster here, and start it again from here; by default it is thrown away."
+            "--data-dir", help="Directory that keeps the cluster for the next run. By default it is deleted at the end."
         ),
     ] = None,
     base_port: Annotated[
         int | None,
         typer.Option(
-            "--base-port", min=1, help=f"Node 1 has ports from here on, node 2 a hundred higher. [{BASE_PORT}]"
+            "--base-port",
+            min=1,
+            help=f"First port of node 1; the ports of each further node are 100 higher. [default: {BASE_PORT}]",
         ),
     ] = None,
 ) -> None:
-    """Run a cluster on this machine until Ctrl-C, which stops it in order."""
+    """Run a cluster on this machine until Ctrl-C."""
     from kraft.local.node_process import NodeFailed
 
     stop = _StopRequest()
@@ -58,11 +63,11 @@ def dev(
 
 
 class _Refused(Exception):
-    """A cluster that cannot be started like this: one line, with the remedy."""
+    """The cluster cannot be started; one line, with the remedy."""
 
 
 class _StopRequest:
-    """Ctrl-C, SIGTERM, or a closed terminal, from now on. Children are in sessions of their own and do not see them."""
+    """Records Ctrl-C, SIGTERM and a closed terminal. Nodes have their own sessions and do not get these signals."""
 
     def __init__(self) -> None:
         self._is_made = False
@@ -84,7 +89,7 @@ def _run(directory: Path, nodes: int, base_port: int | None, stop: _StopRequest)
 
     existing = cluster_files.read(directory)
     if nodes < len(existing):
-        raise _Refused(f"{directory} holds a cluster of {len(existing)} nodes: start it with --nodes {len(existing)}")
+        raise _Refused(f"{directory} holds a cluster of {len(existing)} nodes: use --nodes {len(existing)} or more")
     plans = _plan(existing, nodes, base_port if base_port is not None else _base_port_of(existing))
     _check_ports_are_free(plans)
     cluster_id = existing[0].cluster_id if existing else None
@@ -92,11 +97,11 @@ def _run(directory: Path, nodes: int, base_port: int | None, stop: _StopRequest)
     cluster = LocalCluster(directory, plans)
     try:
         cluster.start()
-        if cluster.wait_ready(give_up=stop):
+        if cluster.wait_ready(cancelled=stop):
             _print_cluster(cluster)
             _watch(cluster, stop)
     except BaseException:
-        # What went wrong is told; how the other nodes then ended is not.
+        # Report the first error, not how the other nodes then ended.
         with suppress(NodeFailed):
             cluster.stop()
         raise
@@ -106,11 +111,13 @@ def _run(directory: Path, nodes: int, base_port: int | None, stop: _StopRequest)
 
 
 def _plan(existing: list[NodeConfig], nodes: int, base_port: int) -> list[NodePlan]:
-    """The voters of a cluster that is there stay its voters; a new one gets its first three."""
+    """Plan the nodes. An existing cluster keeps its voters; in a new one the first three nodes vote."""
     voters = [node.node_id for node in existing if node.is_controller] or range(1, min(nodes, VOTERS_MAX) + 1)
     highest_port = base_port + (nodes - 1) * _PORTS_FROM_NODE_TO_NODE + _GRPC_OFFSET
     if highest_port > 65535:
-        raise _Refused(f"--base-port {base_port}: the last node would have port {highest_port}, above 65535")
+        raise _Refused(
+            f"--base-port {base_port}: port {highest_port} of the last node is above 65535: choose a lower one"
+        )
     return [_plan_node(node_id, base_port, is_voter=node_id in voters) for node_id in range(1, nodes + 1)]
 
 
@@ -142,8 +149,8 @@ def _check_ports_are_free(plans: list[NodePlan]) -> None:
         for name, port in listeners:
             if port is not None and (reason := why_not_free(HOST, port)):
                 raise _Refused(
-                    f"port {port}, for {name} of node {plan.node_id}: {reason}: "
-                    "stop what has it, or choose other ports with --base-port"
+                    f"node {plan.node_id} cannot listen on port {port} for {name}: {reason}: "
+                    "stop the process that uses it, or choose other ports with --base-port"
                 )
 
 
@@ -167,7 +174,7 @@ def _print_cluster(cluster: LocalCluster) -> None:
     console = Console(highlight=False)
     console.print(table)
     console.print(f"Logs: {next(iter(cluster.nodes.values())).log_path.parent}/node-*.log", soft_wrap=True)
-    console.print(f"The cluster answered {took_s:.2f} s after the start. Ctrl-C stops it.")
+    console.print(f"Cluster ready after {took_s:.2f} s. Ctrl-C stops it.")
     console.print(f"Kafka clients: bootstrap.servers={cluster.kafka_bootstrap_servers}", soft_wrap=True)
     console.print(f"Next: kraft topics list --bootstrap-server {cluster.bootstrap_servers}", soft_wrap=True)
 

@@ -1,4 +1,4 @@
-"""`kraft features`: the levels that a cluster acts on."""
+"""`kraft features`: the feature levels of the cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kraft.cli.options import (
 )
 from kraft.cli.printing import print_json
 
-app = typer.Typer(help="Look at the cluster's feature levels, and raise them.", no_args_is_help=True)
+app = typer.Typer(help="Describe and upgrade the feature levels of the cluster.", no_args_is_help=True)
 
 
 @app.command("describe")
@@ -27,7 +27,10 @@ def describe(
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
-    """Show each feature's level, and the levels that every registered broker supports."""
+    """Show each feature's level, and the supported levels.
+
+    Supported are the levels that every registered broker supports.
+    """
 
     with open_admin(bootstrap_server, timeout_ms) as admin:
         described = admin.describe_features()
@@ -45,14 +48,17 @@ def describe(
 @app.command("upgrade")
 def upgrade(
     feature: Annotated[
-        list[str], typer.Option("--feature", metavar="NAME=LEVEL", help="May be repeated: all are done, or none.")
+        list[str],
+        typer.Option(
+            "--feature", metavar="NAME=LEVEL", help="Feature and its new level. May be repeated; all change or none."
+        ),
     ],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check only, change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the change without making it.")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
-    """Take the cluster to another level of a feature, for good: every node has to support it."""
+    """Raise feature levels for good. Every node has to support the new level."""
 
     levels = _levels(feature)
     with open_admin(bootstrap_server, timeout_ms) as admin:
@@ -62,7 +68,7 @@ def upgrade(
         return
     verb = "can be" if dry_run else "was"
     for name, level in levels.items():
-        print(f"{name} {verb} upgraded to {level}." if name in changed else f"{name} is at {level} already.")
+        print(f"{name} {verb} upgraded to {level}." if name in changed else f"{name} is already at {level}.")
 
 
 def _levels(texts: list[str]) -> dict[str, int]:
@@ -72,6 +78,6 @@ def _levels(texts: list[str]) -> dict[str, int]:
         if not equals or not name or not level.isascii() or not level.isdigit() or len(level) > 5:
             raise typer.BadParameter(f"{text!r} is not NAME=LEVEL", param_hint="--feature")
         if name in found:
-            raise typer.BadParameter(f"{name} is there twice", param_hint="--feature")
+            raise typer.BadParameter(f"{name} is given twice: give it once", param_hint="--feature")
         found[name] = int(level)
     return found

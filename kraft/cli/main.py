@@ -1,4 +1,4 @@
-"""The `kraft` command. Each of its commands is a module of its own, loaded only when it is called."""
+"""The `kraft` command. Each subcommand is a module of its own, loaded only when it is called."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ COMMANDS: Final = {
     "features": "kraft.cli.features",
     "log": "kraft.cli.log",
 }
-"""Modules by command: each has a typer `app` for a group, or a function of the command's name."""
+"""Modules by command: a group has a typer `app`, a single command a function of its name."""
 
-NOT_BUILT_YET: Final = ("groups",)
+NOT_SUPPORTED_YET: Final = ("groups",)
 
 _INTERRUPTED: Final = 130
 
 
 def application(arguments: list[str]) -> typer.Typer:
-    """The command line, with only the command that the arguments call if they call one."""
+    """Return the command line; if the arguments call a command, only that command is loaded."""
     app = typer.Typer(
         name="kraft",
-        help="A message broker without ZooKeeper.",
+        help="Run and operate Kraft, a message broker without ZooKeeper.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
@@ -60,10 +60,10 @@ def application(arguments: list[str]) -> typer.Typer:
 
 
 def main() -> None:
-    """The console script: one line and a non-zero code for what goes wrong, never a traceback for what may."""
+    """Run the console script: an expected error is one line and a non-zero exit code, never a traceback."""
     arguments = sys.argv[1:]
-    if arguments and arguments[0] in NOT_BUILT_YET:
-        _fail(f"'kraft {arguments[0]}' is not built yet")
+    if arguments and arguments[0] in NOT_SUPPORTED_YET:
+        _fail(f"'kraft {arguments[0]}' is not supported yet")
     if reason := old_options.objection(arguments):
         _fail(reason)
     try:
@@ -79,11 +79,11 @@ def main() -> None:
 
 
 def _kraft() -> None:
-    """A message broker without ZooKeeper."""
+    """Run and operate Kraft, a message broker without ZooKeeper."""
 
 
 def _fail(reason: str) -> NoReturn:
-    # What was printed before the error comes before it.
+    # Output that was printed before the error has to appear before it.
     with contextlib.suppress(BrokenPipeError):
         sys.stdout.flush()
     print(f"kraft: {reason}", file=sys.stderr)
@@ -91,7 +91,7 @@ def _fail(reason: str) -> NoReturn:
 
 
 def _close_output() -> None:
-    """Whoever reads our output may have gone, as `head` does; the interpreter would complain about it at its end."""
+    """Flush the output. If its reader is gone, as `head` is, keep the interpreter from complaining at exit."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:

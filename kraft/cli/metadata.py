@@ -1,4 +1,4 @@
-"""`kraft metadata`: look into the files of the metadata log. No node is needed, and none is disturbed."""
+"""`kraft metadata`: read the files of the metadata log, with or without a running node."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from kraft.cli.options import Output, OutputFormat
 if TYPE_CHECKING:
     from kraft.quorum.journal_format import Frame
 
-app = typer.Typer(help="Look into the files of the metadata log. No node has to run.", no_args_is_help=True)
+app = typer.Typer(help="Read the files of the metadata log. No node has to run.", no_args_is_help=True)
 
 Files = Annotated[
-    list[str], typer.Argument(metavar="FILE...", help="Journals (quorum*.journal) and snapshots (.checkpoint).")
+    list[str], typer.Argument(metavar="FILE", help="Journals (quorum*.journal) and snapshots (*.checkpoint).")
 ]
 
 Fact = dict[str, Any]
-"""One line of a dump: its type, and by name what is to be told."""
+"""One line of a dump: its type, and its fields by name."""
 
 
 @app.callback()
 def metadata() -> None:
-    """Look into the files of the metadata log. No node has to run."""
+    """Read the files of the metadata log. No node has to run."""
 
 
 @app.command("dump")
 def dump(files: Files, output: OutputFormat = Output.TABLE) -> None:
-    """Print what is in a controller's journal or in a snapshot: every entry, and every record of it, as a line.
+    """Print the entries and records of journals and snapshots.
 
-    What can be read is printed even of a damaged file; then one line says what is wrong where, and the exit code is 1.
+    A damaged file is printed as far as it can be read. Then one line names the damage, and the exit code is 1.
     """
     from kraft.cli.log.kafka_lines import safe
     from kraft.model.errors import Corruption
@@ -54,7 +54,7 @@ def dump(files: Files, output: OutputFormat = Output.TABLE) -> None:
                 damage = {"type": "damage", "position": corruption.position, "reason": corruption.reason}
                 print(json.dumps({"file": path, **damage}))
         except BrokenPipeError:
-            # Nobody reads what is printed any more; no file is to blame.
+            # The reader of the output is gone; the file is not at fault.
             raise
         except OSError as error:
             reason = error.strerror or str(error)
@@ -67,7 +67,7 @@ def dump(files: Files, output: OutputFormat = Output.TABLE) -> None:
 
 
 def _facts(path: str) -> Iterator[Fact]:
-    """Raises Corruption, behind all that can be read, and OSError."""
+    """Yield the content of a file. Raises OSError, and Corruption after all that can be read."""
     from kraft.model.errors import Corruption
     from kraft.quorum import journal_format, snapshots
     from kraft.runtime.disk import RealDisk
@@ -88,7 +88,7 @@ def _journal(path: str, data: bytes) -> Iterator[Fact]:
         yield from _frame(path, frame)
         end = frame.end
     if end < len(data):
-        # A crash may leave that, and nothing in it was told to anybody.
+        # A crash may leave a torn end; nothing in it was acknowledged.
         yield {"type": "torn", "position": end, "bytes": len(data) - end}
 
 
@@ -132,7 +132,7 @@ def _entry(path: str, position: int, entry: Any) -> Iterator[Fact]:
     if decoded is None:
         yield fact | {"kind": "no-op"}
         return
-    # Stored in another term than it was decided in, it changes nothing.
+    # An entry stored in another term than it was decided in changes nothing.
     yield fact | {"kind": decoded.kind.name.lower(), "is_void": decoded.decided_term != entry.term}
     yield from _records(path, position, decoded.payload, entry.index)
 
@@ -161,7 +161,7 @@ def _records(path: str, position: int, payload: bytes, index: int) -> Iterator[F
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it."""
+    """Return the value as JSON types."""
     if isinstance(value, UUID):
         return str(value)
     if isinstance(value, list):
@@ -172,7 +172,7 @@ def _plain(value: Any) -> Any:
 
 
 def _line(fact: Fact) -> str:
-    """As people read it: records are set in under their entry."""
+    """Return a line for people; records are marked with a bar under their entry."""
     if fact["type"] == "record":
         return f"| {fact['record']} {_words(fact['fields'])}".rstrip()
     return f"{fact['type']} {_words({name: value for name, value in fact.items() if name != 'type'})}"

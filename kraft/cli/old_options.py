@@ -1,4 +1,4 @@
-"""Options of Kafka's older tools that guides still show: each is refused with what to write instead."""
+"""Refuses options of Kafka's older tools that guides still show, and names the replacement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WITH_FILE: Final = ("server", "storage")
 
 
 def objection(arguments: Sequence[str]) -> str | None:
-    """What to write instead of the first old option in these arguments of `kraft`; None when there is none."""
+    """Return an error for the first old option in these arguments of `kraft`; None if there is none."""
     command = arguments[0] if arguments else ""
     for argument in takewhile(lambda each: each != "--", arguments):
         option = argument.partition("=")[0]
@@ -23,17 +23,17 @@ def objection(arguments: Sequence[str]) -> str | None:
 
 def _instead_of(option: str, command: str, arguments: Sequence[str]) -> str | None:
     if command in _WITH_FILE and option == "--zookeeper":
-        return "there is no ZooKeeper here: controller.quorum.voters in the configuration file names the controllers"
+        return "Kraft has no ZooKeeper: name the controllers in controller.quorum.voters of the configuration file"
     if command not in _WITH_BOOTSTRAP_SERVER:
         return None
     match option:
         case "--zookeeper":
-            return f"there is no ZooKeeper here: use {_BOOTSTRAP} instead"
+            return f"Kraft has no ZooKeeper: use {_BOOTSTRAP} instead"
         case "--new-consumer":
-            return f"there is one consumer only: leave the option out, and use {_BOOTSTRAP}"
+            return f"there is only one consumer: remove the option and use {_BOOTSTRAP}"
         case "--broker-list" if "reassign" not in arguments:
             return f"use {_BOOTSTRAP} instead"
         case "--bootstrap-servers":
-            return f"the option is named {_BOOTSTRAP}"
+            return f"use {_BOOTSTRAP} instead"
         case _:
             return None

@@ -1,4 +1,4 @@
-"""What the commands around a node's files share: the option that names the file, and errors in one line."""
+"""Shared by commands that read a node's configuration file: the option for the file, and errors in one line."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Annotated
 
 import typer
 
-ConfigFile = Annotated[Path, typer.Option("--config", "-c", help="The node's configuration file.", metavar="FILE")]
+ConfigFile = Annotated[Path, typer.Option("--config", "-c", help="Configuration file of the node.", metavar="FILE")]
 
 
 @contextmanager
 def one_line_errors(*more: type[Exception]) -> Iterator[None]:
-    """A wrong configuration or log directory, and `more`, become one line on standard error and exit code 1."""
+    """Turn a ConfigError and `more` into one line on standard error and exit code 1."""
     from kraft.server.config.loading import ConfigError
 
     expected: tuple[type[Exception], ...] = (ConfigError, *more)

@@ -1,4 +1,4 @@
-"""Options that several commands have, and what follows from them."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Output(StrEnum):
-    """How a command prints its answer."""
+    """Output format of a command."""
 
     TABLE = "table"
     JSON = "json"
@@ -23,14 +23,18 @@ BootstrapServer = Annotated[
     typer.Option(
         "--bootstrap-server",
         metavar="HOST[:PORT][,...]",
-        help="gRPC listeners of one or more brokers. The port is 9094 unless given.",
+        help="GRPC listeners of one or more brokers. The port is 9094 unless given.",
     ),
 ]
-OutputFormat = Annotated[Output, typer.Option("--output", help="table for people, json for programs.")]
-Timeout = Annotated[int, typer.Option("--timeout-ms", min=1, help="How long the cluster may take to answer.")]
-TopicArgument = Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Name of the topic.")]
-TopicOption = Annotated[str | None, typer.Option("--topic", help="The same, in Kafka's way.")]
-PartitionOption = Annotated[int | None, typer.Option("--partition", min=0, help="Of the topic.", show_default=False)]
+OutputFormat = Annotated[Output, typer.Option("--output", help="Output format: table for people, json for programs.")]
+Timeout = Annotated[
+    int, typer.Option("--timeout-ms", min=1, help="Longest wait for an answer of the cluster, in milliseconds.")
+]
+TopicArgument = Annotated[str | None, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
+TopicOption = Annotated[str | None, typer.Option("--topic", help="Same as TOPIC.")]
+PartitionOption = Annotated[
+    int | None, typer.Option("--partition", min=0, help="Number of the partition.", show_default=False)
+]
 
 DEFAULT_BOOTSTRAP_SERVER = "localhost:9094"
 DEFAULT_TIMEOUT_MS = 10_000
@@ -39,30 +43,30 @@ REFUSED_TIMEOUT_MS = 1_000
 
 
 def open_admin(bootstrap_server: str, timeout_ms: int) -> Admin:
-    """An admin client, to be closed by the caller."""
-    # Imported late: a command that only prints its help is quick.
+    """Return an admin client; the caller closes it."""
+    # Imported late, so that a command that only prints its help is fast.
     from kraft.client import Admin
 
     return Admin(bootstrap_server, default_api_timeout_ms=timeout_ms, bootstrap_refused_timeout_ms=REFUSED_TIMEOUT_MS)
 
 
 def topic_name(positional: str | None, option: str | None) -> str:
-    """The one topic that was named. Raises BadParameter for none or two."""
+    """Return the topic that was named. Raises BadParameter for none or two."""
     name = optional_topic_name(positional, option)
     if name is None:
-        raise typer.BadParameter("name a topic", param_hint="TOPIC")
+        raise typer.BadParameter("no topic is given: name one", param_hint="TOPIC")
     return name
 
 
 def optional_topic_name(positional: str | None, option: str | None) -> str | None:
-    """Raises BadParameter for two."""
+    """Return the topic that was named, or None. Raises BadParameter for two."""
     if positional is not None and option is not None and positional != option:
-        raise typer.BadParameter(f"two topics are named: {positional} and {option}", param_hint="--topic")
+        raise typer.BadParameter(f"two topics are given, {positional} and {option}: name one", param_hint="--topic")
     return positional if positional is not None else option
 
 
 def key_values(pairs: list[str], option: str) -> dict[str, str]:
-    """`key=value` pairs as they stand on the command line. Raises BadParameter."""
+    """Parse `key=value` pairs of the command line. Raises BadParameter."""
     found: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")

@@ -1,4 +1,4 @@
-"""Answers on standard output, and words beside them on standard error."""
+"""Output of commands: results on standard output, messages on standard error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def print_json(value: object) -> None:
 
 
 def print_columns(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """A table without lines, which people read and `awk` splits."""
+    """Print a table without borders, for people and for `awk`."""
     texts = [list(titles), *([str(cell) for cell in row] for row in rows)]
     widths = [max(len(row[column]) for row in texts) for column in range(len(titles))]
     for row in texts:
@@ -24,18 +24,18 @@ def print_columns(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> No
 
 
 def say(text: str) -> None:
-    """For people, beside what programs read."""
+    """Print a message for people on standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 def fail(reason: str) -> NoReturn:
-    """Ends a command with exit code 1."""
+    """Print an error and end the command with exit code 1."""
     print(f"kraft: {reason}", file=sys.stderr)
     raise typer.Exit(1)
 
 
 def readable(content: bytes | None) -> str | dict[str, str] | None:
-    """A key or value in JSON: as text where it is UTF-8."""
+    """Return a key or value for JSON: text if it is UTF-8, else base64."""
     if content is None:
         return None
     try:
@@ -45,7 +45,7 @@ def readable(content: bytes | None) -> str | dict[str, str] | None:
 
 
 class Progress:
-    """A count on standard error while work goes on, when that is a terminal."""
+    """A running count on standard error, shown only on a terminal."""
 
     def __init__(self, words: str) -> None:
         self._words = words

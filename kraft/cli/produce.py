@@ -1,4 +1,4 @@
-"""`kraft produce`: lines of standard input become records."""
+"""`kraft produce`: send lines of standard input as records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kraft.client import Delivery, Producer
 
 READ_BYTES: Final = 1 << 18
-"""A terminal gives one line at a time whatever we ask for; a file or pipe gives this much."""
+"""Bytes per read from a file or pipe; a terminal returns one line at a time."""
 
 _PROGRESS_INTERVAL_S: Final = 0.2
 _PROPERTIES: Final = ("parse.key", "key.separator")
@@ -39,23 +39,39 @@ def produce(
     positional: TopicArgument = None,
     topic: TopicOption = None,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", help="What stands between key and value on each line.")
+        str | None,
+        typer.Option("--key-separator", help="Text between key and value on each line. By default lines have no key."),
     ] = None,
     properties: Annotated[
         list[str] | None,
-        typer.Option("--property", metavar="KEY=VALUE", help="parse.key=true and key.separator, as in Kafka."),
+        typer.Option(
+            "--property",
+            metavar="KEY=VALUE",
+            help="parse.key=true or key.separator=TEXT, as in Kafka. May be repeated.",
+        ),
     ] = None,
-    acks: Annotated[str, typer.Option("--acks", help="all, 1 or 0.")] = "all",
+    acks: Annotated[str, typer.Option("--acks", help="Acknowledgements to wait for: all, 1 or 0.")] = "all",
     compression_type: Annotated[
-        str, typer.Option("--compression-type", help="none, gzip, snappy, lz4 or zstd.")
+        str, typer.Option("--compression-type", help="Codec: none, gzip, snappy, lz4 or zstd.")
     ] = "lz4",
-    batch_size: Annotated[int | None, typer.Option("--batch-size", help="In bytes.", show_default=False)] = None,
-    linger_ms: Annotated[int | None, typer.Option("--linger-ms", help="5 by default.", show_default=False)] = None,
-    partition: Annotated[int | None, typer.Option("--partition", help="Send every record there.")] = None,
+    batch_size: Annotated[
+        int | None, typer.Option("--batch-size", help="Largest batch, in bytes. [default: 262144]", show_default=False)
+    ] = None,
+    linger_ms: Annotated[
+        int | None,
+        typer.Option(
+            "--linger-ms",
+            help="Longest wait for more records of a batch, in milliseconds. [default: 5]",
+            show_default=False,
+        ),
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", help="Partition of every record. By default the key decides.")
+    ] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
-    """Send each line of standard input as a record, until it ends."""
+    """Send each line of standard input as a record."""
     from kraft.client import Producer
 
     name = topic_name(positional, topic)
@@ -70,27 +86,27 @@ def produce(
         **{key: value for key, value in settings.items() if value is not None},
     )
     with producer:
-        # A topic that does not exist is told before somebody has typed for nothing.
+        # A missing topic is an error before the user types anything.
         producer.partitions_for(name)
         stored = _send_lines(producer, name, separator, partition)
     say(f"{stored:,} record{'' if stored == 1 else 's'} stored in {name}")
 
 
 def _separator(option: str | None, properties: dict[str, str]) -> bytes | None:
-    """What parts key from value; None when lines are values only. Raises BadParameter."""
+    """Return the separator of key and value; None if lines are values only. Raises BadParameter."""
     for name in properties:
         if name not in _PROPERTIES:
-            raise typer.BadParameter(f"{name} is none of {', '.join(_PROPERTIES)}", param_hint="--property")
+            raise typer.BadParameter(f"{name} is unknown: use {' or '.join(_PROPERTIES)}", param_hint="--property")
     if option is None and properties.get("parse.key", "false").lower() == "true":
         option = properties.get("key.separator", "\t")
     if option == "":
-        raise typer.BadParameter("it is empty", param_hint="--key-separator")
-    # The shell hands over what it cannot decode as surrogates, which stand for the bytes that were typed.
+        raise typer.BadParameter("is empty: give at least one character", param_hint="--key-separator")
+    # Python decodes undecodable bytes of arguments to surrogates; fsencode restores the bytes.
     return None if option is None else os.fsencode(option)
 
 
 def _send_lines(producer: Producer, topic: str, separator: bytes | None, partition: int | None) -> int:
-    """Returns the number of records stored. Raises what kept one from it."""
+    """Return the number of records stored. Raises the first error of a record that is not."""
     progress = Progress("records stored")
     waiting: list[Future[Delivery]] = []
     stored = lines_read = 0
@@ -110,7 +126,7 @@ def _send_lines(producer: Producer, topic: str, separator: bytes | None, partiti
 
 
 def _lines() -> Iterator[list[bytes]]:
-    """Lines as they come, without their ends, as many at a time as are there."""
+    """Yield the available lines, without their line ends."""
     descriptor = sys.stdin.fileno()
     rest = b""
     while read := os.read(descriptor, READ_BYTES):

@@ -1,4 +1,4 @@
-"""`kraft quorum`: the controllers and the metadata log."""
+"""`kraft quorum`: the metadata quorum and its replication."""
 
 from __future__ import annotations
 
@@ -23,26 +23,28 @@ if TYPE_CHECKING:
 
     from kraft.model.describe_quorum import QuorumDescription, QuorumMember
 
-app = typer.Typer(help="Look at the metadata quorum.", no_args_is_help=True)
+app = typer.Typer(help="Describe the metadata quorum.", no_args_is_help=True)
 
 
 @app.callback()
 def quorum() -> None:
-    """Look at the metadata quorum."""
+    """Describe the metadata quorum."""
 
 
 @app.command("describe")
 def describe(
-    status: Annotated[bool, typer.Option("--status", help="Only the quorum as a whole.")] = False,
-    replication: Annotated[bool, typer.Option("--replication", help="Only how far each member is.")] = False,
+    status: Annotated[bool, typer.Option("--status", help="Show only the quorum as a whole.")] = False,
+    replication: Annotated[
+        bool, typer.Option("--replication", help="Show only the replication state of each member.")
+    ] = False,
     human_readable: Annotated[
-        bool, typer.Option("--human-readable", help="Times as milliseconds before now, instead of since 1970.")
+        bool, typer.Option("--human-readable", help="Show times as milliseconds before now instead of since 1970.")
     ] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
-    """Show the quorum's leader, its voters, the brokers that follow it, and how far each of them is."""
+    """Show the quorum's leader, voters and observers, and their lag."""
 
     with open_admin(bootstrap_server, timeout_ms) as admin:
         description = admin.describe_quorum()
@@ -59,7 +61,7 @@ def describe(
 
 
 def _print_status(description: QuorumDescription) -> None:
-    """In the words of kafka-metadata-quorum.sh, because scripts and eyes know them."""
+    """Print the status in the format of kafka-metadata-quorum.sh, which scripts parse."""
     lag, lag_ms = _max_follower_lag(description)
     for name, value in (
         ("ClusterId", description.cluster_id),
@@ -82,7 +84,7 @@ def _print_replication(description: QuorumDescription, *, human_readable: bool) 
             status = "Leader"
         else:
             status = "Follower" if member in description.voters else "Observer"
-        # The leader heard from itself when it answered.
+        # The leader's own last fetch is the time of its answer.
         now_ms = -1 if leader is None else leader.last_fetch_timestamp_ms
         times = [
             _time(each, now_ms, human_readable=human_readable)
@@ -104,13 +106,13 @@ def _leader(description: QuorumDescription) -> QuorumMember | None:
 
 
 def _in_kafkas_order(description: QuorumDescription) -> list[QuorumMember]:
-    """The leader first, then the other voters, then the observers."""
+    """Return the leader first, then the other voters, then the observers."""
     voters = sorted(description.voters, key=lambda voter: (voter.node_id != description.leader_id, voter.node_id))
     return [*voters, *description.observers]
 
 
 def _max_follower_lag(description: QuorumDescription) -> tuple[int, int]:
-    """Of the voter that holds least: entries that it lacks, and milliseconds since it lacked none; -1 for unknown."""
+    """Return the lag of the slowest voter: missing entries, and milliseconds since none was missing; -1 if unknown."""
     leader = _leader(description)
     if leader is None:
         return -1, -1

@@ -1,4 +1,4 @@
-"""What `kraft configs` does for users, client ids and addresses: their quotas."""
+"""Client quotas of `kraft configs`: by user, client id and IP address."""
 
 from __future__ import annotations
 
@@ -13,30 +13,32 @@ if TYPE_CHECKING:
     from kraft.client import Admin
     from kraft.model.client_quotas import QuotaEntity, QuotaFilter
 
-UserOption = Annotated[str | None, typer.Option("--user", help="Quotas of this user.")]
-UserDefaultsOption = Annotated[bool, typer.Option("--user-defaults", help="Of users without quotas of their own.")]
-ClientOption = Annotated[str | None, typer.Option("--client", help="Quotas of this client id; also of a user's.")]
-ClientDefaultsOption = Annotated[bool, typer.Option("--client-defaults", help="Of clients without their own.")]
-IpOption = Annotated[str | None, typer.Option("--ip", help="Quotas of this address.")]
-IpDefaultsOption = Annotated[bool, typer.Option("--ip-defaults", help="Of addresses without their own.")]
+UserOption = Annotated[str | None, typer.Option("--user", help="Name of the user, for quotas.")]
+UserDefaultsOption = Annotated[bool, typer.Option("--user-defaults", help="Default quotas of users.")]
+ClientOption = Annotated[
+    str | None, typer.Option("--client", help="Client id, for quotas; may be combined with --user.")
+]
+ClientDefaultsOption = Annotated[bool, typer.Option("--client-defaults", help="Default quotas of client ids.")]
+IpOption = Annotated[str | None, typer.Option("--ip", help="IP address, for quotas.")]
+IpDefaultsOption = Annotated[bool, typer.Option("--ip-defaults", help="Default quotas of IP addresses.")]
 
-# In the order in which Kafka names them.
+# In Kafka's order.
 _WORDS: Final = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
 
-OF_KIND: Final = {"users": "user", "clients": "client-id", "ips": "ip"}
-"""Kafka's --entity-type, and how the quota's own is called."""
+QUOTA_TYPES: Final = {"users": "user", "clients": "client-id", "ips": "ip"}
+"""The entity type of a quota, by Kafka's --entity-type."""
 
 ANY: Final = ""
-"""Stands where a name does, for every entity of a type: no entity has an empty name."""
+"""Name that matches every entity of a type; no entity has an empty name."""
 
 Entity = dict[str, str | None]
-"""Names by type; None for the default of a type."""
+"""Names by entity type; None is the default of the type."""
 
 
 def entity_of(
     user: str | None, user_defaults: bool, client: str | None, client_defaults: bool, ip: str | None, ip_defaults: bool
 ) -> Entity:
-    """What the options name, in Kafka's order. Raises BadParameter."""
+    """Return the entity that the options name, in Kafka's order. Raises BadParameter."""
     found: Entity = {}
     for entity_type, name, defaults, option in (
         ("user", user, user_defaults, "--user"),
@@ -44,9 +46,9 @@ def entity_of(
         ("ip", ip, ip_defaults, "--ip"),
     ):
         if name is not None and defaults:
-            raise typer.BadParameter(f"{option} and {option}-defaults at once", param_hint=option)
+            raise typer.BadParameter(f"{option} and {option}-defaults are both given: choose one", param_hint=option)
         if name == "":
-            raise typer.BadParameter("an empty name", param_hint=option)
+            raise typer.BadParameter("the name is empty: give one, or use the defaults option", param_hint=option)
         if name is not None or defaults:
             found[entity_type] = name
     return found
@@ -55,23 +57,23 @@ def entity_of(
 def alter_quotas(
     admin: Admin, entity: Entity, set_configs: dict[str, str], delete_configs: list[str], *, validate_only: bool
 ) -> None:
-    """Raises BadParameter for a value that is no number, and for an entity that is none in particular."""
+    """Set and delete quotas. Raises BadParameter for a value that is not a number, and if no entity is named."""
     from kraft.model.client_quotas import QuotaEntity
 
     if ANY in entity.values():
-        raise typer.BadParameter("say whose quotas, by name or by --entity-default", param_hint="--entity-name")
+        raise typer.BadParameter("no entity is given: name one, or use --entity-default", param_hint="--entity-name")
     quotas: dict[str, float | None] = dict.fromkeys(delete_configs)
     for key, text in set_configs.items():
         try:
             quotas[key] = float(text)
         except ValueError:
-            raise typer.BadParameter(f"{key}={text}: a number is needed", param_hint="--add-config") from None
+            raise typer.BadParameter(f"{key}={text}: expected a number", param_hint="--add-config") from None
     parts: list[QuotaEntity] = [QuotaEntity(entity_type=each, name=name) for each, name in entity.items()]
     admin.alter_client_quotas(parts, quotas, validate_only=validate_only)
 
 
 def print_quotas(admin: Admin, entity: Entity, output: Output) -> None:
-    """Line for line as kafka-configs.sh prints them."""
+    """Print quotas in the format of kafka-configs.sh."""
     described = admin.describe_client_quotas([_filter(each, name) for each, name in entity.items()], strict=True)
     if output is Output.JSON:
         print_json(

@@ -1,4 +1,4 @@
-"""How `kraft consume` writes a record."""
+"""Output formats of `kraft consume`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kraft.client import ConsumerRecord
 
 Formatter = Callable[["ConsumerRecord"], bytes]
-"""A record as the bytes to print, the end of the line included."""
+"""Returns the bytes to print for a record, with the end of the line."""
 
 NULL: Final = b"null"
 
@@ -35,7 +35,7 @@ _PIECE: Final = re.compile(r"%(?P<token>.?)|\\(?P<escape>.?)|(?P<text>[^%\\]+)",
 
 
 def parse_format(text: str) -> Formatter:
-    """The formatter that a `--format` describes. Raises BadParameter."""
+    """Return the formatter that `--format` describes. Raises BadParameter."""
     pieces: list[bytes | Formatter] = []
     for match in _PIECE.finditer(text):
         token, escape = match["token"], match["escape"]
@@ -55,7 +55,7 @@ def parse_format(text: str) -> Formatter:
 
 
 def json_line(record: ConsumerRecord) -> bytes:
-    """One JSON object. Bytes that are not UTF-8 become `{"base64": "..."}`."""
+    """Return the record as one JSON object. Bytes that are not UTF-8 become `{"base64": "..."}`."""
     fields = {
         "topic": record.topic,
         "partition": record.partition,
@@ -72,11 +72,11 @@ def json_line(record: ConsumerRecord) -> bytes:
 def _token(letter: str) -> Formatter:
     if letter not in _TOKENS:
         known = " ".join(f"%{each}" for each in _TOKENS)
-        raise typer.BadParameter(f"%{letter} is none of {known} %%", param_hint="--format")
+        raise typer.BadParameter(f"%{letter} is unknown: use one of {known} %%", param_hint="--format")
     return _TOKENS[letter]
 
 
 def _escape(letter: str) -> bytes:
     if letter not in _ESCAPES:
-        raise typer.BadParameter(rf"\{letter} is none of \n \t \r \\", param_hint="--format")
+        raise typer.BadParameter(rf"\{letter} is unknown: use one of \n \t \r \\", param_hint="--format")
     return _ESCAPES[letter].encode()

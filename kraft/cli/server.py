@@ -1,4 +1,4 @@
-"""`kraft server`: a node in the foreground or in the background, and the end of those that run."""
+"""`kraft server`: start nodes in the foreground or background, and stop them."""
 
 from __future__ import annotations
 
@@ -32,20 +32,22 @@ def start(
         typer.Option(
             "--log-file",
             metavar="FILE",
-            help="With --daemon: where its log goes, for example /dev/null. By default LOG_DIR.log beside its first log"
+            help="Log file of a node started with --daemon. By default LOG_DIR.log, where LOG_DIR is its first log"
             " directory.",
         ),
     ] = None,
     timeout_ms: Annotated[
-        int, typer.Option("--timeout-ms", min=1, help="Longest wait for the node to be in service, with --daemon.")
+        int, typer.Option("--timeout-ms", min=1, help="Longest wait for a node started with --daemon, in milliseconds.")
     ] = START_TIMEOUT_MS,
 ) -> None:
-    """Run one node until SIGTERM or Ctrl-C, which stop it in order. Its log goes to standard error."""
+    """Run a node until SIGTERM or Ctrl-C. It logs to standard error."""
     if daemon:
         _start_in_background(config, log_file, timeout_ms)
         return
     if log_file is not None:
-        raise typer.BadParameter("is for --daemon: in the foreground, redirect standard error", param_hint="--log-file")
+        raise typer.BadParameter(
+            "requires --daemon; in the foreground, redirect standard error", param_hint="--log-file"
+        )
     with _hidden("rich"):
         import structlog
 
@@ -61,7 +63,7 @@ def start(
     for warning in node_config.warnings:
         log.warning("configuration warning", file=str(config), key=warning.key, reason=warning.message)
 
-    # gRPC would write a line of its own for every stranger whose handshake fails, as fast as they come.
+    # gRPC would print a line for every failed handshake of any client, without a limit.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     from kraft.server.process import node
 
@@ -81,7 +83,7 @@ def _start_in_background(config: Path, log_file: Path | None, timeout_ms: int) -
     state = (
         "is in service"
         if started.waits_for is None
-        else f"is running, not in service yet: it needs {started.waits_for}"
+        else f"is running, but not in service: it needs {started.waits_for}"
     )
     print(f"Node {node_config.node_id} {state}.")
     print(f"pid {started.pid}, also in {node_config.log_dir / LOCK_FILE}; log: {started.log_file}")
@@ -91,17 +93,18 @@ def _start_in_background(config: Path, log_file: Path | None, timeout_ms: int) -
 def stop(
     config: Annotated[
         Path | None,
-        typer.Option("--config", "-c", metavar="FILE", help="Stop only the node of this configuration file."),
+        typer.Option("--config", "-c", metavar="FILE", help="Stop only the node with this configuration file."),
     ] = None,
     node_id: Annotated[int | None, typer.Option("--node-id", min=0, help="Stop only nodes with this node.id.")] = None,
     cluster_id: Annotated[str | None, typer.Option("--cluster-id", help="Stop only nodes of this cluster.id.")] = None,
     timeout_ms: Annotated[
-        int, typer.Option("--timeout-ms", min=1, help="Longest wait for the nodes to stop.")
+        int, typer.Option("--timeout-ms", min=1, help="Longest wait for the nodes to stop, in milliseconds.")
     ] = STOP_TIMEOUT_MS,
 ) -> None:
-    """Stop your nodes on this machine in order, by SIGTERM: all of them, or those that the options choose.
+    """Stop your nodes on this machine.
 
-    Nodes of other users are left alone, and those of 'kraft dev', which stops its own, unless -c names one.
+    By default all of them are stopped, otherwise those that match the options. Nodes of other users are never stopped,
+    and nodes of 'kraft dev' only if -c names them.
     """
     from kraft.local import local_nodes
     from kraft.server.config.loading import load
@@ -116,25 +119,25 @@ def stop(
         and (not node.has_launcher if directories is None else not directories.isdisjoint(node.log_dirs))
     ]
     if not chosen:
-        fail("no matching node of this user is running on this machine")
+        fail("no matching node of this user runs on this machine")
     outcome = local_nodes.stop(chosen, timeout_ms / 1_000)
     for node in outcome.stopped:
         print(f"Stopped {node}.")
     if outcome.still_running:
         named = ", ".join(map(str, outcome.still_running))
-        fail(f"not stopped within {timeout_ms / 1_000:g} s: {named}: see the log; 'kill -9 PID' ends a node at once")
+        fail(f"not stopped within {timeout_ms / 1_000:g} s: {named}: see its log, or kill it with 'kill -9 PID'")
 
 
 @contextmanager
 def _hidden(module: str) -> Iterator[None]:
-    """Import what can do without `module` as if it were not installed.
+    """Hide an installed module from the imports inside.
 
-    structlog takes rich where it finds it, for coloured tracebacks that a node does not print: a fifth of the time
-    that a node needs until it listens.
+    structlog imports rich if it is installed, for coloured tracebacks that a node does not print. That would take a
+    fifth of a node's time from start to listening.
     """
     is_loaded = module in sys.modules
     if not is_loaded:
-        sys.modules[module] = None  # type: ignore[assignment]  # How Python itself marks a module as not to be found.
+        sys.modules[module] = None  # type: ignore[assignment]  # Python's own mark for a module that cannot be found.
     try:
         yield
     finally:

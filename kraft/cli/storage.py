@@ -1,4 +1,4 @@
-"""`kraft storage`: log directories before a node's first start."""
+"""`kraft storage`: format log directories before the first start of a node."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from kraft.cli.one_line import ConfigFile, one_line_errors
 if TYPE_CHECKING:
     from kraft.server.config.node_config import NodeConfig
 
-app = typer.Typer(help="Prepare the log directories of nodes.", no_args_is_help=True)
+app = typer.Typer(help="Format the log directories of nodes.", no_args_is_help=True)
 
 ClusterId = Annotated[
     str | None,
-    typer.Option("--cluster-id", "-t", help="The same for every node of a cluster; by default cluster.id of the file."),
+    typer.Option("--cluster-id", "-t", help="Id of the cluster; by default cluster.id of the configuration file."),
 ]
 
 
 @app.command("format")
 def format_storage(config: ConfigFile, cluster_id: ClusterId = None) -> None:
-    """Make a node's log directories its own. Needed once for each; doing it again changes nothing."""
+    """Format the log directories of a node.
+
+    Each directory is formatted once; formatting it again changes nothing.
+    """
     from kraft.server.config.loading import load
     from kraft.server.identity import storage
 
@@ -29,7 +32,7 @@ def format_storage(config: ConfigFile, cluster_id: ClusterId = None) -> None:
         node_config = load(config)
         formatted = storage.format(node_config, cluster_id)
         for one in formatted:
-            did = "formatted" if one.created else "was formatted already, nothing is changed"
+            did = "formatted" if one.created else "already formatted, nothing changed"
             print(f"{one.directory}: {did}: node {one.meta.node_id} of cluster {one.meta.cluster_id}")
         secret = _secret_of_this_machine(node_config, formatted[0].meta.cluster_id)
     if secret is not None:
@@ -37,7 +40,7 @@ def format_storage(config: ConfigFile, cluster_id: ClusterId = None) -> None:
 
 
 def _secret_of_this_machine(config: NodeConfig, cluster_id: str) -> str | None:
-    """A line about the secret that the cluster's nodes here share; None if the configuration has its own way."""
+    """Return a line about the secret that the cluster's nodes on this machine share; None if they share none."""
     from kraft.server.config.checks import spans_machines
     from kraft.server.identity import machine_secret
 
@@ -50,8 +53,8 @@ def _secret_of_this_machine(config: NodeConfig, cluster_id: str) -> str | None:
             return None
         raise
     return (
-        f"{found.path}: secret of this cluster, {'created' if found.created else 'already there'}: this user's nodes on"
-        " this machine find it; nodes of other users or containers need a copy and cluster.secret.file"
+        f"{found.path}: cluster secret {'created' if found.created else 'already exists'}: nodes of this user on this"
+        " machine use it by default; nodes of other users or containers need a copy and cluster.secret.file"
     )
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         DeliveryTimeout,
         InvalidSetting,
         LogTruncated,
-        NotBuiltYet,
+        NotSupportedYet,
         RecordTooLarge,
     )
     from kraft.client.producer import Producer
@@ -63,7 +63,7 @@ __all__ = [
     "LogTruncated",
     "NewTopic",
     "NoBrokerReachable",
-    "NotBuiltYet",
+    "NotSupportedYet",
     "OffsetAndTimestamp",
     "OngoingReassignment",
     "PartitionColumns",
@@ -94,7 +94,7 @@ _HOMES = {
         "DeliveryTimeout",
         "InvalidSetting",
         "LogTruncated",
-        "NotBuiltYet",
+        "NotSupportedYet",
         "RecordTooLarge",
     ),
     "kraft.client.sans_io.partitioner": ("partition_for_key",),

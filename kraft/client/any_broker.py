@@ -36,15 +36,16 @@ class AnyBroker:
     def __init__(
         self, bootstrap: Sequence[str], backoff: Backoff, clock: Clock, *, refused_timeout_ms: int = 0
     ) -> None:
-        """`refused_timeout_ms` bounds a call while no node has ever answered and every address refuses connections,
-        as where no cluster runs; 0 does not."""
+        """`refused_timeout_ms` limits a call if no node has answered yet and every address refuses connections, as
+        when no cluster runs; 0 sets no limit.
+        """
         self._bootstrap = list(bootstrap)
         self._brokers: list[str] = []
         self._preferred: str | None = None
         self._backoff = backoff
         self._clock = clock
         self._refused_timeout_ms = refused_timeout_ms
-        """0 from the first answer on: a cluster that restarts is waited for."""
+        """Set to 0 by the first answer: later calls wait for a cluster that restarts."""
 
     def learn(self, addresses: Iterable[str]) -> None:
         """Replace the known brokers. The bootstrap servers are kept, in case no broker answers."""
@@ -64,7 +65,7 @@ class AnyBroker:
         """Return the first answer. `ask` gets an address and a timeout in seconds.
 
         A retriable Refusal from `ask` counts as no answer, so that the call waits for an election; any other is raised.
-        Raises NoBrokerReachable when the timeout passes, or the last Refusal if a node did answer.
+        When the timeout passes, raises the last round's Refusal if there was one, otherwise NoBrokerReachable.
         """
         began_ms = self._clock.monotonic_ms()
         deadline_ms = began_ms + timeout_ms

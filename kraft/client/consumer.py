@@ -50,7 +50,7 @@ class Consumer:
     # --- what to read -----------------------------------------------------------------------------------------
 
     def subscribe(self, *arguments: object, **named: object) -> None:
-        """Raise NotBuiltYet: consumer groups are not supported yet."""
+        """Raise NotSupportedYet: consumer groups are not supported yet."""
         self._consumer.subscribe(*arguments, **named)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
@@ -83,7 +83,7 @@ class Consumer:
         self._on_loop(lambda: self._consumer.resume(*partitions))
 
     def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
-        """Return the offset of the next record that poll returns. Raises the error that prevents finding it."""
+        """Return the offset of the next record that poll returns. Raises the error that prevents reading."""
         return self._thread.run(self._consumer.position(partition, timeout_ms))
 
     # --- reading ----------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ class Consumer:
         return self._thread.run(self._consumer.poll(timeout_ms, max_records))
 
     def poll_batches(self, timeout_ms: int = 1_000, max_records: int | None = None) -> list[PartitionColumns]:
-        """Poll for columns of whole batches, many times faster than `poll`; no limit without `max_records`."""
+        """Return records as columns, many times faster than `poll`; no limit without `max_records`."""
         return self._thread.run(self._consumer.poll_batches(timeout_ms, max_records))
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
@@ -118,7 +118,7 @@ class Consumer:
     def read_batches(
         self, partition: TopicPartition, start: int, end: int, timeout_ms: int | None = None
     ) -> Iterator[bytes]:
-        """Yield the same as record batches in their stored form; the first and last may exceed the range."""
+        """Yield the same range as record batches in their stored form; the first and the last may exceed it."""
         for chunk in self._thread.iterate(self._consumer.read_chunks(partition, start, end, timeout_ms)):
             for _, batch in split_batches(chunk, start, end):
                 yield bytes(batch)

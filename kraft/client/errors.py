@@ -69,5 +69,5 @@ class ClientClosed(KraftError):
     """The producer, consumer or admin client was closed."""
 
 
-class NotBuiltYet(KraftError):
+class NotSupportedYet(KraftError):
     """A feature that this version does not support yet."""

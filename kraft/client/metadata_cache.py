@@ -27,7 +27,7 @@ MISSING_TOPIC_GRACE_MS: Final = 5_000
 """Time for which a topic may be unknown before it counts as missing: brokers learn of a new one after a moment."""
 
 REFRESH_BACKOFF_MAX_MS: Final = 300
-"""Short, because producers wait while a new leader is looked for; a metadata request costs a broker little."""
+"""Maximum pause between refreshes. Short, because producers wait for a new leader; a refresh costs a broker little."""
 
 
 @dataclass(frozen=True, slots=True)

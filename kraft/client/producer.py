@@ -22,7 +22,7 @@ from kraft.client.values import Delivery, RecordMetadata
 from kraft.log.format.record_codec import Header
 
 INBOX_RECORDS_MAX: Final = 10_000
-"""Records between the threads and the event loop; `send` waits while there are so many, as for `buffer_memory`."""
+"""Maximum of records in the inbox; `send` waits while it is full, as for `buffer_memory`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class Producer:
                 self._drain_task.cancel()
             await self._producer.close(timeout_ms)
             # A drain that was cancelled before its first step did not fail its records.
-            self._refuse_rest()
+            self._fail_rest()
 
         if self._thread.is_of_this_process():
             self._thread.run(close())
@@ -177,7 +177,7 @@ class Producer:
                 while self._taken:
                     await self._submit(self._taken.popleft())
         finally:
-            self._refuse_rest()
+            self._fail_rest()
 
     def _take_inbox(self) -> bool:
         """Return False if the inbox is empty; then the next `send` starts another drain."""
@@ -204,8 +204,8 @@ class Producer:
         except Exception as error:  # noqa: BLE001  The record's future carries it to the sender.
             sent.future.set_exception(error)
 
-    def _refuse_rest(self) -> None:
-        """Fail what is left if a close ended the drain early."""
+    def _fail_rest(self) -> None:
+        """Fail the records that are left if a close ended the drain early."""
         with self._guard:
             rest = [*self._taken, *self._inbox] if self._is_closed else []
             if rest:

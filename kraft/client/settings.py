@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final, TypeVar
 
-from kraft.client.errors import InvalidSetting, NotBuiltYet
+from kraft.client.errors import InvalidSetting, NotSupportedYet
 from kraft.log.format.compression import CODEC_OF_NAME, Codec
 
 Settings = TypeVar("Settings", bound="ClientSettings")
 
 DEFAULT_PORT: Final = 9094
-"""Of the GRPC listener in the README's example and in `kraft dev`."""
+"""Port of the GRPC listener in the README's example and in `kraft dev`."""
 
 DEFAULT_BOOTSTRAP_SERVERS: Final = f"localhost:{DEFAULT_PORT}"
 
@@ -153,7 +153,7 @@ class ConsumerSettings(ClientSettings):
     """
 
     fetch_min_bytes: int = 1
-    """fetch.min.bytes: a broker waits for so many bytes, for at most fetch.max.wait.ms."""
+    """fetch.min.bytes: a broker answers once it has this many bytes, or after fetch.max.wait.ms."""
 
     fetch_max_wait_ms: int = 500
     """fetch.max.wait.ms: how long a broker waits for fetch.min.bytes."""
@@ -180,10 +180,10 @@ class ConsumerSettings(ClientSettings):
 
 
 def settings_of(kind: type[Settings], bootstrap_servers: str | Sequence[str], given: Mapping[str, Any]) -> Settings:
-    """Return the settings of one client from the given keys and values. Raises InvalidSetting or NotBuiltYet."""
+    """Return the settings of one client from the given keys and values. Raises InvalidSetting or NotSupportedYet."""
     named = {name.replace(".", "_"): value for name, value in given.items()}
     if named.pop("group_id", None) is not None:
-        raise NotBuiltYet("group.id: consumer groups are not supported yet; use assign and seek")
+        raise NotSupportedYet("group.id: consumer groups are not supported yet; use assign and seek")
     known = {field.name: field.type for field in fields(kind)}
     for name in named:
         if name not in known:
@@ -210,7 +210,7 @@ def parse_addresses(bootstrap_servers: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _with_port(address: str) -> str:
-    """Return `HOST:PORT` for `HOST` or `HOST:PORT`; an IPv6 host stands in brackets. Raises InvalidSetting."""
+    """Return `HOST:PORT` for `HOST` or `HOST:PORT`; an IPv6 host is in brackets. Raises InvalidSetting."""
     found = _ADDRESS.fullmatch(address)
     if found is None or not 0 < int(found["port"] or DEFAULT_PORT) < 65536:
         raise InvalidSetting(f"bootstrap.servers: {address!r} is not HOST or HOST:PORT")
@@ -233,11 +233,11 @@ def _parse_producer_names(named: dict[str, Any]) -> None:
 
 
 def _parse_consumer_names(named: dict[str, Any]) -> None:
-    """Replace the old names of reset policies by the present ones. Raises NotBuiltYet."""
+    """Replace the old names of reset policies by the present ones. Raises NotSupportedYet."""
     if "auto_offset_reset" in named:
         word = str(named["auto_offset_reset"]).lower()
         if word.startswith("by_duration"):
-            raise NotBuiltYet(
+            raise NotSupportedYet(
                 f"auto.offset.reset={named['auto_offset_reset']}: resets by duration are not supported yet; "
                 "use offsets_for_times and seek"
             )

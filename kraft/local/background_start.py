@@ -1,4 +1,4 @@
-"""A node started in the background: a process of its own session, watched until it is in service or says why not."""
+"""Starts a node in the background, in its own session, and waits until it is in service or fails."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from kraft.server.process.lifeline import ENVIRONMENT_VARIABLE
 
 _POLL_S: Final = 0.05
 _ANSWER_DEADLINE_S: Final = 1.0
-_ALONE_S: Final = 3.0
-"""A node that sees fewer controllers than a majority for so long is left to wait for them."""
+_WITHOUT_MAJORITY_S: Final = 3.0
+"""Time without a majority of controllers after which the node is left waiting for them."""
 
 
 class NotStarted(ConfigError):
-    """Why no node runs, or none that serves: one line."""
+    """The node ended, or is not in service in time; one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """`waits_for` is what the node needs of others before it is in service; None when it is."""
+    """Result of a start. `waits_for` is what the node still needs of others; None if it is in service."""
 
     pid: int
     log_file: Path
@@ -43,15 +43,15 @@ class Started:
 
 
 def default_log_file(config: NodeConfig) -> Path:
-    """Beside the first log directory."""
+    """Return the default log file, beside the first log directory."""
     return config.log_dir.with_name(f"{config.log_dir.name}.log")
 
 
 def start(config: NodeConfig, log_file: Path, deadline_s: float, command: Sequence[str] = KRAFT) -> Started:
-    """Returns when the node is in service, or when too few other controllers run for that.
+    """Start the node; return when it is in service, or when too few other controllers run for that.
 
-    Raises NotStarted when it has ended, with its own words, and when it is not in service at the deadline; it then goes
-    on. If this call is interrupted, the node is stopped.
+    Raises NotStarted with the node's own error if it ended, and if it is not in service at the deadline; it then keeps
+    running. If this call is interrupted, the node is stopped.
     """
     try:
         log_file.parent.mkdir(parents=True, exist_ok=True)
@@ -70,11 +70,11 @@ def start(config: NodeConfig, log_file: Path, deadline_s: float, command: Sequen
     try:
         waits_for = asyncio.run(_Start(config, process, time.monotonic() + deadline_s).wait())
     except _Ended:
-        raise NotStarted(_last_words(log_file, begin, process)) from None
+        raise NotStarted(_last_error(log_file, begin, process)) from None
     except _TooLate as late:
         raise NotStarted(
-            f"node {config.node_id} (pid {process.pid}) is not in service after {deadline_s:.0f} s and is left running:"
-            f" {late}; the last lines of {log_file} say why"
+            f"node {config.node_id} (pid {process.pid}) runs, but is not in service after {deadline_s:.0f} s:"
+            f" {late}: see the last lines of {log_file}"
         ) from None
     except BaseException:
         process.terminate()
@@ -83,11 +83,11 @@ def start(config: NodeConfig, log_file: Path, deadline_s: float, command: Sequen
 
 
 class _Ended(Exception):
-    """The process."""
+    """The process ended."""
 
 
 class _TooLate(Exception):
-    """With what was missing."""
+    """The node is not in service at the deadline; the text says what is missing."""
 
 
 class _Start:
@@ -95,22 +95,22 @@ class _Start:
         self._config = config
         self._process = process
         self._deadline = deadline
-        self._alone_since: float | None = None
-        # Imported when the node is already starting: gRPC takes a while, and it has that to do as well.
+        self._without_majority_since: float | None = None
+        # Imported while the node is starting, because importing gRPC takes long.
         from kraft.rpc.peers import Connections
 
         self._connections = Connections()
 
     async def wait(self) -> str | None:
-        """Waits until the node is in service; returns what it needs if it cannot be yet, None if it is."""
+        """Wait until the node is in service, and return None, or what it needs of others."""
         try:
-            while (not_yet := await self._not_yet()) is not None:
+            while (missing := await self._missing()) is not None:
                 if self._process.poll() is not None:
                     raise _Ended
                 if (others := self._too_few_others()) is not None:
                     return others
                 if time.monotonic() > self._deadline:
-                    raise _TooLate(not_yet)
+                    raise _TooLate(missing)
                 await asyncio.sleep(_POLL_S)
             if self._process.poll() is not None:
                 raise _Ended
@@ -118,16 +118,17 @@ class _Start:
         finally:
             await self._connections.close()
 
-    async def _not_yet(self) -> str | None:
-        # That a port is open says nothing: it may be another process' that keeps this one from starting.
+    async def _missing(self) -> str | None:
+        """Return what is missing before the node is in service; None if nothing is."""
+        # An open port alone proves nothing: another process may use it.
         open_ports = _ports_of(self._process.pid)
         for listener in self._config.listeners:
             if listener.port not in open_ports:
                 return f"it does not listen on {listener} yet"
         grpc = self._config.listener(GRPC)
-        return None if grpc is None else await self._broker_not_yet(_local_address(grpc))
+        return None if grpc is None else await self._missing_of_broker(_local_address(grpc))
 
-    async def _broker_not_yet(self, address: str) -> str | None:
+    async def _missing_of_broker(self, address: str) -> str | None:
         from kraft.rpc.calls import DESCRIBE_BROKERS, METADATA
         from kraft.rpc.peers import Unreachable
 
@@ -135,15 +136,15 @@ class _Start:
         try:
             answer = await peer.call(METADATA, MetadataRequest(topics=[]), _ANSWER_DEADLINE_S)
             if any(broker.broker_id == self._config.node_id for broker in answer.brokers):
-                return None if answer.controller_id >= 0 else "it knows no active controller"
+                return None if answer.controller_id >= 0 else "it does not know the active controller"
             request = DescribeBrokersRequest(broker_ids=[self._config.node_id])
             described = await peer.call(DESCRIBE_BROKERS, request, _ANSWER_DEADLINE_S)
         except (Unreachable, Refusal) as error:
             return str(error)
         if any(broker.fenced_by_operator for broker in described.brokers):
-            # It does what it may.
+            # It is as ready as an operator fence allows.
             return None
-        return "the controller has not put it into service yet"
+        return "the controller has not unfenced it yet"
 
     def _too_few_others(self) -> str | None:
         voters = self._config.quorum.voters
@@ -151,16 +152,16 @@ class _Start:
         running = len(voters) - len(others)
         running += sum(_accepts(voter.host, voter.port) for voter in others) if running < needed else 0
         now = time.monotonic()
-        if running >= needed or not self._has_begun():
-            self._alone_since = None
+        if running >= needed or not self._needs_others():
+            self._without_majority_since = None
             return None
-        self._alone_since = self._alone_since or now
-        if now - self._alone_since < _ALONE_S:
+        self._without_majority_since = self._without_majority_since or now
+        if now - self._without_majority_since < _WITHOUT_MAJORITY_S:
             return None
-        return f"{needed} of {len(voters)} controllers, and {running} {'is' if running == 1 else 'are'} running"
+        return f"{needed} of {len(voters)} controllers, and only {running} {'is' if running == 1 else 'are'} running"
 
-    def _has_begun(self) -> bool:
-        """Whether it has looked through its configuration and its directories, after which it needs the others."""
+    def _needs_others(self) -> bool:
+        """Return whether the node has checked its files, after which it needs the other controllers."""
         own = self._config.listener(CONTROLLER)
         if own is not None:
             return own.port in _ports_of(self._process.pid)
@@ -187,8 +188,8 @@ def _local_address(listener: Listener) -> str:
     return f"localhost:{listener.port}" if listener.is_wildcard else listener.address
 
 
-def _last_words(log_file: Path, begin: int, process: subprocess.Popen[bytes]) -> str:
-    """What a person would have read in the foreground: the line that is no log line of the node."""
+def _last_error(log_file: Path, begin: int, process: subprocess.Popen[bytes]) -> str:
+    """Return the error that the node would print in the foreground: its last line that is not a log event."""
     if log_file.is_file():
         with log_file.open("rb") as log:
             log.seek(begin)
@@ -197,6 +198,6 @@ def _last_words(log_file: Path, begin: int, process: subprocess.Popen[bytes]) ->
             if line.startswith("kraft: "):
                 return line.removeprefix("kraft: ")
     return (
-        f"the node ended with exit code {process.returncode} before it was in service: run it without --daemon to see"
-        f" why, or see {log_file}"
+        f"the node ended with exit code {process.returncode} before it was in service: see {log_file}, or start it"
+        " without --daemon"
     )

@@ -1,7 +1,7 @@
-"""The files of a cluster on one machine: a secret, and for each node a configuration, a formatted directory and a log.
+"""Files of a cluster on one machine: a secret, and for each node a configuration, a formatted directory and a log.
 
 In the cluster's directory, node 1 has `node-1.properties`, its data in `node-1/` and its output in `node-1.log`. All
-nodes introduce themselves to each other with `cluster.secret`.
+nodes share `cluster.secret`.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from kraft.server.config.values import CONTROLLER, GRPC, PLAINTEXT, Role, Voter
 from kraft.server.identity import machine_secret, storage
 
 HOST = "127.0.0.1"
-"""By number: a name would be looked up, and might mean an IPv6 address that the machine does not have."""
+"""A number, because a name could resolve to an IPv6 address that the machine does not have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePlan:
-    """One node to be: its roles follow from its ports. `settings` come on top of what the plan itself says."""
+    """Plan of one node: its ports determine its roles. `settings` override those that follow from the plan."""
 
     node_id: int
     grpc_port: int | None
     controller_port: int | None
     kafka_port: int | None = None
-    """Only beside a `grpc_port`: a broker serves both."""
+    """Requires a `grpc_port`: a broker serves both."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
 
@@ -58,9 +58,9 @@ def log_file(directory: Path, node_id: int) -> Path:
 
 
 def write(directory: Path, plans: Sequence[NodePlan], cluster_id: str) -> None:
-    """Write every node's configuration and format its directory, where that was not done before.
+    """Write every node's configuration, and format its directory if necessary.
 
-    Raises ConfigError or StorageError for settings that no node could start with.
+    Raises ConfigError or StorageError for settings that a node cannot start with.
     """
     voters = _voters(plans)
     directory.mkdir(parents=True, exist_ok=True)
@@ -69,13 +69,13 @@ def write(directory: Path, plans: Sequence[NodePlan], cluster_id: str) -> None:
         file = config_file(directory, plan.node_id)
         settings = _settings(directory, plan, voters, cluster_id)
         file.write_bytes(
-            properties.serialize(settings, comment="Written by the launcher of this cluster at each start.")
+            properties.serialize(settings, comment="Overwritten by the launcher of this cluster at each start.")
         )
         storage.format(loading.load(file), cluster_id)
 
 
 def read(directory: Path) -> list[NodeConfig]:
-    """What `write` left there, in the order of the nodes' ids; nothing in a directory without a cluster."""
+    """Return the configurations that `write` wrote, in the order of node ids; empty without a cluster."""
     configs = [loading.load(file) for file in directory.glob("node-*.properties")]
     return sorted(configs, key=lambda node: node.node_id)
 

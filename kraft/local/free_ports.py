@@ -1,4 +1,4 @@
-"""Ports for nodes to be, kept from every other process that reserves ports here."""
+"""Reserves free ports for nodes against other processes that use this module."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _ATTEMPTS_MAX = 2_000
 
 
 class ReservedPorts:
-    """A context manager that gives `ports`: free for TCP, and no other reservation's until `release`.
+    """A context manager for `ports` that are free for TCP, and in no other reservation until `release`.
 
-    With each port, those that lie `offsets` above it are reserved too. Raises OSError when no such ports are found.
+    The ports that are `offsets` above each of them are reserved, too. Raises OSError if no such ports are found.
     """
 
     def __init__(self, count: int, offsets: Sequence[int] = (0,)) -> None:
         self._claims = ExitStack()
         self.ports: list[int] = []
         candidates = _port_range()
-        # Not the global generator: tests seed it, and parallel runs would all try the same ports.
+        # Not the global generator: tests seed it, and parallel runs would try the same ports.
         chance = random.SystemRandom()
         for _ in range(_ATTEMPTS_MAX):
             if len(self.ports) == count:
@@ -54,21 +54,21 @@ class ReservedPorts:
 
 
 def _port_range() -> range:
-    """Below the ports that the kernel gives to outgoing connections, or a killed node may not get its own again."""
+    """Return ports below those of outgoing connections, which could take the port of a killed node."""
     try:
         first_ephemeral = int(_EPHEMERAL_RANGE_FILE.read_text().split()[0])
     except OSError:
-        # Not Linux. Other systems begin higher.
+        # Not Linux. The ephemeral ports of other systems begin higher.
         first_ephemeral = _EPHEMERAL
-    # Where hardly anything is left below, there is nothing better than the usual range.
+    # If too few ports are left below, use the usual range.
     return range(_LOWEST, min(first_ephemeral, _EPHEMERAL) if first_ephemeral > _LOWEST + 1_000 else _EPHEMERAL)
 
 
 def _claim(port: int) -> socket.socket:
-    """A UDP socket on that port: only one process can have it, and the kernel closes it with the process.
+    """Claim a port by a UDP socket: only one process can have it, and the kernel closes it with the process.
 
-    TCP has ports of its own, so a node can listen, end, and listen again while the claim is held. Raises OSError when
-    the port is claimed, or in use for TCP.
+    TCP ports are separate, so a node can listen, end, and listen again meanwhile. Raises OSError if the port is
+    claimed, or in use for TCP.
     """
     claim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:

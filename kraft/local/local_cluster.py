@@ -1,4 +1,4 @@
-"""The nodes of one cluster as processes on this machine, and when they are ready."""
+"""The nodes of one cluster as processes on this machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ANSWER_DEADLINE_S = 1.0
 
 
 class LocalCluster:
-    """Nodes whose files `cluster_files.write` has made. Every call blocks; none without a deadline."""
+    """Nodes whose files `cluster_files.write` has written. Every call blocks, with a deadline."""
 
     def __init__(self, directory: Path, plans: Iterable[NodePlan], command: Sequence[str] = KRAFT) -> None:
         self._plans = {plan.node_id: plan for plan in plans}
@@ -28,33 +28,33 @@ class LocalCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The gRPC addresses of all brokers, running or not."""
+        """Return the gRPC addresses of all brokers, running or not."""
         return ",".join(plan.grpc_address for plan in self._plans.values() if plan.grpc_address is not None)
 
     @property
     def kafka_bootstrap_servers(self) -> str:
-        """The addresses for clients of Kafka's protocol of all brokers that serve it, running or not."""
+        """Return the addresses of all brokers that serve Kafka's protocol, running or not."""
         return ",".join(plan.kafka_address for plan in self._plans.values() if plan.kafka_address is not None)
 
     def start(self) -> None:
-        """Start every node that does not run, and return at once."""
+        """Start every node that is not running, and return at once."""
         for node in self.nodes.values():
             if not node.is_running:
                 node.start()
 
-    def wait_ready(self, deadline_s: float = READY_DEADLINE_S, give_up: Callable[[], bool] = lambda: False) -> bool:
+    def wait_ready(self, deadline_s: float = READY_DEADLINE_S, cancelled: Callable[[], bool] = lambda: False) -> bool:
         """Wait until every running broker knows an active controller and every other running broker.
 
-        One that an operator fenced is not waited for: it runs, and others are not told of it.
-        False when `give_up` said so. Raises NodeFailed when a node ends meanwhile, or at the deadline.
-        From a coroutine, call it through `asyncio.to_thread`.
+        A broker with an operator fence only has to run, because clients do not see it. Return False if `cancelled`
+        returned True. Raises NodeFailed if a node ends meanwhile, and at the deadline. From a coroutine, call it
+        through `asyncio.to_thread`.
         """
         running = [node for node in self.nodes.values() if node.is_running]
         readiness = _Readiness(self._plans, running, time.monotonic() + deadline_s)
-        return asyncio.run(readiness.wait(give_up))
+        return asyncio.run(readiness.wait(cancelled))
 
     def stop(self, deadline_s: float = STOP_DEADLINE_S) -> None:
-        """Stop every node in order, all at once. See `node_process.stop_all`."""
+        """Stop all nodes in order, at the same time. See `node_process.stop_all`."""
         stop_all(self.nodes.values(), deadline_s)
 
 
@@ -66,38 +66,38 @@ class _Readiness:
         self._brokers = {plan.node_id for plan in self._plans if plan.grpc_port is not None}
         self._running = running
         self._deadline = deadline
-        # Imported when the nodes are already starting: gRPC takes a while, and they have it to do as well.
+        # Imported while the nodes are starting, because importing gRPC takes long.
         from kraft.rpc.peers import Connections
 
         self._connections = Connections()
 
-    async def wait(self, give_up: Callable[[], bool]) -> bool:
+    async def wait(self, cancelled: Callable[[], bool]) -> bool:
         try:
             for plan, node in zip(self._plans, self._running, strict=True):
-                while (not_yet := await self._not_yet(plan)) is not None:
-                    if give_up():
+                while (missing_part := await self._missing(plan)) is not None:
+                    if cancelled():
                         return False
-                    self._check(node, not_yet)
+                    self._check(node, missing_part)
                     await asyncio.sleep(_POLL_S)
             return True
         finally:
             await self._connections.close()
 
-    def _check(self, asked: NodeProcess, not_yet: str) -> None:
-        for node in self._running:
-            node.check_running()
+    def _check(self, node: NodeProcess, missing_part: str) -> None:
+        for each in self._running:
+            each.check_running()
         if time.monotonic() > self._deadline:
-            raise NodeFailed(asked.described(f"is not ready in time ({not_yet})"))
+            raise NodeFailed(node.described(f"is not ready in time ({missing_part})"))
 
-    async def _not_yet(self, plan: NodePlan) -> str | None:
-        """Why that node is not ready; None when it is."""
+    async def _missing(self, plan: NodePlan) -> str | None:
+        """Return why the node is not ready; None if it is."""
         for port in (plan.controller_port, plan.grpc_port, plan.kafka_port):
-            # gRPC waits longer and longer between attempts to connect; a plain socket tells when one is worth it.
+            # gRPC increases the pause between attempts to connect; a plain socket shows when to try.
             if port is not None and not _accepts(port):
-                return f"nobody listens on port {port}"
-        return None if plan.grpc_address is None else await self._broker_not_yet(plan.grpc_address)
+                return f"no process listens on port {port}"
+        return None if plan.grpc_address is None else await self._missing_of_broker(plan.grpc_address)
 
-    async def _broker_not_yet(self, address: str) -> str | None:
+    async def _missing_of_broker(self, address: str) -> str | None:
         from kraft.rpc.calls import METADATA
         from kraft.rpc.peers import Unreachable
 
@@ -108,14 +108,14 @@ class _Readiness:
         except Unreachable as unreachable:
             return str(unreachable)
         if answer.controller_id < 0:
-            return "it knows no active controller"
+            return "it does not know the active controller"
         missing = self._brokers - {broker.broker_id for broker in answer.brokers}
         if missing:
-            missing -= await self._kept_fenced(address)
-        return f"it does not know of {sorted(missing)}" if missing else None
+            missing -= await self._fenced_by_operator(address)
+        return f"it does not know brokers {sorted(missing)}" if missing else None
 
-    async def _kept_fenced(self, address: str) -> set[int]:
-        """Brokers that an operator fenced: they are ready, and clients are not told of them."""
+    async def _fenced_by_operator(self, address: str) -> set[int]:
+        """Return the brokers with an operator fence: they are ready, but clients do not see them."""
         from kraft.rpc.calls import DESCRIBE_BROKERS
         from kraft.rpc.peers import Unreachable
 

@@ -1,4 +1,4 @@
-"""The nodes that this user runs on this machine, found by the locks that they hold on their log directories."""
+"""Finds and stops the nodes of this user on this machine, by the locks on their log directories."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _POLL_S = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalNode:
-    """A process that was a Kraft node when it was found."""
+    """A running node."""
 
     process: psutil.Process
-    """It knows when it began, so a signal never reaches another process that has been given its pid."""
+    """Knows its start time, so a signal never reaches another process that got the same pid."""
 
     cluster_id: str
     node_id: int
     log_dirs: tuple[Path, ...]
     has_launcher: bool
-    """It is a child of `kraft dev` or of a test, which stops it."""
+    """True for a child of `kraft dev` or of a test, which stops it."""
 
     @property
     def pid(self) -> int:
@@ -48,25 +48,25 @@ class StopResult:
 
 
 def find(processes: Callable[[], Iterable[psutil.Process]] = psutil.process_iter) -> list[LocalNode]:
-    """In the order of clusters and nodes. Processes of other users are never looked into."""
+    """Return the nodes in the order of cluster and node ids. Processes of other users are never inspected."""
     found: list[LocalNode] = []
     for process in processes():
         try:
             if process.pid != os.getpid() and process.uids().real == os.getuid():
                 found += _as_node(process)
         except psutil.Error:
-            # It has ended, or may not be looked at: a node of this user could be.
+            # It has ended, or may not be inspected, so it is not a node of this user.
             continue
     return sorted(found, key=lambda node: (node.cluster_id, node.node_id))
 
 
 def stop(nodes: Sequence[LocalNode], deadline_s: float) -> StopResult:
-    """SIGTERM to all of them at once; each closes its logs and ends, or is said to be still running at the deadline."""
+    """Send SIGTERM to all nodes, and wait until they end or the deadline."""
     for node in nodes:
         try:
             node.process.terminate()
         except psutil.NoSuchProcess:
-            # It ended by itself.
+            # It has already ended.
             continue
     deadline, still_running = time.monotonic() + deadline_s, list(nodes)
     while (still_running := [node for node in still_running if _runs(node.process)]) and time.monotonic() < deadline:
@@ -75,7 +75,7 @@ def stop(nodes: Sequence[LocalNode], deadline_s: float) -> StopResult:
 
 
 def _runs(process: psutil.Process) -> bool:
-    """False also for one that has ended and whose parent has not asked how."""
+    """Return whether the process runs; a zombie does not."""
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -83,7 +83,7 @@ def _runs(process: psutil.Process) -> bool:
 
 
 def _as_node(process: psutil.Process) -> Iterator[LocalNode]:
-    """Nothing, unless the process was started as a node and holds log directories as its own."""
+    """Yield the node if the process was started as one and holds locks on log directories."""
     command = process.cmdline()
     if not any(command[place : place + 2] == _START for place in range(len(command))):
         return
@@ -104,7 +104,7 @@ def _as_node(process: psutil.Process) -> Iterator[LocalNode]:
 
 
 def _held_by(pid: int, lock: Path) -> StorageMeta | None:
-    """What the directory of that lock says about itself, if the lock says that this process has it."""
+    """Return the `meta.properties` beside a lock, if the lock names this process."""
     try:
         return storage.read_meta(lock.parent) if lock.read_text() == f"{pid}\n" else None
     except (OSError, StorageError, UnicodeDecodeError):

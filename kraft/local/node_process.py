@@ -1,7 +1,7 @@
 """A node as a child process of this one: started, signalled, watched, and never left behind.
 
-A node runs in a session of its own, so that Ctrl-C reaches the launcher alone, which then stops its nodes in order.
-It ends with the launcher (see `lifeline`); only a node that is paused when the launcher is killed stays, paused.
+A node runs in its own session, so that Ctrl-C reaches only the launcher, which then stops its nodes in order. It ends
+with the launcher (see `lifeline`); only a node that is paused when the launcher is killed remains, paused.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _TAIL_LINES_MAX = 25
 
 
 class NodeFailed(Exception):
-    """A node that ended by itself or did not do in time what was asked; its last log lines are in the text."""
+    """A node ended by itself or missed a deadline; the text has its last log lines."""
 
 
 class NodeProcess:
-    """One node of a cluster whose files `cluster_files.write` has made; started and stopped any number of times.
+    """One node whose files `cluster_files.write` has written; it can be started and stopped any number of times.
 
-    Whatever fails raises NodeFailed. Calls block, each with a deadline; not for several threads at once.
+    Failures raise NodeFailed. Calls block, each with a deadline. Not thread-safe.
     """
 
     def __init__(self, directory: Path, plan: NodePlan, command: Sequence[str] = KRAFT) -> None:
         self.node_id = plan.node_id
         self.address = plan.grpc_address
-        """`host:port` of its GRPC listener; None for a controller only."""
+        """`host:port` of the GRPC listener; None without the role of a broker."""
         self.is_controller = plan.is_voter
         self.config_path = config_file(directory, plan.node_id)
         self.log_path = log_file(directory, plan.node_id)
@@ -52,7 +52,7 @@ class NodeProcess:
 
     @property
     def pid(self) -> int:
-        """Of the running node. Raises NodeFailed when it does not run."""
+        """Return the pid of the running node. Raises NodeFailed if it does not run."""
         return self._running().pid
 
     @property
@@ -61,11 +61,11 @@ class NodeProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """Of the last run; negative for a signal; None while it runs and before the first start."""
+        """Return the exit code of the last run, negative for a signal; None while running and before a start."""
         return None if self._process is None else self._process.poll()
 
     def start(self) -> None:
-        """Start and return at once; the node's output goes to the end of its log file."""
+        """Start the node and return at once; its output is appended to its log file."""
         assert not self.is_running, f"node {self.node_id} runs already"
         self._cut_lifeline()
         reading_end, writing_end = os.pipe()
@@ -85,29 +85,31 @@ class NodeProcess:
             raise
         finally:
             os.close(reading_end)
-        # Runs when this object is forgotten, and at the interpreter's exit at the latest.
+        # Runs when this object is collected, and at the exit of the interpreter at the latest.
         self._finalizer = weakref.finalize(self, _end, self._process, writing_end)
 
     def kill(self) -> None:
-        """kill -9: no warning, as when the power fails, except that the page cache stays."""
+        """Kill the node with SIGKILL: as when the power fails, except that the page cache survives."""
         process = self._running()
         process.kill()
         process.wait(_KILL_DEADLINE_S)
 
     def terminate(self, deadline_s: float = STOP_DEADLINE_S) -> None:
-        """A graceful stop. Raises NodeFailed, the node being dead, when it took too long or ended with an error."""
+        """Stop the node in order. Raises NodeFailed, with the node dead, if it took too long or ended with an error."""
         self.request_stop()
         self.wait_stopped(deadline_s)
 
     def request_stop(self) -> None:
-        """SIGTERM, for several nodes at once; `wait_stopped` follows."""
+        """Send SIGTERM without waiting, to stop several nodes at once; `wait_stopped` follows."""
         process = self._running()
         process.terminate()
         self.resume()
 
     def wait_stopped(self, deadline_s: float) -> None:
-        """See `terminate`. A node that SIGTERM itself ended, so early in its start that it could not handle it yet, has
-        opened nothing and has stopped in order."""
+        """Wait for the end of a stop, as `terminate` does.
+
+        A node that SIGTERM killed before its handler was installed has opened nothing, and counts as stopped in order.
+        """
         assert self._process is not None
         try:
             exit_code = self._process.wait(max(deadline_s, 0))
@@ -118,18 +120,18 @@ class NodeProcess:
             raise NodeFailed(self.described(f"ended with exit code {exit_code} instead of stopping in order"))
 
     def pause(self) -> None:
-        """SIGSTOP: alive for the kernel, silent for everybody else."""
+        """Pause the node with SIGSTOP: its connections stay open, but it does not answer."""
         self._running().send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         self._running().send_signal(signal.SIGCONT)
 
     def resident_bytes(self) -> int:
-        """Memory that the running node holds at this moment."""
+        """Return the resident memory of the running node."""
         return int(psutil.Process(self.pid).memory_info().rss)
 
     def log_tail(self) -> str:
-        """The last lines that the node wrote."""
+        """Return the last lines of the node's log."""
         try:
             with self.log_path.open("rb") as log:
                 log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES_MAX))
@@ -139,13 +141,13 @@ class NodeProcess:
         return "\n".join(text.splitlines()[-_TAIL_LINES_MAX:])
 
     def check_running(self) -> None:
-        """Raises NodeFailed when the node has ended, or was never started."""
+        """Raise NodeFailed if the node has ended, or was never started."""
         if not self.is_running:
             ended = f"ended with exit code {self.exit_code}" if self._process is not None else "was never started"
             raise NodeFailed(self.described(ended))
 
     def described(self, what: str) -> str:
-        """For an error: what the node did, and the end of its log."""
+        """Return the text of an error: what happened, and the end of the node's log."""
         return f"node {self.node_id} {what}; the end of {self.log_path}:\n{self.log_tail()}"
 
     def _running(self) -> subprocess.Popen[bytes]:
@@ -159,7 +161,7 @@ class NodeProcess:
 
 
 def stop_all(nodes: Iterable[NodeProcess], deadline_s: float = STOP_DEADLINE_S) -> None:
-    """Stop those that run, all at once. Raises NodeFailed for the first that did not go in order, when all are gone."""
+    """Stop the running nodes at the same time. When all have ended, raises NodeFailed for the first that failed."""
     deadline = time.monotonic() + deadline_s
     running = [node for node in nodes if node.is_running]
     for node in running:
@@ -175,7 +177,7 @@ def stop_all(nodes: Iterable[NodeProcess], deadline_s: float = STOP_DEADLINE_S) 
 
 
 def environment() -> dict[str, str]:
-    """Ours, in which a node finds this very package, even where only our own path leads to it."""
+    """Return this process' environment, with a PYTHONPATH on which a node finds this package."""
     root = str(Path(kraft.__file__).parents[1])
     if root == sysconfig.get_path("purelib"):
         return dict(os.environ)

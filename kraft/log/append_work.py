@@ -22,7 +22,7 @@ class CheckedRecords:
 
     batches: list[tuple[BatchHeader, memoryview]]
     config: LogConfig
-    """The checks do not count under another config."""
+    """The config of the checks; under another one they have to be repeated."""
 
     @property
     def size_bytes(self) -> int:

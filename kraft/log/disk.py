@@ -1,6 +1,6 @@
 """The disk interface of the log, with a real implementation and a simulated one.
 
-Paths are text joined by "/". Every operation may raise OSError, after which the log takes the directory for failed; a
+Paths are text joined by "/". Every operation may raise OSError, after which the log treats the directory as failed; a
 path that does not exist raises FileNotFoundError.
 """
 
@@ -14,6 +14,19 @@ from typing import Protocol
 def is_disk_full(error: OSError) -> bool:
     """True if a write found no room, on the disk or within the owner's quota: the disk itself has not failed."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+class ReadableFile(Protocol):
+    """Operations that a scan needs of a file; `File` has them."""
+
+    @property
+    def size(self) -> int:
+        """Size in bytes."""
+        ...
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Return up to `size` bytes; fewer only at the end of the file."""
+        ...
 
 
 class File(Protocol):
@@ -37,7 +50,7 @@ class File(Protocol):
         ...
 
     def truncate(self, size: int) -> None:
-        """Cut the file to `size`, and release the space reserved behind it."""
+        """Cut the file to `size`, and release the space reserved beyond it."""
         ...
 
     def reserve(self, size: int) -> None:

@@ -70,7 +70,7 @@ class LeaderEpochCache:
         return LeaderEpochCache((EpochStart(self.entries[later - 1].epoch, start_offset), *self.entries[later:]))
 
     def end_offset_for(self, epoch: LeaderEpoch, log_end: Offset) -> tuple[LeaderEpoch, Offset]:
-        """Return the largest known epoch at or below `epoch`, and the offset behind its last record.
+        """Return the largest known epoch at or below `epoch`, and the offset after its last record.
 
         (-1, -1) for an epoch later than all known. For one earlier than all known: that epoch, and the start of the
         first known one.

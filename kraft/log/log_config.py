@@ -81,7 +81,7 @@ class LogConfig:
     """`retention.ms`: a segment is deleted when its newest record is older than this; UNLIMITED keeps it."""
 
     retention_bytes: int = UNLIMITED
-    """`retention.bytes`: the oldest segments are deleted while the rest holds this much; UNLIMITED keeps them."""
+    """`retention.bytes`: the oldest segments are deleted while the others hold at least this; UNLIMITED keeps them."""
 
     file_delete_delay_ms: int = 60_000
     """`file.delete.delay.ms`: time between the deletion of a segment and the removal of its files."""
@@ -92,7 +92,7 @@ class LogConfig:
     """`cleanup.policy` includes `compact`: the newest record of each key is kept."""
 
     min_cleanable_dirty_ratio: float = 0.5
-    """`min.cleanable.dirty.ratio`: a log is cleaned when more than this part of it is dirty, not cleaned before."""
+    """`min.cleanable.dirty.ratio`: a log is cleaned when more than this share of it is dirty (not cleaned yet)."""
 
     min_compaction_lag_ms: int = 0
     """`min.compaction.lag.ms`: a record is kept at least this long."""

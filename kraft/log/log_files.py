@@ -93,7 +93,7 @@ class LogFiles:
 
     @property
     def log_end(self) -> Offset:
-        """The offset behind the last batch; during a change, the end before it."""
+        """The offset after the last batch; during a change, the end before it."""
         return self._log_end
 
     def still_has(self, segments: Sequence[Segment]) -> bool:
@@ -285,8 +285,8 @@ class LogFiles:
     # --- retention -------------------------------------------------------------------------------------------
 
     def drop_first(self, count: int) -> Change[list[str]]:
-        """Delete the first `count` segments and move the log start behind them. Returns files to remove."""
-        # The start moves first: a crash in between leaves files below it, which the next retention deletes.
+        """Delete the first `count` segments and move the log start after them. Returns files to remove."""
+        # The start moves first: a crash in between leaves files below it, which recovery removes.
         yield from self.advance_start(max(self.log_start, self._segments[count].base_offset))
         dropped = self._segments[:count]
         del self._segments[:count]

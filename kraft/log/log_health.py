@@ -53,6 +53,6 @@ class LogHealth:
             self.fail(error)
 
     def fail(self, error: OSError) -> NoReturn:
-        """Fail the log for good: nobody knows which bytes the disk holds, so nothing is retried. Raises Refusal."""
+        """Fail the log for good: it is unknown which bytes the disk holds, so nothing is retried. Raises Refusal."""
         self.failure = self.failure or f"{self._directory}: {error}"
         raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._topic_partition} goes offline: {error}") from error

@@ -284,7 +284,7 @@ class PartitionLog:
             self._health.fail(error)
 
     def prepare_lookup(self, timestamp_ms: int) -> TimestampLookup:
-        """Return a look-up of the first record at or after that time. It counts if the log `still_has` its segments."""
+        """Return a look-up of the first record at or after that time. Valid if the log `still_has` its segments."""
         return timestamp_lookup.prepare(self._disk, self._files.segments, timestamp_ms, self.log_start_offset)
 
     def prepare_newest_lookup(self) -> TimestampLookup:
@@ -292,7 +292,7 @@ class PartitionLog:
         return timestamp_lookup.prepare_newest(self._disk, self._files.segments, self.log_start_offset)
 
     def still_has(self, segments: Sequence[Segment]) -> bool:
-        """Return whether all these segments are still in the log. If not, what was read of their files does not count.
+        """Return whether all these segments are still in the log. If not, ignore what was read of their files.
 
         Errors included. A segment that is just being swapped counts as gone. Truncation is not noticed: a leader does
         not truncate.
@@ -423,7 +423,7 @@ class PartitionLog:
         is_below = offset < self.log_start_offset
         if offset < self.log_end_offset and not is_below:
             yield from self._health.guarding(self._truncate_to(offset))
-            # The batch that was cut off may have begun below the log start, or behind a hole that begins there.
+            # The batch that was cut off may have begun below the log start, or after a hole that begins there.
             is_below = self.log_end_offset < self.log_start_offset
         if is_below:
             yield from self.starting_at(min(offset, self.log_start_offset))

@@ -1,7 +1,7 @@
-"""The sessions of brokers: when the active controller last heard from each.
+"""The sessions of brokers: the time of the last contact with each.
 
 A machine that only an active controller has; it ends with the term. Sessions are not replicated: a controller that
-becomes active gives every unfenced broker a full session, because it cannot know when each was last heard from.
+becomes active gives every unfenced broker a full session, because it does not know the last contacts of the one before.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class _Session:
 
 
 class BrokerSessions:
-    """Last contact of each broker, by the epoch under which it was heard from."""
+    """Last contact of each broker, with its broker epoch at that time."""
 
     def __init__(self, *, timeout_ms: int) -> None:
         """`timeout_ms` is Kafka's broker.session.timeout.ms."""

@@ -13,7 +13,7 @@ from typing import Final
 from kraft.metadata.broker_configs import EVERY_BROKER, check_broker_config, check_broker_key
 from kraft.metadata.config_types import ListOf, list_items
 from kraft.metadata.configs import (
-    NOT_BUILT_YET,
+    NOT_SUPPORTED_YET,
     TOPIC_CONFIGS,
     TopicConfig,
     broker_defaults,
@@ -194,7 +194,7 @@ def _new_value(configs: Mapping[str, str], alteration: ConfigAlteration, default
     key, value = alteration.key, alteration.value
     match alteration.operation:
         case ConfigOperation.DELETE:
-            if key not in TOPIC_CONFIGS and key not in NOT_BUILT_YET and key not in configs:
+            if key not in TOPIC_CONFIGS and key not in NOT_SUPPORTED_YET and key not in configs:
                 raise Refusal(ErrorCode.INVALID_CONFIG, unknown_config(key))
             return None
         case ConfigOperation.SET:

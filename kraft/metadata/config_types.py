@@ -21,7 +21,8 @@ T_co = TypeVar("T_co", bound=Value, covariant=True)
 _TEXT_BYTES_MAX: Final = 100
 """Maximum length of a list's text, which comes from outside; no valid list is longer."""
 
-_DECIMAL: Final = re.compile(r"[0-9]{1,19}(\.[0-9]{1,19})?([eE][+-]?[0-9]{1,2})?", re.ASCII)
+# repr() writes up to 17 significant digits, after up to 4 zeros.
+_DECIMAL: Final = re.compile(r"[0-9]{1,19}(\.[0-9]{1,25})?([eE][+-]?[0-9]{1,2})?", re.ASCII)
 
 
 class Kind(Protocol[T_co]):

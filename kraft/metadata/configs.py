@@ -117,14 +117,14 @@ class TopicConfig:
     segment_ms: int = topic_key(
         "segment.ms",
         IntegerBetween(least=1, most=NEVER),
-        "Age in milliseconds at which a log begins a new segment file though the last one is not full.",
+        "Age at which a log begins a new segment file even if the last one is not full.",
         default=604_800_000,
         server_keys=("log.roll.ms", "log.roll.hours"),
     )
     segment_jitter_ms: int = topic_key(
         "segment.jitter.ms",
         IntegerBetween(least=0, most=NEVER),
-        "Up to so much before segment.ms, by chance, so that not all logs begin a segment at once.",
+        "Maximum time by which segment.ms is randomly shortened, so that logs do not roll at once.",
         default=0,
         server_keys=("log.roll.jitter.ms", "log.roll.jitter.hours"),
     )
@@ -146,7 +146,7 @@ class TopicConfig:
     preallocate: bool = topic_key(
         "preallocate",
         TrueOrFalse(),
-        "Whether the disk space of a new segment is reserved at once.",
+        "Whether the disk space of a new segment is reserved when it is created.",
         default=False,
         server_keys=("log.preallocate",),
     )
@@ -154,70 +154,70 @@ class TopicConfig:
     max_message_bytes: int = topic_key(
         "max.message.bytes",
         IntegerBetween(least=0, most=INT32_MAX),
-        "Largest record batch that is accepted, in bytes, as compressed by the producer.",
+        "Largest record batch that is accepted, in bytes after compression by the producer.",
         default=1_048_588,
         server_keys=("message.max.bytes",),
     )
     compression_type: str = topic_key(
         "compression.type",
         OneOf(values=(PRODUCER, UNCOMPRESSED, "gzip", "snappy", "lz4", "zstd")),
-        "How batches are stored: compressed by one codec, uncompressed, or as their producer sent them.",
+        "Codec of stored batches: one for all, uncompressed, or producer, which keeps that of the producer.",
         default=PRODUCER,
         server_keys=("compression.type",),
     )
     compression_gzip_level: int = topic_key(
         "compression.gzip.level",
         IntegerBetween(least=1, most=9, also=GZIP_LEVEL),
-        "With compression.type=gzip: 1 is the fastest, 9 the smallest; -1 leaves it to the library.",
+        "Level for compression.type=gzip: 1 is fastest, 9 smallest; -1 is the default of the library.",
         default=GZIP_LEVEL,
         server_keys=("compression.gzip.level",),
     )
     compression_lz4_level: int = topic_key(
         "compression.lz4.level",
         IntegerBetween(least=1, most=17),
-        "With compression.type=lz4: 9 is lz4's fast compressor, any other level its slow one.",
+        "Level for compression.type=lz4: 9 is the fast compressor, every other level the slow one.",
         default=LZ4_LEVEL,
         server_keys=("compression.lz4.level",),
     )
     compression_zstd_level: int = topic_key(
         "compression.zstd.level",
         IntegerBetween(least=-131072, most=22),
-        "With compression.type=zstd: a higher level is slower and smaller, below 0 faster still.",
+        "Level for compression.type=zstd: higher is slower and smaller, below 0 is fastest.",
         default=ZSTD_LEVEL,
         server_keys=("compression.zstd.level",),
     )
     message_timestamp_type: str = topic_key(
         "message.timestamp.type",
         OneOf(values=(CREATE_TIME, LOG_APPEND_TIME)),
-        "Whether a record keeps its producer's timestamp or gets the time at which it was appended.",
+        "Timestamp of records: CreateTime is that of the producer, LogAppendTime that of the append.",
         default=CREATE_TIME,
         server_keys=("log.message.timestamp.type",),
     )
     message_timestamp_before_max_ms: int = topic_key(
         "message.timestamp.before.max.ms",
         IntegerBetween(least=0, most=NEVER),
-        "How far a producer's timestamp may lie before the broker's time, in milliseconds.",
+        "Milliseconds by which a producer's timestamp may be before the broker's time.",
         default=NEVER,
         server_keys=("log.message.timestamp.before.max.ms",),
     )
     message_timestamp_after_max_ms: int = topic_key(
         "message.timestamp.after.max.ms",
         IntegerBetween(least=0, most=NEVER),
-        "How far a producer's timestamp may lie after the broker's time, in milliseconds.",
+        "Milliseconds by which a producer's timestamp may be after the broker's time.",
         default=3_600_000,
         server_keys=("log.message.timestamp.after.max.ms",),
     )
     min_insync_replicas: int = topic_key(
         "min.insync.replicas",
         IntegerBetween(least=1, most=INT32_MAX),
-        "In-sync replicas without which acks=all writes are refused and nothing is committed.",
+        "In-sync replicas below which acks=all writes are refused and nothing is committed.",
         default=1,
         server_keys=("min.insync.replicas",),
     )
     unclean_leader_election_enable: bool = topic_key(
         "unclean.leader.election.enable",
         TrueOrFalse(),
-        "Whether a replica that is not in sync may lead when no other can; what it lacks is lost.",
+        "Whether a replica out of sync may lead if no other can; records that it lacks are lost.",
         default=False,
         server_keys=("unclean.leader.election.enable",),
     )
@@ -225,14 +225,14 @@ class TopicConfig:
     flush_messages: int = topic_key(
         "flush.messages",
         IntegerBetween(least=1, most=NEVER),
-        "Records after which a log is synced to disk; with log.durability=fsync each batch is anyway.",
+        "Records after which a log is synced to disk; with log.durability=fsync every batch is.",
         default=NEVER,
         server_keys=("log.flush.interval.messages",),
     )
     flush_ms: int = topic_key(
         "flush.ms",
         IntegerBetween(least=0, most=NEVER),
-        "Milliseconds after which a record is synced to disk; with log.durability=fsync it is anyway.",
+        "Milliseconds after which a record is synced to disk; with log.durability=fsync every batch is at once.",
         default=NEVER,
         server_keys=("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
     )
@@ -240,28 +240,28 @@ class TopicConfig:
     cleanup_policy: tuple[str, ...] = topic_key(
         "cleanup.policy",
         ListOf(values=(DELETE, COMPACT)),
-        "delete drops old segments, compact keeps the newest record of each key; empty keeps everything.",
+        "delete removes old segments, compact keeps the newest record of each key; empty keeps everything.",
         default=(DELETE,),
         server_keys=("log.cleanup.policy",),
     )
     retention_ms: int = topic_key(
         "retention.ms",
         IntegerBetween(least=UNLIMITED, most=NEVER),
-        "With cleanup.policy=delete: age in milliseconds above which records are dropped; -1: never.",
+        "Age above which records are deleted, for cleanup.policy=delete; -1 means never.",
         default=604_800_000,
         server_keys=("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     )
     retention_bytes: int = topic_key(
         "retention.bytes",
         IntegerBetween(least=UNLIMITED, most=NEVER),
-        "With cleanup.policy=delete: size of a partition above which old records are dropped; -1: any.",
+        "Partition size in bytes above which old records are deleted, for cleanup.policy=delete; -1 means no limit.",
         default=UNLIMITED,
         server_keys=("log.retention.bytes",),
     )
     file_delete_delay_ms: int = topic_key(
         "file.delete.delay.ms",
         IntegerBetween(least=0, most=NEVER),
-        "Milliseconds for which the files of a dropped segment stay on the disk.",
+        "Milliseconds after which the files of a deleted segment are removed from disk.",
         default=60_000,
         server_keys=("log.segment.delete.delay.ms",),
     )
@@ -269,28 +269,28 @@ class TopicConfig:
     min_cleanable_dirty_ratio: float = topic_key(
         "min.cleanable.dirty.ratio",
         NumberBetween(least=0, most=1),
-        "The part of a log that is not compacted yet from which on it is worth compacting.",
+        "Fraction of a log not yet compacted at which the log is compacted.",
         default=0.5,
         server_keys=("log.cleaner.min.cleanable.ratio",),
     )
     min_compaction_lag_ms: int = topic_key(
         "min.compaction.lag.ms",
         IntegerBetween(least=0, most=NEVER),
-        "Milliseconds for which a record is safe from compaction.",
+        "Milliseconds for which a new record is not compacted.",
         default=0,
         server_keys=("log.cleaner.min.compaction.lag.ms",),
     )
     max_compaction_lag_ms: int = topic_key(
         "max.compaction.lag.ms",
         IntegerBetween(least=1, most=NEVER),
-        "Milliseconds after which a record is compacted however little else there is to compact.",
+        "Milliseconds after which a record is compacted even below min.cleanable.dirty.ratio.",
         default=NEVER,
         server_keys=("log.cleaner.max.compaction.lag.ms",),
     )
     delete_retention_ms: int = topic_key(
         "delete.retention.ms",
         IntegerBetween(least=0, most=NEVER),
-        "Milliseconds for which a tombstone outlives the compaction that first met it.",
+        "Milliseconds for which a tombstone is kept after its first compaction.",
         default=86_400_000,
         server_keys=("log.cleaner.delete.retention.ms",),
     )
@@ -313,7 +313,7 @@ _FIELDS: Final[Mapping[str, str]] = {each.metadata[_KEY].key: each.name for each
 KAFKA_DEFAULTS: Final = TopicConfig()
 """Configs of topics that set nothing, on brokers whose files set nothing."""
 
-NOT_BUILT_YET: Final = frozenset(
+NOT_SUPPORTED_YET: Final = frozenset(
     {
         "follower.replication.throttled.replicas",
         "leader.replication.throttled.replicas",
@@ -368,7 +368,7 @@ def text_in_effect(config: TopicConfig, key: str) -> str:
 
 def unknown_config(key: str) -> str:
     """Return the error for a key that no topic can set, in one line, with the key to use instead if there is one."""
-    if key in NOT_BUILT_YET:
+    if key in NOT_SUPPORTED_YET:
         return f"topic config '{key}' is not supported yet: leave it out"
     if key in SERVER_KEYS:
         return f"'{key}' is a broker config: for a topic use '{SERVER_KEYS[key][0].key}'"

@@ -5,7 +5,7 @@ eligible replicas outside it (see `kraft.metadata.eligible_replicas`); such a le
 never becomes empty: its last member stays in it without leading if no other replica is known to hold every acknowledged
 record. Another replica leads only if the topic's unclean.leader.election.enable allows it, or an operator asks for it.
 
-The leader epoch grows when the leader changes, and when a replica has failed; an ISR that merely shrinks does not
+The leader epoch grows when the leader changes, and when a replica has failed; an ISR that only shrinks does not
 interrupt producers (as in Kafka since 3.6). The partition epoch grows with every change.
 """
 
@@ -129,7 +129,7 @@ def changes_when_failed(
 def unclean_change(
     image: MetadataImage, topic: TopicImage, partition: PartitionImage, can_lead: CanLead, *, defaults: TopicConfig
 ) -> list[PartitionChanged]:
-    """Return the record that makes a replica out of sync the leader, alone in the ISR; none if there is none.
+    """Return the record that makes a replica out of sync the leader, alone in the ISR; none if no replica can lead.
 
     The partition has no leader. An eligible replica comes first, because it loses nothing. A member of the ISR comes
     last: if it can lead by `can_lead` and yet does not, its replica has failed.

@@ -16,7 +16,7 @@ class FollowMetadataRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataBatch:
-    """Committed entry of the metadata log, or a heartbeat without records, with the last entry's index.
+    """Committed entry of the metadata log, or a beat without records, with the index of the last entry sent.
 
     With `in_snapshot`, a part of the snapshot whose last entry is `index`; `ends_snapshot` marks its last part.
     """

@@ -11,7 +11,7 @@ BrokerId = NewType("BrokerId", int)
 """`node.id` of a node; a replica of a partition is identified by the broker that holds it."""
 
 BrokerEpoch = NewType("BrokerEpoch", int)
-"""Grows with every registration of a broker, so that requests of an earlier process are recognized."""
+"""Grows with every registration of a broker, so that requests of an earlier process are recognised."""
 
 Offset = NewType("Offset", int)
 """Position of a record in its partition. High watermark and log end offset are exclusive: the next offset."""
@@ -30,6 +30,9 @@ TopicId = NewType("TopicId", UUID)
 
 DirectoryId = NewType("DirectoryId", UUID)
 """Identifies the contents of a log directory; an emptied directory gets a new id."""
+
+LogDirectory = NewType("LogDirectory", str)
+"""Path of one of the broker's log directories, as text; a path below it is a plain `str`."""
 
 NO_BROKER = BrokerId(-1)
 """The leader of a partition without a leader."""

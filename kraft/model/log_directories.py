@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kraft.model.errors import ErrorCode
+from kraft.model.ids import LogDirectory
 from kraft.model.partitions import PartitionName
 
 
@@ -37,7 +38,7 @@ class ReplicaDirectory:
 
     topic: str
     partition: int
-    directory: str
+    directory: LogDirectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +58,7 @@ class ReplicaDirectoryResult:
 class LogDirectoryDescription:
     """Log directory with its replicas, by topic and partition; none if it has failed. An unknown size is -1."""
 
-    directory: str
+    directory: LogDirectory
     error_code: ErrorCode = ErrorCode.NONE
     total_bytes: int = -1
     usable_bytes: int = -1

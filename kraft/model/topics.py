@@ -33,6 +33,11 @@ class CreateTopicsRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicResult:
+    """Result for one topic. `topic_id` is set on success, and if the request names the topic by id.
+
+    `topic` is empty if the request names an id that is not known.
+    """
+
     topic: str
     error_code: ErrorCode
     error_message: str = ""

@@ -2,8 +2,8 @@
 
 A candidate raises the term, and every voter that receives the higher term leaves its leader. So a voter first asks the
 others whether they would vote for it, which changes nothing (the Raft thesis, 9.6). A voter neither grants a pre-vote
-nor votes while it hears from a live leader, or when it has just voted for another candidate. A voter that was cut off
-therefore disturbs no one when it comes back, and where one leader succeeds another, the earlier one gives way.
+nor votes while it hears from another live leader, or when it has just voted for another candidate. So a voter that was
+cut off does not disturb the others when it comes back.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ class LeaderWatch:
     """Decides whether this voter has, or may soon have, a live leader."""
 
     def __init__(self, timeout_ms: int, started_at_ms: int | None) -> None:
-        """A leader counts as live for `timeout_ms` after it was heard from, or voted for.
+        """A leader counts as live for `timeout_ms` after its last message, or after a vote for it.
 
-        With `started_at_ms`, this voter took part before, and there may be a leader that it has not heard from yet.
+        With `started_at_ms`, this voter took part before, and there may be a leader that has not sent a message yet.
         """
         self._timeout_ms = timeout_ms
         self._leader: int | None = None
@@ -26,7 +26,7 @@ class LeaderWatch:
         self._leader, self._heard_at_ms = leader, now_ms
 
     def has_leader_besides(self, voter: int, now_ms: int) -> bool:
-        """Return whether a live leader other than `voter` is known: one that asks for votes has stopped leading."""
+        """Return whether there may be a live leader besides `voter`; one that asks for votes has stopped leading."""
         return voter != self._leader and self._heard_at_ms is not None and now_ms - self._heard_at_ms < self._timeout_ms
 
 

@@ -76,7 +76,7 @@ class QuorumConfig:
         ):
             if not 0 < self.append_period_ms * 3 < least < most:
                 raise ValueError(
-                    f"{name} timeouts: three append periods must be below the minimum, that below the maximum"
+                    f"{name} timeouts: three append periods must be below the minimum, and that below the maximum"
                 )
         if self.append_linger_ms < 0 or self.append_linger_ms * 2 > self.fetch_timeout_range_ms[0]:
             raise ValueError("append_linger_ms must be 0 or more, and at most half of the shorter fetch timeout")

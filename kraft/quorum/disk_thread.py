@@ -19,7 +19,7 @@ class DiskThread(Protocol):
 
 
 class OwnThread:
-    """Implements DiskThread."""
+    """A DiskThread with a thread of its own."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -30,7 +30,7 @@ class TrimmedAppend:
     """The part of an append that the engine still needs.
 
     With `held_index`, everything up to there is already in the log and there is nothing to store: the engine gets a
-    heartbeat with `commit_index`, and the response is sent without it. Otherwise it gets `append`.
+    heartbeat with `commit_index`, and the transport responds. Otherwise the engine gets `append`.
     """
 
     append: Append

@@ -48,7 +48,7 @@ class JournalWrite:
     """Everything added since the previous write; carried out in this order, each step durable before the next."""
 
     bodies: tuple[bytes, ...]
-    """Bodies of frames, written one at a time: else the second could reach the disk without the first: corruption."""
+    """Bodies of frames, written one at a time: otherwise a crash could leave the second without the first."""
 
     begins_segment: tuple[int, int, bytes] | None
     """Index and term of the last entry before a new segment, and the record of the vote."""
@@ -67,7 +67,7 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
     def __init__(self, directory: Path, disk: Disk) -> None:
         """Open or create the journal in `<directory>/__cluster_metadata`; the caller keeps other processes out.
 
-        Cuts off a torn tail, and raises Corruption for damage before it. Syncs everything it finds before it is used:
+        Cuts off a torn tail. Raises Corruption if anything before it is corrupt. Syncs what it finds before it is used:
         the process that wrote it may have died before its own sync.
         """
         self._entries: list[Entry] = []
@@ -260,7 +260,7 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
         self._entries[0] = _base(index, self._entries[0][2])
 
     def _take_superfluous_segments(self) -> int:
-        """Count and forget the oldest segments without which a start still finds base, later entries, term and vote."""
+        """Forget the oldest segments, which a start does not need any more, and return their number."""
         superfluous, reaches_back_to = 0, self.last_index
         for position in reversed(range(len(self._reaches_back_to))):
             reaches_back_to = min(reaches_back_to, self._reaches_back_to[position])

@@ -15,7 +15,7 @@ Version 1 had a single segment. Its truncations (another type) have no term, and
 
 All numbers are big-endian. A frame is written only after the one before it was synced. So a crash can tear only the
 last frame, and an invalid frame before a valid one is corruption. The CRC includes the position, so that bytes which
-merely look like a frame, such as a journal stored inside a command, are not taken for one.
+only look like a frame, such as a journal stored inside a command, do not count as one.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def is_journal(data: bytes) -> bool:
 
 
 def scan(file: str, data: bytes) -> Scan:
-    """Return all records in a journal's bytes. Raises Corruption for a foreign header or damage."""
+    """Return all records in a journal's bytes. Raises Corruption for a foreign header or corrupt bytes."""
     records: list[JournalRecord] = []
     last_frame = end = HEADER_BYTES
     for frame in frames(file, data):
@@ -187,7 +187,7 @@ def scan(file: str, data: bytes) -> Scan:
 
 
 def frames(file: str, data: bytes) -> Iterator[Frame]:
-    """Yield the frames of a journal up to a torn one. Raises Corruption for a foreign header or damage."""
+    """Yield the frames of a journal up to a torn one. Raises Corruption for a foreign header or corrupt bytes."""
     _check_header(file, data)
     position = HEADER_BYTES
     while (body := _frame_at(data, position)) is not None:
@@ -199,7 +199,7 @@ def frames(file: str, data: bytes) -> Iterator[Frame]:
         raise Corruption(
             file,
             position,
-            f"damaged, but a later frame at byte {survivor} is intact: the disk changed synced bytes; check that the"
+            f"corrupt, but a later frame at byte {survivor} is intact: the disk changed synced bytes; check that the"
             " other voters are healthy, then move this directory away and start this voter again",
         )
 

@@ -70,14 +70,14 @@ class Segments:
     def read(self) -> Iterator[tuple[int, str, list[JournalRecord]]]:
         """Yield number, path and records of each segment.
 
-        Cuts off a torn tail of the last one and makes the rest of it durable. Raises Corruption for other damage.
+        Cuts off a torn tail of the last one and makes the rest of it durable. Raises Corruption if more is corrupt.
         """
         for number in self.numbers[:-1]:
             path = self._path(number)
             data = self._disk.read_file(path)
             found = journal_format.scan(path, data)
             if found.valid_bytes < len(data):
-                raise Corruption(path, found.valid_bytes, "damaged, but a later segment of the journal exists")
+                raise Corruption(path, found.valid_bytes, "corrupt, but a later segment of the journal exists")
             yield number, path, found.records
         data = self._file.read_at(0, self._file.size)
         found = journal_format.scan(self.last_path, data)

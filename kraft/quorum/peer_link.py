@@ -16,6 +16,7 @@ import grpc
 import structlog
 
 from kraft.quorum.config import FRAME_BYTES_MAX, QuorumConfig
+from kraft.quorum.connection_errors import short_reason
 from kraft.quorum.handshake import HANDSHAKE_DEADLINE_S, VoterMismatch, check_hello, hello
 from kraft.quorum.messages import Message, size_bytes, to_frames
 from kraft.quorum.pb import raft_pb2
@@ -259,7 +260,7 @@ class PeerLink:
     def _log_problem(self, problem: str) -> None:
         """Log a problem once, not at every attempt: at INFO if the voter is not there yet, at WARN otherwise."""
         handshake_failure = self._security.handshake_failure(problem)
-        problem = handshake_failure or problem
+        problem = handshake_failure or short_reason(problem)
         self._problem_count = self._problem_count + 1 if problem == self._last_problem else 1
         self._last_problem = problem
         if self._problem_count != (HANDSHAKE_FAILURES_BEFORE_ALARM if handshake_failure else 1):

@@ -1,9 +1,9 @@
 """One voter: drives the engine on the event loop, between the journal, the links and the listener.
 
 A step takes the messages and proposals that have arrived and lets the engine decide. What it adds to the journal is
-written in a thread, one write after the other; each write takes everything added meanwhile. Persist before you tell:
-messages of a step are held until everything that the step added is durable, and the listener gets only durable
-entries. A step runs at once after every message and proposal, and periodically when none arrive.
+written in a thread, one write after the other; each write takes everything added meanwhile. The messages of a
+step are held until everything that the step added is durable, and the listener gets only durable entries. A step runs
+at once after every message and proposal, and periodically when none arrive.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     end      a chunk without content; nothing follows
 
 All numbers are big-endian. A file is named for its last entry, `<index, 20 digits>-<term, 10 digits>.checkpoint`, as
-Kafka's are. It is written atomically. The snapshot before it is kept too, in case the disk damages the new one. The
+Kafka's are. It is written atomically. The snapshot before it is kept too, in case the new one becomes corrupt. The
 position inside the CRC detects a chunk that was lost, repeated or swapped.
 """
 
@@ -33,7 +33,7 @@ SUFFIX: Final = ".checkpoint"
 DAMAGED_SUFFIX: Final = ".damaged"
 
 CHUNK_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Maximum size of a chunk; a greater length is damage."""
+"""Maximum size of a chunk; a greater length is corruption."""
 
 _NEW_DIRECTORIES_MAX = 2
 """The directory itself and its parent may both be new."""
@@ -90,7 +90,7 @@ def encode(snapshot_id: SnapshotId, chunks: Iterable[bytes]) -> bytes:
 
 
 def decode(file: str, data: bytes) -> Snapshot:
-    """Return the snapshot in a file's bytes. Raises Corruption unless they are complete and undamaged."""
+    """Return the snapshot in a file's bytes. Raises Corruption unless they are complete and intact."""
     snapshot_id = decode_header(file, data)
     return Snapshot(id=snapshot_id, chunks=tuple(chunk.content for chunk in decode_chunks(file, data)))
 
@@ -113,7 +113,7 @@ def decode_header(file: str, data: bytes) -> SnapshotId:
 
 
 def decode_chunks(file: str, data: bytes) -> Iterator[PlacedChunk]:
-    """Yield the chunks after the header. Raises Corruption at the first damaged one, or for bytes after the end."""
+    """Yield the chunks after the header. Raises Corruption at the first corrupt one, or for bytes after the end."""
     position = HEADER_BYTES
     while True:
         if position + _CHUNK.size > len(data):
@@ -172,9 +172,9 @@ class SnapshotStore:
         return snapshot
 
     def load(self) -> Snapshot | None:
-        """Return the latest undamaged snapshot; None if there is no snapshot at all.
+        """Return the latest intact snapshot; None if there is no snapshot at all.
 
-        A damaged one is renamed, and the one before it is used. If all are damaged, raises the Corruption of the latest
+        A corrupt one is renamed, and the one before it is used. If all are corrupt, raises the Corruption of the latest
         and leaves every file as it is.
         """
         with self._lock:

@@ -201,7 +201,7 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
 
     @property
     def asks_for_pre_votes(self) -> bool:
-        """True if no leader was heard from within the fetch timeout, nor since."""
+        """True while this voter asks for pre-votes: no message of a leader came within the fetch timeout, nor since."""
         return self._pre_votes.is_open
 
     def may_campaign(self, round_ms: int) -> bool:

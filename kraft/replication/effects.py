@@ -13,9 +13,9 @@ from kraft.model.ids import LeaderEpoch, Offset, PartitionEpoch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposeIsr:
-    """Send this ISR to the controller, and report its answer with the same `attempt`.
+    """Send this ISR to the controller, and report its response with the same `attempt`.
 
-    The answer to an earlier attempt is ignored once the next one is sent, but a copy of the earlier request may still
+    The response to an earlier attempt is ignored once the next one is sent, but a copy of the earlier request may still
     reach a controller later. Only a newer partition epoch guarantees that it changes nothing.
     """
 
@@ -73,7 +73,7 @@ class TruncatedBelowHighWatermark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetHighWatermark:
-    """The follower's high watermark rose: it goes to the checkpoint, and is the first one if this replica leads."""
+    """The follower's high watermark changed: checkpoint it, and begin with it if this replica becomes the leader."""
 
     high_watermark: Offset
 

@@ -38,7 +38,7 @@ class FetchPosition:
     log_start: Offset
 
     def asks_the_same_as(self, other: FetchPosition) -> bool:
-        """True if the leader's answer to one is valid for the other."""
+        """True if the leader's response to one is valid for the other."""
         return (self.fetch_offset, self.last_fetched_epoch, self.current_leader_epoch) == (
             other.fetch_offset,
             other.last_fetched_epoch,
@@ -101,9 +101,9 @@ class PartitionFollower:
         return self._position()
 
     def answered(self, asked: FetchPosition, result: ReplicaFetchResult) -> list[FollowerEffect]:
-        """Handle the leader's answer to `asked`. On OFFSET_OUT_OF_RANGE it carries the leader's `log_start_offset`.
+        """Handle the leader's response to `asked`. On OFFSET_OUT_OF_RANGE it carries the leader's `log_start_offset`.
 
-        An answer that arrives after the log changed is dropped: its diverging epoch refers to another state of the
+        A response that arrives after the log changed is dropped: its diverging epoch refers to another state of the
         log, and truncating to it could drop records that the leader has since counted as replicated here.
         """
         if self._phase is not _Phase.FETCHING or self.needs_sync or not asked.asks_the_same_as(self._position()):
@@ -117,8 +117,8 @@ class PartitionFollower:
             case ErrorCode.OFFSET_OUT_OF_RANGE:
                 return self._out_of_range(result)
             case _:
-                # A leader that does not know this epoch, or that it leads, has yet to read metadata that this broker
-                # has. There is no newer metadata to wait for here.
+                # A leader that does not know this epoch yet, or not that it leads, has older metadata than this broker:
+                # retry, since no newer metadata is on its way here.
                 return [Retry(after_ms=self._retry_backoff_ms)]
 
     def appended(self, log_end: Offset, durable_end: Offset) -> list[FollowerEffect]:
@@ -151,7 +151,7 @@ class PartitionFollower:
         self._high_watermark = kept
         return [SetHighWatermark(high_watermark=kept)]
 
-    # --- answers ---------------------------------------------------------------------------------------------
+    # --- responses -------------------------------------------------------------------------------------------
 
     def _accepted(self, result: ReplicaFetchResult) -> list[FollowerEffect]:
         if result.leader_epoch != self.leader_epoch:
@@ -170,7 +170,7 @@ class PartitionFollower:
 
     def _truncate(self, offset: Offset) -> list[FollowerEffect]:
         if offset < 0 or offset >= self._log.log_end_offset:
-            # Nothing would change, and the same fetch would get the same answer without end.
+            # Nothing would change, and the same fetch would get the same response without end.
             return [Retry(after_ms=self._retry_backoff_ms)]
         if offset < self._log.log_start_offset:
             return self._restart(offset)

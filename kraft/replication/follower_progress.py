@@ -20,7 +20,9 @@ class _Fetch:
 
 @dataclass(slots=True, kw_only=True)
 class FollowerProgress:
-    """Progress of one follower. It has everything that the leader had at `caught_up_ms`; None: never caught up.
+    """Progress of one follower. It has everything that the leader had at `caught_up_ms`.
+
+    `caught_up_ms` is None if it was not caught up since it left the ISR, or never was.
 
     Invariant: everything below `durable_end` was on the follower's disk when it sent its last fetch.
     """

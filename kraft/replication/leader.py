@@ -174,7 +174,7 @@ class PartitionLeader:
 
     @property
     def below_minimum_isr(self) -> bool:
-        """True while the committed ISR is smaller than min.insync.replicas (or than the number of replicas).
+        """True while there is an ELR, or the committed ISR lacks a replica and is smaller than min.insync.replicas.
 
         The controller may have another minimum, from its own file or because this broker has yet to receive a new one.
         While there is an ELR the ISR is below the controller's minimum, and the replicas in the ELR must keep holding
@@ -188,7 +188,7 @@ class PartitionLeader:
             raise Refusal(ErrorCode.NOT_ENOUGH_REPLICAS, self._shortage())
 
     def acks_result(self, required_offset: Offset) -> ErrorCode | None:
-        """Return the answer to an acks=all produce that ends at `required_offset`; None: it still waits.
+        """Return the outcome of an acks=all produce that ends at `required_offset`; None: it still waits.
 
         NOT_ENOUGH_REPLICAS_AFTER_APPEND when the ISR shrank below its minimum before the records were committed:
         they stay in the log and may be committed later.
@@ -255,7 +255,7 @@ class PartitionLeader:
         if broker_epoch < follower.broker_epoch:
             raise Refusal(
                 ErrorCode.STALE_BROKER_EPOCH,
-                f"broker {broker_id} has registered again since epoch {broker_epoch}",
+                f"broker {broker_id} has registered again since broker epoch {broker_epoch}",
             )
         if fetch_offset > self._log_end:
             raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {fetch_offset} is past the log end {self._log_end}")
@@ -290,10 +290,10 @@ class PartitionLeader:
         return self._commit(state.isr, state.partition_epoch, state.elr)
 
     def alter_partition_answered(self, attempt: int, answer: AlterPartitionResult) -> list[LeaderEffect]:
-        """Handle the controller's answer to `ProposeIsr` number `attempt`.
+        """Handle the controller's response to `ProposeIsr` number `attempt`.
 
-        Late answers are recognized: a state by its epochs, a refusal by its attempt. INELIGIBLE_REPLICA comes with the
-        partition's state after the refusal.
+        Late responses are recognized: a state by its epochs, a refusal by its attempt. INELIGIBLE_REPLICA comes with
+        the partition's state after the refusal.
         """
         is_latest = self._proposal is not None and attempt == self._proposal.attempt
         is_of_this_epoch = answer.leader_epoch == self.leader_epoch

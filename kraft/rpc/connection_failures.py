@@ -13,7 +13,7 @@ _BAD_CERTIFICATE: Final = re.compile(r"CERTIFICATE_VERIFY_FAILED(?:: (?P<reason>
 
 
 def is_refused(details: str) -> bool:
-    """Whether the host refused the connection, because no process listens at the port."""
+    """True if the host refused the connection, because no process listens at the port."""
     return _REFUSED in details
 
 
@@ -34,14 +34,14 @@ def connection_failure(details: str) -> str:
 
 
 def handshake_failure(details: str, *, uses_tls: bool | None = None) -> str | None:
-    """Return why the handshake with a peer that is there failed; None for any other failure.
+    """Return why the handshake with a reachable peer failed; None for any other failure.
 
     `uses_tls` says whether this end uses TLS; None if unknown.
     """
     if found := _BAD_CERTIFICATE.search(details):
         return f"its certificate is not trusted by ssl.truststore.location ({found['reason'] or 'no reason given'})"
     if "Hostname Verification Check failed" in details:
-        return "its certificate is not for the host name that was dialed"
+        return "its certificate is not for the host name that was dialled"
     if "WRONG_VERSION_NUMBER" in details:
         return "it does not use TLS: compare listener.security.protocol.map of both nodes"
     if "failed to connect" in details and "Socket closed" in details:

@@ -1,8 +1,8 @@
 """Admits calls to a listener before anything of a call is read, and refuses messages that cannot be decoded.
 
 Methods for nodes are refused to every caller that does not introduce itself as a node of this cluster
-(`introductions`), also from a local address, which may be a proxy's. Without a secret they are refused to everybody.
-With TLS and client certificates, gRPC has refused strangers before.
+(`introductions`), also from a local address, which may be a proxy's. Without a secret they are refused to every caller.
+With TLS and client certificates, gRPC has already refused strangers during the handshake.
 """
 
 from __future__ import annotations

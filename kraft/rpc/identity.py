@@ -1,4 +1,4 @@
-"""Identify call: asks which process of which node answers at an address. Serving and calling side."""
+"""Identify call: asks which process of which node answers at an address. Both ends."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ SERVER_OPTIONS: Final = [
 ]
 
 STREAM_REQUESTS_IN_FLIGHT_MAX: Final = 64
-"""A stream with so many unanswered requests is not read until some are answered."""
+"""A stream with this many unanswered requests is not read until some are answered."""
 
 ITEMS_AT_ONCE: Final = 200
 """Items of a long list encoded before other tasks get a turn on the event loop."""

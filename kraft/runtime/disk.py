@@ -70,7 +70,7 @@ class RealFile:
         self._size = size
 
     def reserve(self, size: int) -> None:
-        # os.posix_fallocate would grow the file, and recovery would find zeros behind the records.
+        # os.posix_fallocate would grow the file, and recovery would find zeros after the records.
         arguments = map(ctypes.c_int64, (self._size, max(size - self._size, 1)))
         if _libc.fallocate(self._descriptor, _FALLOCATE_KEEP_SIZE, *arguments) != 0:
             number = ctypes.get_errno()

@@ -1,11 +1,11 @@
-"""Real clusters for tests: yours and ours.
+"""Clusters of real nodes for tests.
 
     from kraft.testing import Cluster
 
     with Cluster(nodes=3) as cluster:
         cluster.node(1).kill()
 
-With pytest, the fixture `kraft_cluster` is there without an import (see `kraft.testing.plugin`).
+With pytest, the fixture `kraft_cluster` is available without an import (see `kraft.testing.plugin`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Cluster", "NodeFailed", "NodeProcess"]
 
 
 def __getattr__(name: str) -> Any:
-    """Imported when asked for: pytest loads this package with the plugin, in every run of everybody who has it."""
+    """Import a name when it is first used, because pytest loads this package, with the plugin, in every run."""
     if name == "Cluster":
         from kraft.testing.cluster import Cluster
 

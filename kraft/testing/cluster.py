@@ -1,4 +1,4 @@
-"""A cluster of real nodes: processes, sockets and files on this machine, to be killed and started at will."""
+"""A cluster of real nodes: processes, sockets and files on this machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kraft.local.node_process import STOP_DEADLINE_S, NodeProcess
 from kraft.server.identity import storage
 
 VOTERS_MAX = 3
-"""More nodes than this are brokers only, unless `roles` says otherwise."""
+"""Number of controllers at most, unless `roles` is given."""
 
 _BROKER, _CONTROLLER = "broker", "controller"
 
@@ -25,14 +25,14 @@ _PORTS_A_NODE = 3
 
 
 class Cluster:
-    """A context manager: ready to be used inside, gone afterwards.
+    """A context manager that starts a cluster, waits until it is ready, and removes it afterwards.
 
-    `roles` gives each node's, as `process.roles` does; without it the first three nodes are broker and controller and
-    the others brokers. `overrides` are settings for every node's file, by Kafka's names; `node_overrides` for single
-    nodes, by id. Ids count from 1. Without `directory`, files live in a temporary one that is removed at the end.
+    `roles` has the `process.roles` of each node; by default the first three nodes are brokers and controllers, the
+    others brokers. `overrides` are settings for all nodes, by Kafka's names; `node_overrides` for single nodes, by id.
+    Ids begin at 1. Without `directory`, the files are in a temporary one that is removed at the end.
 
     An exception that leaves the `with` block gets the end of every node's log as a note. Calls block, each with a
-    deadline; from a coroutine, go through `asyncio.to_thread`.
+    deadline; from a coroutine, use `asyncio.to_thread`.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Cluster:
     ) -> None:
         roles = roles if roles is not None else _usual_roles(nodes)
         if len(roles) != nodes:
-            raise ValueError(f"{len(roles)} roles for {nodes} nodes")
+            raise ValueError(f"roles has {len(roles)} entries for {nodes} nodes: give one for each")
         self.cluster_id = storage.random_cluster_id()
         self._reserved = ReservedPorts(_PORTS_A_NODE * nodes)
         try:
@@ -58,26 +58,26 @@ class Cluster:
         try:
             cluster_files.write(self.directory, plans, self.cluster_id)
         except BaseException:
-            self._forget_files()
+            self._remove_files()
             raise
         self._local = LocalCluster(self.directory, plans)
         self.nodes = list(self._local.nodes.values())
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port` of every broker, running or not, separated by commas."""
+        """Return `host:port` of every broker, running or not, separated by commas."""
         return self._local.bootstrap_servers
 
     @property
     def kafka_bootstrap_servers(self) -> str:
-        """The same for clients that speak Kafka's protocol."""
+        """Return `host:port` of every broker for clients of Kafka's protocol."""
         return self._local.kafka_bootstrap_servers
 
     def node(self, node_id: int) -> NodeProcess:
         return self._local.nodes[node_id]
 
     def start(self) -> None:
-        """Start every node that does not run; return at once."""
+        """Start every node that is not running, and return at once."""
         self._local.start()
 
     def wait_ready(self, deadline_s: float = READY_DEADLINE_S) -> None:
@@ -85,11 +85,11 @@ class Cluster:
         self._local.wait_ready(deadline_s)
 
     def stop(self, deadline_s: float = STOP_DEADLINE_S) -> None:
-        """Stop all nodes in order. Raises NodeFailed, all nodes being gone, when one had to be killed or failed."""
+        """Stop all nodes in order. When all have ended, raises NodeFailed if one failed or had to be killed."""
         self._local.stop(deadline_s)
 
     def kill(self) -> None:
-        """kill -9 for every node that runs."""
+        """Kill every running node with SIGKILL."""
         for node in self.nodes:
             if node.is_running:
                 node.kill()
@@ -116,9 +116,9 @@ class Cluster:
 
     def _discard(self) -> None:
         self.kill()
-        self._forget_files()
+        self._remove_files()
 
-    def _forget_files(self) -> None:
+    def _remove_files(self) -> None:
         self._reserved.release()
         if self._is_temporary:
             shutil.rmtree(self.directory, ignore_errors=True)
@@ -138,10 +138,12 @@ def _plans(
     node_overrides: Mapping[int, Mapping[str, str]],
 ) -> list[NodePlan]:
     plans = []
-    for node_id, said in enumerate(roles, start=1):
-        names = {name.strip() for name in said.split(",")}
+    for node_id, text in enumerate(roles, start=1):
+        names = {name.strip() for name in text.split(",")}
         if not names or not names <= {_BROKER, _CONTROLLER}:
-            raise ValueError(f"roles of node {node_id}: {said!r} is not broker, controller, or broker,controller")
+            raise ValueError(
+                f"roles of node {node_id}: {text!r} is unknown: expected broker, controller, or broker,controller"
+            )
         grpc_port, controller_port, kafka_port = ports[_PORTS_A_NODE * (node_id - 1) :][:_PORTS_A_NODE]
         plans.append(
             NodePlan(

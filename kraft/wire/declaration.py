@@ -82,7 +82,7 @@ Uuid: TypeAlias = UUID
 Array: TypeAlias = tuple[T, ...]
 
 ZERO_UUID: Final = UUID(int=0)
-"""Means: no UUID."""
+"""The UUID that means none."""
 
 _FORMS: Final[dict[object, Form]] = {bool: Fixed("?"), str: Sized.STRING, bytes: Sized.BYTES, UUID: Identifier()}
 

@@ -39,7 +39,7 @@ def _at_random(name: str, seconds: float, inputs: int, seed: int, folder: Path) 
     guard = MemoryGuard()
     tried = 0
     deadline = time.monotonic() + seconds
-    for data in mutated(target.seeds, Random(seed)):
+    for data in mutated(target.seeds(), Random(seed)):
         guard.renew()
         try:
             run_in_time(target.run, data)
@@ -69,7 +69,7 @@ def _with_atheris(name: str, seconds: float, inputs: int, seed: int, folder: Pat
     target = targets()[name]
     corpus = folder / "corpus"
     corpus.mkdir()
-    for number, data in enumerate(target.seeds):
+    for number, data in enumerate(target.seeds()):
         (corpus / f"seed-{number}").write_bytes(data)
     guard = MemoryGuard()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Final
 
 from kraft.log.format.compression import Codec
@@ -25,7 +25,9 @@ _NOW_MS: Final = 1_700_000_000_000
 _READ_BYTES_MAX: Final = 1 << 20
 
 
-def _written() -> dict[str, bytes]:
+@cache
+def partition_files() -> dict[str, bytes]:
+    """By name: segments with their indexes, producer snapshots, checkpoints."""
     disk = MemoryDisk()
     log = PartitionLog.open(disk, DIRECTORY, _CONFIG, _ORDERS)
     for number in range(20):
@@ -40,10 +42,6 @@ def _written() -> dict[str, bytes]:
     log.complete_sync(ticket)
     log.close()
     return {name: disk.read_file(f"{DIRECTORY}/{name}") for name in disk.list(DIRECTORY)}
-
-
-PARTITION_FILES: Final = _written()
-"""Return the files by name: segments with their indexes, producer snapshots, checkpoints."""
 
 
 def open_and_read(files: Mapping[str, bytes]) -> None:

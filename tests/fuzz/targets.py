@@ -8,9 +8,9 @@ the input unchanged, and then with a correct checksum.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from types import ModuleType
 from typing import Final, TypeVar
 
@@ -36,7 +36,7 @@ from kraft.log.segment.offset_index import OffsetIndex
 from kraft.log.segment.time_index import TimeIndex
 from kraft.model.errors import Corruption, InvalidBatch
 from kraft.model.ids import LeaderEpoch, Offset
-from tests.fuzz.partition_files import PARTITION_FILES, open_and_read, verify_and_inspect
+from tests.fuzz.partition_files import open_and_read, partition_files, verify_and_inspect
 from tests.fuzz.wire_frames import read_request, read_response, request_frames, responses
 from tests.support.log.codec_variants import pure_codec
 
@@ -48,42 +48,55 @@ _RECORDS: Final = [
 ]
 Input = TypeVar("Input")
 
+_CONTROL_RECORD: Final = bytes.fromhex("04 00000001 000000000007")
+_OFFSET_INDEX: Final = struct.pack(">IIIIII", 9, 0, 20, 4096, 31, 8192)
+_TIME_INDEX: Final = struct.pack(">qIqI", 1000, 9, 2000, 20)
 _UINT32: Final = struct.Struct(">I")
 _CRC_COVERS_FROM: Final = 21
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A decoder to fuzz; `seeds` are valid inputs, which mutation then damages."""
+    """A decoder to fuzz."""
 
     name: str
     run: Callable[[bytes], None]
-    seeds: tuple[bytes, ...]
+    make_seeds: Callable[[], tuple[bytes, ...]]
+
+    def seeds(self) -> tuple[bytes, ...]:
+        """Return valid inputs, which mutation then damages."""
+        return self.make_seeds()
 
 
 def targets() -> dict[str, Target]:
     found = [
-        Target(name="batch", run=_batch, seeds=tuple(build_batch(_RECORDS, codec, 4000, 1, 7) for codec in Codec)),
-        Target(name="records", run=_records, seeds=(b"\x03" + _payload(),)),
-        Target(name="control-record", run=_control_record, seeds=(bytes.fromhex("04 00000001 000000000007"),)),
-        Target(name="offset-index", run=_offset_index, seeds=(struct.pack(">IIIIII", 9, 0, 20, 4096, 31, 8192),)),
-        Target(name="time-index", run=_time_index, seeds=(struct.pack(">qIqI", 1000, 9, 2000, 20),)),
-        Target(name="leader-epochs", run=_leader_epochs, seeds=_leader_epoch_files()),
-        Target(name="log-checkpoint", run=_log_checkpoint, seeds=_log_checkpoint_files()),
-        Target(name="producer-snapshot", run=_producer_snapshot, seeds=_producer_snapshots()),
-        Target(name="recovery", run=_recovery, seeds=_partition_files()),
-        Target(name="verification", run=_verification, seeds=_partition_files()),
-        Target(name="wire-request", run=read_request, seeds=request_frames()),
-        Target(name="wire-response", run=read_response, seeds=responses()),
+        Target(name="batch", run=_batch, make_seeds=_batches),
+        Target(name="records", run=_records, make_seeds=lambda: (b"\x03" + _payload(),)),
+        Target(name="control-record", run=_control_record, make_seeds=lambda: (_CONTROL_RECORD,)),
+        Target(name="offset-index", run=_offset_index, make_seeds=lambda: (_OFFSET_INDEX,)),
+        Target(name="time-index", run=_time_index, make_seeds=lambda: (_TIME_INDEX,)),
+        Target(name="leader-epochs", run=_leader_epochs, make_seeds=_leader_epoch_files),
+        Target(name="log-checkpoint", run=_log_checkpoint, make_seeds=_log_checkpoint_files),
+        Target(name="producer-snapshot", run=_producer_snapshot, make_seeds=_producer_snapshots),
+        Target(name="recovery", run=_recovery, make_seeds=_partition_files),
+        Target(name="verification", run=_verification, make_seeds=_partition_files),
+        Target(name="wire-request", run=read_request, make_seeds=request_frames),
+        Target(name="wire-response", run=read_response, make_seeds=responses),
     ]
     for codec in Codec:
-        found.append(Target(name=f"batch-{codec.config_name}", run=_batch_of(codec), seeds=_batch_seeds(codec)))
+        seeds = partial(_batch_seeds, codec)
+        found.append(Target(name=f"batch-{codec.config_name}", run=_batch_of(codec), make_seeds=seeds))
         if codec is not Codec.NONE:
-            found.append(Target(name=f"decompress-{codec.config_name}", run=_decompress(codec), seeds=_packed(codec)))
+            packed = partial(_packed, codec)
+            found.append(Target(name=f"decompress-{codec.config_name}", run=_decompress(codec), make_seeds=packed))
     return {target.name: target for target in found}
 
 
 # --- record batches ------------------------------------------------------------------------------------------
+
+
+def _batches() -> tuple[bytes, ...]:
+    return tuple(build_batch(_RECORDS, codec, 4000, 1, 7) for codec in Codec)
 
 
 def _payload() -> bytes:
@@ -240,32 +253,61 @@ def _sealed_text(data: bytes) -> bytes:
 
 
 def _producer_snapshot(data: bytes) -> None:
-    sealed = data[:2] + _UINT32.pack(crc32c(data[6:])) + data[6:]
-    for content in (data, sealed):
+    for content in (data, _sealed_snapshot(data)):
         try:
             decode_snapshot(content, "00000000000000000900.snapshot")
         except Corruption:
             continue
 
 
+def _sealed_snapshot(data: bytes) -> bytes:
+    return data[:2] + _UINT32.pack(crc32c(data[6:])) + data[6:]
+
+
 def _producer_snapshots() -> tuple[bytes, ...]:
-    return tuple(content for name, content in PARTITION_FILES.items() if name.endswith(".snapshot"))
+    return tuple(content for name, content in partition_files().items() if name.endswith(".snapshot"))
 
 
 def _recovery(data: bytes) -> None:
     """The input is the number of a file (one byte) and its new content."""
-    open_and_read(_with_one_replaced(data))
+    for files in _with_one_replaced(data):
+        open_and_read(files)
 
 
 def _verification(data: bytes) -> None:
     """The same, for `kraft log verify` and `kraft log dump`."""
-    verify_and_inspect(_with_one_replaced(data))
+    for files in _with_one_replaced(data):
+        verify_and_inspect(files)
 
 
-def _with_one_replaced(data: bytes) -> dict[str, bytes]:
-    names = sorted(PARTITION_FILES)
-    return {**PARTITION_FILES, names[int.from_bytes(data[:1], "big") % len(names)]: data[1:]}
+def _with_one_replaced(data: bytes) -> Iterator[dict[str, bytes]]:
+    files = partition_files()
+    name = sorted(files)[int.from_bytes(data[:1], "big") % len(files)]
+    yield {**files, name: data[1:]}
+    if (sealed := _sealed(name, data[1:])) != data[1:]:
+        yield {**files, name: sealed}
+
+
+def _sealed(name: str, data: bytes) -> bytes:
+    if name.endswith(".snapshot"):
+        return _sealed_snapshot(data)
+    if name.endswith(".log"):
+        return _sealed_batches(data)
+    return _sealed_text(data) if name.endswith("checkpoint") else data
+
+
+def _sealed_batches(data: bytes) -> bytes:
+    """Return the data with correct checksums of all batches that are complete by their lengths."""
+    sealed, start = bytearray(data), 0
+    while start + HEADER_BYTES <= len(sealed):
+        end = start + 12 + int.from_bytes(sealed[start + 8 : start + 12], "big")
+        if not start + HEADER_BYTES <= end <= len(sealed):
+            break
+        _UINT32.pack_into(sealed, start + 17, crc32c(memoryview(sealed)[start + _CRC_COVERS_FROM : end]))
+        start = end
+    return bytes(sealed)
 
 
 def _partition_files() -> tuple[bytes, ...]:
-    return tuple(bytes([number]) + content for number, (_, content) in enumerate(sorted(PARTITION_FILES.items())))
+    files = sorted(partition_files().items())
+    return tuple(bytes([number]) + content for number, (_, content) in enumerate(files))

@@ -15,6 +15,8 @@ from tests.fuzz.mutation import mutated
 from tests.fuzz.targets import targets
 
 INPUTS = 2_000
+TRIED_TWICE = {"recovery", "verification"}
+"""Each input as it is and with its checksums set right, for which a whole log is opened."""
 TARGETS = targets()
 WAIT_S = 60
 
@@ -22,7 +24,8 @@ WAIT_S = 60
 @pytest.mark.parametrize("name", TARGETS)
 def test_no_input_makes_a_decoder_fail_in_a_way_it_does_not_document(name: str) -> None:
     target = TARGETS[name]
-    for number, data in enumerate(islice(mutated(target.seeds, Random(name)), INPUTS)):
+    inputs = INPUTS // 2 if name in TRIED_TWICE else INPUTS
+    for number, data in enumerate(islice(mutated(target.seeds(), Random(name)), inputs)):
         try:
             target.run(data)
         except Exception as error:
@@ -55,7 +58,7 @@ def one_failing_target(body: str, folder: Path) -> subprocess.CompletedProcess[s
         "guard.INPUT_SECONDS_MAX = 0.2\n"
         "def run(data):\n"
         f"    {body}\n"
-        "targets.targets = lambda: {'bad': targets.Target(name='bad', run=run, seeds=(b'seed',))}\n"
+        "targets.targets = lambda: {'bad': targets.Target(name='bad', run=run, make_seeds=lambda: (b'seed',))}\n"
         "sys.exit(one_target.main())\n"
     )
     arguments = ["bad", "--mode", "random", "--seconds", "20", "--inputs", "50", "--seed", "1", "--folder", str(folder)]
@@ -74,11 +77,13 @@ def test_a_run_prints_how_many_inputs_it_tried(mode: str, tmp_path: Path) -> Non
     if mode == "atheris":
         pytest.importorskip("atheris")
     crashes = tmp_path / "crashes"
+    # Under atheris everything that is imported is instrumented first, for each target.
+    names = ["control-record", "time-index"] if mode == "random" else ["control-record"]
     arguments = ["--mode", mode, "--seconds", "20", "--inputs", "300", "--crashes", str(crashes)]
-    finished = fuzz(*arguments, "--target", "control-record", "--target", "time-index")
+    finished = fuzz(*arguments, *(argument for name in names for argument in ("--target", name)))
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert f"mode {mode}, seed 1" in finished.stdout
-    assert "2 targets, 600 inputs tried, 0 crashes" in finished.stdout
+    assert f"{len(names)} targets, {300 * len(names)} inputs tried, 0 crashes" in finished.stdout
     assert not crashes.exists()
 
 

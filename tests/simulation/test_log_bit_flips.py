@@ -8,7 +8,7 @@ import pytest
 
 from tests.simulation.bit_flips import BITS, FlippedLog, Situation, summary, try_bits
 
-HEADERS = (0, 1, 6, 8, 9, -2, -1)
+HEADERS = (0, 6, 8, 9, -1)
 """Batches whose headers have every bit flipped: at both ends, and on both sides of a new leader epoch; the
 index has an entry for one of them."""
 

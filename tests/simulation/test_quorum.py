@@ -9,10 +9,12 @@ from tests.simulation.quorum_invariants import Invariant
 from tests.simulation.quorum_runs import Tally, notices, run
 from tests.simulation.quorum_weakened import Guard
 
-SEEDS = 40
+SEEDS = 20
+"""`tests.soak.quorum_seeds` takes others, and more."""
 WEAKENED_SEEDS = 60
 
 
+@pytest.mark.slow
 def test_invariants_hold_after_every_event_and_the_quorum_heals() -> None:
     total = Tally()
     for seed in range(SEEDS):

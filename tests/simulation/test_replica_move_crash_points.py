@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import pytest
 
-from kraft.model.ids import Offset
+from kraft.model.ids import LogDirectory, Offset
 from kraft.server.replica import move as replica_move
 from kraft.server.replica.partition import Partition
 from tests.support.disks.sim_content import CrashMode
@@ -24,7 +24,7 @@ from tests.support.server.moving import Mover
 from tests.support.server.replicas import batch, lead, until, values_in
 from tests.support.virtual_time import run_virtually
 
-PATHS = ("a", "b")
+PATHS = (LogDirectory("a"), LogDirectory("b"))
 SOME_WAY = 150
 """Bytes that are copied at once: two batches."""
 

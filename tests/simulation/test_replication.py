@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.simulation.replication_runs import run_randomly
-from tests.simulation.replication_world import CORRECT, Variant, Violation, World
+from tests.simulation.replication_runs import run_seed
+from tests.simulation.replication_world import CORRECT, Violation
 from tests.simulation.weakened_machines import (
     BelievesOldStates,
     CommitsBelowMinimumIsr,
@@ -20,12 +20,7 @@ from tests.simulation.weakened_machines import (
 )
 
 SEEDS = 500
-STEPS = 600
 MUTANT_SEEDS = 400
-
-
-def run_seed(seed: int, variant: Variant = CORRECT) -> World:
-    return run_randomly(seed, STEPS, variant, min_insync_replicas=1 + seed % 2)
 
 
 def test_invariants_hold_after_every_event_and_all_replicas_are_equal_in_the_end() -> None:
@@ -34,7 +29,7 @@ def test_invariants_hold_after_every_event_and_all_replicas_are_equal_in_the_end
         try:
             world = run_seed(seed)
         except Exception as error:
-            error.add_note(f"seed {seed} of test_replication.run_seed")
+            error.add_note(f"python -m tests.soak.replication_seeds --first-seed {seed} --seeds 1")
             raise
         committed += len(world.exposed)
         elections += world.controller.state.leader_epoch

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn
 
 from chaos.nemesis.power_loss import CannotMount, PowerLossDisk
 from chaos.toxiproxy import ToxiproxyMissing, find_or_build
@@ -56,7 +56,7 @@ def _without_toxiproxy() -> str:
 
 
 def _without_jars() -> str:
-    # It imports pytest, which only this one needs.
+    # Only this one needs pytest, whose import takes a while.
     import pytest
 
     from tests.support.kafka.kafka_jars import kafka_jars
@@ -148,12 +148,12 @@ def _print_failure(rounds: Rounds, log: Path) -> None:
 @contextmanager
 def _progress(program: Program, share_s: float, console: Console) -> Iterator[Callable[[Rounds], None]]:
     """Show a progress bar with the round's seed, if the output is a terminal."""
-    columns = (TextColumn("{task.description:<20}"), BarColumn(), TimeElapsedColumn(), TextColumn("{task.fields[now]}"))
+    columns = (TextColumn("{task.description:<20}"), BarColumn(), TextColumn("{task.fields[now]}"))
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(program.name, total=share_s, now="")
 
         def tell(rounds: Rounds) -> None:
-            now = f"round {len(rounds.seeds)}, seed {rounds.seeds[-1]}"
+            now = f"{rounds.seconds:.0f} of {share_s:.0f} s, round {len(rounds.seeds)}, seed {rounds.seeds[-1]}"
             progress.update(task, completed=min(rounds.seconds, share_s), now=now)
 
         yield tell
@@ -161,8 +161,9 @@ def _progress(program: Program, share_s: float, console: Console) -> Iterator[Ca
 
 def main(arguments: list[str]) -> int:
     names = [program.name for program in PROGRAMS]
+    listed = ", ".join(names)
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
-    parser.add_argument("--only", action="append", choices=names, metavar="NAME", help=f"again and again: {names}")
+    parser.add_argument("--only", action="append", choices=names, metavar="NAME", help=f"may be given again: {listed}")
     parser.add_argument("--seed", type=int, help="one round with this seed, to repeat it")
     default_s = float(os.environ.get(SECONDS_VARIABLE) or SECONDS)
     parser.add_argument(

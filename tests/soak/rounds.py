@@ -19,7 +19,7 @@ SEED_MAX: Final = 1_000_000_000
 
 _POLL_S: Final = 0.5
 _END_DEADLINE_S: Final = 60.0
-"""After an interrupt: a cluster is stopped meanwhile."""
+"""A search stops its cluster after an interrupt."""
 
 
 def _nothing() -> str:
@@ -28,7 +28,7 @@ def _nothing() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """An open-ended search."""
+    """An open-ended search, with a seed."""
 
     name: str
     command: str
@@ -74,9 +74,9 @@ class Rounds:
 def run_rounds(
     program: Program, seconds: float, log: Path, *, seed: int | None = None, tell: Callable[[Rounds], None]
 ) -> Rounds:
-    """Runs rounds until `seconds` are used or one fails; with `seed`, one round. Output of the last one is in `log`.
+    """Run rounds until `seconds` are used or one fails; with `seed`, one round. Output of the last one is in `log`.
 
-    `tell` is called at the start of a round and every now and then. A KeyboardInterrupt ends the round in order.
+    `tell` is called at the start of a round and twice a second. A KeyboardInterrupt ends the round in order.
     """
     rounds = Rounds(program, not_run=program.missing())
     began_s = time.monotonic()
@@ -90,7 +90,7 @@ def run_rounds(
 
 
 def _run_round(rounds: Rounds, seconds: float, log: Path, began_s: float, tell: Callable[[Rounds], None]) -> str:
-    """Why it failed, or an empty text."""
+    """Return why it failed, or an empty text."""
     deadline_s = time.monotonic() + rounds.program.round_s_max
     with _process(rounds.program.arguments(rounds.seeds[-1], seconds), log) as process:
         while time.monotonic() < deadline_s:
@@ -106,7 +106,7 @@ def _run_round(rounds: Rounds, seconds: float, log: Path, began_s: float, tell: 
 
 @contextmanager
 def _process(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in a session of its own, so that an interrupt reaches it once and from here."""
+    """A process in a session of its own, so that an interrupt reaches it only from here."""
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
     with log.open("wb") as output:
         output.write(f"{' '.join(command)}\n".encode())

@@ -76,7 +76,7 @@ def test_on_the_main_branch_changed_is_what_is_not_committed(clone: Path) -> Non
     assert changed_files(clone) == ["README.md"]
 
 
-def test_without_a_clone_nobody_knows_what_changed(tmp_path: Path) -> None:
+def test_without_a_clone_the_error_has_gits_message(tmp_path: Path) -> None:
     with pytest.raises(NotAClone, match="not a git repository"):
         changed_files(tmp_path)
 

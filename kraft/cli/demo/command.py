@@ -1,4 +1,4 @@
-"""The command itself: its options, where its files go, and how it ends."""
+"""Options, directory and exit code of `kraft demo`."""
 
 from __future__ import annotations
 
@@ -20,16 +20,21 @@ from kraft.cli.options import Output
 def demo(
     data_dir: Annotated[
         Path | None,
-        typer.Option("--data-dir", help="An empty directory for all files; by default a temporary one."),
+        typer.Option("--data-dir", help="Empty directory for all files. By default a temporary one."),
     ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the files there: logs, partitions, checkpoint.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the files: logs, partitions, checkpoint.")] = False,
     flights: Annotated[
         int | None,
-        typer.Option("--flights", min=1_000, help="Only so many of the 336,776, for a quick look."),
+        typer.Option("--flights", min=1_000, help="Number of flights to send. By default all 336,776."),
     ] = None,
-    output: Annotated[Output, typer.Option("--output", help="json: the figures, on standard output.")] = Output.TABLE,
+    output: Annotated[
+        Output, typer.Option("--output", help="Output format: table for people, json for programs.")
+    ] = Output.TABLE,
 ) -> None:
-    """Real flights through three nodes into a Spark query, with a leader killed on the way."""
+    """Send real flights through three nodes into a Spark query.
+
+    A leader is killed on the way. The result of the query is compared with the file of the flights.
+    """
     from kraft.local.node_process import NodeFailed
     from kraft.model.errors import KraftError
 
@@ -41,7 +46,7 @@ def demo(
 
 @contextmanager
 def _directory(chosen: Path | None, keep: bool) -> Iterator[Path]:
-    """Gone afterwards, unless it is to be kept."""
+    """Yield the directory for the files, and remove it afterwards unless `keep`."""
     if chosen is not None and chosen.exists() and (not chosen.is_dir() or any(chosen.iterdir())):
         raise DemoFailed(f"--data-dir {chosen} is not an empty directory: choose another one")
     directory = Path(tempfile.mkdtemp(prefix="kraft-demo-")) if chosen is None else chosen.absolute()
@@ -54,7 +59,7 @@ def _directory(chosen: Path | None, keep: bool) -> Iterator[Path]:
 
 
 def _run(directory: Path, flights_max: int | None, java_version: str, output: Output) -> None:
-    # Imported now: Spark takes a second to load, which would come before every complaint of above.
+    # Imported late: Spark takes a second to load, which would delay the errors above.
     from rich.console import Console
 
     from kraft.cli.demo.report import print_report, to_json
@@ -68,4 +73,4 @@ def _run(directory: Path, flights_max: int | None, java_version: str, output: Ou
         print_report(report, console)
     faults = report.faults()
     if faults:
-        raise DemoFailed(f"the demo found {', '.join(faults)}; run with --keep and see {directory}")
+        raise DemoFailed(f"the demo failed: {', '.join(faults)}: run it with --keep and see {directory}")

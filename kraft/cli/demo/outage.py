@@ -1,4 +1,4 @@
-"""A node that dies while it is needed, and comes back: what happens to the partitions that it led."""
+"""Kills the leader of a partition, restarts it, and measures the outage."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from kraft.local.local_cluster import LocalCluster
 from kraft.model.metadata import PartitionMetadata
 
 RESTART_AFTER_S: Final = 5.0
-"""Longer than a new leader takes by default, so that the old one does not come back into its own election."""
+"""Longer than an election takes by default, so that the old leader does not return during it."""
 
 _ANSWER_DEADLINE_MS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutageFigures:
-    """`elected_after_s`: from the kill until a broker that lives named another leader of the partition.
+    """Times of an outage, in seconds.
 
-    `unacknowledged_s`: the longest time from the kill on in which no flight of the partition was acknowledged, which
-    is what a user feels. `in_sync_after_s`: from the kill until the node was an in-sync replica of everything again.
+    `elected_after_s`: from the kill until a live broker named another leader. `unacknowledged_s`: the longest time
+    since the kill without an acknowledged flight of the partition, which is what a user notices. `in_sync_after_s`:
+    from the kill until the node was an in-sync replica of every partition again.
     """
 
     node_id: int
@@ -36,7 +37,7 @@ class OutageFigures:
 
 
 class Outage:
-    """Begins in the publisher's thread; then `step` brings it forward, from one thread, until `is_over`."""
+    """An outage: `begin` in the publisher's thread, then `step` in one other thread until `is_over`."""
 
     def __init__(
         self, cluster: LocalCluster, admin: Admin, partition: TopicPartition, say: Callable[[str], None]
@@ -56,18 +57,18 @@ class Outage:
         return self._in_sync_at_s is not None
 
     def begin(self) -> None:
-        """kill -9 for the node that leads the partition."""
+        """Kill the leader of the partition with SIGKILL."""
         self._node_id = self._partitions()[self._partition.partition].leader_id
         if self._node_id not in self._cluster.nodes:
-            raise DemoFailed(f"{self._partition} has no leader that could be killed")
+            raise DemoFailed(f"{self._partition} has no leader to kill")
         node = self._cluster.nodes[self._node_id]
-        self._say(f"Halfway: kill -9 for node {self._node_id} (pid {node.pid}), the leader of {self._partition}")
+        self._say(f"Halfway: killing node {self._node_id} (kill -9 {node.pid}), the leader of {self._partition}")
         killed_at_s = time.monotonic()
         node.kill()
         self._killed_at_s = killed_at_s
 
     def step(self) -> None:
-        """One look at what is awaited next. Returns soon."""
+        """Check the next expected change once, and return without waiting for it."""
         if self._killed_at_s is None or self.is_over:
             return
         if self._elected_at_s is None:
@@ -78,7 +79,7 @@ class Outage:
             self._look_for_replica(self._killed_at_s)
 
     def figures(self, acknowledgements: Iterable[Acknowledgement]) -> OutageFigures:
-        """When it is over. `acknowledgements` are those of everything that was published."""
+        """Return the figures once the outage is over. `acknowledgements` are those of all flights."""
         assert self._killed_at_s is not None
         assert self._elected_at_s is not None
         assert self._in_sync_at_s is not None
@@ -95,11 +96,11 @@ class Outage:
         if leader_id in self._cluster.nodes and leader_id != self._node_id:
             self._elected_at_s = time.monotonic()
             took_s = self._elected_at_s - killed_at_s
-            self._say(f"Node {leader_id} leads {self._partition} now, {took_s:.2f} s after the kill")
+            self._say(f"Node {leader_id} leads {self._partition} {took_s:.2f} s after the kill")
 
     def _restart_when_due(self, killed_at_s: float) -> None:
         if time.monotonic() >= killed_at_s + RESTART_AFTER_S:
-            self._say(f"Starting node {self._node_id} again")
+            self._say(f"Restarting node {self._node_id}")
             self._cluster.nodes[self._node_id].start()
             self._restarted_at_s = time.monotonic()
 
@@ -108,16 +109,16 @@ class Outage:
         if all(self._node_id in partition.isr for partition in self._partitions()):
             self._in_sync_at_s = time.monotonic()
             took_s = self._in_sync_at_s - killed_at_s
-            self._say(f"Node {self._node_id} is in sync again, {took_s:.2f} s after the kill")
+            self._say(f"Node {self._node_id} is in sync again {took_s:.2f} s after the kill")
 
     def _partitions(self) -> list[PartitionMetadata]:
-        """By number; every broker answers, so one that is dead is not in the way."""
+        """Return the partitions by number. Any live broker can answer."""
         (topic,) = self._admin.describe_topics([self._partition.topic], timeout_ms=_ANSWER_DEADLINE_MS)
         return sorted(topic.metadata.partitions, key=lambda partition: partition.partition)
 
 
 def silence_s(acknowledgements: Iterable[Acknowledgement], partition: TopicPartition, since_s: float) -> float:
-    """The longest time, from `since_s` on, in which nothing that was sent to the partition was acknowledged."""
+    """Return the longest time since `since_s` without an acknowledgement for the partition."""
     times_s = [since_s]
     times_s += sorted(
         acknowledgement.acknowledged_at_s

@@ -1,4 +1,4 @@
-"""The progress bar: how many flights are acknowledged, how fast, and since when."""
+"""The progress bar: acknowledged flights, their rate, and the elapsed time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rich.text import Text
 
 
 class _Rate(ProgressColumn):
-    """On average since the beginning: an outage in between pulls it down, and is meant to."""
+    """Average rate since the beginning, outage included."""
 
     def render(self, task: Task) -> Text:
         rate = task.completed / task.elapsed if task.elapsed else 0.0

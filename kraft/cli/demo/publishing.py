@@ -1,4 +1,4 @@
-"""Publishing flights, and remembering when they were acknowledged."""
+"""Publishes flights and records when they were acknowledged."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from kraft.cli.demo.flights import Flight
 from kraft.client import Delivery, Producer, TopicPartition
 
 FLIGHTS_IN_CHUNK: Final = 500
-"""Handed to the producer at once. It makes batches of its own out of them, one for each partition."""
+"""Flights per call of the producer, which groups them into batches by partition."""
 
 _SETTLE_DEADLINE_S: Final = 150.0
-"""Above the producer's delivery.timeout.ms, after which each record is either stored or given up."""
+"""Above the producer's delivery.timeout.ms, after which each record is either stored or failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledgement:
-    """One chunk of flights, all of them stored by that time of the monotonic clock."""
+    """One chunk of flights, stored by `acknowledged_at_s` of the monotonic clock."""
 
     acknowledged_at_s: float
     flights: int
@@ -31,7 +31,7 @@ class Acknowledgement:
 
 
 class Publisher:
-    """`send` and `settle` are called from one thread at a time; another one may look at how far they are."""
+    """Publishes flights. One thread at a time calls `send` and `settle`; another may read the progress."""
 
     def __init__(self, producer: Producer, topic: str) -> None:
         self._producer = producer
@@ -41,21 +41,21 @@ class Publisher:
         self._failure: BaseException | None = None
         self.acknowledgements: list[Acknowledgement] = []
         self.acknowledged = 0
-        """Flights that are stored by now."""
+        """Number of flights that are stored."""
 
     def send(self, flights: Iterable[Flight]) -> None:
-        """Hands all of them to the producer, and waits whenever its memory is full of unacknowledged ones."""
+        """Send all flights; wait while the producer's memory is full of unacknowledged ones."""
         rest = iter(flights)
         while chunk := list(islice(rest, FLIGHTS_IN_CHUNK)):
             self._send_chunk(chunk)
 
     def settle(self) -> None:
-        """Waits until everything that was sent is stored. Raises DemoFailed for the first that is not."""
+        """Wait until all sent flights are stored. Raises DemoFailed for the first that is not."""
         self._producer.flush()
         deadline_s = time.monotonic() + _SETTLE_DEADLINE_S
         while self._chunks_sent > 0:
             if not self._settled.acquire(timeout=max(0.0, deadline_s - time.monotonic())):
-                raise DemoFailed(f"the producer neither stored nor gave up some flights in {_SETTLE_DEADLINE_S:.0f} s")
+                raise DemoFailed(f"some flights were neither stored nor failed within {_SETTLE_DEADLINE_S:.0f} s")
             self._chunks_sent -= 1
         self._check()
 
@@ -67,7 +67,7 @@ class Publisher:
         self._chunks_sent += 1
 
     def _chunk_is_done(self, delivery: Future[Delivery]) -> None:
-        """Runs in the client's thread, for one chunk after the other."""
+        """Record a delivery; runs in the client's thread, for one chunk at a time."""
         failure = delivery.exception()
         if failure is None:
             stored = delivery.result()
@@ -85,4 +85,4 @@ class Publisher:
 
     def _check(self) -> None:
         if self._failure is not None:
-            raise DemoFailed(f"flights that were published are not acknowledged: {self._failure}")
+            raise DemoFailed(f"some flights were not acknowledged: {self._failure}")

@@ -21,7 +21,7 @@ _FLIGHT_SCHEMA: Final = "id INT, carrier STRING, month INT, dep_delay INT"
 
 
 class DelayQuery:
-    """A running query. Its table is complete after every micro-batch, and held in memory."""
+    """A running query. Its table is in memory, and complete after every micro-batch."""
 
     def __init__(self, session: SparkSession, bootstrap_servers: str, topic: str, directory: Path) -> None:
         self._session = session
@@ -46,7 +46,7 @@ class DelayQuery:
         )
 
     def has_read(self, end_offsets: dict[TopicPartition, int]) -> bool:
-        """Whether the table holds every record below these offsets. Raises DemoFailed when the query has ended."""
+        """Return whether the table has every record below these offsets. Raises DemoFailed if the query has ended."""
         self.check()
         progress = self._query.lastProgress
         if progress is None:
@@ -55,12 +55,12 @@ class DelayQuery:
         return all(read.get(partition, 0) >= end for partition, end in end_offsets.items())
 
     def check(self) -> None:
-        """Raises DemoFailed when the query has ended, with the reason."""
+        """Raise DemoFailed with the reason if the query has ended."""
         if not self._query.isActive:
-            raise DemoFailed(f"the Spark query ended by itself: {self._query.exception()}")
+            raise DemoFailed(f"the Spark query ended early: {self._query.exception()}")
 
     def table(self) -> dict[Group, Delays]:
-        """As of the last micro-batch."""
+        """Return the figures as of the last micro-batch."""
         return {
             Group(row["carrier"], row["month"]): Delays(
                 flights=row["flights"],
@@ -77,7 +77,7 @@ class DelayQuery:
 
 
 def delays_by_group(records: DataFrame) -> DataFrame:
-    """Counts all flights; an average takes no notice of those without a delay, which were cancelled."""
+    """Count all flights; averages ignore cancelled ones, which have no delay."""
     flights = records.select(f.from_json(f.col("value").cast("string"), _FLIGHT_SCHEMA).alias("flight")).select(
         "flight.*"
     )
@@ -91,7 +91,7 @@ def delays_by_group(records: DataFrame) -> DataFrame:
 
 
 def _offsets(document: object, topic: str) -> dict[TopicPartition, int]:
-    """Out of the JSON in which Spark reports how far the connector was read."""
+    """Parse the JSON in which Spark reports the offsets that it has read."""
     offsets = json.loads(document) if isinstance(document, str) else document
     if not isinstance(offsets, dict):
         return {}

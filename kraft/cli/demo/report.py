@@ -1,4 +1,4 @@
-"""What came out of it: the two tables side by side, and the figures that must be equal or zero."""
+"""Result of the demo: both tables side by side, and the figures that must be equal or zero."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kraft.cli.demo.outage import OutageFigures
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """`stored` is what the partitions hold by their own account, their end offsets."""
+    """Figures of one run. `stored` is the sum of the partitions' end offsets."""
 
     expected: Table
     counted: Table
@@ -29,7 +29,7 @@ class Report:
 
     @property
     def published(self) -> int:
-        """Flights of the file that were to be published."""
+        """Number of flights to publish."""
         return delays.total(self.expected.values()).flights
 
     @property
@@ -38,7 +38,7 @@ class Report:
 
     @property
     def duplicates(self) -> int:
-        """In Spark's table, or in the log already, where nobody may have read them yet."""
+        """Duplicates in Spark's table, or in the log, where they may not have been read yet."""
         return max(delays.duplicates(self.counted), self.stored - self.published, 0)
 
     @property
@@ -50,7 +50,7 @@ class Report:
         return delays.compare(self.expected, self.counted)
 
     def faults(self) -> list[str]:
-        """What is not as it must be, in words; nothing, if all is well."""
+        """Return a phrase for each wrong figure; none if all are right."""
         figures = (
             (self.acknowledged == self.published, f"{self.acknowledged:,} of {self.published:,} flights acknowledged"),
             (self.flights_counted == self.published, f"{self.flights_counted:,} flights counted"),
@@ -72,7 +72,7 @@ def print_report(report: Report, console: Console) -> None:
 
 
 def to_json(report: Report) -> str:
-    """For programs: every figure that is printed for people, and the whole of both tables."""
+    """Return the report for programs: every figure that people see, and both tables in full."""
     document = {
         "flights": report.published,
         "flights_acknowledged": report.acknowledged,
@@ -134,11 +134,11 @@ def _lines(report: Report) -> Iterator[str]:
     groups = report.expected.keys() | report.counted.keys()
     outage = report.outage
     yield f"Published in {report.publishing_s:.1f} s, outage included: {report.flights_per_s:,.0f} flights/s"
-    yield f"Groups of airline and month that are equal: {len(groups) - len(report.differences)} of {len(groups)}"
+    yield f"Equal groups of airline and month: {len(groups) - len(report.differences)} of {len(groups)}"
     yield (
-        f"{outage.partition} without a leader: {outage.elected_after_s:.2f} s from the kill of node {outage.node_id} "
-        f"until another was elected; no flight of it was acknowledged for {outage.unacknowledged_s:.2f} s"
+        f"{outage.partition} got a new leader {outage.elected_after_s:.2f} s after the kill of node {outage.node_id}; "
+        f"longest time without an acknowledged flight: {outage.unacknowledged_s:.2f} s"
     )
-    yield f"Duplicates {report.duplicates:,}, lost {report.lost:,}; the whole took {report.total_s:.0f} s"
+    yield f"Duplicates: {report.duplicates:,}, lost: {report.lost:,}; total time: {report.total_s:.0f} s"
     sign = "=" if report.flights_counted == report.published else "≠"
-    yield f"Flights in the file, and counted by Spark: [bold]{report.published:,} {sign} {report.flights_counted:,}"
+    yield f"Flights in the file and counted by Spark: [bold]{report.published:,} {sign} {report.flights_counted:,}"

@@ -1,4 +1,4 @@
-"""What the demo needs beside Kraft itself: Java for Spark, and two Python packages. Checked before anything starts."""
+"""Checks the requirements of the demo before it starts: Java for Spark, and Python packages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _JAVA_REMEDY: Final = (
 
 
 def check(environment: Mapping[str, str] | None = None) -> str:
-    """The version of the Java that Spark will take. Raises DemoFailed, naming what was found and the remedy."""
+    """Return the version of the Java that Spark will use. Raises DemoFailed with the problem and the remedy."""
     missing = [package for package in PACKAGES if importlib.util.find_spec(package) is None]
     if missing:
         raise DemoFailed(f"the demo needs {' and '.join(missing)}: pip install 'kraft-broker[demo]'")
@@ -31,7 +31,7 @@ def check(environment: Mapping[str, str] | None = None) -> str:
 
 
 def java_version(environment: Mapping[str, str]) -> str:
-    """Such as `17.0.15`. Spark takes the Java of JAVA_HOME if that is set and the one on the path otherwise."""
+    """Return a version such as `17.0.15`. Spark uses the Java of JAVA_HOME if that is set, else the one on the path."""
     java = _java(environment)
     try:
         answer = subprocess.run(
@@ -43,7 +43,7 @@ def java_version(environment: Mapping[str, str]) -> str:
     # Java 8 and older call themselves 1.8 and so on.
     major = re.match(r"(?:1\.)?(\d+)", version[1]) if version else None
     if version is None or major is None:
-        raise _unfit(f"{java} is Java of an unknown version")
+        raise _unfit(f"{java} has an unknown version")
     if int(major[1]) < JAVA_VERSION_MIN:
         raise _unfit(f"{java} is Java {version[1]}")
     return version[1]
@@ -54,7 +54,7 @@ def _java(environment: Mapping[str, str]) -> str:
     if home:
         java = Path(home, "bin", "java")
         if not os.access(java, os.X_OK):
-            raise _unfit(f"JAVA_HOME is {home}, and there is no bin/java in it")
+            raise _unfit(f"JAVA_HOME={home} has no bin/java")
         return str(java)
     found = shutil.which("java", path=environment.get("PATH", os.defpath))
     if found is None:
@@ -63,4 +63,4 @@ def _java(environment: Mapping[str, str]) -> str:
 
 
 def _unfit(found: str) -> DemoFailed:
-    return DemoFailed(f"Java {JAVA_VERSION_MIN} or newer is needed by Spark; {found}: {_JAVA_REMEDY}")
+    return DemoFailed(f"Spark needs Java {JAVA_VERSION_MIN} or newer; {found}: {_JAVA_REMEDY}")

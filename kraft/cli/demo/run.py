@@ -1,4 +1,4 @@
-"""The story, from its first line to its last."""
+"""Runs the demo, step by step."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ TOPIC: Final = "flights"
 PARTITIONS: Final = 6
 
 FLIGHTS_AHEAD: Final = 500
-"""For the query to warm up on. Afterwards it keeps pace with the producer, and lives through the kill as it does."""
+"""Flights that warm up the query. It then keeps up with the producer, and is running during the kill."""
 
 _BUFFER_MEMORY_BYTES: Final = 8 * 1024 * 1024
-"""Bounds what is sent and not yet stored, so that the kill halfway is one in the middle of the work."""
+"""Bounds what is sent and not yet stored, so that the kill halfway happens while flights are being stored."""
 
 _LOOK_INTERVAL_S: Final = 0.02
 _OUTAGE_DEADLINE_S: Final = 90.0
@@ -40,29 +40,29 @@ _QUERY_DEADLINE_S: Final = 180.0
 
 
 def run(directory: Path, flights_max: int | None, java_version: str, console: Console) -> Report:
-    """Tells on the console what it does. Files go to `directory`; nothing runs any more when this returns or raises."""
+    """Run the demo and print its steps. Files go to `directory`; nothing is left running."""
     began_s = time.monotonic()
     say = console.print
     with interruption.interruptible(), ExitStack() as running:
         try:
             say(f"Starting {NODES} nodes from {directory}/node-*.properties")
             cluster = running.enter_context(started_nodes(directory))
-            # Before anything here talks gRPC, since starting Spark forks this process.
+            # Before this process uses gRPC, because starting Spark forks it.
             say(f"Starting Spark on Java {java_version}")
             session = running.enter_context(spark_session(directory))
-            say("Computing the figures straight from the file")
+            say("Computing the expected figures from the file")
             expected = delays.from_file(flights_max)
             cluster.wait_ready()
 
             servers = cluster.bootstrap_servers
-            say(f"Creating the topic {TOPIC}: {PARTITIONS} partitions, {NODES} replicas, min.insync.replicas=2")
+            say(f"Creating topic {TOPIC}: {PARTITIONS} partitions, {NODES} replicas, min.insync.replicas=2")
             admin = running.enter_context(Admin(servers))
             admin.create_topic(TOPIC, PARTITIONS, NODES, {"min.insync.replicas": "2"})
             consumer = running.enter_context(Consumer(servers))
             thread = running.enter_context(ThreadPoolExecutor(1))
             producer = running.enter_context(_producer(servers))
 
-            say(f"Starting the streaming query, with the first {FLIGHTS_AHEAD} flights to read")
+            say(f"Starting the streaming query on the first {FLIGHTS_AHEAD} flights")
             query = DelayQuery(session, servers, TOPIC, directory)
             publisher = Publisher(producer, TOPIC)
             to_publish = flights.read(flights_max)
@@ -77,7 +77,7 @@ def run(directory: Path, flights_max: int | None, java_version: str, console: Co
             _watch(publishing, publisher, count, outage, query, console)
             publishing_s = time.monotonic() - publishing_began_s
 
-            say("Everything is acknowledged; waiting until every replica is in sync again")
+            say("All flights acknowledged; waiting until every replica is in sync again")
             _wait_for_end_of(outage, query)
             end_offsets = _end_offsets(consumer)
             say(f"Waiting until the query has read all {sum(end_offsets.values()):,} records of the topic")
@@ -86,7 +86,7 @@ def run(directory: Path, flights_max: int | None, java_version: str, console: Co
             say("Stopping the query, Spark and the nodes")
             query.stop()
         finally:
-            interruption.no_more()
+            interruption.ignore_signals()
     return Report(
         expected=expected,
         counted=counted,
@@ -104,7 +104,7 @@ def _producer(servers: str) -> Producer:
 
 
 def _publish(publisher: Publisher, to_publish: Iterator[Flight], count: int, outage: Outage) -> None:
-    """Runs in a thread of its own, so that the demo can look on."""
+    """Publish all flights, with the kill halfway; runs in a thread of its own."""
     publisher.send(islice(to_publish, count // 2 - FLIGHTS_AHEAD))
     outage.begin()
     publisher.send(to_publish)
@@ -114,7 +114,7 @@ def _publish(publisher: Publisher, to_publish: Iterator[Flight], count: int, out
 def _watch(
     publishing: Future[None], publisher: Publisher, count: int, outage: Outage, query: DelayQuery, console: Console
 ) -> None:
-    """Returns when everything is published. Raises what went wrong, wherever it did."""
+    """Return when all flights are published. Raises the error of any part."""
     with progress_bar(console) as bar:
         task = bar.add_task("Publishing", total=count)
         while not publishing.done():
@@ -127,19 +127,19 @@ def _watch(
 
 
 def _partition_of_largest_carrier(expected: Table) -> TopicPartition:
-    """Flights go there in both halves of the file, so its outage is felt."""
+    """Return the partition of the airline with the most flights, which gets flights before and after the kill."""
     carriers = {group.carrier for group in expected}
     largest = max(carriers, key=lambda carrier: delays.total(delays.of_carrier(expected, carrier).values()).flights)
     return TopicPartition(TOPIC, partition_for_key(largest.encode(), PARTITIONS))
 
 
 def _end_offsets(consumer: Consumer) -> dict[TopicPartition, int]:
-    """How many records each partition holds: they begin at 0, and none is ever removed here."""
+    """Return the number of records of each partition: offsets begin at 0, and none is removed."""
     return consumer.end_offsets(TopicPartition(TOPIC, partition) for partition in range(PARTITIONS))
 
 
 def _wait_for(query: DelayQuery, end_offsets: dict[TopicPartition, int]) -> None:
-    _wait_until(lambda: query.has_read(end_offsets), _QUERY_DEADLINE_S, "the Spark query did not read to the end")
+    _wait_until(lambda: query.has_read(end_offsets), _QUERY_DEADLINE_S, "the Spark query did not reach the end")
 
 
 def _wait_for_end_of(outage: Outage, query: DelayQuery) -> None:

@@ -1,4 +1,4 @@
-"""A small Spark: one Java process with two task slots, silent, and gone when the demo is."""
+"""A small Spark: one Java process with two task slots, which ends with the demo."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _STOP_DEADLINE_S: Final = 20.0
 
 
 def log_file(directory: Path) -> Path:
-    """Where Spark's own output goes."""
+    """Return the file of Spark's output."""
     return directory / "spark.log"
 
 
 @contextmanager
 def spark_session(directory: Path) -> Iterator[SparkSession]:
-    """Its files are in `directory`. Its Python workers run this very interpreter."""
+    """Start Spark with its files in `directory`, and stop it afterwards. Its Python workers run this interpreter."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    # Where the machine's name is in no DNS, Spark would look for an address of its own, and warn.
+    # If DNS does not have the machine's name, Spark searches for an address, and warns.
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     conf = SparkConf().setMaster("local[2]").setAppName("kraft demo")
     for key, setting in _settings(directory).items():
         conf.set(key, setting)
-    # Its library logs a Ctrl-C, with a traceback, to the root logger, which would print it for want of a handler.
+    # py4j logs Ctrl-C with a traceback to the root logger, which prints it if it has no handler.
     logging.getLogger().addHandler(logging.NullHandler())
     gateway = _launched(conf, directory)
     try:
@@ -50,7 +50,7 @@ def spark_session(directory: Path) -> Iterator[SparkSession]:
 
 def _settings(directory: Path) -> dict[str, str]:
     return {
-        # Half of Spark's work here is starting up: the quick compiler and the small collector make less of it.
+        # Half of Spark's work here is start-up: the fast compiler and the simple collector shorten it.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -58,53 +58,55 @@ def _settings(directory: Path) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.local.dir": str(directory / "spark"),
         "spark.sql.warehouse.dir": str(directory / "spark-warehouse"),
-        # The table has 185 groups: more tasks than slots would only wait for each other.
+        # The table has 185 groups: more tasks than slots would only wait.
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
-        # Spark turns to sorting when a task aggregates more than 128 groups.
+        # By default Spark sorts when a task aggregates more than 128 groups.
         "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000",
         "spark.sql.streaming.stopTimeout": "10s",
     }
 
 
 def _launched(conf: SparkConf, directory: Path) -> Any:
-    """Python's end of the Java process. Raises DemoFailed, and leaves none behind."""
+    """Start the Java process and return its gateway. Raises DemoFailed and leaves no process behind."""
     before = set(psutil.Process().children())
     try:
         with log_file(directory).open("ab") as log:
-            # In a session of its own it does not see the terminal's Ctrl-C, and is stopped in order like the nodes.
+            # In a session of its own it does not get the terminal's Ctrl-C, and is stopped in order like the nodes.
             popen = {"stdout": log, "stderr": log, "start_new_session": True}
-            return launch_gateway(conf, popen)  # type: ignore[no-untyped-call]  # pyspark left it without types.
+            return launch_gateway(conf, popen)  # type: ignore[no-untyped-call]  # pyspark has no types for it.
     except BaseException as error:
         for child in set(psutil.Process().children()) - before:
             child.kill()
             child.wait(_STOP_DEADLINE_S)
         if isinstance(error, PySparkRuntimeError):
-            raise DemoFailed(f"Spark did not start: {error}; run with --keep and see {log_file(directory)}") from None
+            raise DemoFailed(
+                f"Spark did not start: {error}: run the demo with --keep and see {log_file(directory)}"
+            ) from None
         raise
 
 
 def _context(conf: SparkConf, gateway: Any) -> SparkContext:
     handler = signal.getsignal(signal.SIGINT)
     with warnings.catch_warnings():
-        # pyspark loads pandas, for the sake of its own tests, and finds fault with its version; nothing here uses it.
+        # pyspark loads pandas for its own tests and warns of its version; nothing here uses it.
         warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
         context = SparkContext(conf=conf, gateway=gateway)
-    # Spark's own handler talks to Java from wherever Python happens to be, perhaps in the middle of talking to it.
+    # Spark's handler calls Java from any point of the program, perhaps in the middle of another call to Java.
     signal.signal(signal.SIGINT, handler)
     context.setLogLevel("WARN")
     return context
 
 
 def _stop(gateway: Any) -> None:
-    """Ends the Java process, which takes its Python workers along."""
+    """End the Java process; its Python workers end with it."""
     context = SparkContext._active_spark_context
     with suppress(Py4JError, OSError):
         if context is not None:
             context.stop()
     with suppress(Py4JError, OSError):
         gateway.shutdown()
-    # Java reads its standard input to know that Python is still there.
+    # Java ends when its standard input is closed.
     gateway.proc.stdin.close()
     try:
         gateway.proc.wait(_STOP_DEADLINE_S)

@@ -1,7 +1,7 @@
-"""`kraft log`: look into the files of a partition, and check them. No node is needed, and none is disturbed.
+"""`kraft log`: print and check the files of a partition, with or without a running node.
 
-`command` reads the arguments; `dump` walks a file and tells a `Printer` what it finds, of which there are two:
-`kafka_lines` for people and `json_lines` for programs; `verify` prints what `kraft.log.verification` finds.
+`command` parses the arguments. `dump` reads a file and passes its content to a `Printer`: `kafka_lines` for people or
+`json_lines` for programs. `verify` prints the findings of `kraft.log.verification`.
 """
 
 from __future__ import annotations

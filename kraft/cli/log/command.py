@@ -1,4 +1,4 @@
-"""The arguments of `kraft log`."""
+"""Arguments of `kraft log`."""
 
 from __future__ import annotations
 
@@ -9,34 +9,36 @@ import typer
 from kraft.cli.options import Output, OutputFormat
 from kraft.cli.printing import fail
 
-app = typer.Typer(help="Look into the files of partitions. No node has to run.", no_args_is_help=True)
+app = typer.Typer(help="Print and check the files of partitions. No node has to run.", no_args_is_help=True)
 
 _STRING_DECODERS = ("org.apache.kafka.tools.api.StringDecoder", "kafka.serializer.StringDecoder", "StringDecoder")
 
-Files = Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="Files of a partition's directory.")]
-FilesOption = Annotated[str | None, typer.Option("--files", metavar="FILE[,...]", help="The same, in Kafka's way.")]
-PrintDataLog = Annotated[bool, typer.Option("--print-data-log", help="Print keys and values, which decodes records.")]
-DeepIteration = Annotated[bool, typer.Option("--deep-iteration", help="Decode and print every record.")]
+Files = Annotated[list[str] | None, typer.Argument(metavar="FILE", help="Files of a partition's directory.")]
+FilesOption = Annotated[
+    str | None, typer.Option("--files", metavar="FILE[,...]", help="Same as FILE, separated by commas.")
+]
+PrintDataLog = Annotated[bool, typer.Option("--print-data-log", help="Print the keys and values of records.")]
+DeepIteration = Annotated[bool, typer.Option("--deep-iteration", help="Print every record of the batches.")]
 SkipRecordMetadata = Annotated[
-    bool, typer.Option("--skip-record-metadata", help="Of records, print only what --print-data-log adds.")
+    bool, typer.Option("--skip-record-metadata", help="Print only what --print-data-log adds of records.")
 ]
-IndexSanityCheck = Annotated[
-    bool, typer.Option("--index-sanity-check", help="Of an index, check only whether it makes sense in itself.")
-]
+IndexSanityCheck = Annotated[bool, typer.Option("--index-sanity-check", help="Check only the order of index entries.")]
 VerifyIndexOnly = Annotated[
-    bool, typer.Option("--verify-index-only", help="Of an index, compare its entries with the log, and print none.")
+    bool, typer.Option("--verify-index-only", help="Compare index entries with the log without printing them.")
 ]
-MaxMessageSize = Annotated[int, typer.Option("--max-message-size", min=1, help="Largest batch an index may name.")]
-MaxBytes = Annotated[int, typer.Option("--max-bytes", min=0, help="Read so much of a .log, in whole batches.")]
-DecoderClass = Annotated[str | None, typer.Option(metavar="CLASS", help="Only the decoder of plain text is built.")]
-NotBuilt = Annotated[bool, typer.Option(hidden=True)]
-Directory = Annotated[str, typer.Argument(metavar="DIR", help="A partition's directory, or a log directory.")]
-Shallow = Annotated[bool, typer.Option("--shallow", help="Check checksums, but decode no records.")]
+MaxMessageSize = Annotated[
+    int, typer.Option("--max-message-size", min=1, help="Largest batch that an index entry may point to, in bytes.")
+]
+MaxBytes = Annotated[int, typer.Option("--max-bytes", min=0, help="Bytes to read of a .log file, in whole batches.")]
+DecoderClass = Annotated[str | None, typer.Option(metavar="CLASS", help="Decoder; only plain text is supported.")]
+NotSupported = Annotated[bool, typer.Option(hidden=True)]
+Directory = Annotated[str, typer.Argument(metavar="DIR", help="Directory of a partition, or a log directory.")]
+Shallow = Annotated[bool, typer.Option("--shallow", help="Check checksums without decoding records.")]
 
 
 @app.callback()
 def log() -> None:
-    """Look into the files of partitions. No node has to run."""
+    """Print and check the files of partitions. No node has to run."""
 
 
 @app.command("dump")
@@ -52,43 +54,43 @@ def dump(
     max_bytes: MaxBytes = 0x7FFFFFFF,
     key_decoder_class: DecoderClass = None,
     value_decoder_class: DecoderClass = None,
-    offsets_decoder: NotBuilt = False,
-    transaction_log_decoder: NotBuilt = False,
-    cluster_metadata_decoder: NotBuilt = False,
-    remote_log_metadata_decoder: NotBuilt = False,
-    share_group_state_decoder: NotBuilt = False,
+    offsets_decoder: NotSupported = False,
+    transaction_log_decoder: NotSupported = False,
+    cluster_metadata_decoder: NotSupported = False,
+    remote_log_metadata_decoder: NotSupported = False,
+    share_group_state_decoder: NotSupported = False,
     output: OutputFormat = Output.TABLE,
 ) -> None:
-    """Print what is in .log, .index, .timeindex, .snapshot and checkpoint files, as Kafka's DumpLogSegments prints it.
+    """Print .log, .index, .timeindex, .snapshot and checkpoint files.
 
-    What can be read is printed even of a broken file; then one line says what is wrong where, and the exit code is 1.
+    The format is that of Kafka's DumpLogSegments. Damage is reported after what can be read; the exit code is then 1.
     """
     from kraft.cli.log.dump import Dump, DumpOptions
     from kraft.cli.log.json_lines import JsonLines
     from kraft.cli.log.kafka_lines import KafkaLines
+    from kraft.cli.log.problems import Problems
     from kraft.cli.log.read_only_disk import ReadOnlyDisk
-    from kraft.cli.log.telling import Telling
 
-    for name, is_asked in (
+    for name, is_given in (
         ("--offsets-decoder", offsets_decoder),
         ("--transaction-log-decoder", transaction_log_decoder),
         ("--cluster-metadata-decoder", cluster_metadata_decoder),
         ("--remote-log-metadata-decoder", remote_log_metadata_decoder),
         ("--share-group-state-decoder", share_group_state_decoder),
     ):
-        if is_asked:
-            fail(f"{name} is not built yet")
+        if is_given:
+            fail(f"{name} is not supported yet: remove the option")
     for name, chosen in (("--key-decoder-class", key_decoder_class), ("--value-decoder-class", value_decoder_class)):
         if chosen is not None and chosen not in _STRING_DECODERS:
-            fail(f"{name} {chosen} is not built: only {_STRING_DECODERS[0]} is")
+            fail(f"{name} {chosen} is not supported: use {_STRING_DECODERS[0]}")
     paths = [*(files or []), *(path.strip() for path in (files_option or "").split(",") if path.strip())]
     if not paths:
-        raise typer.BadParameter("name a file", param_hint="FILE")
+        raise typer.BadParameter("no file is given: name one", param_hint="FILE")
     with_contents = print_data_log or key_decoder_class is not None or value_decoder_class is not None
     printer_class = JsonLines if output is Output.JSON else KafkaLines
     printer = printer_class(with_contents=with_contents, with_metadata=not skip_record_metadata)
-    telling = Telling(printer)
-    one = Dump(
+    problems = Problems(printer)
+    dump = Dump(
         ReadOnlyDisk(),
         printer,
         DumpOptions(
@@ -98,20 +100,20 @@ def dump(
             message_bytes_max=max_message_size,
             bytes_max=max_bytes,
         ),
-        wrong=telling.wrong,
-        remark=telling.remark,
+        fault=problems.fault,
+        remark=problems.remark,
     )
     for path in paths:
-        one.file(path)
-    if telling.is_anything_wrong:
+        dump.file(path)
+    if problems.has_fault:
         raise typer.Exit(1)
 
 
 @app.command("verify")
 def verify(directory: Directory, shallow: Shallow = False, output: OutputFormat = Output.TABLE) -> None:
-    """Read everything in a partition's directory, or in those of a log directory, and say what is wrong where.
+    """Check all files of a partition or of a log directory.
 
-    The node may be running. The exit code is 0 when all is well, 1 when not.
+    The node may be running. The exit code is 0 without faults and 1 otherwise.
     """
     from kraft.cli.log.verify import run
 

@@ -1,4 +1,4 @@
-"""Walks one file of a partition and tells a printer everything that can be read, and then what cannot."""
+"""Reads one file of a partition, passes its content to a printer, and reports what cannot be read."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from kraft.log.verification.inspection import (
 from kraft.model.errors import Corruption, InvalidBatch
 
 NO_LIMIT: Final = 0x7FFFFFFF
-"""Kafka's default of --max-bytes."""
+"""Kafka's default for --max-bytes."""
 
-_ON_THE_WAY: Final = (".deleted", ".cleaned")
-"""What a file of a segment is called while it comes or goes; its content is of the same kind."""
+_TEMPORARY_SUFFIXES: Final = (".deleted", ".cleaned")
+"""Suffixes of a segment's files while they are created or deleted; the content has the same format."""
 
-Tell = Callable[[str, int | None, str], None]
-"""File, position if there is one, and what is wrong there."""
+Report = Callable[[str, int | None, str], None]
+"""Takes the file, the position or None, and the reason."""
 
 _Entry = TypeVar("_Entry", IndexEntry, TimeIndexEntry)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpOptions:
-    """`deep` decodes records; entries of an index are compared with the log, or with `sanity_only` among themselves."""
+    """`deep` decodes records. Index entries are compared with the log, or with `sanity_only` among themselves."""
 
     deep: bool = False
     sanity_only: bool = False
@@ -54,20 +54,20 @@ class DumpOptions:
 
 
 class Dump:
-    """`wrong` is told of what makes a file bad, `remark` of what Kafka remarks on and a sound file may have."""
+    """`fault` receives what makes a file bad, `remark` what Kafka reports and a sound file may have."""
 
-    def __init__(self, disk: Disk, printer: Printer, options: DumpOptions, *, wrong: Tell, remark: Tell) -> None:
+    def __init__(self, disk: Disk, printer: Printer, options: DumpOptions, *, fault: Report, remark: Report) -> None:
         self._disk = disk
         self._printer = printer
         self._options = options
-        self._wrong = wrong
+        self._fault = fault
         self._remark = remark
         self._base_offset = 0
-        self._on_the_way = ""
+        self._temporary_suffix = ""
 
     def file(self, path: str) -> None:
         name = path.rpartition("/")[2]
-        kind, on_the_way = _kind(name)
+        kind, temporary_suffix = _kind(name)
         kinds = {
             LOG_SUFFIX: self._log,
             INDEX_SUFFIX: self._index,
@@ -77,23 +77,23 @@ class Dump:
             LOG_CHECKPOINT_NAME: self._checkpoint,
         }
         if kind not in kinds:
-            self._wrong(path, None, "is no file that a dump can read")
+            self._fault(path, None, "this kind of file cannot be printed")
             return
         base_offset = _base_offset(name)
         if kind in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX) and base_offset is None:
-            self._wrong(path, None, "the name does not begin with a base offset")
+            self._fault(path, None, "the name does not begin with a base offset")
             return
-        self._on_the_way = on_the_way
+        self._temporary_suffix = temporary_suffix
         self._base_offset = base_offset or 0
         try:
             kinds[kind](path)
         except Corruption as broken:
-            self._wrong(broken.file, broken.position, broken.reason)
+            self._fault(broken.file, broken.position, broken.reason)
         except BrokenPipeError:
-            # Nobody reads what is printed any more; no file is to blame.
+            # The reader of the output is gone; the file is not at fault.
             raise
         except OSError as error:
-            self._wrong(error.filename or path, None, error.strerror or str(error))
+            self._fault(error.filename or path, None, error.strerror or str(error))
 
     # --- .log ------------------------------------------------------------------------------------------------
 
@@ -103,7 +103,7 @@ class Dump:
             self._printer.log_starts(self._base_offset)
             is_limited = self._options.bytes_max < min(file.size, NO_LIMIT)
             end = 0
-            # None when it is not known: behind a batch that cannot be trusted.
+            # None if unknown: after a batch that cannot be trusted.
             previous_offset: int | None = self._base_offset - 1
             try:
                 for batch in inspect_batches(file, path):
@@ -112,7 +112,7 @@ class Dump:
                     end = batch.end
                     self._printer.batch(batch)
                     if not batch.is_valid:
-                        self._wrong(path, batch.position, _checksum_reason(batch))
+                        self._fault(path, batch.position, _checksum_reason(batch))
                         previous_offset = None
                     elif self._options.deep:
                         previous_offset = self._records(file, path, batch, previous_offset)
@@ -123,11 +123,11 @@ class Dump:
                     raise
 
     def _records(self, file: File, path: str, batch: InspectedBatch, previous_offset: int | None) -> int | None:
-        """Returns the offset of the last record."""
+        """Print the records and return the offset of the last; None if it is unknown."""
         try:
             records = decode_batch(file.read_at(batch.position, batch.header.size_bytes))
         except InvalidBatch as error:
-            self._wrong(path, batch.position, error.message)
+            self._fault(path, batch.position, error.message)
             return None
         for record in records:
             self._printer.record(batch.header, record)
@@ -143,12 +143,12 @@ class Dump:
         if not self._options.sanity_only:
             log_path = self._beside(path, INDEX_SUFFIX)
             with self._opened(path) as index, self._opened(log_path) as log:
-                # Only the batches that the entries name are read.
+                # Only the batches that entries point to are read.
                 for number, entry in enumerate(index_entries(index, path, self._base_offset)):
                     reason = self._contradiction(log, entry)
                     if reason is not None:
-                        told = f"the entry names offset {entry.offset} at byte {entry.position} of the log"
-                        self._wrong(path, number * INDEX_ENTRY_BYTES, f"{told}, where {reason}")
+                        named = f"the entry names offset {entry.offset} at byte {entry.position} of the log"
+                        self._fault(path, number * INDEX_ENTRY_BYTES, f"{named}, where {reason}")
 
     def _contradiction(self, log: File, entry: IndexEntry) -> str | None:
         try:
@@ -158,7 +158,7 @@ class Dump:
         if header.last_offset != entry.offset:
             return f"a batch ends at offset {header.last_offset}"
         if header.size_bytes > min(log.size - entry.position, self._options.message_bytes_max):
-            return f"a batch of {header.size_bytes} bytes is larger than it may be"
+            return f"a batch of {header.size_bytes} bytes is larger than the log or --max-message-size allows"
         return None
 
     def _time_index(self, path: str) -> None:
@@ -172,7 +172,7 @@ class Dump:
                         check.batch(batch.position, batch.header)
                     check.finish(log.size)
                 for mismatch in [*check.mismatches, *([check.unfinished] if check.unfinished else [])]:
-                    self._wrong(path, mismatch.position, mismatch.reason)
+                    self._fault(path, mismatch.position, mismatch.reason)
         finally:
             check.close()
 
@@ -181,13 +181,13 @@ class Dump:
         path: str,
         read: Callable[[File, str, int], Iterator[_Entry]],
         entry_bytes: int,
-        tell: Callable[[_Entry], None],
+        print_entry: Callable[[_Entry], None],
     ) -> None:
-        """Prints them as they stand. Raises Corruption for what comparing them among themselves shows."""
+        """Print the entries of an index. Raises Corruption if `sanity_only` finds them out of order."""
         with self._opened(path) as file:
             self._printer.begin(path)
-            # Kafka's tool says nothing of an empty time index, and finds it sane.
-            if file.size == 0 and path.endswith(INDEX_SUFFIX + self._on_the_way):
+            # Kafka's tool reports an empty offset index as empty, an empty time index as sane.
+            if file.size == 0 and path.endswith(INDEX_SUFFIX + self._temporary_suffix):
                 self._printer.is_empty()
                 return
             earlier: _Entry | None = None
@@ -198,7 +198,7 @@ class Dump:
                         raise Corruption(path, number * entry_bytes, reason)
                     earlier = entry
                 elif not self._options.verify_only:
-                    tell(entry)
+                    print_entry(entry)
             if self._options.sanity_only:
                 self._printer.is_sane()
 
@@ -222,8 +222,8 @@ class Dump:
         return content
 
     def _beside(self, path: str, suffix: str) -> str:
-        """The `.log` that an index speaks of."""
-        return path.removesuffix(suffix + self._on_the_way) + LOG_SUFFIX + self._on_the_way
+        """Return the path of the `.log` that belongs to an index."""
+        return path.removesuffix(suffix + self._temporary_suffix) + LOG_SUFFIX + self._temporary_suffix
 
     @contextmanager
     def _opened(self, path: str) -> Iterator[File]:
@@ -235,12 +235,12 @@ class Dump:
 
 
 def _kind(name: str) -> tuple[str, str]:
-    """The suffix that says what is in the file, or its whole name; and what says that it comes or goes."""
+    """Return the suffix that names the format (or the whole name), and the temporary suffix."""
     if name.endswith(SWAP_SUFFIX):
         return LOG_SUFFIX, ""
-    on_the_way = next((suffix for suffix in _ON_THE_WAY if name.endswith(suffix)), "")
-    name = name.removesuffix(on_the_way).removesuffix(EARLIER_SUFFIX)
-    return (f".{name.rpartition('.')[2]}" if "." in name else name), on_the_way
+    temporary_suffix = next((suffix for suffix in _TEMPORARY_SUFFIXES if name.endswith(suffix)), "")
+    name = name.removesuffix(temporary_suffix).removesuffix(EARLIER_SUFFIX)
+    return (f".{name.rpartition('.')[2]}" if "." in name else name), temporary_suffix
 
 
 def _base_offset(name: str) -> int | None:
@@ -249,4 +249,4 @@ def _base_offset(name: str) -> int | None:
 
 
 def _checksum_reason(batch: InspectedBatch) -> str:
-    return f"the checksum of a batch is {batch.computed_crc:#010x}, its header says {batch.header.crc:#010x}"
+    return f"the checksum of a batch is {batch.computed_crc:#010x}, not {batch.header.crc:#010x} as in its header"

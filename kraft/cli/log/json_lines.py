@@ -127,7 +127,7 @@ class JsonLines:
             is_sparse=checkpoint.is_sparse,
         )
 
-    def wrong(self, path: str, position: int | None, reason: str) -> None:
+    def fault(self, path: str, position: int | None, reason: str) -> None:
         write_line(json.dumps({"file": path, "type": "error", "position": position, "reason": reason}))
 
     def _write(self, kind: str, **fields: Any) -> None:

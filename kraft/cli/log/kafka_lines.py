@@ -1,7 +1,7 @@
-"""A dump in the lines that Kafka's own dump tool prints, so that eyes and scripts made for those read ours.
+"""A dump in the format of Kafka's dump tool, so that scripts for that tool work with ours.
 
-One thing differs: control characters in keys, values and header names, which would move a terminal's cursor, change its
-colours or set its title, are written as `\\x1b`, `\\n` and so on.
+One difference: control characters in keys, values and header names are written as `\\x1b`, `\\n` and so on, because
+they would move a terminal's cursor, change its colours or set its title.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ CONTROL_TYPES: Final = (
     "KRAFT_VERSION",
     "KRAFT_VOTERS",
 )
-"""By the number in the key of a control record."""
+"""Names by the number in the key of a control record."""
 
 _CONTROL_KEY: Final = struct.Struct(">hh")
 _END_MARKER: Final = struct.Struct(">hi")
 
-# C0, DEL and C1; line and paragraph separators; marks that turn the direction of all that follows.
+# C0, DEL and C1; line and paragraph separators; marks that change the writing direction.
 _UNSAFE: Final = (
     *range(0x20),
     *range(0x7F, 0xA0),
@@ -47,25 +47,25 @@ _ESCAPES: Final = {code: chr(code).encode("unicode_escape").decode("ascii") for 
 
 
 def safe(content: bytes | str) -> str:
-    """As text that a terminal takes for text; bytes that are not UTF-8 become U+FFFD, as Kafka prints them."""
+    """Return text that is safe on a terminal; bytes that are not UTF-8 become U+FFFD, as Kafka prints them."""
     text = content if isinstance(content, str) else content.decode("utf-8", "replace")
     return text if text.isprintable() else text.translate(_ESCAPES)
 
 
 def delete_horizon_ms(header: BatchHeader) -> int | None:
-    """From when on the tombstones of a compacted batch may go; it then stands where the base timestamp did."""
+    """Return the time at which tombstones of a compacted batch may be deleted; it replaces the base timestamp."""
     return header.base_timestamp_ms if header.attributes & DELETE_HORIZON_BIT else None
 
 
 def sequence_of(header: BatchHeader, offset: int) -> int:
-    """That of the record at `offset`."""
+    """Return the sequence of the record at `offset`, -1 without one."""
     if header.base_sequence < 0:
         return -1
     return (header.base_sequence + offset - header.base_offset) & SEQUENCE_MAX
 
 
 def control_type(record: Record) -> tuple[str, int]:
-    """Its name and number, UNKNOWN for one that is not known."""
+    """Return the name and number of a control record, with UNKNOWN for an unknown number."""
     if record.key is None or len(record.key) < _CONTROL_KEY.size:
         return "UNKNOWN", -1
     _, number = _CONTROL_KEY.unpack_from(record.key)
@@ -73,7 +73,7 @@ def control_type(record: Record) -> tuple[str, int]:
 
 
 def coordinator_epoch(record: Record) -> int | None:
-    """That of an end-of-transaction marker; None for any other control record."""
+    """Return the coordinator epoch of an end-of-transaction marker; None for any other control record."""
     if control_type(record)[0] not in ("ABORT", "COMMIT"):
         return None
     if record.value is None or len(record.value) < _END_MARKER.size:
@@ -137,7 +137,7 @@ class KafkaLines:
             line += (
                 f" firstSequence: {last.first_sequence} lastSequence: {last.last_sequence} "
                 f"lastOffset: {last.last_offset} offsetDelta: {last.last_offset - last.base_offset} "
-                # Kafka keeps one timestamp of a producer, and prints it twice.
+                # Kafka keeps one timestamp per producer, and prints it twice.
                 f"timestamp: {state.timestamp_ms}"
             )
         write_line(line)
@@ -151,7 +151,7 @@ class KafkaLines:
             f"cleanedEndOffset: {checkpoint.cleaned_end_offset} isSparse: {_word(checkpoint.is_sparse)}"
         )
 
-    def wrong(self, path: str, position: int | None, reason: str) -> None:
+    def fault(self, path: str, position: int | None, reason: str) -> None:
         pass
 
 

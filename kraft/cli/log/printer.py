@@ -1,4 +1,4 @@
-"""What a dump has to tell, and to whom: lines for people are one printer, JSON for programs is another."""
+"""The interface from a dump to its output: lines for people, or JSON for programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kraft.log.verification.inspection import IndexEntry, InspectedBatch, TimeIn
 
 
 class Printer(Protocol):
-    """Everything it is told is about the file that was begun last."""
+    """Prints the content of files; every call is about the file of the last `begin`."""
 
     def begin(self, path: str) -> None: ...
 
@@ -25,7 +25,7 @@ class Printer(Protocol):
     def record(self, header: BatchHeader, record: Record) -> None: ...
 
     def trailing_bytes(self, count: int) -> None:
-        """The end of a `.log` is no whole batch."""
+        """Print the number of bytes after the last whole batch of a `.log`."""
         ...
 
     def index_entry(self, entry: IndexEntry) -> None: ...
@@ -42,11 +42,11 @@ class Printer(Protocol):
 
     def checkpoint(self, checkpoint: LogCheckpoint) -> None: ...
 
-    def wrong(self, path: str, position: int | None, reason: str) -> None:
-        """For programs; people are told on standard error."""
+    def fault(self, path: str, position: int | None, reason: str) -> None:
+        """Print a fault for programs; people read it on standard error."""
         ...
 
 
 def write_line(line: str) -> None:
-    """On standard output, in UTF-8 whatever the terminal's language is."""
+    """Write to standard output, in UTF-8 whatever the locale."""
     sys.stdout.buffer.write(line.encode("utf-8", "backslashreplace") + b"\n")

@@ -1,4 +1,4 @@
-"""The disk as somebody may see it who only looks: no file is opened for writing, so none of the node's is at risk."""
+"""A disk that opens no file for writing, so that files of a running node are safe."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from kraft.runtime.disk import RealDisk, RealFile
 
 
 class ReadOnlyDisk(RealDisk):
-    """Works on files that the user may only read. Writing to a file raises OSError."""
+    """Opens files for reading only, so read permission is enough. Writing to a file raises OSError."""
 
     def open(self, path: str, create: bool) -> RealFile:
-        assert not create, "a disk that is only read makes no files"
+        assert not create, "a read-only disk creates no files"
         return RealFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))

@@ -1,4 +1,4 @@
-"""`kraft log verify`: every partition under a directory is read; a bar meanwhile, a table in the end."""
+"""`kraft log verify`: read every partition under a directory, with a progress bar, and print a table of findings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kraft.cli.options import Output
 from kraft.cli.printing import print_columns, print_json
 from kraft.log.segment.paths import LOG_SUFFIX
 from kraft.log.verification.directory import Finding, VerifiedPartition, is_partition_directory, verify_partition
-from kraft.model.ids import Offset, TopicPartition
+from kraft.model.ids import LogDirectory, Offset, TopicPartition
 from kraft.server.identity.storage import CLEAN_SHUTDOWN_FILE
 from kraft.server.replica.high_watermarks import FILE_NAME as HIGH_WATERMARKS_NAME
 from kraft.server.replica.high_watermarks import read_high_watermarks
@@ -35,12 +35,15 @@ class _Summary:
     findings: list[Finding] = field(default_factory=list)
 
     @property
-    def is_well(self) -> bool:
+    def is_sound(self) -> bool:
         return all(finding.is_note for finding in self.findings)
 
 
 def run(directory: str, *, decode_records: bool, output: Output) -> bool:
-    """True when nothing is wrong. What can be read of a directory is told even when some of it cannot."""
+    """Verify, print the result, and return whether there are no faults.
+
+    Unreadable parts of a directory are findings; the rest is verified.
+    """
     directory = directory.rstrip("/") or "/"
     disk = ReadOnlyDisk()
     try:
@@ -49,10 +52,13 @@ def run(directory: str, *, decode_records: bool, output: Output) -> bool:
         print(f"kraft: {safe(directory)}: {error.strerror or error}", file=sys.stderr)
         raise typer.Exit(1) from None
     if not paths:
-        print(f"kraft: {safe(directory)}: no partition is in this directory", file=sys.stderr)
+        print(
+            f"kraft: {safe(directory)}: no partition found: name the directory of a partition, or a log directory",
+            file=sys.stderr,
+        )
         raise typer.Exit(1)
-    # Read before the logs are: what was committed then is in them now.
-    log_directory = (os.path.dirname(directory) or ".") if paths == [directory] else directory
+    # Read before the logs: records committed by then are in the logs that are read next.
+    log_directory = LogDirectory((os.path.dirname(directory) or ".") if paths == [directory] else directory)
     was_closed = disk.exists(f"{log_directory}/{CLEAN_SHUTDOWN_FILE}")
     high_watermarks = read_high_watermarks(disk, log_directory)
     summary = _Summary()
@@ -67,7 +73,7 @@ def run(directory: str, *, decode_records: bool, output: Output) -> bool:
         _print_json(directory, summary)
     else:
         _print_table(summary)
-    return summary.is_well
+    return summary.is_sound
 
 
 def _partition_directories(disk: ReadOnlyDisk, directory: str) -> list[str]:
@@ -109,13 +115,13 @@ def _verify_one(
     if found is None:
         return
     committed = high_watermarks.get(TopicPartition(found["topic"], int(found["partition"])))
-    if committed is not None and committed > verified.log_end_offset and summary.is_well:
+    if committed is not None and committed > verified.log_end_offset and summary.is_sound:
         file = f"{os.path.dirname(path) or '.'}/{HIGH_WATERMARKS_NAME}"
-        reason = f"{found[0]} was committed up to offset {committed}, but its log ends at {verified.log_end_offset}"
+        reason = f"the high watermark of {found[0]} is {committed}, but its log ends at {verified.log_end_offset}"
         summary.findings.append(Finding(file, 0, reason))
 
 
-# --- the bar -----------------------------------------------------------------------------------------------------
+# --- progress -----------------------------------------------------------------------------------------------------
 
 
 class _Bar:
@@ -132,7 +138,7 @@ class _Bar:
 
 @contextmanager
 def _bar(total: int) -> Iterator[_Bar]:
-    """On standard error, and only on a terminal; gone when the work is done."""
+    """Show a progress bar on standard error, if that is a terminal, and remove it at the end."""
     console = Console(stderr=True)
     with Progress(
         TextColumn("{task.description}", markup=False),
@@ -147,7 +153,7 @@ def _bar(total: int) -> Iterator[_Bar]:
         yield _Bar(progress, total)
 
 
-# --- the answer --------------------------------------------------------------------------------------------------
+# --- output --------------------------------------------------------------------------------------------------
 
 
 def _print_table(summary: _Summary) -> None:
@@ -156,11 +162,11 @@ def _print_table(summary: _Summary) -> None:
             (safe(each.file), each.position, "note" if each.is_note else "FAULT", safe(each.reason))
             for each in summary.findings
         ]
-        print_columns(("File", "Byte", "Kind", "WhatIsWrong"), rows)
+        print_columns(("File", "Byte", "Kind", "Reason"), rows)
         print()
     segments, batches, records, size = _totals(summary)
     faults = sum(not each.is_note for each in summary.findings)
-    verdict = "all is well" if summary.is_well else f"{faults} {'fault' if faults == 1 else 'faults'}"
+    verdict = "no faults" if summary.is_sound else f"{faults} {'fault' if faults == 1 else 'faults'}"
     print(
         f"{verdict}: {len(summary.partitions)} partitions, {segments} segments, {batches} batches, {records} records, "
         f"{size} bytes"
@@ -172,7 +178,7 @@ def _print_json(directory: str, summary: _Summary) -> None:
     print_json(
         {
             "directory": directory,
-            "is_well": summary.is_well,
+            "is_well": summary.is_sound,
             "partitions": [
                 {
                     "directory": each.directory,

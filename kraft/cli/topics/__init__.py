@@ -1,1 +1,1 @@
-"""`kraft topics`: topics, their partitions, and on which brokers those are."""
+"""`kraft topics`: topics, their partitions, and the replicas of those."""

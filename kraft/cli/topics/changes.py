@@ -1,4 +1,4 @@
-"""The commands of `kraft topics` that change the partitions of a topic: how many, where, and who leads them."""
+"""Commands of `kraft topics` that change partitions: their number, replicas and leaders."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEYS_WARNING = (
     "WARNING: If partitions are increased for a topic that has a key, "
     "the partition logic or ordering of the messages will be affected"
 )
-"""Kafka's, word for word."""
+"""Kafka's warning, word for word."""
 
 
 class ElectionKind(StrEnum):
@@ -37,66 +37,100 @@ class ElectionKind(StrEnum):
     UNCLEAN = "unclean"
 
 
+DeleteConfigOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--delete-config",
+        metavar="KEY",
+        help="Config to reset to its default. May be repeated.",
+        show_default=False,
+    ),
+]
+ReplicaAssignmentOption = Annotated[
+    str | None,
+    typer.Option(
+        "--replica-assignment",
+        metavar="ID:ID,ID:ID,...",
+        help="Brokers of every partition, including existing ones; only those of new partitions are used.",
+        show_default=False,
+    ),
+]
+TopicsFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--topics-to-move-json-file",
+        metavar="FILE",
+        help="JSON file of the topics to move, for --generate.",
+        show_default=False,
+    ),
+]
+BrokerListOption = Annotated[
+    str | None,
+    typer.Option("--broker-list", metavar="ID[,...]", help="Brokers to move to, for --generate.", show_default=False),
+]
+DisableRackAwareOption = Annotated[
+    bool, typer.Option("--disable-rack-aware", help="Do not spread replicas over racks, for --generate.")
+]
+ReassignmentFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--reassignment-json-file",
+        metavar="FILE",
+        help="JSON file of partitions and their replicas, for --execute, --verify and --cancel.",
+        show_default=False,
+    ),
+]
+AdditionalOption = Annotated[
+    bool, typer.Option("--additional", help="Start even if other moves are unfinished, for --execute.")
+]
+CancelOption = Annotated[bool, typer.Option("--cancel", help="Cancel the unfinished moves of a reassignment file.")]
+
+
 def alter(
     positional: TopicArgument = None,
     topic: TopicOption = None,
     config: Annotated[
         list[str] | None,
-        typer.Option("--config", metavar="KEY=VALUE", help="Set it. May be repeated.", show_default=False),
+        typer.Option("--config", metavar="KEY=VALUE", help="Config to set. May be repeated.", show_default=False),
     ] = None,
-    delete_config: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--delete-config", metavar="KEY", help="Back to its default. May be repeated.", show_default=False
-        ),
-    ] = None,
+    delete_config: DeleteConfigOption = None,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", min=1, help="Add partitions until there are so many.", show_default=False),
+        typer.Option("--partitions", min=1, help="New total partition count.", show_default=False),
     ] = None,
-    replica_assignment: Annotated[
-        str | None,
-        typer.Option(
-            "--replica-assignment",
-            metavar="ID:ID,ID:ID,...",
-            help="Brokers of all partitions, those that are there included; only the new ones count.",
-            show_default=False,
-        ),
-    ] = None,
+    replica_assignment: ReplicaAssignmentOption = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
-    """Add partitions to a topic, or set configs of it, as `kraft configs alter` does."""
+    """Add partitions to a topic, or change its configs."""
     from kraft.cli.configs import alter_topic
 
     name = topic_name(positional, topic)
     if partitions is None:
         if replica_assignment is not None:
-            raise typer.BadParameter(
-                "say how many --partitions the topic is to have", param_hint="--replica-assignment"
-            )
+            raise typer.BadParameter("requires --partitions", param_hint="--replica-assignment")
         configs = key_values(config or [], "--config")
         alter_topic(name, configs, delete_config or [], bootstrap_server, output, timeout_ms)
         return
     if config or delete_config:
         raise typer.BadParameter(
-            "alter either the partitions or configs: one after the other", param_hint="--partitions"
+            "cannot be used with config changes: alter partitions and configs separately", param_hint="--partitions"
         )
     assignments = None if replica_assignment is None else _replica_assignment(replica_assignment)
     if assignments is not None and len(assignments) != partitions:
-        problem = f"it names the brokers of {len(assignments)} partitions, not of {partitions}"
+        problem = f"names the brokers of {len(assignments)} partitions, but --partitions is {partitions}"
         raise typer.BadParameter(problem, param_hint="--replica-assignment")
     say(KEYS_WARNING)
     with open_admin(bootstrap_server, timeout_ms) as admin:
         if assignments is not None:
-            there = len(admin.describe_topics([name])[0].metadata.partitions)
-            assignments = assignments[there:]
+            existing = len(admin.describe_topics([name])[0].metadata.partitions)
+            assignments = assignments[existing:]
         admin.create_partitions(name, partitions, assignments)
     if output is Output.JSON:
         print_json({"topic": name, "partition_count": partitions})
     else:
-        print(f"Topic {name} has {partitions} partitions now.")
+        print(f"Topic {name} now has {partitions} partitions.")
 
 
 def elect_leaders(
@@ -105,22 +139,22 @@ def elect_leaders(
         typer.Option(
             "--election-type",
             case_sensitive=False,
-            help="preferred: the first replica, if it is in sync. unclean: any replica where nobody leads; "
-            "records are lost.",
+            help="preferred: the first replica, if it is in sync. unclean: any live replica of a partition without a "
+            "leader; records may be lost.",
         ),
     ],
     positional: TopicArgument = None,
     topic: TopicOption = None,
     partition: PartitionOption = None,
     all_topic_partitions: Annotated[
-        bool, typer.Option("--all-topic-partitions", help="All partitions of the cluster.")
+        bool, typer.Option("--all-topic-partitions", help="Elect leaders of all partitions of the cluster.")
     ] = False,
     path_to_json_file: Annotated[
         Path | None,
         typer.Option(
             "--path-to-json-file",
             metavar="FILE",
-            help="Instead: topics and partitions in JSON, as kafka-leader-election takes it.",
+            help="JSON file of topics and partitions, in the format of kafka-leader-election.",
             show_default=False,
         ),
     ] = None,
@@ -128,7 +162,7 @@ def elect_leaders(
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
-    """Let other replicas lead: the preferred ones, or any where nobody leads."""
+    """Elect preferred or unclean leaders of partitions."""
     from kraft.cli.topics.elections import elect
     from kraft.cli.topics.partition_files import read_partitions
     from kraft.model.ids import TopicPartition
@@ -136,10 +170,10 @@ def elect_leaders(
 
     name = optional_topic_name(positional, topic)
     if [name is not None, all_topic_partitions, path_to_json_file is not None].count(True) != 1:
-        what = "name one: a topic with --partition, --all-topic-partitions, or a --path-to-json-file"
+        what = "choose one: a topic with --partition, --all-topic-partitions, or --path-to-json-file"
         raise typer.BadParameter(what, param_hint="TOPIC")
     if (name is None) != (partition is None):
-        raise typer.BadParameter("a topic and its --partition go together", param_hint="--partition")
+        raise typer.BadParameter("a topic and --partition require each other: give both", param_hint="--partition")
     if path_to_json_file is not None:
         partitions = read_partitions(path_to_json_file, "--path-to-json-file")
     elif name is not None and partition is not None:
@@ -152,60 +186,48 @@ def elect_leaders(
 
 def reassign(
     generate: Annotated[
-        bool, typer.Option("--generate", help="Propose where the topics of a file could be on a list of brokers.")
+        bool, typer.Option("--generate", help="Propose an assignment of topics to a list of brokers.")
     ] = False,
-    execute: Annotated[bool, typer.Option("--execute", help="Begin to move partitions as a file says.")] = False,
-    verify: Annotated[bool, typer.Option("--verify", help="Say how far the moves of a file are.")] = False,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Take back the moves of a file that are under way.")] = False,
-    list_all: Annotated[bool, typer.Option("--list", help="Show every move that is under way.")] = False,
-    topics_file: Annotated[
-        Path | None,
-        typer.Option("--topics-to-move-json-file", metavar="FILE", help="With --generate.", show_default=False),
-    ] = None,
-    broker_list: Annotated[
-        str | None, typer.Option("--broker-list", metavar="ID[,...]", help="With --generate.", show_default=False)
-    ] = None,
-    disable_rack_aware: Annotated[
-        bool, typer.Option("--disable-rack-aware", help="With --generate: do not spread replicas over racks.")
-    ] = False,
-    reassignment_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--reassignment-json-file",
-            metavar="FILE",
-            help="With --execute, --verify and --cancel: partitions and their brokers.",
-            show_default=False,
-        ),
-    ] = None,
-    additional: Annotated[
-        bool, typer.Option("--additional", help="With --execute: also while other moves are under way.")
-    ] = False,
-    throttle: Annotated[int | None, typer.Option("--throttle", help="Not built yet.", show_default=False)] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Start the moves of a reassignment file.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Show the progress of a reassignment file.")] = False,
+    cancel: CancelOption = False,
+    list_all: Annotated[bool, typer.Option("--list", help="List all unfinished moves.")] = False,
+    topics_file: TopicsFileOption = None,
+    broker_list: BrokerListOption = None,
+    disable_rack_aware: DisableRackAwareOption = False,
+    reassignment_file: ReassignmentFileOption = None,
+    additional: AdditionalOption = False,
+    throttle: Annotated[int | None, typer.Option("--throttle", help="Not supported yet.", show_default=False)] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
-    """Move partitions to other brokers, with the files and words of kafka-reassign-partitions."""
+    """Move partitions to other brokers.
+
+    Files and output have the format of kafka-reassign-partitions.
+    """
     from kraft.cli.topics import reassignment
-    from kraft.client import NotBuiltYet
+    from kraft.client import NotSupportedYet
 
     actions = {"--generate": generate, "--execute": execute, "--verify": verify, "--cancel": cancel, "--list": list_all}
     if list(actions.values()).count(True) != 1:
-        raise typer.BadParameter("exactly one of them", param_hint=", ".join(actions))
+        raise typer.BadParameter("exactly one is required", param_hint=", ".join(actions))
     if throttle is not None:
-        raise NotBuiltYet("--throttle: to slow moves down is not built yet")
+        raise NotSupportedYet("--throttle: throttled moves are not supported yet: remove the option")
     with open_admin(bootstrap_server, timeout_ms) as admin:
         if list_all:
             reassignment.list_all(admin, output=output)
         elif generate:
             if topics_file is None or broker_list is None:
-                what = f"needs {reassignment.TOPICS_FILE} and {reassignment.BROKER_LIST}"
+                what = f"requires {reassignment.TOPICS_FILE} and {reassignment.BROKER_LIST}"
                 raise typer.BadParameter(what, param_hint="--generate")
             reassignment.generate(admin, topics_file, broker_list, rack_aware=not disable_rack_aware, output=output)
         else:
             if reassignment_file is None:
-                what = f"{reassignment.ASSIGNMENT_FILE} is missing"
-                raise typer.BadParameter(what, param_hint=next(each for each, asked in actions.items() if asked))
+                what = f"requires {reassignment.ASSIGNMENT_FILE}"
+                raise typer.BadParameter(
+                    what, param_hint=next(each for each, is_chosen in actions.items() if is_chosen)
+                )
             if execute:
                 reassignment.execute(admin, reassignment_file, additional=additional, output=output)
             elif verify:
@@ -215,8 +237,10 @@ def reassign(
 
 
 def _replica_assignment(text: str) -> list[list[int]]:
-    """Kafka's form: the brokers of a partition with colons between, the partitions with commas."""
+    """Parse Kafka's form: brokers of a partition separated by colons, partitions by commas."""
     try:
         return [[int(broker_id) for broker_id in replicas.split(":")] for replicas in text.split(",")]
     except ValueError:
-        raise typer.BadParameter(f"{text[:100]!r} is not ID:ID,ID:ID", param_hint="--replica-assignment") from None
+        raise typer.BadParameter(
+            f"{text[:100]!r} is not an assignment: expected ID:ID,ID:ID,...", param_hint="--replica-assignment"
+        ) from None

@@ -1,4 +1,4 @@
-"""`kraft topics`: topics, their partitions, and on which brokers those are."""
+"""`kraft topics`: topics, their partitions, and the replicas of those."""
 
 from __future__ import annotations
 
@@ -36,16 +36,23 @@ def create(
     positional: TopicArgument = None,
     topic: TopicOption = None,
     partitions: Annotated[
-        int, typer.Option("--partitions", help="By default the cluster's num.partitions.", show_default=False)
+        int,
+        typer.Option(
+            "--partitions", help="Partition count. By default num.partitions of the cluster.", show_default=False
+        ),
     ] = -1,
     replication_factor: Annotated[
         int,
         typer.Option(
-            "--replication-factor", help="By default the cluster's default.replication.factor.", show_default=False
+            "--replication-factor",
+            help="Replicas of each partition. By default default.replication.factor of the cluster.",
+            show_default=False,
         ),
     ] = -1,
-    config: Annotated[list[str] | None, typer.Option("--config", metavar="KEY=VALUE", help="May be repeated.")] = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Do nothing when it is there.")] = False,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", metavar="KEY=VALUE", help="Topic config to set. May be repeated.")
+    ] = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Do nothing if the topic exists.")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
@@ -61,7 +68,7 @@ def create(
         except Refusal as refusal:
             if not (if_not_exists and refusal.error_code is ErrorCode.TOPIC_ALREADY_EXISTS):
                 raise
-            _report(output, name, "created", False, f"Topic {name} exists already.")
+            _report(output, name, "created", False, f"Topic {name} already exists.")
         else:
             _report(output, name, "created", True, f"Created topic {name}.")
 
@@ -72,7 +79,7 @@ def list_topics(
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
-    """List the topics, one name a line."""
+    """List the topics."""
     with open_admin(bootstrap_server, timeout_ms) as admin:
         topics = sorted(admin.describe_cluster().topics, key=lambda each: each.topic)
     if output is Output.JSON:
@@ -87,30 +94,34 @@ def describe(
     positional: TopicArgument = None,
     topic: TopicOption = None,
     under_replicated: Annotated[
-        bool, typer.Option("--under-replicated-partitions", help="Only partitions with replicas that are not in sync.")
+        bool, typer.Option("--under-replicated-partitions", help="Show only partitions with replicas out of sync.")
     ] = False,
     unavailable: Annotated[
-        bool, typer.Option("--unavailable-partitions", help="Only partitions that nobody leads.")
+        bool, typer.Option("--unavailable-partitions", help="Show only partitions without a leader.")
     ] = False,
     at_min_isr: Annotated[
-        bool, typer.Option("--at-min-isr-partitions", help="Only those with exactly min.insync.replicas in sync.")
+        bool,
+        typer.Option("--at-min-isr-partitions", help="Show only partitions with exactly min.insync.replicas in sync."),
     ] = False,
     under_min_isr: Annotated[
-        bool, typer.Option("--under-min-isr-partitions", help="Only those with fewer than min.insync.replicas in sync.")
+        bool,
+        typer.Option(
+            "--under-min-isr-partitions", help="Show only partitions with fewer than min.insync.replicas in sync."
+        ),
     ] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
-    """Show partitions, leaders and replicas of a topic, or of all."""
+    """Show partitions, leaders and replicas of topics."""
     from kraft.cli.topics.description import CONDITIONS
     from kraft.cli.topics.description import describe as describe_topics
 
     name = optional_topic_name(positional, topic)
-    asked = zip((under_replicated, unavailable, at_min_isr, under_min_isr), CONDITIONS.items(), strict=True)
-    chosen = {option: condition for is_asked, (option, condition) in asked if is_asked}
+    filters = zip((under_replicated, unavailable, at_min_isr, under_min_isr), CONDITIONS.items(), strict=True)
+    chosen = {option: condition for is_chosen, (option, condition) in filters if is_chosen}
     if len(chosen) > 1:
-        raise typer.BadParameter("only one of them at a time", param_hint=" and ".join(chosen))
+        raise typer.BadParameter("cannot be combined: choose one", param_hint=" and ".join(chosen))
     with open_admin(bootstrap_server, timeout_ms) as admin:
         describe_topics(admin, name, next(iter(chosen.values()), None), output)
 
@@ -119,12 +130,12 @@ def describe(
 def delete(
     positional: TopicArgument = None,
     topic: TopicOption = None,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="Do nothing when it is not there.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Do nothing if the topic does not exist.")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
-    """Delete a topic and every record in it."""
+    """Delete a topic and all its records."""
     from kraft.model.errors import ErrorCode, Refusal
 
     name = topic_name(positional, topic)
@@ -141,7 +152,7 @@ def delete(
                 name,
                 "deleted",
                 True,
-                f"Topic {name} is marked for deletion. Clients no longer find it; brokers remove its files.",
+                f"Topic {name} is marked for deletion. Clients no longer see it; brokers delete its files.",
             )
 
 
@@ -155,7 +166,7 @@ def delete_records(
         typer.Option(
             "--before-offset",
             min=-1,
-            help="The first record that is kept; -1 deletes everything that is committed.",
+            help="First offset to keep; -1 deletes all committed records.",
             show_default=False,
         ),
     ] = None,
@@ -164,7 +175,7 @@ def delete_records(
         typer.Option(
             "--offset-json-file",
             metavar="FILE",
-            help="Instead: topics, partitions and offsets in JSON, as kafka-delete-records takes it.",
+            help="JSON file of topics, partitions and offsets, in the format of kafka-delete-records.",
             show_default=False,
         ),
     ] = None,
@@ -179,11 +190,14 @@ def delete_records(
     name = optional_topic_name(positional, topic)
     if offset_json_file is not None:
         if name is not None or partition is not None or before_offset is not None:
-            raise typer.BadParameter("the file says all: name no topic beside it", param_hint="--offset-json-file")
+            raise typer.BadParameter(
+                "cannot be used with a topic, --partition or --before-offset", param_hint="--offset-json-file"
+            )
         before_offsets = read_offsets(offset_json_file)
     elif name is None or partition is None or before_offset is None:
         raise typer.BadParameter(
-            "name a topic, --partition and --before-offset, or an --offset-json-file", param_hint="TOPIC"
+            "nothing to delete is given: name a topic, --partition and --before-offset, or use --offset-json-file",
+            param_hint="TOPIC",
         )
     else:
         before_offsets = {TopicPartition(name, partition): before_offset}

@@ -1,4 +1,4 @@
-"""Topics as `kraft topics describe` shows them: line for line as kafka-topics.sh, which scripts and eyes know."""
+"""Output of `kraft topics describe`, in the format of kafka-topics.sh, which scripts parse."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """One partition with what its condition is judged by."""
+    """One partition with the facts that conditions are checked against."""
 
     partition: PartitionMetadata
     reassignment: OngoingReassignment | None
@@ -26,7 +26,7 @@ class Shown:
 
     @property
     def replication_factor(self) -> int:
-        """Without the replicas that are only being added."""
+        """Replicas, without those that are still being added."""
         adding = [] if self.reassignment is None else self.reassignment.adding_replicas
         return len(self.partition.replicas) - len(adding)
 
@@ -62,8 +62,8 @@ _BY_MIN_ISR = (is_at_min_isr, is_under_min_isr)
 
 
 def describe(admin: Admin, topic: str | None, condition: Condition | None, output: Output) -> None:
-    """One topic or all; with a condition only the partitions that are in it, without the lines of their topics."""
-    # In this order: what is listed may be completed by the time the partitions are looked at, but not the reverse.
+    """Print one topic or all; with a condition, only the partitions that meet it, without lines of topics."""
+    # In this order a listed reassignment may already be complete in the description; `_reassignment_of` checks that.
     reassignments = admin.list_partition_reassignments()
     descriptions = admin.describe_topics([] if topic is None else [topic])
     shown = [
@@ -79,7 +79,7 @@ def describe(admin: Admin, topic: str | None, condition: Condition | None, outpu
         if condition is None:
             _print_topic(each, reassignments)
         for partition in partitions:
-            _print_partition(each.metadata.topic, partition, _of(reassignments, each, partition))
+            _print_partition(each.metadata.topic, partition, _reassignment_of(reassignments, each, partition))
 
 
 def _in(
@@ -96,7 +96,7 @@ def _in(
         if condition(
             Shown(
                 partition=partition,
-                reassignment=_of(reassignments, description, partition),
+                reassignment=_reassignment_of(reassignments, description, partition),
                 min_insync_replicas=min_insync_replicas,
             )
         )
@@ -107,15 +107,15 @@ def _min_insync_replicas(admin: Admin, topic: str) -> int:
     for entry in admin.describe_topic_configs(topic):
         if entry.key == "min.insync.replicas" and entry.value is not None:
             return int(entry.value)
-    raise AssertionError("every topic has min.insync.replicas in effect")
+    raise AssertionError("every topic has a value of min.insync.replicas")
 
 
-def _of(
+def _reassignment_of(
     reassignments: Mapping[TopicPartition, OngoingReassignment],
     description: TopicDescription,
     partition: PartitionMetadata,
 ) -> OngoingReassignment | None:
-    """Unless it was completed meanwhile."""
+    """Return the partition's reassignment, unless it was completed meanwhile."""
     found = reassignments.get(TopicPartition(description.metadata.topic, partition.partition))
     return found if found is not None and found.replicas == partition.replicas else None
 
@@ -136,7 +136,7 @@ def _replication_factor(
     return max(
         (
             Shown(
-                partition=each, reassignment=_of(reassignments, description, each), min_insync_replicas=0
+                partition=each, reassignment=_reassignment_of(reassignments, description, each), min_insync_replicas=0
             ).replication_factor
             for each in description.metadata.partitions
         ),
@@ -167,7 +167,7 @@ def _as_json(
     metadata = description.metadata
     shown = []
     for each in partitions:
-        reassignment = _of(reassignments, description, each)
+        reassignment = _reassignment_of(reassignments, description, each)
         shown.append(
             {
                 "partition": each.partition,

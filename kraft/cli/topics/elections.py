@@ -1,4 +1,4 @@
-"""What `kraft topics elect-leaders` does, in the words of kafka-leader-election.sh, which scripts look for."""
+"""`kraft topics elect-leaders`, with the output of kafka-leader-election.sh, which scripts parse."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class ElectionsFailed(KraftError):
-    """Some leaders were not elected: one line."""
+    """Some leaders were not elected; one line."""
 
 
 def elect(
     admin: Admin, election_type: ElectionType, partitions: Sequence[TopicPartition] | None, output: Output
 ) -> None:
-    """Elects, and prints what came of it. Raises ElectionsFailed when some partition needed it and did not get it."""
+    """Elect leaders and print the result. Raises ElectionsFailed if a needed election failed."""
     outcome = admin.elect_leaders(election_type, partitions)
     failed = {
         each: refusal

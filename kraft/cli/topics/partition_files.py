@@ -1,4 +1,4 @@
-"""The JSON files in which Kafka's tools name partitions, and what is to become of them.
+"""JSON files of Kafka's tools that name partitions and topics, and target replicas.
 
 {"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "any"]}]}
 {"version": 1, "topics": [{"topic": "orders"}]}
@@ -14,28 +14,31 @@ from typing import Any, TypeVar
 
 import typer
 
-from kraft.client import NotBuiltYet
+from kraft.client import NotSupportedYet
 from kraft.model.ids import TopicPartition
 
 _VERSION = 1
 
 Content = TypeVar("Content")
 Assignment = Mapping[TopicPartition, Sequence[int]]
-"""The brokers of partitions, preferred leader first."""
+"""Brokers by partition, preferred leader first."""
 
 
 def read_partitions(path: Path, option: str) -> list[TopicPartition]:
-    """The partitions that a file for elections names. Raises BadParameter."""
+    """Return the partitions that an election file names. Raises BadParameter."""
     return _read(path, option, lambda content: [_partition(entry) for entry in _entries(content, "partitions")])
 
 
 def read_topics(path: Path, option: str) -> list[str]:
-    """The topics that are to be moved. Raises BadParameter."""
+    """Return the topics to move. Raises BadParameter."""
     return _read(path, option, lambda content: [_topic(entry) for entry in _entries(content, "topics")])
 
 
 def read_assignment(path: Path, option: str) -> dict[TopicPartition, list[int]]:
-    """Where partitions are to be moved. Raises BadParameter, and NotBuiltYet for one that names log directories."""
+    """Return the target replicas by partition.
+
+    Raises BadParameter, and NotSupportedYet for a file that names log directories.
+    """
     found = _read(
         path,
         option,
@@ -45,7 +48,7 @@ def read_assignment(path: Path, option: str) -> dict[TopicPartition, list[int]]:
 
 
 def assignment_text(assignment: Assignment) -> str:
-    """In one line, as Kafka's tool writes it and reads it."""
+    """Return the assignment in one line, as Kafka's tool writes and reads it."""
     return json.dumps(as_assignment(assignment), separators=(",", ":"))
 
 
@@ -89,7 +92,7 @@ def _entries(content: object, what: str) -> list[object]:
     if not isinstance(content, dict) or not isinstance(entries, list):
         raise ValueError(f'expected {{"version": {_VERSION}, "{what}": [...]}}')
     if content.get("version", _VERSION) != _VERSION:
-        raise ValueError(f"version {content['version']} is not known, only {_VERSION}")
+        raise ValueError(f"version {content['version']} is not supported: expected {_VERSION}")
     if not entries:
         raise ValueError(f"names no {what}")
     return entries
@@ -113,14 +116,14 @@ def _replicas(entry: object) -> list[int]:
     assert isinstance(entry, dict), "its partition was read before"
     replicas, log_dirs = entry.get("replicas"), entry.get("log_dirs")
     if not isinstance(replicas, list) or any(type(replica) is not int for replica in replicas):
-        raise ValueError(f'{_shown(entry)} is without "replicas": [number, ...]')
+        raise ValueError(f'{_shown(entry)} has no "replicas": [number, ...]')
     if not replicas or len(set(replicas)) < len(replicas):
-        raise ValueError(f"{_shown(entry)}: at least one broker, and none twice")
+        raise ValueError(f"{_shown(entry)}: expected at least one broker, and none twice")
     if log_dirs is not None:
         if not isinstance(log_dirs, list) or len(log_dirs) != len(replicas):
-            raise ValueError(f'{_shown(entry)}: "log_dirs" is one for each replica')
+            raise ValueError(f'{_shown(entry)}: expected one of "log_dirs" for each replica')
         if any(directory != "any" for directory in log_dirs):
-            raise NotBuiltYet('log_dirs: to say in which log directory a replica is, is not built yet: write "any"')
+            raise NotSupportedYet('log_dirs: choosing a log directory is not supported yet: write "any"')
     return replicas
 
 

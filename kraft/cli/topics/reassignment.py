@@ -1,4 +1,4 @@
-"""What `kraft topics reassign` does, in the words of kafka-reassign-partitions.sh, which scripts look for."""
+"""`kraft topics reassign`, with the output of kafka-reassign-partitions.sh, which scripts parse."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BROKER_LIST = "--broker-list"
 
 
 class ReassignmentFailed(KraftError):
-    """Nothing, or not everything, was begun: one line."""
+    """A reassignment could not be started or cancelled, or only in part; one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class _Place:
 
 
 def generate(admin: Admin, topics_file: Path, broker_list: str, *, rack_aware: bool, output: Output) -> None:
-    """Prints where the topics are, and where they would be on those brokers. Nothing is moved."""
+    """Print the current assignment of the topics and one on the given brokers. Nothing is moved."""
     topics = read_topics(topics_file, TOPICS_FILE)
     places = _places(admin, _broker_ids(broker_list), rack_aware=rack_aware)
     current: dict[TopicPartition, list[int]] = {}
@@ -52,7 +52,7 @@ def generate(admin: Admin, topics_file: Path, broker_list: str, *, rack_aware: b
 
 
 def execute(admin: Admin, assignment_file: Path, *, additional: bool, output: Output) -> None:
-    """Begins the moves, and prints before what leads back."""
+    """Print the current assignment for a rollback, then start the moves."""
     wanted = read_assignment(assignment_file, ASSIGNMENT_FILE)
     if not additional and admin.list_partition_reassignments():
         raise ReassignmentFailed(
@@ -62,7 +62,7 @@ def execute(admin: Admin, assignment_file: Path, *, additional: bool, output: Ou
     known = {broker.broker_id for broker in admin.describe_cluster().brokers}
     current = _current(admin, wanted)
     for replica in sorted({replica for replicas in wanted.values() for replica in replicas} - known):
-        # One that is down may be waited for, but only on purpose: named among the replicas it has already.
+        # A broker that is down is accepted only if it already holds a replica of one of the partitions.
         if not any(replica in replicas for replicas in current.values()):
             raise ReassignmentFailed(f"Unknown broker id {replica}")
     if output is Output.TABLE:
@@ -78,9 +78,9 @@ def execute(admin: Admin, assignment_file: Path, *, additional: bool, output: Ou
 
 
 def verify(admin: Admin, assignment_file: Path, *, output: Output) -> None:
-    """Prints how far each move of the file is."""
+    """Print the progress of each move of the file."""
     wanted = read_assignment(assignment_file, ASSIGNMENT_FILE)
-    # In this order: one that is no longer under way has its new replicas by then.
+    # In this order: a move that is no longer listed is complete in the topics described next.
     under_way = admin.list_partition_reassignments(list(wanted))
     current = _current(admin, wanted)
     if output is Output.JSON:
@@ -100,7 +100,7 @@ def verify(admin: Admin, assignment_file: Path, *, output: Output) -> None:
 
 
 def cancel(admin: Admin, assignment_file: Path, *, output: Output) -> None:
-    """Takes partitions of the file back to where they were, those that are still being moved."""
+    """Cancel the moves of the file that are unfinished."""
     wanted = read_assignment(assignment_file, ASSIGNMENT_FILE)
     active = sorted(admin.list_partition_reassignments(list(wanted)))
     outcome = admin.alter_partition_reassignments(dict.fromkeys(active)) if active else {}
@@ -115,7 +115,7 @@ def cancel(admin: Admin, assignment_file: Path, *, output: Output) -> None:
 
 
 def list_all(admin: Admin, *, output: Output) -> None:
-    """Prints everything that is being moved."""
+    """Print all unfinished moves."""
     found = admin.list_partition_reassignments()
     if output is Output.JSON:
         print_json(
@@ -139,7 +139,7 @@ def list_all(admin: Admin, *, output: Output) -> None:
         print(" ".join(parts))
 
 
-# --- where partitions are and may go -------------------------------------------------------------------------
+# --- current and possible assignments -------------------------------------------------------------------------
 
 
 def _assignment_of(admin: Admin, topics: Iterable[str]) -> dict[TopicPartition, list[int]]:
@@ -151,18 +151,20 @@ def _assignment_of(admin: Admin, topics: Iterable[str]) -> dict[TopicPartition, 
 
 
 def _current(admin: Admin, wanted: Assignment) -> dict[TopicPartition, list[int]]:
-    """Raises ReassignmentFailed for a partition that does not exist, and Refusal for a topic."""
-    there = _assignment_of(admin, sorted({each.topic for each in wanted}))
+    """Return the current replicas. Raises ReassignmentFailed for a missing partition, Refusal for a missing topic."""
+    existing = _assignment_of(admin, sorted({each.topic for each in wanted}))
     for each in sorted(wanted):
-        if each not in there:
-            raise ReassignmentFailed(f"there is no partition {each}")
-    return {each: there[each] for each in wanted}
+        if each not in existing:
+            raise ReassignmentFailed(f"partition {each} does not exist: correct the file")
+    return {each: existing[each] for each in wanted}
 
 
 def _broker_ids(broker_list: str) -> list[int]:
     texts = [text.strip() for text in broker_list.split(",")]
     if not all(text.isascii() and text.isdigit() for text in texts):
-        raise typer.BadParameter(f"{broker_list!r} is not ID[,...]", param_hint=BROKER_LIST)
+        raise typer.BadParameter(
+            f"{broker_list!r} is not a list of broker ids: expected ID[,...]", param_hint=BROKER_LIST
+        )
     broker_ids = [int(text) for text in texts]
     if len(set(broker_ids)) < len(broker_ids):
         raise typer.BadParameter(f"Broker list contains duplicate entries: {broker_list}", param_hint=BROKER_LIST)
@@ -170,11 +172,11 @@ def _broker_ids(broker_list: str) -> list[int]:
 
 
 def _places(admin: Admin, broker_ids: Sequence[int], *, rack_aware: bool) -> list[_Place]:
-    there = {broker.broker_id: broker for broker in admin.describe_cluster().brokers}
+    registered = {broker.broker_id: broker for broker in admin.describe_cluster().brokers}
     for broker_id in broker_ids:
-        if broker_id not in there:
+        if broker_id not in registered:
             raise ReassignmentFailed(f"Unknown broker id {broker_id}")
-    racks = {broker_id: there[broker_id].rack if rack_aware else "" for broker_id in broker_ids}
+    racks = {broker_id: registered[broker_id].rack if rack_aware else "" for broker_id in broker_ids}
     if any(racks.values()) and not all(racks.values()):
         raise ReassignmentFailed(
             "Not all brokers have rack information. "
@@ -184,7 +186,7 @@ def _places(admin: Admin, broker_ids: Sequence[int], *, rack_aware: bool) -> lis
 
 
 def _proposed(current: Assignment, places: Sequence[_Place]) -> dict[TopicPartition, list[int]]:
-    """One topic's partitions on those brokers, evenly: of all even ways the one that moves fewest replicas."""
+    """Return an even assignment of one topic's partitions to the brokers: of all, the one with the fewest moves."""
     partitions = sorted(current)
     replication_factor = len(current[partitions[0]])
 
@@ -202,14 +204,14 @@ def _proposed(current: Assignment, places: Sequence[_Place]) -> dict[TopicPartit
     return dict(zip(partitions, placed(min(range(len(places)), key=moves)), strict=True))
 
 
-# --- words ---------------------------------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------------------
 
 
 def _check_all(doing: str, outcome: Mapping[TopicPartition, Refusal | None]) -> None:
     failed = {each: refusal for each, refusal in sorted(outcome.items()) if refusal is not None}
     if failed:
-        told = "; ".join(f"{each}: {refusal.message}" for each, refusal in failed.items())
-        raise ReassignmentFailed(f"Error {doing} partition{_s(list(failed))}: {told}")
+        reasons = "; ".join(f"{each}: {refusal.message}" for each, refusal in failed.items())
+        raise ReassignmentFailed(f"Error {doing} partition{_s(list(failed))}: {reasons}")
 
 
 def _status(

@@ -1,4 +1,4 @@
-"""The file that says up to where records are to be deleted, as kafka-delete-records takes it.
+"""JSON file of the offsets before which records are deleted, in the format of kafka-delete-records.
 
 {"version": 1, "partitions": [{"topic": "orders", "partition": 0, "offset": 1500}]}
 """
@@ -17,7 +17,7 @@ _VERSION = 1
 
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
-    """Raises BadParameter, which names the file and what is wrong in it."""
+    """Return the first offset to keep, by partition. Raises BadParameter, which names the file and the fault."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -32,7 +32,7 @@ def _offsets(content: object) -> dict[TopicPartition, int]:
     if not isinstance(content, dict) or not isinstance(content.get("partitions"), list):
         raise ValueError('expected {"version": 1, "partitions": [...]}')
     if content.get("version", _VERSION) != _VERSION:
-        raise ValueError(f"version {content['version']} is not known, only {_VERSION}")
+        raise ValueError(f"version {content['version']} is not supported: expected {_VERSION}")
     found: dict[TopicPartition, int] = {}
     for entry in content["partitions"]:
         partition, offset = _entry(entry)

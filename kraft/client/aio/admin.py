@@ -117,7 +117,7 @@ class Admin(ClusterAdmin):
         replication_factor: int = -1,
         configs: dict[str, str] | None = None,
     ) -> TopicResult:
-        """Create one topic; -1 means the cluster's default. Raises the Refusal if it is refused."""
+        """Create one topic; -1 means the cluster's default. Raises the cluster's Refusal."""
         new = NewTopic(topic=topic, partitions=partitions, replication_factor=replication_factor, configs=configs or {})
         return (await self.create_topics([new]))[0]
 
@@ -188,8 +188,8 @@ class Admin(ClusterAdmin):
         """Add partitions to the topic until it has `total_count`. Partitions cannot be removed again.
 
         `assignments` are the brokers of each new partition, preferred leader first; without it the cluster chooses.
-        Raises the Refusal if it is refused: INVALID_PARTITIONS for a count that is no increase, which can mean that an
-        earlier attempt of the same call succeeded and its response was lost.
+        Raises INVALID_PARTITIONS for a count that is not an increase; that can mean that an earlier attempt of the same
+        call succeeded and its response was lost.
         """
         placed = [ReplicaAssignment(replicas=list(replicas)) for replicas in assignments or ()]
         new = NewPartitions(topic=topic, count=total_count, assignments=placed)
@@ -211,8 +211,8 @@ class Admin(ClusterAdmin):
     ) -> dict[TopicPartition, Refusal | None]:
         """Elect a leader of each given partition, or of all partitions; return each partition's Refusal or None.
 
-        ELECTION_NOT_NEEDED is such a Refusal; such partitions are left out when all are elected. An unclean election
-        loses the records that the new leader does not have.
+        A partition that needs no election has ELECTION_NOT_NEEDED; without `partitions` it is left out. An unclean
+        election loses the records that the new leader does not have.
         """
         names = _names(partitions)
 
@@ -279,9 +279,9 @@ class Admin(ClusterAdmin):
     ) -> dict[TopicPartition, int]:
         """Delete the records below an offset of each partition; HIGH_WATERMARK (-1) deletes all committed records.
 
-        Returns each partition's low watermark, its first offset that is kept, when every in-sync replica has done so.
-        Raises the first Refusal after all were tried: OFFSET_OUT_OF_RANGE above the high watermark, POLICY_VIOLATION
-        for a topic with cleanup.policy=compact.
+        Returns each partition's low watermark, the first offset that is kept, once every in-sync replica has deleted.
+        A missing topic or partition is an error before anything is deleted. Otherwise raises the first Refusal after
+        all were tried: OFFSET_OUT_OF_RANGE above the high watermark, POLICY_VIOLATION with cleanup.policy=compact.
         """
         metadata, connections = self._started()
         backoff = Backoff(
@@ -310,7 +310,7 @@ class Admin(ClusterAdmin):
     ) -> list[ConfigEntry]:
         """Return every config of the broker, from its file or set at run time, sorted by key.
 
-        None means the configs that were set for all brokers. Raises BROKER_NOT_AVAILABLE for a broker out of service.
+        `broker_id` None: the configs set for all brokers. Raises BROKER_NOT_AVAILABLE for a broker out of service.
         """
         if broker_id is None:
             resource = ConfigResource(resource_type=ConfigResourceType.BROKER, resource_name=EVERY_BROKER)
@@ -338,7 +338,7 @@ class Admin(ClusterAdmin):
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> None:
-        """Set `configs` and reset the keys in `delete` to their defaults. Raises the Refusal if any is refused.
+        """Set `configs` and reset the keys in `delete` to their defaults. Raises the cluster's Refusal.
 
         Changes all keys or none. `append` and `subtract` are for keys whose value is a list. Keys that are not given
         stay unchanged. Takes effect on each broker within moments, without a restart.
@@ -364,8 +364,8 @@ class Admin(ClusterAdmin):
     ) -> None:
         """Set `configs`, which override the broker's file, and reset the keys in `delete` to the file's values.
 
-        None sets them for all brokers that have no value of their own. Takes effect without a restart; a key that
-        needs one is refused.
+        `broker_id` None sets them for all brokers that have no value of their own. Takes effect without a restart; a
+        key that needs one is refused.
         """
         alterations = [
             *_alterations(ConfigOperation.SET, configs or {}),

@@ -117,7 +117,7 @@ class ClusterAdmin(ABC):
     async def describe_client_quotas(
         self, filters: Iterable[QuotaFilter] = (), *, strict: bool = False, timeout_ms: int | None = None
     ) -> list[QuotaDescription]:
-        """Return the quotas of entities that match every filter; if `strict`, of those without further parts."""
+        """Return the quotas of entities that match every filter; with `strict`, only of those without other parts."""
         request = DescribeClientQuotasRequest(filters=list(filters), strict=strict)
 
         async def ask(node: Node, timeout_s: float) -> list[QuotaDescription]:

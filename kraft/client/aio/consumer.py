@@ -12,7 +12,7 @@ from typing import Any
 from kraft.client.aio.fetcher import Fetcher
 from kraft.client.aio.offset_lookup import OffsetLookup
 from kraft.client.batches import decode_columns, records_of, split_batches
-from kraft.client.errors import ClientClosed, NotBuiltYet
+from kraft.client.errors import ClientClosed, NotSupportedYet
 from kraft.client.metadata_cache import MetadataCache
 from kraft.client.network import Network
 from kraft.client.ports import Connections
@@ -32,8 +32,8 @@ GROUPS_NOT_SUPPORTED = "consumer groups are not supported yet; use assign and se
 class Consumer:
     """Asyncio consumer. Reads its assigned partitions in offset order and fetches ahead of the polls.
 
-    Waits for a new leader when one moves or fails. An error that does not pass by itself (a missing topic, an offset
-    out of range or a truncated log with auto.offset.reset=none, corrupt bytes) is raised by the next poll.
+    Waits for a new leader when one moves or fails. An error that retries do not end (a missing topic, an offset out
+    of range or a truncated log with auto.offset.reset=none, corrupt bytes) is raised by the next poll.
     """
 
     def __init__(
@@ -78,8 +78,8 @@ class Consumer:
     # --- what to read -----------------------------------------------------------------------------------------
 
     def subscribe(self, *_: object, **__: object) -> None:
-        """Raise NotBuiltYet: consumer groups are not supported yet."""
-        raise NotBuiltYet(f"subscribe: {GROUPS_NOT_SUPPORTED}")
+        """Raise NotSupportedYet: consumer groups are not supported yet."""
+        raise NotSupportedYet(f"subscribe: {GROUPS_NOT_SUPPORTED}")
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Replace the assignment. Partitions that stay assigned keep their position."""
@@ -117,7 +117,7 @@ class Consumer:
         self._wake_up()
 
     async def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
-        """Return the offset of the next record that poll returns. Raises the error that prevents finding it."""
+        """Return the offset of the next record that poll returns. Raises the error that prevents reading."""
         deadline_ms = self._clock.monotonic_ms() + self._timeout(timeout_ms)
         while True:
             track = self._buffer.track(partition)
@@ -145,7 +145,7 @@ class Consumer:
         return [record for part in parts for record in records_of(part)]
 
     async def poll_batches(self, timeout_ms: int = 1_000, max_records: int | None = None) -> list[PartitionColumns]:
-        """Poll for columns of whole batches, many times faster than `poll`; no limit without `max_records`."""
+        """Return records as columns, many times faster than `poll`; no limit without `max_records`."""
         engine = self._started()
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         while True:
@@ -225,7 +225,7 @@ class Consumer:
     async def read_batches(
         self, partition: TopicPartition, start: int, end: int, timeout_ms: int | None = None
     ) -> AsyncGenerator[bytes, None]:
-        """Yield the same as record batches in their stored form; the first and last may exceed the range."""
+        """Yield the same range as record batches in their stored form; the first and the last may exceed it."""
         async with aclosing(self.read_chunks(partition, start, end, timeout_ms)) as chunks:
             async for chunk in chunks:
                 for _, batch in split_batches(chunk, start, end):
@@ -234,7 +234,7 @@ class Consumer:
     async def read_chunks(
         self, partition: TopicPartition, start: int, end: int, timeout_ms: int | None = None
     ) -> AsyncGenerator[bytes, None]:
-        """Yield the same as responses of the leader: each is one or more record batches, back to back."""
+        """Yield the same range as responses of the leader: each is one or more record batches, back to back."""
         if start >= end:
             return
         engine = self._started()

@@ -16,7 +16,7 @@ from kraft.rpc.peers import Unreachable
 from kraft.runtime.clock import Clock
 
 FINISH_MAX_S: Final = 5.0
-"""Time for which close waits until the broker has read requests that get no response (acks=0)."""
+"""Maximum wait of `close` until the broker has read requests that get no response (acks=0)."""
 
 
 @dataclass(frozen=True, slots=True)

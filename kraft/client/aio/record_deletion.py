@@ -43,7 +43,8 @@ class RecordDeletion:
     async def delete(self, before_offsets: Mapping[TopicPartition, int], timeout_ms: int) -> LowWatermarks:
         """Delete the records and return the low watermark of each partition. All partitions are tried before a raise.
 
-        Raises NoBrokerReachable with the leader's address, or a Refusal with the partition.
+        A missing topic or partition is an error before anything is deleted. Raises NoBrokerReachable with the leader's
+        address, or a Refusal with the partition.
         """
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         for topic in {partition.topic for partition in before_offsets}:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """Exponential backoff from `first_ms` to `max_ms`, give or take a random fifth so that clients do not align."""
+    """Exponential backoff from `first_ms` to `max_ms`, with a fifth of jitter so that clients do not retry together."""
 
     first_ms: int
     """retry.backoff.ms"""
@@ -20,7 +20,7 @@ class Backoff:
     """Returns a random number from 0 to 1."""
 
     def delay_ms(self, failures: int) -> int:
-        """Return the pause after so many failures in a row, at least 1."""
+        """Return the pause after this many failures in a row (at least 1)."""
         # The limit on doublings bounds the size of the number; `max_ms` is reached long before.
         doubled = self.first_ms << min(failures - 1, 30)
         return int(min(doubled, self.max_ms) * (0.8 + 0.4 * self.chance()))

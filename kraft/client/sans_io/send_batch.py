@@ -21,7 +21,7 @@ class Receipt(Protocol):
     """Receives the outcome of its records, once for each. One receipt may span several batches."""
 
     def delivered(self, batch: Batch, first: int, count: int, base_offset: int, log_append_time_ms: int) -> None:
-        """Handle that records `first` to `first + count` of the batch are stored.
+        """Called when `count` records of the batch, from index `first` on, are stored.
 
         `base_offset` is the batch's, -1 if unknown.
         """

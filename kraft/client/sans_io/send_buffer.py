@@ -381,7 +381,7 @@ class SendBuffer:
                 lane.seal()
             while lane.batches and lane.batches[0].created_ms + timeout_ms <= now_ms:
                 batch = lane.batches[0]
-                reason = batch.last_reason or self.trouble or "no answer yet"
+                reason = batch.last_reason or self.trouble or "no response yet"
                 outcomes += self._fail(lane, batch, DeliveryTimeout(batch.partition, timeout_ms, reason))
         return outcomes
 

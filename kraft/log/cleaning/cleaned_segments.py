@@ -44,10 +44,10 @@ class CleaningResult:
 
     records_read: int
     records_kept: int
-    """Records read and kept, of the batches below `end_offset` that are decoded: no control or transactional ones."""
+    """Records read and kept in the batches below `end_offset`, without those of control and transactional batches."""
 
     batches_unreadable: int
-    """Batches kept whole because their records cannot be decoded: the checksum is right, the producer sent them so."""
+    """Batches kept whole because their records, although the checksum is right, cannot be decoded."""
 
     bytes_read: int
     """Bytes read in the second pass, which begins at the first segment of the log."""

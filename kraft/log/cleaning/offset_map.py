@@ -2,7 +2,7 @@
 
 While keys are few, a dict of the keys themselves is the fastest. When it has used its share of the bound, everything
 moves into a table of 24 bytes per key: a hash of 128 bits instead of the key, and the offset. Two keys with the same
-hash would be taken for one; at 128 bits that does not happen by chance. Kafka's SkimpyOffsetMap is such a table, and
+hash would count as one; at 128 bits that does not happen by chance. Kafka's SkimpyOffsetMap is such a table, and
 its cleaner fills it to 0.9.
 """
 

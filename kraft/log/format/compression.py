@@ -56,7 +56,7 @@ _GZIP_WINDOW_BITS: Final = 31
 ZSTD_LEVEL: Final = 3
 LZ4_LEVEL: Final = 9
 GZIP_LEVEL: Final = -1
-"""Default compression level, as of the two codecs above. Source: KIP-390."""
+"""Default compression levels of gzip, lz4 and zstd. Source: KIP-390."""
 
 _LZ4_LEVEL_MAX: Final = 16
 _ZSTD_SKIPPABLE_MAGIC: Final = 0x184D2A50

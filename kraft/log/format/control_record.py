@@ -1,7 +1,7 @@
 """The record of a control batch: the marker that ends a transaction, by commit or abort.
 
 The key is a version (int16) and a type (int16), the value a version (int16) and the epoch of the transaction
-coordinator that wrote it (int32). Bytes behind these belong to later versions and are skipped. Source: Kafka's
+coordinator that wrote it (int32). Bytes after these belong to later versions and are skipped. Source: Kafka's
 ControlRecordType and EndTransactionMarker.
 """
 

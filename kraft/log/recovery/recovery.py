@@ -4,7 +4,7 @@ All segments but the last were synced before the next one began, so only their e
 everything above the recovery point (see `log-checkpoint`) is read, and written again as it is read: what an earlier
 process failed to sync may be in the page cache only, whatever the next sync returns.
 
-A torn end is broken bytes above the recovery point with no whole batch behind them: they were never acknowledged as
+A torn end is broken bytes above the recovery point with no whole batch after them: they were never acknowledged as
 durable, and are cut off. A power failure may also lose bytes in the middle of what was not synced; they include a disk
 sector of zeros, and count as torn as well. Anything else was once complete, so it is corrupt: the log does not open,
 because a cut there would drop acknowledged records silently. A first segment above the log start offset, or no segment
@@ -321,7 +321,7 @@ class _Recovery:
 def rebuild_producers(
     snapshots: ProducerSnapshots, segments: list[Segment], log_end: Offset, upper: Offset | None = None
 ) -> ProducerStates:
-    """Return the producers' state from the latest snapshot and the batches behind it, up to `upper`."""
+    """Return the producers' state from the latest snapshot and the batches after it, up to `upper`."""
     start = segments[0].base_offset if segments else Offset(0)
     snapshot = snapshots.latest(start, log_end)
     producers = ProducerStates()
@@ -345,7 +345,7 @@ def _headers(segments: list[Segment], start: Offset, upper: Offset) -> Iterator[
 
 
 def find_whole_batch(file: File, start: int, least_offset: int) -> int | None:
-    """Return the position of the first whole batch, checksum included, that begins anywhere behind `start`.
+    """Return the position of the first whole batch, checksum included, that begins anywhere after `start`.
 
     Only a batch with an offset above `least_offset` counts: a record's value may hold the bytes of another log.
     """

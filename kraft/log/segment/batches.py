@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from kraft.log.disk import ReadableFile
 from kraft.log.format.record_batch import (
     HEADER_BYTES,
     BatchHeader,
@@ -14,7 +15,6 @@ from kraft.log.format.record_batch import (
     read_header,
 )
 from kraft.log.leader_epochs import LeaderEpochCache
-from kraft.log.segment.written_again import ReadableFile
 from kraft.model.errors import Corruption, InvalidBatch
 from kraft.model.ids import NO_LEADER_EPOCH
 

@@ -50,7 +50,7 @@ class OffsetIndex:
         return is_due
 
     def entry_before_offset(self, offset: int) -> tuple[int, int]:
-        """Return where to start looking for `offset`: last offset and position of a batch that is not behind it.
+        """Return where to start looking for `offset`: last offset and position of a batch that is not after it.
 
         Position 0 means the beginning of the segment; the offset then has no meaning.
         """

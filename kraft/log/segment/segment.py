@@ -30,7 +30,7 @@ class _Known:
     """Facts of a segment's batches: everything that an append changes."""
 
     next_offset: Offset
-    """Offset behind the last batch. The next segment may begin later if compaction removed the last records."""
+    """Offset after the last batch. The next segment may begin later if compaction removed the last records."""
 
     max_timestamp_ms: int
     max_timestamp_offset: int
@@ -299,7 +299,7 @@ class Segment:
         for found, header in self.scan(position):
             self.next_offset = header.next_offset
             self._note_timestamp(header)
-            # The bytes behind it may be anything.
+            # The bytes after it may be anything.
             if found + header.size_bytes >= end_position:
                 break
 
@@ -312,14 +312,14 @@ class Segment:
         """
         try:
             self._load_indexes()
-            position = self._position_behind(offset)
+            position = self._end_below(offset)
         except (FileNotFoundError, ValueError):
             self._forget_batches()
             return None
         self._cut_indexes(position)
         return position
 
-    def _position_behind(self, offset: Offset) -> int:
+    def _end_below(self, offset: Offset) -> int:
         """Return the end of the last batch below `offset`. Raises ValueError if the index does not lead to one."""
         entry_offset, end = self._indexes()[0].entry_before_offset(offset - 1)
         if end and not self._has_batch(end, entry_offset):

@@ -65,7 +65,7 @@ def prepare(disk: Disk, segments: Sequence[Segment], timestamp_ms: int, least: O
 def prepare_newest(disk: Disk, segments: Sequence[Segment], least: Offset) -> TimestampLookup:
     """Return a look-up of the first record from offset `least` on with the largest timestamp."""
     held = [each for each in segments if each.next_offset > least]
-    # If the log starts behind the newest record of its first segment, only headers show the newest one that is left.
+    # If the log starts after the newest record of its first segment, only headers show the newest one that is left.
     cut = next((each for each in held[:1] if each.max_timestamp_offset < least), None)
     best = max((each for each in held if each is not cut), key=lambda each: each.max_timestamp_ms, default=None)
     chosen = tuple(each for each in (cut, best) if each is not None)

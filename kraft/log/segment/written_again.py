@@ -9,18 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-
-class ReadableFile(Protocol):
-    """Operations that a scan needs of a file."""
-
-    @property
-    def size(self) -> int:
-        """Size in bytes."""
-        ...
-
-    def read_at(self, position: int, size: int) -> bytes:
-        """Return up to `size` bytes; fewer only at the end of the file."""
-        ...
+from kraft.log.disk import ReadableFile
 
 
 class WritableFile(ReadableFile, Protocol):

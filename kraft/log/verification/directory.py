@@ -300,7 +300,7 @@ class _Verification:
             if not is_last:
                 self._note(check.path, 0, "the file is missing; opening the log rebuilds it")
             return
-        # Behind a batch that cannot be read it is unknown what an entry should contain.
+        # After a batch that cannot be read it is unknown what an entry should contain.
         readable_end = min((problem.position for problem in scrubbed.problems), default=scrubbed.size_bytes + 1)
         for mismatch in check.mismatches:
             if mismatch.log_position < readable_end:
@@ -362,7 +362,7 @@ class _Verification:
                     self._fault(
                         path,
                         0,
-                        f"producer {producer_id} is at sequence {stored.last_sequence}, in the log at "
+                        f"producer {producer_id} is at sequence {stored.last_sequence}, but in the log at "
                         f"{read.last_sequence}",
                     )
             elif self._should_be_in_log(stored, read):
@@ -370,8 +370,8 @@ class _Verification:
                 self._fault(
                     path,
                     0,
-                    f"producer {producer_id} wrote epoch {stored.epoch} up to offset {stored.last_offset}, the log has "
-                    f"{last}",
+                    f"producer {producer_id} wrote epoch {stored.epoch} up to offset {stored.last_offset}, but the log "
+                    f"has {last}",
                 )
 
     def _should_be_in_log(self, stored: ProducerState, read: ProducerState | None) -> bool:

@@ -153,7 +153,7 @@ class TimeIndexCheck(_IndexCheck[TimeIndexEntry]):
         """
         if self.mismatches or self._last_timestamp_ms >= self._max_timestamp_ms:
             return None
-        return f"the largest timestamp is {self._last_timestamp_ms}, in the segment {self._max_timestamp_ms}"
+        return f"the last timestamp is {self._last_timestamp_ms}, but the segment has {self._max_timestamp_ms}"
 
     def _described(self) -> str:
         assert self._entry is not None

@@ -1,17 +1,18 @@
 """Readers for a segment's files that may be corrupt, whatever their size, in bounded memory.
 
 For `kraft log dump` and `kraft log verify`. Reads and recovery stop at the first batch with a wrong checksum. These
-readers return that batch too and go on behind it, because its header still says where the next one begins.
+readers return that batch too and go on after it, because its header still says where the next one begins.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
+from kraft.log.disk import ReadableFile
 from kraft.log.format.record_batch import HEADER_BYTES, BatchHeader, read_header
 from kraft.model.errors import Corruption, InvalidBatch
 
@@ -23,15 +24,6 @@ _TIME_INDEX_ENTRY: Final = struct.Struct(">qI")
 
 INDEX_ENTRY_BYTES: Final = _INDEX_ENTRY.size
 TIME_INDEX_ENTRY_BYTES: Final = _TIME_INDEX_ENTRY.size
-
-
-class ReadableFile(Protocol):
-    """Operations that inspection needs of a file; `kraft.log.disk.File` has them."""
-
-    @property
-    def size(self) -> int: ...
-
-    def read_at(self, position: int, size: int) -> bytes: ...
 
 
 class InspectedBatch(NamedTuple):

@@ -23,7 +23,7 @@ WINDOW_BYTES: Final = 1 << 20
 """Bytes in one read. A batch may be larger: its checksum is computed window by window."""
 
 PROBLEMS_MAX: Final = 100
-"""Problems reported per segment; a badly damaged file could have millions."""
+"""Problems reported per segment; a badly corrupt file could have millions."""
 
 _CRC_COVERS_FROM: Final = 21
 _NO_END: Final = 0x7FFFFFFFFFFFFFFF
@@ -35,7 +35,7 @@ class Expected:
 
     `end_offset` is the next segment's base offset; None: the segment ends with the file. With `stops_at_end`, for the
     active segment of a log in use, batches from `end_offset` on are skipped, because they may be half written. In a
-    `sparse` log, one that was compacted, offsets may be missing between and behind the batches.
+    `sparse` log, one that was compacted, offsets may be missing between and after the batches.
     """
 
     base_offset: Offset
@@ -49,7 +49,7 @@ class Expected:
 class ScrubbedSegment:
     """Result of scrubbing one segment. `problems` are in the order of the file; without any, the segment is good.
 
-    `next_offset` is behind the last batch that was read; timestamps and epochs are -1 if no batch has one.
+    `next_offset` is the offset after the last batch that was read; timestamps and epochs are -1 if no batch has one.
     """
 
     path: str
@@ -75,7 +75,7 @@ def scrub_segment(
 
     `read_bytes` is called with the size of each read before it is done: to throttle, or to stop by raising;
     `batch_read` with position and header of each good batch. With `decode_records` every batch is also decompressed and
-    decoded. Goes on behind a batch with a wrong checksum, as long as its length leads to the next one. Raises OSError,
+    decoded. Goes on after a batch with a wrong checksum, as long as its length leads to the next one. Raises OSError,
     FileNotFoundError for a segment that is gone.
     """
     file = disk.open(path, create=False)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from kraft.metadata.image import MetadataImage
+from kraft.model.ids import LogDirectory
 from kraft.rpc.call import Served
 from kraft.server.broker.handlers import BrokerApis
 from kraft.server.broker.logs import BrokerLogs
@@ -14,6 +15,7 @@ from kraft.server.broker.replicas import BrokerReplicas
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.identity.storage import NodeStorage
 from kraft.server.identity.world import NodeWorld
+from kraft.server.replica.log_directories import as_log_directory
 
 
 class BrokerNode:
@@ -66,12 +68,12 @@ class BrokerNode:
             tasks.create_task(metadata.lifecycle.hold_liveness_stream())
 
     async def move_leaderships_away(self) -> None:
-        """Do the first half of a graceful stop: while `run` continues, other brokers become the leaders."""
+        """Do the controlled shutdown, if it is enabled. Call it while `run` continues. Raises BrokerRefused."""
         if self._config.broker.controlled_shutdown_enabled and self._metadata.registration.broker_epoch >= 0:
             await self._metadata.lifecycle.shut_down(self._metadata.published_index)
 
     async def close(self) -> None:
-        """Do the second half of a graceful stop, after `run` was cancelled: close every log durably."""
+        """Close every log durably, after `run` was cancelled. Raises OSError."""
         await self._replicas.close_logs()
         await self.apis.waiting_appends.close()
         await self._metadata.close_snapshots()
@@ -83,7 +85,7 @@ class BrokerNode:
         await self._metadata.connections.close()
 
     @property
-    def log_directories_closed(self) -> tuple[str, ...]:
+    def log_directories_closed(self) -> tuple[LogDirectory, ...]:
         """Log directories in which every log is closed cleanly after `close`."""
         return self._logs.directories_closed(were_opened=self._metadata.loader.first_image_applied.is_set())
 
@@ -95,7 +97,7 @@ class BrokerNode:
         self._metadata.fenced_lately.published(before, after)
 
     def _metadata_directory_failed(self, reason: str) -> None:
-        directory, directories = str(self._config.metadata_log_dir), self._logs.directories
+        directory, directories = as_log_directory(self._config.metadata_log_dir), self._logs.directories
         if directories.is_online(directory):
             self._replicas.failures.directory_failed(directory, reason)
         elif directory not in directories.offline:

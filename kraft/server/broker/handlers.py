@@ -63,7 +63,7 @@ class BrokerApis:
         return [Service(*self.handlers.served())]
 
     def kafka_apis(self, listener: str) -> Mapping[ApiKey, Api]:
-        """Return the APIs of a Kafka listener: the same for all, except for the addresses in their answers."""
+        """Return the APIs of a Kafka listener: the same for all, except for the addresses in their responses."""
         return self._kafka.apis(listener, replace(self.handlers, metadata=self._metadata_handler(listener)))
 
     def close_threads(self) -> None:

@@ -40,7 +40,12 @@ _FATAL_AT_REGISTRATION = (
     ErrorCode.INVALID_REQUEST,
     ErrorCode.UNSUPPORTED_VERSION,
 )
-_REPLACED = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
+_REPLACED = "another process registered as this broker; run only one with this node.id"
+_ENDED_REGISTRATION = {
+    ErrorCode.STALE_BROKER_EPOCH: _REPLACED,
+    ErrorCode.BROKER_ID_NOT_REGISTERED: "it was unregistered; restart the node to register it again",
+}
+"""Errors of a heartbeat after which this process is no longer the broker, with cause and remedy."""
 
 
 class BrokerRefused(Exception):
@@ -158,12 +163,12 @@ class BrokerLifecycle:
         if registration.broker_epoch > self.broker_epoch:
             raise BrokerRefused(
                 f"broker {self._identity.broker_id} is registered with broker epoch {registration.broker_epoch}, not"
-                f" {self.broker_epoch}: another process registered as this broker; stop one of them"
+                f" {self.broker_epoch}: {_REPLACED}"
             )
         return True
 
     async def keep_alive(self, metadata: FollowedMetadata) -> None:
-        """Send heartbeats until cancelled. Raises BrokerRefused when another process took this broker's id.
+        """Send heartbeats until cancelled. Raises BrokerRefused once this process is no longer the registered broker.
 
         While the broker is fenced it sends them faster, to be unfenced as soon as it has caught up. With an operator
         fence it does not; then it sends one at once when the metadata shows that the operator fence was removed.
@@ -223,7 +228,7 @@ class BrokerLifecycle:
     async def _heartbeat(
         self, metadata_index: int, *, wants_shutdown: bool, deadline_s: float
     ) -> HeartbeatResult | None:
-        """Send one heartbeat. Return the controller's answer; None if there is none or it is a refusal."""
+        """Send one heartbeat. Return the controller's response; None if there is none or it is a refusal."""
         request = HeartbeatRequest(
             broker_id=self._identity.broker_id,
             broker_epoch=self.broker_epoch,
@@ -235,8 +240,8 @@ class BrokerLifecycle:
         except NoController as error:
             log.warning("heartbeat failed", reason=str(error))
             return None
-        if result.error_code in _REPLACED:
-            raise BrokerRefused(f"{result.error_message}: another process registered as this broker; stop one of them")
+        if result.error_code in _ENDED_REGISTRATION:
+            raise BrokerRefused(f"{result.error_message}: {_ENDED_REGISTRATION[result.error_code]}")
         if result.error_code is not ErrorCode.NONE:
             log.warning("heartbeat refused", reason=f"{result.error_code.name}: {result.error_message}")
             return None

@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 from kraft.metadata.broker_configs import CLEANER_BACKOFF, CLEANER_IO, SCRUB_IO, dynamic_configs
 from kraft.metadata.image import MetadataImage
-from kraft.model.ids import TopicPartition
+from kraft.model.ids import LogDirectory, TopicPartition
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.identity.storage import NodeStorage
 from kraft.server.identity.world import NodeWorld
-from kraft.server.replica.log_directories import LogDirectories
+from kraft.server.replica.log_directories import LogDirectories, as_log_directory
 from kraft.server.replica.log_syncer import LogSyncer
 from kraft.server.replica.partitions import Partitions
 from kraft.server.replica.storage import ReplicaStorage
@@ -26,7 +26,9 @@ class BrokerLogs:
     ) -> None:
         """`exists` returns True for a partition in the metadata, also if other brokers hold it."""
         self._config = config
-        closed_cleanly = [str(directory.path) for directory in storage.directories if directory.closed_cleanly]
+        closed_cleanly = [
+            as_log_directory(directory.path) for directory in storage.directories if directory.closed_cleanly
+        ]
         self._closed_before = frozenset(closed_cleanly)
         self.partitions = Partitions(exists)
         self.directories = _log_directories(config, storage)
@@ -64,7 +66,7 @@ class BrokerLogs:
             scrub_io_max=int(dynamic.get(SCRUB_IO, static.scrub_io_bytes_per_second_max)),
         )
 
-    def directories_closed(self, *, were_opened: bool) -> tuple[str, ...]:
+    def directories_closed(self, *, were_opened: bool) -> tuple[LogDirectory, ...]:
         """Return the directories in which every log is closed cleanly, once all logs are closed.
 
         Failed directories are left out; so are, if this process did not open the logs, those not closed cleanly before.
@@ -74,6 +76,8 @@ class BrokerLogs:
 
 def _log_directories(config: NodeConfig, storage: NodeStorage) -> LogDirectories:
     unusable = {
-        str(directory): reason for directory, reason in storage.unusable.items() if directory in config.log_dirs
+        as_log_directory(directory): reason
+        for directory, reason in storage.unusable.items()
+        if directory in config.log_dirs
     }
-    return LogDirectories([str(directory.path) for directory in storage.directories], unusable)
+    return LogDirectories([as_log_directory(directory.path) for directory in storage.directories], unusable)

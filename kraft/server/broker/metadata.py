@@ -23,7 +23,7 @@ from kraft.server.config.values import Durability
 from kraft.server.identity.storage import NodeStorage
 from kraft.server.identity.world import NodeWorld
 
-METADATA_SNAPSHOTS: Final = "__cluster_metadata/broker"
+BROKER_SNAPSHOTS: Final = "__cluster_metadata/broker"
 """Directory in `metadata.log.dir`; a controller in the same process has its own."""
 
 
@@ -108,7 +108,7 @@ def _snapshots(
     config: NodeConfig, cluster_id: str, world: NodeWorld, loader: MetadataLoader, failed: Callable[[str], None]
 ) -> MetadataSnapshots:
     return MetadataSnapshots(
-        SnapshotStore(world.disk, str(config.metadata_log_dir / METADATA_SNAPSHOTS)),
+        SnapshotStore(world.disk, str(config.metadata_log_dir / BROKER_SNAPSHOTS)),
         loader,
         policy=SnapshotPolicy(
             entry_bytes_between=config.quorum.snapshot_entry_bytes_between,

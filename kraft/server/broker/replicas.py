@@ -18,6 +18,7 @@ from kraft.server.identity.world import NodeWorld
 from kraft.server.replica.failures import ReplicaFailures
 from kraft.server.replica.fetcher import ReplicaFetcher
 from kraft.server.replica.isr_proposals import IsrProposals
+from kraft.server.replica.log_directories import as_log_directory
 from kraft.server.replica.moves import ReplicaMoves
 from kraft.server.replica.publisher import ReplicaPublisher
 from kraft.server.replica.removals import ReplicaRemovals
@@ -41,7 +42,7 @@ class BrokerReplicas:
             registration=metadata.registration,
             partitions=logs.partitions,
             storage=logs.storage,
-            indispensable=str(config.metadata_log_dir) if config.is_controller else None,
+            indispensable=as_log_directory(config.metadata_log_dir) if config.is_controller else None,
             controllers=metadata.controllers,
             fatal=world.fatal,
         )

@@ -69,7 +69,7 @@ class ControllerClient:
         *,
         attempt_timeout_s: float = ATTEMPT_TIMEOUT_S,
     ) -> Response:
-        """Call the active controller; return its answer with any error code. Raises NoController, or its Refusal.
+        """Call the active controller; return its response with any error code. Raises NoController, or its Refusal.
 
         A call whose answer was lost is repeated: every request may be sent again.
         """
@@ -100,7 +100,7 @@ class ControllerClient:
         deadline_s: float,
         pending: dict[Voter, asyncio.Task[Response]],
     ) -> Response:
-        """Call the controllers in turn; `pending` has the calls without an answer yet."""
+        """Call the controllers in turn; `pending` has the calls without a response yet."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + deadline_s
         reasons: dict[Voter, str] = {}

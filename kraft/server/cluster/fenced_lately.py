@@ -1,6 +1,6 @@
 """Brokers that were fenced recently and that Metadata still lists for Kafka's clients.
 
-librdkafka (2.10 and later) ends a broker's thread when Metadata no longer lists that broker. If the same answer has a
+librdkafka (2.10 and later) ends a broker's thread when Metadata no longer lists that broker. If the same response has a
 new leader for a partition of this broker, the partition is lost with the thread: librdkafka has no leader for it until
 its next scan of all topics, a second later. If the broker is still listed, the partition changes its leader at once.
 Source: docs/adr/0026-metadata-while-a-leader-is-replaced.md.

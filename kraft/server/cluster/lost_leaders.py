@@ -1,7 +1,7 @@
 """Leaders that were lost a moment ago: a metadata request waits for the election of the next leader, for a short time.
 
 The replica fetcher's connection breaks at the same time as the clients' connections. Clients then ask for metadata
-within milliseconds, before the controller has fenced the broker. If the answer still has the dead leader, librdkafka
+within milliseconds, before the controller has fenced the broker. If the response still has the dead leader, librdkafka
 waits for its next scan of all topics, up to a second. Source: docs/adr/0026-metadata-while-a-leader-is-replaced.md.
 """
 

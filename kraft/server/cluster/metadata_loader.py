@@ -174,8 +174,10 @@ class MetadataLoader:
 
     def _behind(self, batch: MetadataBatch) -> str:
         if batch.committed_index < self._received_index:
-            return f"it has committed {batch.committed_index} entries, and this broker has {self._received_index}"
-        return f"it has {self._received_index} of {self._committed_index_known} entries"
+            return f"its committed index is {batch.committed_index}, and this broker has index {self._received_index}"
+        if self._received_index >= self._committed_index_known:
+            return "it has not sent the registration of this broker"
+        return f"it has sent index {self._received_index}, and index {self._committed_index_known} is committed"
 
     def _replay_batch(self, batch: MetadataBatch) -> None:
         if not batch.records or batch.index <= self._replayed_index:

@@ -1,1 +1,1 @@
-"""A node's configuration file: read, checked, and handed on as frozen values."""
+"""A node's configuration file: read, checked, and returned as frozen values."""

@@ -1,6 +1,6 @@
-"""Settings that are each well formed and do not fit together.
+"""Checks of settings that are valid alone and contradict each other.
 
-Found here, before the node starts, because each of them would otherwise show much later and somewhere else.
+They run before the node starts: a contradiction would otherwise show much later and elsewhere.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.readers import MIB
 from kraft.server.config.values import CONTROLLER, GRPC, PLAINTEXT, ConfigWarning, Listener, is_loopback
 
-_HOW_NODES_KNOW_EACH_OTHER = (
+_HOW_TO_AUTHENTICATE = (
     "set cluster.secret.file, or listener.security.protocol.map=CONTROLLER:SSL with ssl.keystore.location and"
     " ssl.truststore.location"
 )
 
 
 class Conflict(Exception):
-    """The key to name, and what to change."""
+    """Settings that contradict each other: the key to name, and the reason with the remedy."""
 
     def __init__(self, key: str, reason: str) -> None:
         super().__init__(reason)
@@ -28,7 +28,7 @@ class Conflict(Exception):
 
 
 def check(config: NodeConfig) -> None:
-    """Raises Conflict for the first thing that does not fit."""
+    """Raise Conflict for the first contradiction."""
     _check_listeners_fit_roles(config)
     _check_protocols(config)
     _check_ports(config)
@@ -42,32 +42,35 @@ def check(config: NodeConfig) -> None:
 
 
 def advertised_listeners(config: NodeConfig) -> tuple[Listener, ...]:
-    """One for each listener that clients use: what `advertised.listeners` says of it, or the listener itself.
+    """Return an address for each listener that clients use: its `advertised.listeners`, or the listener itself.
 
-    Raises Conflict for one that no client could dial.
+    Raises Conflict for an address that no client can connect to.
     """
     for listener in config.advertised_listeners:
         if config.listener(listener.name) is None:
-            raise Conflict("advertised.listeners", f"advertises {listener.name}, which listeners does not name")
+            raise Conflict(
+                "advertised.listeners",
+                f"advertises {listener.name}, which is not in listeners: add it there or remove it here",
+            )
     advertised = []
     for listener in config.listeners:
         if listener.name == CONTROLLER:
-            # controller.quorum.voters says where controllers are reached; Kafka's sample file names it here too.
+            # Controllers are reached at controller.quorum.voters; Kafka's sample file advertises them, too.
             continue
-        said = config.advertised(listener.name)
-        if (said or listener).is_wildcard:
-            key = "advertised.listeners" if said else "listeners"
+        configured = config.advertised(listener.name)
+        if (configured or listener).is_wildcard:
+            key = "advertised.listeners" if configured else "listeners"
             raise Conflict(
                 key,
-                f"{said or listener} is every interface, which no client can dial: "
+                f"{configured or listener} means every interface, and clients need one address: "
                 f"advertise a host name, as in advertised.listeners={listener.name}://broker-1.example:{listener.port}",
             )
-        advertised.append(said or listener)
+        advertised.append(configured or listener)
     return tuple(advertised)
 
 
 def check_security(config: NodeConfig) -> None:
-    """Raises Conflict for a node that would take anybody on the network for one of its cluster."""
+    """Raise Conflict for a node that would accept anybody on the network as a node of its cluster."""
     security = config.security
     stores = {
         "ssl.keystore.location": security.keystore_file,
@@ -75,9 +78,11 @@ def check_security(config: NodeConfig) -> None:
     }
     for key, store in stores.items():
         if security.controllers_use_tls and store is None:
-            raise Conflict("listener.security.protocol.map", f"CONTROLLER:SSL needs {key}, a PEM file")
+            raise Conflict("listener.security.protocol.map", f"CONTROLLER:SSL needs a PEM file: set {key}")
         if not security.controllers_use_tls and store is not None:
-            raise Conflict(key, "has no effect without listener.security.protocol.map=CONTROLLER:SSL: add that line")
+            raise Conflict(
+                key, "has no effect without TLS on CONTROLLER: set listener.security.protocol.map=CONTROLLER:SSL"
+            )
     if security.secret_file is not None:
         return
     if not security.controllers_use_tls:
@@ -85,7 +90,7 @@ def check_security(config: NodeConfig) -> None:
     elif config.is_broker and spans_machines(config) and not _is_here(config.listener(GRPC)):
         raise Conflict(
             "listener.security.protocol.map",
-            "keeps strangers from the controllers only; brokers copy partitions from each other over GRPC, which has"
+            "CONTROLLER:SSL protects only the controllers; brokers copy partitions from each other over GRPC, which has"
             " no TLS: set cluster.secret.file as well",
         )
 
@@ -94,8 +99,8 @@ def security_warnings(config: NodeConfig) -> list[ConfigWarning]:
     warnings = [
         ConfigWarning(
             "listeners",
-            f"{listener} is open to other machines: whoever reaches it may read, write and administer, since"
-            " clients are not authenticated yet; keep it in a trusted network",
+            f"{listener} is open to other machines, and clients are not authenticated: anybody who reaches it can read,"
+            " write and administer: keep it in a trusted network",
         )
         for listener in config.kafka_listeners
         if not _is_here(listener)
@@ -105,29 +110,29 @@ def security_warnings(config: NodeConfig) -> list[ConfigWarning]:
         warnings.append(
             ConfigWarning(
                 "listeners",
-                f"{grpc} is open to other machines: clients there are served, brokers there are not, unless every node"
-                " has cluster.secret.file",
+                f"{grpc} is open to clients on other machines, but brokers there are refused: set cluster.secret.file"
+                " on every node to allow them",
             )
         )
     return warnings
 
 
 def _check_quorum_is_here(config: NodeConfig) -> None:
-    """Raises Conflict where a secret or TLS is needed: in the quorum, everybody decides about everything."""
+    """Raise Conflict if the quorum needs a secret or TLS, because each voter controls all metadata."""
     controller = config.listener(CONTROLLER)
     if not _is_here(controller):
         raise Conflict(
             "listeners",
-            f"{controller} is open to other machines, so anybody there could take part in the quorum:"
-            f" {_HOW_NODES_KNOW_EACH_OTHER}; or listen on localhost",
+            f"{controller} is open to other machines, so anybody there could join the quorum:"
+            f" {_HOW_TO_AUTHENTICATE}; or listen on localhost",
         )
     for voter in config.quorum.voters:
         if not is_loopback(voter.host):
-            raise Conflict("controller.quorum.voters", f"{voter} is on another machine: {_HOW_NODES_KNOW_EACH_OTHER}")
+            raise Conflict("controller.quorum.voters", f"{voter} is on another machine: {_HOW_TO_AUTHENTICATE}")
 
 
 def spans_machines(config: NodeConfig) -> bool:
-    """Whether the quorum has, or may have, voters on other machines."""
+    """Return whether the quorum has, or may have, voters on other machines."""
     return not _is_here(config.listener(CONTROLLER)) or not all(
         is_loopback(voter.host) for voter in config.quorum.voters
     )
@@ -143,7 +148,7 @@ def _check_listeners_fit_roles(config: NodeConfig) -> None:
         (CONTROLLER, config.is_controller, "controller", "CONTROLLER://localhost:9093"),
     ):
         if is_needed and config.listener(named) is None:
-            raise Conflict("listeners", f"a {role} needs a listener {named}, for example {example}")
+            raise Conflict("listeners", f"a {role} needs a listener {named}: add {example}")
         if not is_needed and config.listener(named) is not None:
             raise Conflict(
                 "listeners", f"{named} is served by a {role} only: remove it, or add {role} to process.roles"
@@ -161,13 +166,12 @@ def _check_protocols(config: NodeConfig) -> None:
         if name not in protocols and name not in (GRPC, CONTROLLER):
             raise Conflict(
                 "listeners",
-                f"{name} is neither GRPC nor CONTROLLER, and for a listener of Kafka's protocol other than PLAINTEXT "
-                f"listener.security.protocol.map has to name the security protocol: add {name}:PLAINTEXT there",
+                f"{name} has no security protocol: add {name}:PLAINTEXT to listener.security.protocol.map",
             )
         if name != CONTROLLER and protocols.get(name, PLAINTEXT) != PLAINTEXT:
             raise Conflict(
                 "listener.security.protocol.map",
-                f"security is not built yet for clients, and is not pretended: {name} can be mapped to PLAINTEXT only",
+                f"security for clients is not supported yet: map {name} to PLAINTEXT",
             )
 
 
@@ -175,18 +179,22 @@ def _check_ports(config: NodeConfig) -> None:
     for index, listener in enumerate(config.listeners):
         for other in config.listeners[:index]:
             if listener.port == other.port:
-                raise Conflict("listeners", f"{other.name} and {listener.name} both ask for port {listener.port}")
+                raise Conflict(
+                    "listeners", f"{other.name} and {listener.name} have the same port {listener.port}: change one"
+                )
 
 
 def _check_directories(config: NodeConfig) -> None:
-    # With its links followed: two names of one directory are one directory.
+    # With links resolved: two names of one directory are one directory.
     real = [(directory, Path(os.path.realpath(directory))) for directory in config.log_dirs]
     for index, (directory, place) in enumerate(real):
         for other, other_place in real[:index]:
             if place == other_place:
-                raise Conflict("log.dirs", f"{directory} is there twice: name each directory once")
+                raise Conflict("log.dirs", f"{directory} is named twice: name each directory once")
             if place.is_relative_to(other_place) or other_place.is_relative_to(place):
-                raise Conflict("log.dirs", f"{other} and {directory} lie inside each other: name separate directories")
+                raise Conflict(
+                    "log.dirs", f"one of {other} and {directory} is inside the other: name separate directories"
+                )
 
 
 def _check_voters(config: NodeConfig) -> None:
@@ -202,12 +210,12 @@ def _check_voters(config: NodeConfig) -> None:
     if controller is None:
         raise Conflict(
             "controller.quorum.voters",
-            f"names this node, {voter}, which is no controller: add controller to process.roles, or remove the voter",
+            f"names this node, {voter}, which is not a controller: add controller to process.roles or remove the voter",
         )
     if voter.port != controller.port:
         raise Conflict(
             "controller.quorum.voters",
-            f"says {voter} for this node, whose listener is {controller}: the ports must be the same",
+            f"names {voter} for this node, whose listener is {controller}: use the same port",
         )
 
 
@@ -216,8 +224,8 @@ def _check_replicas(config: NodeConfig) -> None:
     if topics.configs.min_insync_replicas > topics.replication_factor:
         raise Conflict(
             "min.insync.replicas",
-            f"above default.replication.factor={topics.replication_factor}: no record could ever be acknowledged; "
-            "lower the one or raise the other",
+            f"above default.replication.factor={topics.replication_factor}, so new topics could not have that many "
+            "in-sync replicas: lower it, or raise the replication factor",
         )
 
 
@@ -225,14 +233,14 @@ def _check_times(config: NodeConfig) -> None:
     if config.broker.heartbeat_interval_ms * 2 > config.broker.session_timeout_ms:
         raise Conflict(
             "broker.heartbeat.interval.ms",
-            f"above half of broker.session.timeout.ms={config.broker.session_timeout_ms}: "
-            "one late heartbeat would fence the broker",
+            f"above half of broker.session.timeout.ms={config.broker.session_timeout_ms}, so one late heartbeat would "
+            "fence the broker: lower it",
         )
     if config.replication.fetch_wait_max_ms >= config.replication.lag_time_max_ms:
         raise Conflict(
             "replica.fetch.wait.max.ms",
-            f"not below replica.lag.time.max.ms={config.replication.lag_time_max_ms}: "
-            "a follower that waits for records would leave the ISR",
+            f"not below replica.lag.time.max.ms={config.replication.lag_time_max_ms}, so a follower that waits for "
+            "records would leave the ISR: lower it",
         )
 
 
@@ -243,12 +251,12 @@ def _check_quorum_times(config: NodeConfig) -> None:
     if quorum.append_linger_ms * 4 > silence_ms:
         raise Conflict(
             "controller.quorum.append.linger.ms",
-            f"above a quarter of {silence_key}: metadata changes would wait as long as the loss of a leader takes",
+            f"above a quarter of {silence_key}, so metadata changes would wait almost as long as an election: lower it",
         )
     if (quorum.election_backoff_ms_max or 0) > quorum.election_timeout_ms:
         raise Conflict(
             "controller.quorum.election.backoff.max.ms",
-            f"above controller.quorum.election.timeout.ms={quorum.election_timeout_ms}: a controller asks again sooner",
+            f"above controller.quorum.election.timeout.ms={quorum.election_timeout_ms}: lower it",
         )
 
 
@@ -256,8 +264,8 @@ def _check_sizes(config: NodeConfig) -> None:
     if config.topics.configs.max_message_bytes >= config.network.request_bytes_max:
         raise Conflict(
             "message.max.bytes",
-            f"not below socket.request.max.bytes={config.network.request_bytes_max}: "
-            "a batch of that size would never get in",
+            f"not below socket.request.max.bytes={config.network.request_bytes_max}, so a batch of that size could not "
+            "be received: lower it",
         )
 
 
@@ -266,6 +274,6 @@ def _check_cleaner(config: NodeConfig) -> None:
     if maintenance.cleaner_dedupe_buffer_bytes < maintenance.cleaner_threads * MIB:
         raise Conflict(
             "log.cleaner.dedupe.buffer.size",
-            f"below 1 MiB for each of log.cleaner.threads={maintenance.cleaner_threads}: "
-            "a log would be read over and over, for a few keys at a time",
+            f"below 1 MiB for each of log.cleaner.threads={maintenance.cleaner_threads}, so each pass over a log would "
+            "clean only a few keys: raise it",
         )

@@ -1,13 +1,13 @@
-"""The words that the configuration's components are declared in: a field, and beside it the key that fills it.
+"""Declarations of configuration keys: a field of a component, and the key that fills it.
 
     connections_max: int = key(
         "max.connections",
         whole_number(1, INT32_MAX),
-        "Connections that the PLAINTEXT listener has at a time; one more is closed at once.",
+        "Most open connections of the Kafka listeners together; further ones are closed at once.",
         default=INT32_MAX,
     )
 
-The annotation is the type of what the reader returns and of the default; mypy holds them against each other.
+The annotation is the type of the reader's result and of the default; mypy checks that they agree.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ _KEY: Final = "key"
 
 @dataclass(frozen=True, slots=True)
 class Required:
-    """Stands where a key has no default: the file must say it, for example so."""
+    """Marks a key without a default: the file has to set it."""
 
     example: str
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key that a node's file may hold and that has an effect."""
+    """A key of the configuration file that has an effect."""
 
     name: str
     read: Reader[object]
     purpose: str
     default: object
     older_name: str | None = None
-    """Kafka's earlier name, taken with a warning."""
+    """Kafka's older name, accepted with a warning."""
 
 
 def key(name: str, read: Reader[T], purpose: str, *, default: T | Required, older_name: str | None = None) -> T:
-    """The field of a component, which the key `name` fills."""
+    """Declare the field of a component that the key `name` fills."""
     declared = Key(name, read, purpose, default, older_name)
     value: Any = MISSING if isinstance(default, Required) else default
     filled: T = field(default=value, metadata={_KEY: declared})
@@ -50,5 +50,5 @@ def key(name: str, read: Reader[T], purpose: str, *, default: T | Required, olde
 
 
 def keys_of(component: type[Any]) -> dict[str, Key]:
-    """The keys that fill a component, by the names of its fields."""
+    """Return the keys of a component by the names of its fields."""
     return {each.name: each.metadata[_KEY] for each in fields(component) if _KEY in each.metadata}

@@ -1,7 +1,7 @@
-"""Every key that a node's file may hold and that has an effect.
+"""All keys of the configuration file that have an effect.
 
-Most are declared on the fields that they fill. The keys that only give topics their defaults come from the topic
-configs. A key without an effect stands in `unsupported`.
+Most are declared on the fields that they fill. Keys for defaults of topics come from the topic configs. Keys without
+an effect are in `unsupported`.
 """
 
 from __future__ import annotations
@@ -17,41 +17,46 @@ from kraft.server.config.node_config import COMPONENTS, NodeConfig
 from kraft.server.config.readers import Reader, only
 from kraft.server.config.values import CONTROLLER, GRPC
 
-_PEM_ONLY: Final = only("PEM", "convert the store, for instance with openssl pkcs12 -nodes")
+_PEM_ONLY: Final = only("PEM", "convert the store, for example with openssl pkcs12 -nodes")
 
-_OF_ONE_VALUE: Final = (
+_FIXED_KEYS: Final = (
     Key(
         "controller.listener.names",
-        only(CONTROLLER, "controllers talk on the listener of that name"),
-        "Accepted for Kafka's files.",
+        only(CONTROLLER, "controllers use the listener of that name"),
+        "Listener of the controllers; always CONTROLLER.",
         CONTROLLER,
     ),
     Key(
         "inter.broker.listener.name",
-        only(GRPC, "brokers talk to each other on the listener of that name"),
-        "Accepted for Kafka's files.",
+        only(GRPC, "brokers use the listener of that name among themselves"),
+        "Listener that brokers use among themselves; always GRPC.",
         GRPC,
     ),
-    Key("ssl.keystore.type", _PEM_ONLY, "Kafka's default is JKS.", "PEM"),
-    Key("ssl.truststore.type", _PEM_ONLY, "Kafka's default is JKS.", "PEM"),
+    Key("ssl.keystore.type", _PEM_ONLY, "Format of ssl.keystore.location; always PEM. Kafka's default is JKS.", "PEM"),
+    Key(
+        "ssl.truststore.type",
+        _PEM_ONLY,
+        "Format of ssl.truststore.location; always PEM. Kafka's default is JKS.",
+        "PEM",
+    ),
     Key(
         "ssl.client.auth",
-        only("required", "nodes always show their certificates"),
-        "Accepted for Kafka's files.",
+        only("required", "with TLS, nodes always have to show certificates"),
+        "Whether nodes have to show certificates with TLS; always required.",
         "required",
     ),
     Key(
         "ssl.endpoint.identification.algorithm",
-        only("https", "a node's certificate always has to name its host"),
-        "Accepted for Kafka's files.",
+        only("https", "a certificate always has to name the host of its node"),
+        "Check that a certificate names the host of its node; always https.",
         "https",
     ),
 )
-"""They fill no field: the reader's check is all."""
+"""Keys of Kafka's files with a single accepted value; they fill no field."""
 
 
 def _topic_defaults() -> Iterator[Key]:
-    """A broker's keys for topics that do not set their own; `topics.configs` is made of all of them together."""
+    """Yield the brokers' keys for defaults of topics; all together they fill `topics.configs`."""
     for declared, server_key in SERVER_KEYS.values():
         name, default = declared.default_server_key()
         yield Key(
@@ -78,7 +83,7 @@ _DECLARED: Final = {key.name: key for component in _DECLARING for key in keys_of
 
 KEYS: Final = (
     *_DECLARED.values(),
-    *_OF_ONE_VALUE,
+    *_FIXED_KEYS,
     *(key for key in _topic_defaults() if key.name not in _DECLARED),
 )
 

@@ -1,7 +1,7 @@
-"""A node's configuration file: read, checked, and handed on as one frozen value.
+"""Loads and checks a node's configuration file.
 
-The file is Kafka's `server.properties`. Everything that is wrong with it is found before anything starts, and is
-told in one line that names the file, the key and what is allowed. What is merely odd is a warning in the result.
+The file has the format of Kafka's `server.properties`. Every error is found before the node starts, and is one line
+that names the file, the key and the allowed values. Harmless mistakes are warnings in the result.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from kraft.server.config.values import ConfigWarning
 
 
 class ConfigError(ValueError):
-    """A configuration that no node can start with: one line, with the remedy."""
+    """The node cannot start with this configuration; one line, with the remedy."""
 
 
 def load(path: Path | str) -> NodeConfig:
-    """The configuration in that file. Raises ConfigError."""
+    """Return the configuration of a file. Raises ConfigError."""
     file = Path(path)
     settings, repeated = _last_of_each(_read(file), file)
     warnings = [*repeated, *_older_names(settings)]
@@ -58,14 +58,14 @@ def _read(file: Path) -> list[Property]:
 
 
 def _last_of_each(found: list[Property], file: Path) -> tuple[dict[str, Property], list[ConfigWarning]]:
-    """The last one counts, as in Kafka: scripts append to such files."""
+    """Return the settings by key. The last value of a key wins, as in Kafka: scripts append to such files."""
     settings: dict[str, Property] = {}
     warnings = []
     for setting in found:
         if earlier := settings.get(setting.key):
             warnings.append(
                 ConfigWarning(
-                    setting.key, f"set in lines {earlier.line} and {setting.line} of {file}: the last one counts"
+                    setting.key, f"set in lines {earlier.line} and {setting.line} of {file}: the last one is used"
                 )
             )
         settings[setting.key] = setting
@@ -74,7 +74,7 @@ def _last_of_each(found: list[Property], file: Path) -> tuple[dict[str, Property
 
 def _older_names(settings: Mapping[str, Property]) -> list[ConfigWarning]:
     return [
-        ConfigWarning(key.older_name, f"is an older name: write {key.name}")
+        ConfigWarning(key.older_name, f"is an older name: use {key.name}")
         for key in KEYS
         if key.older_name in settings and key.older_name is not None
     ]
@@ -83,7 +83,7 @@ def _older_names(settings: Mapping[str, Property]) -> list[ConfigWarning]:
 def _refuse_dangerous(settings: Mapping[str, Property], file: Path) -> None:
     for setting in settings.values():
         if reason := unsupported.refusal(setting.key, setting.value):
-            # Without the value: it may be a password.
+            # The error leaves out the value: it may be a password.
             raise ConfigError(f"{file}:{setting.line}: {setting.key}: {reason}")
 
 
@@ -100,7 +100,7 @@ def _assemble(file: Path, settings: Mapping[str, Property]) -> NodeConfig:
 
 
 def _topic_configs(file: Path, settings: Mapping[str, Property]) -> TopicConfig:
-    """What topics get; each value was checked as its own key before."""
+    """Return the defaults of topics; each value was already checked as a key."""
     try:
         return broker_defaults({setting.key: setting.value for setting in settings.values()})
     except Refusal as refusal:
@@ -115,11 +115,11 @@ def _value(file: Path, key: Key, settings: Mapping[str, Property]) -> object:
     setting = settings.get(key.name)
     older = settings.get(key.older_name) if key.older_name else None
     if setting and older and setting.value != older.value:
-        raise _error(file, older.key, settings, f"contradicts {key.name}={setting.value}: remove it")
+        raise _error(file, older.key, settings, f"contradicts {key.name}={setting.value}: remove one of them")
     setting = setting or older
     if setting is None:
         if isinstance(key.default, Required):
-            raise ConfigError(f"{file}: {key.name} is missing, for example {key.name}={key.default.example}")
+            raise ConfigError(f"{file}: {key.name} is missing: set it, for example {key.name}={key.default.example}")
         return key.default
     try:
         return key.read(setting.value)
@@ -131,7 +131,7 @@ def _error(file: Path, name: str, settings: Mapping[str, Property], reason: str)
     setting = settings.get(name)
     key = BY_NAME.get(name)
     if setting is None and key is not None:
-        # The file may have used the older name, or have left it at its default.
+        # The file may use the older name, or rely on the default.
         setting = settings.get(key.older_name or "")
     if setting is not None:
         return ConfigError(f"{file}:{setting.line}: {setting.key}={setting.value}: {reason}")

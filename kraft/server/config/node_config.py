@@ -1,4 +1,4 @@
-"""A node's configuration as one frozen value."""
+"""The configuration of a node as one frozen value."""
 
 from __future__ import annotations
 
@@ -27,45 +27,53 @@ from kraft.server.config.values import CONTROLLER, GRPC, ConfigWarning, Listener
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig:
-    """Everything one node is told at its start, checked as a whole."""
+    """All settings of one node, checked as a whole."""
 
     file: Path
-    """The file it was read from, for messages."""
+    """The file of the settings, for messages."""
     roles: frozenset[Role] = key(
         "process.roles",
         readers.roles,
-        "broker, controller, or broker,controller",
+        "Roles of the node: broker, controller, or broker,controller.",
         default=Required("broker,controller"),
     )
     node_id: BrokerId = key(
         "node.id",
         readers.node_id,
-        "The node's own number in the cluster.",
+        "Id of the node, unique in the cluster.",
         default=Required("1"),
         older_name="broker.id",
     )
     cluster_id: str | None = key(
         "cluster.id",
         readers.cluster_id,
-        "The cluster that the node belongs to; ours, for the formatting.",
+        "Id of the cluster, for formatting the log directories. Kraft only.",
         default=None,
     )
-    """None leaves it to the formatted directory."""
-    rack: str = key("broker.rack", readers.plain_text, "Replicas of a partition are spread over racks.", default="")
+    """If None, the formatted directories decide."""
+    rack: str = key(
+        "broker.rack",
+        readers.plain_text,
+        "Rack of the broker; replicas of a partition are spread over racks.",
+        default="",
+    )
     listeners: tuple[Listener, ...] = key(
         "listeners",
         readers.listeners,
-        "NAME://host:port of every listener: PLAINTEXT, GRPC, CONTROLLER.",
+        "Listeners of the node, each as NAME://host:port: PLAINTEXT, GRPC, CONTROLLER.",
         default=Required("GRPC://localhost:9094,CONTROLLER://localhost:9093"),
     )
     advertised_listeners: tuple[Listener, ...] = key(
-        "advertised.listeners", readers.listeners, "Where clients reach the listeners, if elsewhere.", default=()
+        "advertised.listeners",
+        readers.listeners,
+        "Addresses that clients are sent to, by listener. By default those of listeners.",
+        default=(),
     )
-    """Completed: one for each client listener of a broker."""
+    """Completed with defaults: one for each client listener of a broker."""
     log_dirs: tuple[Path, ...] = key(
         "log.dirs",
         readers.directories,
-        "The directories of the partition logs, one a disk.",
+        "Directories of the partition logs, one per disk.",
         default=Required("data/node-1"),
         older_name="log.dir",
     )
@@ -73,7 +81,7 @@ class NodeConfig:
     metadata_dir: Path | None = key(
         "metadata.log.dir",
         readers.directory,
-        "The directory of the metadata log, if not the first of log.dirs.",
+        "Directory of the metadata log. By default the first of log.dirs.",
         default=None,
     )
     security: SecuritySettings
@@ -87,17 +95,17 @@ class NodeConfig:
     network: NetworkLimits
     logging: LoggingSettings
     settings: Mapping[str, str] = field(default_factory=dict)
-    """What the file says of the keys that have an effect, by their proper names."""
+    """The file's settings that have an effect, by current key names."""
     warnings: tuple[ConfigWarning, ...] = ()
 
     @property
     def log_dir(self) -> Path:
-        """The first of `log.dirs`, which names the node in messages."""
+        """Return the first of `log.dirs`, which names the node in messages."""
         return self.log_dirs[0]
 
     @property
     def metadata_log_dir(self) -> Path:
-        """Where the metadata log and its snapshots are, absolute."""
+        """Return the directory of the metadata log and its snapshots, absolute."""
         return self.metadata_dir or self.log_dir
 
     @property
@@ -110,12 +118,12 @@ class NodeConfig:
 
     @property
     def is_whole_cluster(self) -> bool:
-        """True for a combined node that is the only voter: there is nobody to agree with on a cluster id."""
+        """True if a combined node is the only voter, so that it can choose the cluster id alone."""
         return self.is_broker and [voter.node_id for voter in self.quorum.voters] == [self.node_id]
 
     @property
     def kafka_listeners(self) -> tuple[Listener, ...]:
-        """Those that speak Kafka's protocol, each of which tells clients its own addresses."""
+        """Return the listeners of Kafka's protocol; each sends its clients to its own addresses."""
         return tuple(listener for listener in self.listeners if listener.name not in (GRPC, CONTROLLER))
 
     def listener(self, name: str) -> Listener | None:
@@ -128,4 +136,4 @@ class NodeConfig:
 COMPONENTS: Final[Mapping[str, type[Any]]] = {
     name: kind for name, kind in get_type_hints(NodeConfig).items() if isinstance(kind, type) and is_dataclass(kind)
 }
-"""The classes of its components, by the names of its fields."""
+"""Classes of the components, by the names of their fields."""

@@ -1,7 +1,7 @@
-"""Java's `.properties` text format, in which Kafka's configuration files are written.
+"""Java's `.properties` text format, which Kafka's configuration files use.
 
 Comments begin with `#` or `!`; a key ends at the first `=`, `:` or blank; a line that ends in an odd number of
-backslashes goes on in the next one; `\\t \\n \\f \\r \\uXXXX` are escapes and any other escaped character stands for
+backslashes continues on the next one; `\\t \\n \\f \\r \\uXXXX` are escapes and any other escaped character stands for
 itself. Unlike Java's, the file is UTF-8. Source: java.util.Properties.load.
 """
 
@@ -15,7 +15,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "f": "\f", "r": "\r"}
 
 
 class PropertiesError(ValueError):
-    """Text that is not a properties file; one line that names the file and the line."""
+    """The text is not a properties file; the message names the file and the line."""
 
     def __init__(self, file: str, line: int, reason: str) -> None:
         super().__init__(f"{file}:{line}: {reason}")
@@ -23,7 +23,7 @@ class PropertiesError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """One setting and the line, counted from 1, where it begins."""
+    """One setting and its first line, counted from 1."""
 
     key: str
     value: str
@@ -31,7 +31,7 @@ class Property:
 
 
 def parse(data: bytes, file: str) -> list[Property]:
-    """Every setting in the file's order; a key that stands there twice is there twice. `file` is for messages."""
+    """Return all settings in the file's order, repeated keys included. `file` is for messages."""
     properties = []
     for line, text in _logical_lines(_decode(data, file)):
         key, value = _split(text)
@@ -43,7 +43,7 @@ def parse(data: bytes, file: str) -> list[Property]:
 
 
 def serialize(values: Mapping[str, str], comment: str = "") -> bytes:
-    """A file that `parse` and Java both read as `values`."""
+    """Return a file that `parse` and Java read as `values`."""
     lines = [f"# {line}" for line in comment.splitlines()]
     lines += [f"{_escape(key, separators='=: #!')}={_escape(value, separators='')}" for key, value in values.items()]
     return "".join(f"{line}\n" for line in lines).encode()
@@ -58,7 +58,7 @@ def _decode(data: bytes, file: str) -> str:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines that hold a setting, joined where they go on, each with the number of its first natural line."""
+    """Yield the lines with settings, continuation lines joined, with the number of the first."""
     natural_lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     joined, first_line = "", 0
     for number, natural_line in enumerate(natural_lines, start=1):
@@ -67,7 +67,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
             if not content or content[0] in "#!":
                 continue
             first_line = number
-        if _goes_on(content):
+        if _continues(content):
             joined += content[:-1]
             continue
         yield first_line, joined + content
@@ -76,12 +76,12 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         yield first_line, joined
 
 
-def _goes_on(line: str) -> bool:
+def _continues(line: str) -> bool:
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Key and value, both still escaped. Trailing blanks belong to Java's values, but nobody means them: they go."""
+    """Return key and value, still escaped. Trailing blanks, which Java keeps, are dropped: nobody means them."""
     end = 0
     while end < len(line) and line[end] not in "=:" + _BLANKS:
         end += 2 if line[end] == "\\" else 1
@@ -93,8 +93,8 @@ def _split(line: str) -> tuple[str, str]:
 
 def _without_trailing_blanks(text: str) -> str:
     stripped = text.rstrip(_BLANKS)
-    # An escaped blank is meant: the backslash in front of it must keep it.
-    return text[: len(stripped) + 1] if _goes_on(stripped) else stripped
+    # An escaped blank is intended: keep it after its backslash.
+    return text[: len(stripped) + 1] if _continues(stripped) else stripped
 
 
 def _unescape(text: str) -> str:
@@ -114,13 +114,13 @@ def _unescape(text: str) -> str:
             position += 4
         else:
             result.append(_ESCAPES.get(escaped, escaped))
-    # Java writes a character beyond the first 65,536 as two escapes: a surrogate pair.
+    # Java writes a character above U+FFFF as two escapes: a surrogate pair.
     return "".join(result).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _code_point(digits: str) -> str:
     if len(digits) != 4 or not all(digit in "0123456789abcdefABCDEF" for digit in digits):
-        raise ValueError(f"\\u{digits} is not \\u and four hexadecimal digits")
+        raise ValueError(f"\\u{digits} is not an escape: expected \\u and four hexadecimal digits")
     return chr(int(digits, 16))
 
 
@@ -128,9 +128,9 @@ def _escape(text: str, separators: str) -> str:
     named = {character: "\\" + name for name, character in _ESCAPES.items()}
     special = "\\" + separators
     escaped = "".join(named.get(c, "\\" + c if c in special else c) for c in text)
-    # Blanks at the edges of a value would be taken for layout.
+    # Blanks at the edges of a value would be dropped.
     if escaped.startswith(" "):
         escaped = "\\" + escaped
-    if len(escaped) > 1 and escaped.endswith(" ") and not _goes_on(escaped[:-1]):
+    if len(escaped) > 1 and escaped.endswith(" ") and not _continues(escaped[:-1]):
         escaped = escaped[:-1] + "\\ "
     return escaped

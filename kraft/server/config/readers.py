@@ -1,6 +1,6 @@
-"""From the text of one setting to its value.
+"""Readers: from the text of one setting to its value.
 
-A reader raises ValueError for text that it does not take; the error's text says what it takes.
+A reader raises ValueError for text that it does not accept; the message says what it accepts.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Reader(Generic[T_co]):
 
 
 def reads(type: ConfigType) -> Callable[[Callable[[str], T]], Reader[T]]:
-    """Makes a reader of a function."""
+    """Turn a function into a reader."""
 
     def reader(read: Callable[[str], T]) -> Reader[T]:
         return Reader(type, read)
@@ -68,9 +68,9 @@ def whole_number(least: int, most: int = INT32_MAX) -> Reader[int]:
 
 @reads(ConfigType.DOUBLE)
 def bytes_per_second(text: str) -> int:
-    """Kafka's type here is a floating-point number, and its default the largest there is."""
+    """Read a rate. Kafka's type is a floating-point number, and its default the largest one."""
     if not re.fullmatch(r"[0-9]{1,19}(\.[0-9]{1,19})?([eE]\+?[0-9]{1,3})?", text) or float(text) < 1:
-        raise ValueError("expected a number of bytes from 1")
+        raise ValueError("expected a number of bytes, at least 1")
     return int(min(float(text), UNLIMITED_BYTES_PER_SECOND))
 
 
@@ -82,7 +82,7 @@ def boolean(text: str) -> bool:
 
 
 def one_of(*choices: str) -> Reader[str]:
-    """A choice whatever its case, as it is written in `choices`."""
+    """Return a reader of one of `choices`, in any case; the value has the case of `choices`."""
     by_lower = {choice.lower(): choice for choice in choices}
 
     @reads(ConfigType.STRING)
@@ -102,7 +102,7 @@ def durability(text: str) -> Durability:
 @reads(ConfigType.INT)
 def node_id(text: str) -> BrokerId:
     if text == "-1":
-        raise ValueError("ids are not given automatically: expected a whole number from 0 that no other node has")
+        raise ValueError("ids are not assigned automatically: expected a whole number from 0 that no other node has")
     return BrokerId(whole_number(0)(text))
 
 
@@ -113,7 +113,7 @@ def cluster_id(text: str) -> str:
     except ValueError:
         canonical = ""
     if canonical != text:
-        raise ValueError("expected an id of 22 base64 characters, as 'kraft storage random-uuid' makes one")
+        raise ValueError("expected an id of 22 base64 characters, as 'kraft storage random-uuid' prints")
     return text
 
 
@@ -127,7 +127,7 @@ def roles(text: str) -> frozenset[Role]:
 
 @reads(ConfigType.STRING)
 def directory(text: str) -> Path:
-    """Absolute: a relative one starts where the process does, as Kafka's."""
+    """Return an absolute path; a relative one starts at the working directory of the process, as in Kafka."""
     if not text or "\0" in text or "," in text:
         raise ValueError("expected the path of one directory")
     return Path(text).absolute()
@@ -135,7 +135,7 @@ def directory(text: str) -> Path:
 
 @reads(ConfigType.STRING)
 def file(text: str) -> Path:
-    """Absolute, as a directory."""
+    """Return an absolute path, as for a directory."""
     if not text or "\0" in text:
         raise ValueError("expected the path of one file")
     return Path(text).absolute()
@@ -143,9 +143,9 @@ def file(text: str) -> Path:
 
 @reads(ConfigType.LIST)
 def directories(text: str) -> tuple[Path, ...]:
-    """One or several, separated by commas."""
+    """Return one or more directories, which are separated by commas."""
     if not all(part.strip() for part in text.split(",")):
-        raise ValueError("expected the paths of one or several directories, separated by commas")
+        raise ValueError("expected the paths of one or more directories, separated by commas")
     return tuple(directory(part.strip()) for part in text.split(","))
 
 
@@ -155,7 +155,7 @@ def plain_text(text: str) -> str:
 
 
 def only(expected: str, reason: str) -> Reader[str]:
-    """A key of Kafka's that has a single value here."""
+    """Return a reader for a key of Kafka's that has a single accepted value."""
 
     @reads(ConfigType.STRING)
     def read(text: str) -> str:
@@ -173,20 +173,20 @@ def listeners(text: str) -> tuple[Listener, ...]:
     if not found:
         raise ValueError("expected listeners as NAME://host:port, separated by commas")
     if repeated := next((name for name in names if names.count(name) > 1), None):
-        raise ValueError(f"names {repeated} twice")
+        raise ValueError(f"{repeated} is named twice: name each listener once")
     return found
 
 
 @reads(ConfigType.LIST)
 def security_protocols(text: str) -> tuple[tuple[str, str], ...]:
-    """Names and protocols of listeners, in capitals. Kafka's own sample maps every name it knows."""
+    """Return names and protocols in capitals. Kafka's sample maps names of listeners that it does not have."""
     found = []
     for item in _items(text):
         name, separator, protocol = (part.strip().upper() for part in item.partition(":"))
         if not separator or not name or not protocol:
             raise ValueError("expected NAME:PROTOCOL, separated by commas")
         if name == CONTROLLER and protocol not in (PLAINTEXT, SSL):
-            raise ValueError(f"{name} can be mapped to PLAINTEXT or SSL only")
+            raise ValueError(f"{name} can only be mapped to PLAINTEXT or SSL")
         found.append((name, protocol))
     return tuple(found)
 
@@ -201,7 +201,7 @@ def voters(text: str) -> tuple[Voter, ...]:
         ("address", [voter.address for voter in found]),
     ):
         if repeated := next((value for value in values if values.count(value) > 1), None):
-            raise ValueError(f"names the {what} {repeated} twice")
+            raise ValueError(f"{what} {repeated} is named twice: name each controller once")
     return found
 
 
@@ -212,19 +212,17 @@ def _items(text: str) -> list[str]:
 def _listener(text: str) -> Listener:
     matched = _LISTENER.fullmatch(text)
     if matched is None:
-        raise ValueError(f"{text!r} is no listener: expected NAME://host:port")
+        raise ValueError(f"{text!r} is not a listener: expected NAME://host:port")
     name = matched["name"].upper()
     if name in _KAFKA_SECURE_LISTENERS:
-        raise ValueError(
-            f"{name}: security is not built yet for clients, and is not pretended: PLAINTEXT is the listener without"
-        )
+        raise ValueError(f"{name}: security for clients is not supported yet: use PLAINTEXT")
     return Listener(name, _host(matched["host"]), _port(matched["port"]))
 
 
 def _voter(text: str) -> Voter:
     matched = _VOTER.fullmatch(text)
     if matched is None or not matched["host"]:
-        raise ValueError(f"{text!r} is no controller: expected id@host:port")
+        raise ValueError(f"{text!r} is not a controller: expected id@host:port")
     return Voter(node_id(matched["node_id"]), _host(matched["host"]), _port(matched["port"]))
 
 
@@ -236,4 +234,4 @@ def _port(text: str) -> int:
     try:
         return whole_number(1, 65535)(text)
     except ValueError:
-        raise ValueError(f"{text} is no port: expected 1 to 65535") from None
+        raise ValueError(f"{text} is not a port: expected 1 to 65535") from None

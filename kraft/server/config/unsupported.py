@@ -1,7 +1,6 @@
-"""Keys that people bring from Kafka and that do nothing here: what each is answered with.
+"""Keys of Kafka's files that have no effect here, with a warning or refusal for each.
 
-Ignoring a setting is a warning, except where somebody would rely on it: a security setting is refused rather than
-ignored.
+A setting without effect is a warning. Security settings are refused, because somebody would rely on them.
 """
 
 from __future__ import annotations
@@ -10,12 +9,12 @@ import difflib
 from collections.abc import Mapping
 from typing import Final
 
-from kraft.metadata.configs import NOT_BUILT_YET, TOPIC_CONFIGS
+from kraft.metadata.configs import NOT_SUPPORTED_YET, TOPIC_CONFIGS
 from kraft.server.config.keys import BY_NAME
 from kraft.server.config.values import PLAINTEXT
 
 ZOOKEEPER_REFUSAL: Final = (
-    "there is no ZooKeeper here: name the controllers in controller.quorum.voters=1@host:9093,2@host:9093,3@host:9093"
+    "Kraft has no ZooKeeper: name the controllers in controller.quorum.voters=1@host:9093,2@host:9093,3@host:9093"
 )
 
 
@@ -26,20 +25,20 @@ def _names(text: str) -> frozenset[str]:
 _SECURITY_PREFIXES = ("security.", "sasl.", "ssl.", "delegation.token.", "listener.name.")
 _SECURITY_KEYS = ("authorizer.class.name", "super.users", "principal.builder.class")
 
-# What a secured setting is allowed to say: exactly what an open node does.
+# Values of security settings that describe what an open node does.
 _HARMLESS_SECURITY_VALUES = {
     "security.inter.broker.protocol": (PLAINTEXT,),
     "allow.everyone.if.no.acl.found": ("true",),
 }
 
-_UNBUILT_BY_AREA: Final[Mapping[str, str]] = {
-    "starting and losing log directories": """
+_UNSUPPORTED_BY_AREA: Final[Mapping[str, str]] = {
+    "start and failure of log directories": """
         log.initial.task.delay.ms log.dir.failure.timeout.ms num.recovery.threads.per.data.dir""",
     "the cleaner's buffers": """
         log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size""",
-    "when checkpoints are written": """
+    "intervals of checkpoints": """
         log.flush.offset.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms""",
-    "records as the broker rewrites or judges them": """
+    "conversion and validation of records": """
         log.message.timestamp.difference.max.ms log.message.format.version log.message.downconversion.enable
         create.topic.policy.class.name alter.config.policy.class.name""",
     "consumer groups": """
@@ -73,7 +72,7 @@ _UNBUILT_BY_AREA: Final[Mapping[str, str]] = {
         producer.purgatory.purge.interval.requests delete.records.purgatory.purge.interval.requests fetch.max.bytes
         num.replica.fetchers num.replica.alter.log.dirs.threads replica.fetch.backoff.ms replica.socket.timeout.ms
         replica.socket.receive.buffer.bytes replica.selector.class""",
-    "the controller's and the quorum's finer settings": """
+    "details of the controller and the quorum": """
         controller.socket.timeout.ms controller.message.queue.size controller.quorum.bootstrap.servers
         controller.quorum.retry.backoff.ms controller.quorum.auto.join.enable
         controller.performance.sample.period.ms controller.performance.always.log.threshold.ms
@@ -92,9 +91,9 @@ _UNBUILT_BY_AREA: Final[Mapping[str, str]] = {
         remote.log.metadata.manager.class.name remote.log.metadata.manager.class.path""",
 }
 
-_UNBUILT: Final = {name: area for area, names in _UNBUILT_BY_AREA.items() for name in _names(names)}
+_UNSUPPORTED: Final = {name: area for area, names in _UNSUPPORTED_BY_AREA.items() for name in _names(names)}
 
-# Kafka dropped these itself; `listeners` says it all.
+# Kafka removed these itself, in favour of `listeners`.
 _OLD_ADDRESS_KEYS = ("port", "host.name", "advertised.host.name", "advertised.port")
 
 _CLIENT_KEYS = _names("""
@@ -108,37 +107,35 @@ _CLIENT_KEYS = _names("""
 
 
 def refusal(key: str, value: str) -> str | None:
-    """Why a node must not start with this setting, or None."""
+    """Return why a node must not start with this setting, or None."""
     if key.startswith("zookeeper."):
         return ZOOKEEPER_REFUSAL
     if key in BY_NAME or not value or value in _HARMLESS_SECURITY_VALUES.get(key, ()):
         return None
     if key in _SECURITY_KEYS or key in _HARMLESS_SECURITY_VALUES or key.startswith(_SECURITY_PREFIXES):
-        return (
-            "security is not built yet, and is not pretended: remove the line, and keep the node in a trusted network"
-        )
+        return "not supported yet: remove the line, and keep the node in a trusted network"
     return None
 
 
 def warning(key: str) -> str | None:
-    """What to tell the writer of a setting that has no effect, or None for one that has."""
+    """Return a warning for a setting without effect, or None."""
     if key in BY_NAME or key in _HARMLESS_SECURITY_VALUES:
         return None
-    if area := _UNBUILT.get(key):
-        return f"not built yet: has no effect (Kafka's settings for {area})"
+    if area := _UNSUPPORTED.get(key):
+        return f"has no effect: not supported yet (Kafka's settings for {area})"
     if key in _OLD_ADDRESS_KEYS:
-        return "has no effect: listeners and advertised.listeners say the addresses"
+        return "has no effect: set listeners and advertised.listeners"
     if topic_key := TOPIC_CONFIGS.get(key):
-        return f"has no effect: it belongs to a topic; for all topics write {topic_key.server_keys[0].name}"
-    if key in NOT_BUILT_YET:
-        return "has no effect: it belongs to a topic, and is not built yet"
+        return f"has no effect: it is a topic config; for all topics use {topic_key.server_keys[0].name}"
+    if key in NOT_SUPPORTED_YET:
+        return "has no effect: it is a topic config that is not supported yet"
     if key in _CLIENT_KEYS:
-        return "has no effect: it belongs to a client, not to a node"
+        return "has no effect: it is a setting of clients, not of nodes"
     if key.startswith((*_SECURITY_PREFIXES, *_SECURITY_KEYS)):
-        return "has no effect: it is empty"
+        return "has no effect: the value is empty"
     return f"unknown key: has no effect{_suggestion(key)}"
 
 
 def _suggestion(key: str) -> str:
-    near = difflib.get_close_matches(key, [*BY_NAME, *_UNBUILT], n=1, cutoff=0.75)
+    near = difflib.get_close_matches(key, [*BY_NAME, *_UNSUPPORTED], n=1, cutoff=0.75)
     return f": did you mean {near[0]}?" if near else ""

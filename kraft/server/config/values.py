@@ -1,4 +1,4 @@
-"""The values that settings are read to, beyond numbers and text."""
+"""Values of settings that are not numbers or text."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Final
 from kraft.model.ids import BrokerId
 
 GRPC = "GRPC"
-"""Our own listener: clients, and brokers among themselves."""
+"""The listener for gRPC clients, and for brokers among themselves."""
 
 CONTROLLER = "CONTROLLER"
-"""The quorum and what brokers ask the active controller."""
+"""The listener for the quorum, and for brokers' requests to the active controller."""
 
 PLAINTEXT = "PLAINTEXT"
-"""The Kafka wire protocol, as every other listener that is mapped to the security protocol of this name."""
+"""The listener of Kafka's protocol, and the security protocol of all such listeners."""
 
 SSL = "SSL"
-"""The security protocol of a listener that speaks TLS; that of one which does not is PLAINTEXT."""
+"""The security protocol of a listener with TLS; without TLS it is PLAINTEXT."""
 
 UNLIMITED_BYTES_PER_SECOND: Final = 0x7FFFFFFFFFFFFFFF
-"""Where nothing is said about how fast background work may read and write."""
+"""No limit on reads and writes of background work."""
 
 
 class Role(StrEnum):
@@ -31,19 +31,19 @@ class Role(StrEnum):
 
 
 class Durability(StrEnum):
-    """What a replica waits for before it counts a record as its own."""
+    """The point at which a replica counts a record as stored."""
 
     FSYNC = "fsync"
     PAGE_CACHE = "page-cache"
 
 
 def host_and_port(host: str, port: int) -> str:
-    """As people and gRPC write it: an IPv6 address stands in brackets."""
+    """Return `host:port`, with an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine is meant. A name other than localhost is not looked up: it may change."""
+    """Return whether the host is this machine. Names other than localhost are not resolved: they may change."""
     if host.lower() == "localhost":
         return True
     try:
@@ -54,7 +54,7 @@ def is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """`name://host:port`. An empty host listens on every interface; an advertised listener always has one."""
+    """A listener, `name://host:port`. An empty host means every interface; an advertised one always has a host."""
 
     name: str
     host: str
@@ -62,12 +62,12 @@ class Listener:
 
     @property
     def address(self) -> str:
-        """`host:port` to bind to or to dial; every interface is `[::]`."""
+        """Return `host:port` to bind or connect to; every interface is `[::]`."""
         return host_and_port(self.host or "::", self.port)
 
     @property
     def is_wildcard(self) -> bool:
-        """True when it names every interface, which no client can dial."""
+        """True if it means every interface, to which no client can connect."""
         return self.host in ("", "0.0.0.0", "::")
 
     def __str__(self) -> str:
@@ -92,7 +92,7 @@ class Voter:
 
 @dataclass(frozen=True, slots=True)
 class ConfigWarning:
-    """A setting that was read and does not do what its writer expects."""
+    """A setting that does not do what its author expects."""
 
     key: str
     message: str

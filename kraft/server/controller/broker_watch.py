@@ -128,7 +128,7 @@ class BrokerWatch:
         if registration is None or registration.broker_epoch != request.broker_epoch:
             raise Refusal(
                 ErrorCode.STALE_BROKER_EPOCH,
-                f"broker {request.broker_id} is not registered under epoch {request.broker_epoch}",
+                f"broker {request.broker_id} is not registered under broker epoch {request.broker_epoch}",
             )
         term_over = self._term_over
         self._presence.liveness_stream_opened(request.broker_id, request.broker_epoch)

@@ -26,8 +26,8 @@ from kraft.server.identity.credentials import NodeCredentials
 from kraft.server.identity.storage import NodeStorage
 from kraft.server.identity.world import NodeWorld
 
-METADATA_SNAPSHOTS: Final = "__cluster_metadata/controller"
-"""Directory within `metadata.log.dir`."""
+CONTROLLER_SNAPSHOTS: Final = "__cluster_metadata/controller"
+"""Directory in `metadata.log.dir`; a broker in the same process has its own."""
 
 
 class MetadataUnusable(Exception):
@@ -46,7 +46,7 @@ class ControllerNode:
         )
         host = self._controller.host
         self._snapshots = VoterSnapshots(
-            SnapshotStore(world.disk, str(config.metadata_log_dir / METADATA_SNAPSHOTS)),
+            SnapshotStore(world.disk, str(config.metadata_log_dir / CONTROLLER_SNAPSHOTS)),
             host,
             policy=SnapshotPolicy(
                 entry_bytes_between=config.quorum.snapshot_entry_bytes_between,

@@ -182,7 +182,7 @@ class StateMachineHost:
             try:
                 await self._carry_out(commands)
             finally:
-                # Commands without an answer were decided on top of an entry that was not committed.
+                # Commands without a response were decided on top of an entry that was not committed.
                 _refuse([command.answer for command in commands], _lost_leadership())
             if self.active and self._replayed.in_transaction:
                 # Not all entries of the transaction were committed: abort it before anything else is decided.

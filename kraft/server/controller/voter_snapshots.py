@@ -102,7 +102,7 @@ class VoterSnapshots:
     def latest(self) -> Snapshot | None:
         """Return the latest snapshot on disk, or None while it is being read; call again soon.
 
-        A thread reads it, and the next call within READ_SNAPSHOT_KEPT_MS returns it. The file needs no encoding.
+        A thread reads it, and the next call within READ_SNAPSHOT_KEPT_MS returns it.
         """
         read, self._read = self._read, None
         if read is not None and self._monotonic_ms() - read.at_ms <= READ_SNAPSHOT_KEPT_MS:

@@ -40,13 +40,14 @@ class AlterConfigsHandler:
     async def _until_applied(
         self, request: IncrementalAlterConfigsRequest, answer: IncrementalAlterConfigsResponse
     ) -> None:
+        altered = {
+            (result.resource_type, result.resource_name)
+            for result in answer.results
+            if result.error_code is ErrorCode.NONE
+        }
         done = replace(
             request,
-            resources=[
-                resource
-                for resource, result in zip(request.resources, answer.results, strict=True)
-                if result.error_code is ErrorCode.NONE
-            ],
+            resources=[each for each in request.resources if (each.resource_type, each.resource_name) in altered],
         )
 
         def is_applied(image: MetadataImage) -> bool:

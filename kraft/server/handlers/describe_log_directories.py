@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable, Collection
 
 from kraft.model.errors import ErrorCode
+from kraft.model.ids import LogDirectory
 from kraft.model.log_directories import DescribeLogDirectoriesRequest, LogDirectoryDescription, ReplicaSize
 from kraft.server.replica.log_directories import LogDirectories
 from kraft.server.replica.move import ReplicaMove
@@ -18,7 +19,7 @@ from kraft.server.replica.partitions import Partitions
 UNKNOWN_SPACE = (-1, -1)
 
 
-def space_of(directory: str) -> tuple[int, int]:
+def space_of(directory: LogDirectory) -> tuple[int, int]:
     """Return total and usable bytes of the directory's file system; -1 for both if they cannot be read."""
     try:
         usage = shutil.disk_usage(directory)
@@ -32,7 +33,7 @@ class DescribeLogDirectoriesHandler:
         self,
         directories: LogDirectories,
         partitions: Partitions,
-        space: Callable[[str], tuple[int, int]] = space_of,
+        space: Callable[[LogDirectory], tuple[int, int]] = space_of,
     ) -> None:
         self._directories = directories
         self._partitions = partitions
@@ -49,9 +50,9 @@ class DescribeLogDirectoriesHandler:
         ]
         return online + failed
 
-    def _replicas(self, asked: Collection[tuple[str, int]] | None) -> dict[str, list[ReplicaSize]]:
+    def _replicas(self, asked: Collection[tuple[str, int]] | None) -> dict[LogDirectory, list[ReplicaSize]]:
         """Return the replicas of each directory, sorted by topic and partition; None asks for all."""
-        found: dict[str, list[ReplicaSize]] = {}
+        found: dict[LogDirectory, list[ReplicaSize]] = {}
         for partition in sorted(self._partitions, key=_name):
             if asked is None or _name(partition) in asked:
                 found.setdefault(partition.log_directory, []).append(_size(partition))
@@ -59,7 +60,7 @@ class DescribeLogDirectoriesHandler:
                     found.setdefault(partition.move.destination, []).append(_copy_size(partition, partition.move))
         return found
 
-    def _described(self, directory: str, replicas: list[ReplicaSize]) -> LogDirectoryDescription:
+    def _described(self, directory: LogDirectory, replicas: list[ReplicaSize]) -> LogDirectoryDescription:
         total_bytes, usable_bytes = self._space(directory)
         return LogDirectoryDescription(
             directory=directory, total_bytes=total_bytes, usable_bytes=usable_bytes, replicas=replicas

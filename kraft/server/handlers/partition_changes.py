@@ -150,7 +150,8 @@ class ControllerPartitionChangesHandler:
         response = await self._decisions.submit(
             lambda image: alter_partition_reassignments(image, request, defaults=self._topic_defaults(image))
         )
-        log.info("partition reassignments altered", partitions=_done(response.results))
+        if altered := _done(response.results):
+            log.info("partition reassignments altered", partitions=altered)
         return response
 
     def served(self) -> list[Served]:

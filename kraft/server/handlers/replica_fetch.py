@@ -27,7 +27,7 @@ class ReplicaFetchHandler:
     async def handle(self, request: ReplicaFetchRequest) -> ReplicaFetchResponse:
         """Answer when there are records, a new high watermark or other news, or when the wait times out."""
         deadline = asyncio.get_running_loop().time() + request.max_wait_ms / 1_000
-        # The follower's progress is counted once; the records that it asks for are looked for until they are there.
+        # The follower's progress is counted once, and the log is read again after each wait.
         checked = [(wanted, self._count_progress(request, wanted)) for wanted in request.partitions]
         with Watch(self._watched(request)) as watch:
             while True:

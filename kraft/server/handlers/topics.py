@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from uuid import UUID
 
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
@@ -22,7 +22,7 @@ class TopicsHandler:
         try:
             answer = await self._forwarder.forward(CREATE_TOPICS, request)
         except NoAnswer as refusal:
-            return _all_refused([new_topic.topic for new_topic in request.topics], refusal)
+            return TopicResults(results=[_refused(new_topic.topic, refusal) for new_topic in request.topics])
         if not request.validate_only:
             await self._until_applied(answer, lambda image, name: image.topic(name) is not None)
         return answer
@@ -49,19 +49,11 @@ class TopicsHandler:
         ]
 
 
-def _all_refused(names: list[str], refusal: Refusal) -> TopicResults:
-    return TopicResults(
-        results=[
-            TopicResult(topic=name, error_code=refusal.error_code, error_message=refusal.message) for name in names
-        ]
-    )
-
-
 def _none_deleted(request: DeleteTopicsRequest, refusal: Refusal) -> TopicResults:
-    by_id = _all_refused([""] * len(request.topic_ids), refusal).results
-    return TopicResults(
-        results=[
-            *_all_refused(request.topics, refusal).results,
-            *(replace(result, topic_id=topic_id) for result, topic_id in zip(by_id, request.topic_ids, strict=True)),
-        ]
-    )
+    by_name = [_refused(name, refusal) for name in request.topics]
+    by_id = [_refused("", refusal, topic_id) for topic_id in request.topic_ids]
+    return TopicResults(results=by_name + by_id)
+
+
+def _refused(name: str, refusal: Refusal, topic_id: UUID | None = None) -> TopicResult:
+    return TopicResult(topic=name, error_code=refusal.error_code, error_message=refusal.message, topic_id=topic_id)

@@ -1,1 +1,1 @@
-"""Who a node is: whose its log directories are, and what it proves itself with to other nodes."""
+"""Identity of a node: the owner of its log directories, and its credentials for other nodes."""

@@ -1,6 +1,6 @@
-"""What a node shows to the other nodes of its cluster, and asks of them: a shared secret, certificates, or both.
+"""Authentication among the nodes of a cluster: a shared secret, certificates, or both.
 
-The files are read once, at the start. What is wrong with them is told in one line.
+The files are read once, at the start. An error in them is one line.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ SECRET_CHARACTERS_MIN: Final = 32
 SECRETS_MAX: Final = 4
 FILE_BYTES_MAX: Final = 1 << 20
 
-_HOW_TO_MAKE_A_SECRET: Final = "make one with (umask 077; openssl rand -base64 32 > FILE) and give it to every node"
+_HOW_TO_CREATE_A_SECRET: Final = "create one with (umask 077; openssl rand -base64 32 > FILE) and copy it to every node"
 _PEM_BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.+?-----END \1-----", re.DOTALL)
 
 ChannelOptions = Sequence[tuple[str, Any]]
 
 
 class CredentialsError(ConfigError):
-    """A file of secrets or certificates that no node can use: one line, with the remedy, and nothing of the secret."""
+    """A file of secrets or certificates is unusable; one line, with the remedy, and nothing of the secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsFiles:
-    """PEM. `private_key` and `certificates` are this node's own, `trusted` certify the others."""
+    """PEM: the node's own `private_key` and `certificates`, and the `trusted` certificates of the others' CAs."""
 
     private_key: bytes
     certificates: bytes
@@ -59,10 +59,10 @@ class TlsFiles:
 
 
 class NodeCredentials:
-    """Made once for a node; what it gives out has to be used inside the event loop."""
+    """Credentials of one node. Its channels and gatekeepers have to be used inside the event loop."""
 
     def __init__(self, config: NodeConfig, cluster_id: str, refusals: RefusalLog) -> None:
-        """Reads the files that the configuration names. Raises CredentialsError."""
+        """Read the files that the configuration names. Raises CredentialsError."""
         self.refusals = refusals
         self._config = config
         self._cluster_id = cluster_id
@@ -75,12 +75,13 @@ class NodeCredentials:
                 security.keystore_file, security.truststore_file, host=None if own is None else own.host
             )
 
-    # --- what others are asked for ---
+    # --- checks of others ---
 
     def gatekeeper(self, listener: str) -> Gatekeeper:
-        """On CONTROLLER everything is for nodes only, on the clients' listener what brokers copy from each other.
+        """Return the gatekeeper of a listener.
 
-        Where nodes share no secret, CONTROLLER has TLS, which lets nobody in without a certificate.
+        On CONTROLLER every call is for nodes only, on GRPC only those of replication. Without a shared secret,
+        CONTROLLER has TLS, which admits nobody without a certificate.
         """
         asks_for_certificate = self._secrets is None and self._tls is not None
         return Gatekeeper(
@@ -96,7 +97,7 @@ class NodeCredentials:
         )
 
     def server_credentials(self, listener: str) -> grpc.ServerCredentials | None:
-        """None for a listener without TLS."""
+        """Return the TLS credentials of a listener; None without TLS."""
         if self._tls is None or listener != CONTROLLER:
             return None
         return grpc.ssl_server_credentials(
@@ -104,10 +105,10 @@ class NodeCredentials:
         )
 
     def objection_to_voter(self, context: grpc.aio.ServicerContext[Any, Any], voter_id: int) -> str | None:
-        """Why whoever made this call cannot be that voter; None when it may be."""
+        """Return why the caller cannot be that voter; None if it may be."""
         introduced = introduced_node_id(context.invocation_metadata() or ())
         if introduced is not None and introduced != voter_id:
-            return f"node {introduced} speaks as voter {voter_id}"
+            return f"node {introduced} claims to be voter {voter_id}"
         if self._tls is not None:
             return self._objection_to_certificate(context, voter_id)
         return None
@@ -121,7 +122,7 @@ class NodeCredentials:
             f"its certificate is for {', '.join(names)[:200] or 'nobody'}, not for {host}, the host of voter {voter_id}"
         )
 
-    # --- what is shown to others ---
+    # --- connections to others ---
 
     def dial_controller(self, address: str, options: ChannelOptions) -> grpc.aio.Channel:
         if self._tls is None:
@@ -130,7 +131,7 @@ class NodeCredentials:
         return self._introduced(grpc.aio.secure_channel(address, credentials, options=options))
 
     def handshake_failure(self, details: str) -> str | None:
-        """Of a call to a controller that gRPC ended with these `details`, see `connection_failures`."""
+        """Return the reason if these `details` of a failed call are a failed handshake, see `connection_failures`."""
         return handshake_failure(details, uses_tls=self._tls is not None)
 
     def dial_broker(self, address: str, options: ChannelOptions) -> grpc.aio.Channel:
@@ -143,18 +144,21 @@ class NodeCredentials:
 
 
 def _secrets_of(config: NodeConfig, cluster_id: str) -> ClusterSecrets | None:
-    """What the nodes of this cluster share; None where only certificates tell them. Raises ConfigError."""
+    """Return the secrets that the nodes of this cluster share; None if they use only certificates.
+
+    Raises ConfigError.
+    """
     if config.security.secret_file is not None:
         return read_secrets(config.security.secret_file)
     if spans_machines(config):
-        # Controllers that speak TLS, and no brokers that others could dial: `config_checks` saw to that.
+        # Controllers use TLS, and no broker is reachable from other machines: `checks` made sure.
         return None
     try:
         found = machine_secret.find_or_create(cluster_id)
     except NoPlaceForSecret:
         if not config.is_whole_cluster:
             raise
-        # It speaks to nobody but itself, so it can do with a secret that it forgets.
+        # The node talks only to itself, so a secret in memory is enough.
         log.info("cluster secret kept in memory", reason="no place for a file: other nodes need cluster.secret.file")
         return ClusterSecrets([secrets.token_bytes(SECRET_CHARACTERS_MIN)])
     if found.created and config.is_whole_cluster:
@@ -163,46 +167,47 @@ def _secrets_of(config: NodeConfig, cluster_id: str) -> ClusterSecrets | None:
         log.warning(
             "cluster secret created",
             file=str(found.path),
-            reason="none was found there: if other nodes of this cluster run, stop them all and start them again, as"
-            " the same user with the same HOME and XDG_STATE_HOME, or set cluster.secret.file on each of them",
+            reason="none was found: if other nodes of this cluster run, restart them all as the same user with the same"
+            " HOME and XDG_STATE_HOME, or set cluster.secret.file on each of them",
         )
     return read_secrets(found.path)
 
 
 _HANDSHAKE_TURNS: Final = 4
-"""Each end speaks so often at most; one that waits for more by then has all that it checks."""
+"""Messages of each end at most; an end that waits for more has already checked the other."""
 
 _ALTERNATIVE_NAMES: Final = "x509_subject_alternative_name"
 
 
 def read_secrets(path: Path) -> ClusterSecrets:
-    """One secret a line: the first is used, all are accepted. Raises CredentialsError."""
+    """Read secrets, one per line: the first is sent, all are accepted. Raises CredentialsError."""
     lines = [line.strip() for line in _read_private(path, "cluster.secret.file", forbidden=0o077).splitlines()]
     found = [line for line in lines if line]
     if not found:
-        raise CredentialsError(f"cluster.secret.file: {path} is empty: {_HOW_TO_MAKE_A_SECRET}")
+        raise CredentialsError(f"cluster.secret.file: {path} is empty: {_HOW_TO_CREATE_A_SECRET}")
     if len(found) > SECRETS_MAX:
-        raise CredentialsError(f"cluster.secret.file: {path} has more than {SECRETS_MAX} lines, one secret each")
+        raise CredentialsError(f"cluster.secret.file: {path} has more than {SECRETS_MAX} secrets: remove lines")
     if any(len(secret) < SECRET_CHARACTERS_MIN for secret in found):
         raise CredentialsError(
-            f"cluster.secret.file: {path} has a secret of fewer than {SECRET_CHARACTERS_MIN} characters, which can be"
-            f" guessed: {_HOW_TO_MAKE_A_SECRET}"
+            f"cluster.secret.file: {path} has a secret of fewer than {SECRET_CHARACTERS_MIN} characters:"
+            f" {_HOW_TO_CREATE_A_SECRET}"
         )
     return ClusterSecrets(found)
 
 
 def read_tls_files(keystore: Path, truststore: Path, *, host: str | None) -> TlsFiles:
-    """Raises CredentialsError for what no node would take: neither OpenSSL, nor another node with this truststore.
+    """Read the files of a node with TLS.
 
-    That is found here because it cannot be told later: of a connection that fails in its handshake gRPC does not say
-    whose it was. `host` is where others dial this node; None when nobody does.
+    Raises CredentialsError for files that OpenSSL, or another node with this truststore, would refuse. That is checked
+    here because gRPC does not report whose handshake failed. `host` is where others connect to this node; None if
+    nobody does.
     """
     own = _read_private(keystore, "ssl.keystore.location", forbidden=0o007)
     trusted = _read(truststore, "ssl.truststore.location")
     keys = [found[0] for found in _PEM_BLOCK.finditer(own) if found[1].endswith(b"PRIVATE KEY")]
     if any(b"ENCRYPTED" in key for key in keys):
         raise CredentialsError(
-            f"ssl.keystore.location: {keystore}: the private key is encrypted, which is not built yet"
+            f"ssl.keystore.location: {keystore}: an encrypted private key is not supported yet: decrypt it"
         )
     certificates = [found[0] for found in _PEM_BLOCK.finditer(own) if found[1] == b"CERTIFICATE"]
     if len(keys) != 1 or not certificates:
@@ -215,15 +220,15 @@ def read_tls_files(keystore: Path, truststore: Path, *, host: str | None) -> Tls
         try:
             context.load_cert_chain(keystore)
         except ssl.SSLError as error:
-            raise CredentialsError(f"ssl.keystore.location: {keystore}: {_said(error)}") from None
+            raise CredentialsError(f"ssl.keystore.location: {keystore}: {_openssl_error(error)}") from None
         try:
             context.load_verify_locations(truststore)
         except ssl.SSLError as error:
-            raise CredentialsError(f"ssl.truststore.location: {truststore}: {_said(error)}") from None
+            raise CredentialsError(f"ssl.truststore.location: {truststore}: {_openssl_error(error)}") from None
     try:
         _shake_hands(answering, dialing, host)
     except ssl.SSLError as error:
-        reason = getattr(error, "verify_message", "") or _said(error)
+        reason = getattr(error, "verify_message", "") or _openssl_error(error)
         raise CredentialsError(
             f"ssl.keystore.location: {keystore}: no node that trusts {truststore} would accept it: {reason}"
         ) from None
@@ -231,7 +236,7 @@ def read_tls_files(keystore: Path, truststore: Path, *, host: str | None) -> Tls
 
 
 def _shake_hands(answering: ssl.SSLContext, dialing: ssl.SSLContext, host: str | None) -> None:
-    """A whole handshake in memory, in which each side checks the other's certificate. Raises SSLError."""
+    """Do a whole handshake in memory, in which each side checks the other's certificate. Raises SSLError."""
     to_answering, to_dialing = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [
         dialing.wrap_bio(to_dialing, to_answering, server_hostname=host),
@@ -244,7 +249,7 @@ def _shake_hands(answering: ssl.SSLContext, dialing: ssl.SSLContext, host: str |
 
 
 def certificate_name_covers(name: str, host: str) -> bool:
-    """As a browser would see it: a star stands for the first label of a name. Source: RFC 6125."""
+    """Return whether a certificate's name covers a host; a star matches the first label. Source: RFC 6125."""
     name, host = name.lower().rstrip("."), host.lower().rstrip(".")
     if name.startswith("*."):
         first, _, rest = host.partition(".")
@@ -253,7 +258,7 @@ def certificate_name_covers(name: str, host: str) -> bool:
 
 
 def _read_private(path: Path, key: str, forbidden: int) -> bytes:
-    """The file, unless its mode lets others read it or its owner is somebody else's."""
+    """Return the content of a file whose mode and owner keep it private. Raises CredentialsError."""
     try:
         found = path.stat()
     except OSError as error:
@@ -262,7 +267,9 @@ def _read_private(path: Path, key: str, forbidden: int) -> bytes:
     if mode & forbidden:
         raise CredentialsError(f"{key}: {path} can be read by others (mode {mode:04o}): chmod 600 {path}")
     if found.st_uid not in (0, os.geteuid()):
-        raise CredentialsError(f"{key}: {path} belongs to another user (uid {found.st_uid}): chown it to this node's")
+        raise CredentialsError(
+            f"{key}: {path} belongs to another user (uid {found.st_uid}): chown it to the user of this node"
+        )
     return _read(path, key)
 
 
@@ -273,9 +280,9 @@ def _read(path: Path, key: str) -> bytes:
     except OSError as error:
         raise CredentialsError(f"{key}: cannot read {path}: {error.strerror}") from None
     if len(data) > FILE_BYTES_MAX:
-        raise CredentialsError(f"{key}: {path} is larger than {FILE_BYTES_MAX} bytes")
+        raise CredentialsError(f"{key}: {path} is larger than {FILE_BYTES_MAX} bytes: name another file")
     return data
 
 
-def _said(error: ssl.SSLError) -> str:
-    return f"OpenSSL does not take it: {error.reason or error}"
+def _openssl_error(error: ssl.SSLError) -> str:
+    return f"OpenSSL refuses it: {error.reason or error}"

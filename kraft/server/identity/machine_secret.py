@@ -1,8 +1,8 @@
 """The secret that the nodes of one cluster on one machine share when `cluster.secret.file` names none.
 
-It lies in the user's state directory, one file for each cluster, so that nodes find it without any setting: whoever may
-read the user's files is trusted, and somebody who merely reaches a port of this machine is not. The first that needs it
-makes it: `kraft storage format`, or a node at its start.
+It is in the user's state directory, one file per cluster, so that nodes find it without a setting. Anybody who can read
+the user's files is trusted; somebody who only reaches a port of this machine is not. The first `kraft storage format`
+or start of a node creates it.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ _RANDOM_BYTES = 32
 
 
 class NoPlaceForSecret(ConfigError):
-    """The user has no directory in which the file can be kept: one line, with the remedy."""
+    """The user has no directory for the file; one line, with the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineSecret:
-    """`created` is False when the file was there before."""
+    """The file of a secret. `created` is False if it already existed."""
 
     path: Path
     created: bool
 
 
 def path_of(cluster_id: str, environment: Mapping[str, str] = os.environ) -> Path:
-    """`$XDG_STATE_HOME/kraft/CLUSTER.secret`, by default below ~/.local/state. Raises NoPlaceForSecret."""
+    """Return `$XDG_STATE_HOME/kraft/CLUSTER.secret`, by default below ~/.local/state. Raises NoPlaceForSecret."""
     named = environment.get("XDG_STATE_HOME", "")
-    # A relative one is to be ignored. Source: XDG Base Directory Specification.
+    # A relative path has to be ignored. Source: XDG Base Directory Specification.
     if not named.startswith("/"):
         try:
             named = str(Path.home() / ".local" / "state")
@@ -45,7 +45,7 @@ def path_of(cluster_id: str, environment: Mapping[str, str] = os.environ) -> Pat
 
 
 def find_or_create(cluster_id: str, environment: Mapping[str, str] = os.environ) -> MachineSecret:
-    """The file, which is whole whenever it can be seen, also by nodes that start at the same time.
+    """Return the file. It is complete whenever it is visible, also to nodes that start at the same time.
 
     Raises NoPlaceForSecret.
     """
@@ -60,7 +60,7 @@ def find_or_create(cluster_id: str, environment: Mapping[str, str] = os.environ)
 
 
 def write_new(path: Path) -> bool:
-    """A file with a secret of its own, durable and for its owner's eyes only; False when there was one."""
+    """Write a file with a new secret, durable and readable only by its owner; False if the file exists."""
     return not path.exists() and _create(path)
 
 
@@ -71,7 +71,7 @@ def _create(path: Path) -> bool:
             file.write(f"{secrets.token_urlsafe(_RANDOM_BYTES)}\n")
             file.flush()
             os.fsync(descriptor)
-        # A link, unlike a rename, replaces nothing: of several nodes that start at once, one makes the secret.
+        # Unlike a rename, a link replaces nothing: of several nodes that start at once, one creates the secret.
         os.link(draft, path)
         RealDisk().sync_dir(str(path.parent))
     except FileExistsError:
@@ -83,6 +83,6 @@ def _create(path: Path) -> bool:
 
 def _no_place(reason: str) -> NoPlaceForSecret:
     return NoPlaceForSecret(
-        f"the nodes of this machine share a secret, and there is no place to keep it ({reason}): make one with"
+        f"no place for the secret that the nodes of this machine share ({reason}): create one with"
         " (umask 077; openssl rand -base64 32 > FILE) and set cluster.secret.file=FILE on every node"
     )

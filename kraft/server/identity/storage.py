@@ -1,11 +1,11 @@
-"""To whom the log directories belong: `meta.properties`, the lock, and the mark of a clean stop, in each of them.
+"""Owner of the log directories: `meta.properties`, the lock, and the clean shutdown marker, in each of them.
 
 A directory is formatted once, for one node of one cluster, and no node starts with another's: its offsets would be
-taken for promises that this cluster never made. The file has Kafka's format, so that Kafka's own tools read it.
+taken for acknowledged ones of this cluster. The file has Kafka's format, so that Kafka's tools read it.
 
-A node starts without a directory that it cannot use, as long as it has another one, and the one with the metadata log
-if it is a controller. One that is not formatted while others are is such a directory: the disk that belongs there may
-not be mounted, and an empty directory in its place must not be taken for it.
+A node starts without a directory that it cannot use, as long as it has another one, and, as a controller, the one with
+the metadata log. A directory that is not formatted while others are is unusable, too: its disk may not be mounted, and
+the empty mount point must not be used instead.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _DATA_DIRECTORY = re.compile(r"(.+-[0-9]+|__cluster_metadata.*)")
 
 
 class StorageError(ConfigError):
-    """A log directory that a node of this configuration must not, or cannot, use: one line, with the remedy."""
+    """The node must not, or cannot, use a log directory; one line, with the remedy."""
 
 
 class InUse(StorageError):
-    """Another process has the directory."""
+    """Another process uses the directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageMeta:
-    """What a formatted directory says about itself."""
+    """Content of the `meta.properties` of a directory."""
 
     cluster_id: str
     node_id: BrokerId
@@ -53,8 +53,8 @@ class StorageMeta:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogDirectory:
-    """`closed_cleanly`: the node's last stop closed every log in it in order."""
+class UsableLogDirectory:
+    """A usable log directory. `closed_cleanly`: the last stop closed every log in it in order."""
 
     path: Path
     directory_id: DirectoryId
@@ -63,20 +63,20 @@ class LogDirectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStorage:
-    """Who the node is, and what it has to work with: at least one directory, in the order of log.dirs.
+    """Identity of the node, and its usable directories: at least one, in the order of log.dirs.
 
-    `unusable` are the directories that it starts without, each with the line that says why.
+    `unusable` are the directories that it starts without, each with the reason in one line.
     """
 
     cluster_id: str
     node_id: BrokerId
-    directories: tuple[LogDirectory, ...]
+    directories: tuple[UsableLogDirectory, ...]
     unusable: Mapping[Path, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Formatted:
-    """`created` is False when the directory was formatted with the same ids before: nothing was changed."""
+    """Result of formatting a directory. `created` is False if it already had the same ids."""
 
     directory: Path
     meta: StorageMeta
@@ -84,16 +84,16 @@ class Formatted:
 
 
 def random_cluster_id() -> str:
-    """A new id in Kafka's text form; never with a leading dash, which command lines would take for an option."""
+    """Return a new id in Kafka's text form, without a leading dash, which would look like an option."""
     while (text := uuid_to_text(uuid4())).startswith("-"):
         pass
     return text
 
 
 def format(config: NodeConfig, cluster_id: str | None) -> list[Formatted]:
-    """Make the node's directories its own, for `cluster_id` or else the file's `cluster.id`; the log directory first.
+    """Format the node's directories for `cluster_id` or else the file's `cluster.id`; the first log directory is first.
 
-    Raises StorageError when there is no cluster id, when the two contradict, and when a directory is another's.
+    Raises StorageError without a cluster id, if the two differ, and if a directory belongs to another node.
     """
     chosen = _choose_cluster_id(config, cluster_id)
     found = [(directory, read_meta(directory)) for directory in _directories(config)]
@@ -103,11 +103,10 @@ def format(config: NodeConfig, cluster_id: str | None) -> list[Formatted]:
 
 
 def load(config: NodeConfig, unusable: Mapping[Path, str] | None = None) -> NodeStorage:
-    """Who the node is, by its directories, apart from those that are known to be `unusable`.
+    """Read the node's directories, except those that are known to be `unusable`.
 
-    Raises StorageError for one that belongs to another node or cluster, and when none, or not the one with the
-    metadata log, can be used. A combined node that is the only voter has nobody to agree with: its first start formats
-    its directories.
+    Raises StorageError if one belongs to another node or cluster, and if too few are usable. A combined node that is
+    the only voter formats its directories at its first start.
     """
     metas: dict[Path, StorageMeta | None] = {}
     problems = dict(unusable or {})
@@ -132,7 +131,7 @@ def load(config: NodeConfig, unusable: Mapping[Path, str] | None = None) -> Node
         cluster_id=first.cluster_id,
         node_id=config.node_id,
         directories=tuple(
-            LogDirectory(path=directory, directory_id=formatted[directory].directory_id)
+            UsableLogDirectory(path=directory, directory_id=formatted[directory].directory_id)
             for directory in config.log_dirs
             if directory in formatted
         ),
@@ -141,9 +140,9 @@ def load(config: NodeConfig, unusable: Mapping[Path, str] | None = None) -> Node
 
 
 class DirectoryLock:
-    """Held for the life of a node: no second process uses its directories. The kernel drops it with the process.
+    """Lock that keeps other processes out of a node's directories. The kernel releases it with the process.
 
-    `unusable` are directories that could not be locked, with the reason; the node can do without them.
+    `unusable` are directories that could not be locked, with the reason; the node can run without them.
     """
 
     def __init__(self) -> None:
@@ -151,7 +150,7 @@ class DirectoryLock:
         self.unusable: dict[Path, str] = {}
 
     def acquire(self, directory: Path) -> None:
-        """Raises StorageError."""
+        """Lock a directory. Raises StorageError."""
         self._descriptors.append(_lock_one(directory))
 
     def release(self) -> None:
@@ -166,9 +165,9 @@ class DirectoryLock:
 
 
 def lock(config: NodeConfig) -> DirectoryLock:
-    """Make the directories if need be, and keep every other process out of them.
+    """Create the directories if necessary, and lock them.
 
-    Raises StorageError when one is in use, and when too few can be written to.
+    Raises StorageError if one is in use, and if too few are writable.
     """
     held = DirectoryLock()
     try:
@@ -187,7 +186,7 @@ def lock(config: NodeConfig) -> DirectoryLock:
 
 
 def leave_clean_shutdown_markers(directories: Iterable[Path]) -> None:
-    """Say of each that all logs in it were closed in order: the last act of a graceful stop.
+    """Mark each directory as closed in order; the last step of a clean shutdown.
 
     Raises StorageError after all were tried.
     """
@@ -203,9 +202,9 @@ def leave_clean_shutdown_markers(directories: Iterable[Path]) -> None:
 
 
 def take_clean_shutdown_markers(config: NodeConfig, storage: NodeStorage) -> NodeStorage:
-    """Learn of each directory whether the last stop was clean there.
+    """Read and remove the clean shutdown markers.
 
-    The marks are gone, durably, before anything is appended again. A directory that cannot be written to is unusable.
+    The removal is durable before anything is appended again. A directory that cannot be written to is unusable.
     """
     taken, problems = [], dict(storage.unusable)
     for directory in storage.directories:
@@ -232,7 +231,7 @@ def _directories(config: NodeConfig) -> list[Path]:
 
 
 def _check_enough_left(config: NodeConfig, unusable: Mapping[Path, str]) -> None:
-    """A node needs one of its log directories, and a controller the one with the metadata log. Raises StorageError."""
+    """Raise StorageError without a usable log directory, or, as a controller, without that of the metadata log."""
     if config.is_controller and config.metadata_log_dir in unusable:
         raise StorageError(unusable[config.metadata_log_dir])
     if all(directory in unusable for directory in config.log_dirs):
@@ -245,18 +244,20 @@ def _check_no_copies(formatted: Mapping[Path, StorageMeta]) -> None:
         other = owners.setdefault(meta.directory_id, directory)
         if other != directory:
             raise StorageError(
-                f"{other} and {directory} have the same directory.id: one is a copy of the other, remove it"
+                f"{other} and {directory} have the same directory.id: one is a copy of the other: remove the copy"
             )
 
 
 def _choose_cluster_id(config: NodeConfig, given: str | None) -> str:
     if given is None and config.cluster_id is None:
         raise StorageError(
-            f"{config.file} has no cluster.id: add it or give --cluster-id, the same for all nodes of the cluster "
-            "(kraft storage random-uuid makes one)"
+            f"{config.file} has no cluster.id: add the id of the cluster, or use --cluster-id"
+            " ('kraft storage random-uuid' prints one)"
         )
     if given is not None and config.cluster_id not in (None, given):
-        raise StorageError(f"--cluster-id {given} contradicts cluster.id={config.cluster_id} of {config.file}")
+        raise StorageError(
+            f"--cluster-id {given} contradicts cluster.id={config.cluster_id} of {config.file}: remove one of them"
+        )
     try:
         return read_cluster_id(given or config.cluster_id or "")
     except ValueError as error:
@@ -264,7 +265,7 @@ def _choose_cluster_id(config: NodeConfig, given: str | None) -> str:
 
 
 def read_meta(directory: Path) -> StorageMeta | None:
-    """What the directory says about itself; None if it is not formatted. Raises StorageError."""
+    """Read the `meta.properties` of a directory; None if it is not formatted. Raises StorageError."""
     file = directory / META_FILE
     try:
         data = file.read_bytes()
@@ -275,9 +276,7 @@ def read_meta(directory: Path) -> StorageMeta | None:
     try:
         values = {found.key: found.value for found in properties.parse(data, str(file))}
         if values["version"] != _META_VERSION:
-            raise StorageError(
-                f"{file}: version {values['version']} is not one that this program knows: use a newer one"
-            )
+            raise StorageError(f"{file}: version {values['version']} is not supported: use a newer version of Kraft")
         return StorageMeta(
             cluster_id=uuid_to_text(uuid_from_text(values["cluster.id"])),
             node_id=BrokerId(int(values["node.id"])),
@@ -294,7 +293,7 @@ def _check_free_for(config: NodeConfig, cluster_id: str, directory: Path, meta: 
     if meta is not None:
         _check_owner(config, cluster_id, directory, meta)
     elif data := _data_in(directory):
-        # Formatting would adopt data of unknown origin as this cluster's own.
+        # Formatting would adopt data of unknown origin.
         raise StorageError(
             f"{directory} holds data ({data}) but no {META_FILE}: restore the file, or move the data elsewhere"
         )
@@ -370,5 +369,6 @@ def _writing_to(directory: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StorageError(
-            f"{directory}: cannot be written to: {error.strerror}: correct log.dirs or the directory's permissions"
+            f"{directory}: cannot be written to: {error.strerror}: check log.dirs, the directory's permissions and its"
+            " disk"
         ) from None

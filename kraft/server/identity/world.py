@@ -1,4 +1,4 @@
-"""The world outside, as a node gives it to its roles."""
+"""Interfaces to the outside world that a node gives to its roles."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from kraft.server.identity.credentials import NodeCredentials
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeWorld:
+    """Clock, entropy, disk and credentials of a node."""
+
     clock: Clock
     entropy: Entropy
     disk: Disk
     credentials: NodeCredentials
     fatal: Callable[[str], None]
-    """Ends the node, with one line that says why."""
+    """Ends the node, with one line that gives the reason."""

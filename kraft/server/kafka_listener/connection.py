@@ -53,18 +53,18 @@ class ListenerSide(Protocol):
     """The calls that a connection makes to its listener."""
 
     def opened(self, connection: KafkaConnection) -> bool:
-        """False: there are too many connections, and this one must close."""
+        """Return False if there are too many connections, and this one must close."""
 
     def closed(self, connection: KafkaConnection, reason: str | None) -> None:
-        """`reason` says what was wrong; None after an ordinary end."""
+        """Note that the connection has ended; `reason` is None after an ordinary end."""
 
     def failed(self, connection: KafkaConnection, error: BaseException) -> None:
-        """A request on the connection failed with an internal error."""
+        """Note that a request on the connection failed with an internal error."""
 
     def unread(self, connection: KafkaConnection, size_bytes: int) -> bool:
-        """The client has not read `size_bytes` of its responses.
+        """Note that the client has not read `size_bytes` of its responses.
 
-        True: memory is short, and connections of clients that read nothing must close.
+        Return True if memory is short, and connections of clients that read nothing must close.
         """
 
 

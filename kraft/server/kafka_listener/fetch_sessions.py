@@ -156,7 +156,7 @@ class FetchSessions:
     def change(
         self, session: FetchSession, wanted: Iterable[tuple[FetchKey, FetchPartition]], forgotten: Iterable[FetchKey]
     ) -> bool:
-        """Call `session.change`. False: the sessions have too many partitions, and this one was ended."""
+        """Call `session.change`. Return False if there are too many partitions in all sessions: this one is ended."""
         session.change(wanted, forgotten)
         if self._partitions.claim(session.session_id, len(session)):
             return True

@@ -47,9 +47,9 @@ class LargeRequests:
         """Size of the largest request carried out since this was last set to 0."""
 
     def begin(self, claimant: Hashable, frame: memoryview, granted: Callable[[], None]) -> bool:
-        """True: the claimant has its turn until it calls `end`.
+        """Return True if it is the claimant's turn, which lasts until it calls `end`.
 
-        False: `granted` is called when it is the claimant's turn, and the claimant then calls this again.
+        Otherwise `granted` is called when its turn comes, and the claimant then calls this again.
         """
         lane = self.fetches if frame[1] == _FETCH_KEY else self.others
         if len(frame) > lane.size_max:

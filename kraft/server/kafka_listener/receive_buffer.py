@@ -91,10 +91,10 @@ class ReceiveBuffer:
         return self._scratch[:KEPT_BYTES_MIN] if self._memory.is_used_up else self._scratch
 
     def received(self, count: int) -> bool:
-        """Take note of `count` bytes received at the beginning of `room()`.
+        """Count `count` bytes received at the beginning of `room()`.
 
-        False: a large frame is still incomplete, just receive more. True: call `keep_rest` before another connection
-        receives.
+        Return False if a large frame is still incomplete and more must be received, True if there may be a frame to
+        take; `keep_rest` must then be called before another connection receives.
         """
         if self._kept is None:
             self._view = self._scratch[:count]

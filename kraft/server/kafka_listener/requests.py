@@ -110,7 +110,7 @@ class KafkaRequests:
         return _encoded(response, header)
 
     def _refuse_version(self, header: RequestHeader) -> ResponseBytes:
-        """Answer ApiVersions, which tells a client the versions (KIP-511); close the connection on any other API."""
+        """Answer ApiVersions, which lists the versions (KIP-511); close the connection on any other API."""
         if header.api_key != ApiKey.API_VERSIONS:
             raise CloseConnection(f"version {header.api_version} of {_name(header.api_key)} is not supported")
         response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=advertised(self._apis))

@@ -18,7 +18,7 @@ def start(work: Coroutine[Any, Any, None], name: str, fatal: Callable[[str], Non
         error = None if task.cancelled() else task.exception()
         if error is not None:
             log.error("internal error", task=name, exc_info=error)
-            fatal(f"the {name} stopped on an internal error: {error!r}; please report it with this log")
+            fatal(f"internal error in the {name}: {error!r}: report it with this log")
 
     task = asyncio.create_task(work, name=name)
     task.add_done_callback(ended)

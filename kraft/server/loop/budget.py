@@ -150,6 +150,6 @@ class Budget:
             if self._may_hold(claimant, size):
                 return claimant
             if self._beyond is not Beyond.FIRST:
-                # No claim overtakes a waiting one, or a large claim might wait for ever.
+                # No claim overtakes a waiting one, or a large claim might wait forever.
                 break
         return None

@@ -1,1 +1,1 @@
-"""A node as a process: its start and stop, its sockets, its log."""
+"""A node as a process: start, stop, sockets and log."""

@@ -1,7 +1,6 @@
-"""Whether a node is found at the addresses that it advertises, asked by itself once it listens.
+"""Checks that a node reaches itself at the addresses that it advertises, once it listens.
 
-Clients and other brokers use nothing else, so an address that leads nowhere, or to another node, would show as a
-cluster that answers and takes no records.
+Clients and other brokers use only these addresses. With a wrong one the cluster would answer but accept no records.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from kraft.server.config.values import Listener
 from kraft.server.process.kafka_dialling import cluster_at
 
 ATTEMPT_TIMEOUT_S: Final = 1.0
-"""The name looked up and the question answered; on one machine it takes a few milliseconds."""
+"""Longest time to resolve the name and get a response; on one machine it takes a few milliseconds."""
 
 ATTEMPTS: Final = 3
-"""Attempts rather than seconds: when this process itself was held up, everything seems not to answer, once."""
+"""Attempts, not seconds: if this process itself was delayed, one attempt fails whatever the address."""
 
 ATTEMPT_PAUSE_S: Final = 0.5
 
@@ -32,42 +31,44 @@ CHECK_KEY: Final = "advertised.listeners.check.enable"
 
 
 class NotFoundThere(ConfigError):
-    """An advertised address at which this process does not answer: one line, with the remedy."""
+    """This process does not answer at an advertised address; one line, with the remedy."""
 
 
 Found = TypeVar("Found")
 
 
 async def check_advertised(config: NodeConfig, own: Identity, dial_as_node: Dial) -> None:
-    """For the listener that `own` names, which must listen by now. Raises NotFoundThere."""
-    found = await _asked(config, own.listener, lambda listener: _who_answers(listener.address, dial_as_node))
+    """Check the gRPC listener that `own` names, which must already listen. Raises NotFoundThere."""
+    found = await _find(config, own.listener, lambda listener: _who_answers(listener.address, dial_as_node))
     if found is not None and found != own:
-        raise _error(config, own.listener, f"where {_described(found, own)} answers, not this node's {own.listener}")
+        raise _error(
+            config, own.listener, f"where {_described(found, own)} answers instead of this node's {own.listener}"
+        )
 
 
 async def check_advertised_to_kafka(config: NodeConfig, name: str, cluster_id: str) -> None:
-    """For a listener of Kafka's protocol, which must listen by now, and which tells the cluster only.
+    """Check a listener of Kafka's protocol, which must already listen. Its response names only the cluster.
 
     Raises NotFoundThere.
     """
-    found = await _asked(config, name, lambda listener: cluster_at(listener.host, listener.port, ATTEMPT_TIMEOUT_S))
+    found = await _find(config, name, lambda listener: cluster_at(listener.host, listener.port, ATTEMPT_TIMEOUT_S))
     if found is not None and found != cluster_id:
-        raise _error(config, name, f"where cluster {found[:64]!r} answers, not this one")
+        raise _error(config, name, f"where cluster {found[:64]!r} answers instead of this one")
 
 
-async def _asked(config: NodeConfig, name: str, ask: Callable[[Listener], Awaitable[Found]]) -> Found | None:
-    """What is found at the advertised address of that listener; None when nobody wants to know."""
+async def _find(config: NodeConfig, name: str, ask: Callable[[Listener], Awaitable[Found]]) -> Found | None:
+    """Return what answers at the advertised address of the listener; None if the check is disabled."""
     listener = config.advertised(name)
     if listener is None or not config.network.advertised_check_enabled:
         return None
     try:
-        return await _persistently(lambda: ask(listener))
+        return await _with_retries(lambda: ask(listener))
     except Unreachable as error:
         raise _error(config, name, f"which this node itself cannot reach ({error.reason})") from None
 
 
-async def _persistently(ask: Callable[[], Awaitable[Found]]) -> Found:
-    """Asked more than once: a name service or a proxy may need a moment. Raises Unreachable."""
+async def _with_retries(ask: Callable[[], Awaitable[Found]]) -> Found:
+    """Ask several times: a name service or a proxy may need a moment. Raises Unreachable."""
     for _ in range(ATTEMPTS - 1):
         with suppress(Unreachable):
             return await ask()
@@ -76,9 +77,9 @@ async def _persistently(ask: Callable[[], Awaitable[Found]]) -> Found:
 
 
 async def _who_answers(address: str, dial_as_node: Dial) -> Identity:
-    """Asked as a node, whom a CONTROLLER listener answers too, and then as anybody, whom another cluster answers.
+    """Ask as a node, which a CONTROLLER listener requires, and then as a client, which another cluster answers, too.
 
-    A channel of its own for each attempt: an old one keeps a delay of its own before it dials again.
+    Each attempt has its own channel: an old one waits before it connects again.
     """
     async with dial_as_node(address, _CHANNEL_OPTIONS) as channel:
         with suppress(Unreachable):
@@ -101,6 +102,5 @@ def _error(config: NodeConfig, name: str, what: str) -> NotFoundThere:
     key = "advertised.listeners" if "advertised.listeners" in config.settings else "listeners"
     return NotFoundThere(
         f"{config.file}: {key} names {config.advertised(name)}, {what}: set advertised.listeners={name}://host:port to"
-        f" where clients reach this node; if they do there, and only this machine is not let through, {CHECK_KEY}=false"
-        " says so"
+        f" where clients reach this node, or {CHECK_KEY}=false if only this machine cannot connect to that address"
     )

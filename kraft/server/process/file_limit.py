@@ -1,4 +1,4 @@
-"""How many files and connections this process may have open: as many as the system lets it."""
+"""The limit of open files and connections of this process: as many as the system allows."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ UNLIMITED: Final = 1 << 31
 
 
 def raise_file_limit() -> int:
-    """Raises the soft limit to the hard one, and returns how many files may be open.
+    """Raise the soft limit to the hard one, and return the number of files that may be open.
 
-    The soft one is 1,024 on many systems, for the sake of programs that cannot do with more. A log segment and a
-    client's connection are a file each.
+    The soft limit is 1,024 on many systems, for programs that fail with more. A log segment and a client's connection
+    are one file each.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == hard:
@@ -24,12 +24,15 @@ def raise_file_limit() -> int:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     except (ValueError, OSError) as error:
-        # Some systems have a limit of their own below a hard one that says "unlimited".
+        # Some systems have another limit below a hard one of "unlimited".
         log.warning("open file limit not raised", files_max=soft, wanted=hard, reason=str(error))
         return soft
     return hard
 
 
 def connections_max(files_max: int) -> int:
-    """A quarter is left for logs and other nodes: a log that cannot be opened takes its directory offline."""
+    """Return the number of client connections to allow.
+
+    A quarter of the files is left for logs and other nodes: a log that cannot be opened takes its directory offline.
+    """
     return UNLIMITED if files_max == resource.RLIM_INFINITY else files_max - files_max // 4

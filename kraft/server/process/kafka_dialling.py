@@ -1,4 +1,4 @@
-"""Which cluster answers in Kafka's protocol at an address."""
+"""Asks for the cluster id at an address, in Kafka's protocol."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from kraft.wire.frame import SIZE_BYTES, decode_response, encode_request
 from kraft.wire.schema.metadata import MetadataRequest, MetadataResponse
 
 METADATA_VERSION: Final = 4
-"""With the cluster's id, and asking for no topic creates none."""
+"""A version whose response has the cluster id, and whose request creates no topics."""
 
 ANSWER_BYTES_MAX: Final = 1 << 20
-"""Of a cluster's brokers, without topics; an answer of something else may claim any size."""
+"""Largest response: the brokers of a cluster, without topics. Another program may claim any size."""
 
 _CORRELATION_ID: Final = 1
 
 
 async def cluster_at(host: str, port: int, timeout_s: float) -> str:
-    """Its id. Raises Unreachable, also for somebody who speaks otherwise."""
+    """Return the cluster id. Raises Unreachable, also for a response in another protocol."""
     address = f"{host}:{port}"
     try:
         async with asyncio.timeout(timeout_s):
@@ -32,7 +32,7 @@ async def cluster_at(host: str, port: int, timeout_s: float) -> str:
     except OSError as error:
         raise Unreachable(address, error.strerror or str(error)) from error
     except (asyncio.IncompleteReadError, ProtocolError) as error:
-        raise Unreachable(address, "what answers there does not speak Kafka's protocol") from error
+        raise Unreachable(address, "the answer is not in Kafka's protocol") from error
 
 
 async def _ask(host: str, port: int) -> str:
@@ -45,7 +45,7 @@ async def _ask(host: str, port: int) -> str:
             raise ProtocolError(f"an answer of {size} bytes to a request for the cluster's id")
         correlation_id, response = decode_response(MetadataResponse, METADATA_VERSION, await reader.readexactly(size))
         if correlation_id != _CORRELATION_ID:
-            raise ProtocolError(f"an answer to request {correlation_id}, which was not made")
+            raise ProtocolError(f"an answer to request {correlation_id}, which was not sent")
         return response.cluster_id or ""
     finally:
         writer.close()

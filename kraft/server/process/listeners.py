@@ -1,4 +1,4 @@
-"""The listeners of a node: CONTROLLER and GRPC for Kraft's own calls, and those of Kafka's protocol."""
+"""Listeners of a node: CONTROLLER and GRPC for Kraft's own calls, and those of Kafka's protocol."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kraft.server.process.ports import CannotListen
 log = structlog.get_logger()
 
 GRACE_S: Final = 0.5
-"""How long calls that are under way may take to end when a listener closes."""
+"""Time that running calls may take to end when a listener closes."""
 
 
 class Listeners:
@@ -40,7 +40,7 @@ class Listeners:
         self._kafka: KafkaListener | None = None
 
     async def listen(self, name: str, services: Sequence[Any], options: Sequence[tuple[str, int]]) -> None:
-        """Serves gRPC on the listener of that name. Raises CannotListen."""
+        """Serve gRPC on the listener of that name. Raises CannotListen."""
         listener = self._config.listener(name)
         assert listener is not None, f"the configuration was checked to have a {name} listener"
         gatekeeper = self._credentials.gatekeeper(name)
@@ -53,7 +53,10 @@ class Listeners:
         log.info("listener started", listener=str(listener))
 
     async def listen_to_clients(self, services: Sequence[Any], apis: BrokerApis, files_max: int) -> None:
-        """Until this returns the broker is not in service: nobody is sent to an address that leads elsewhere."""
+        """Serve clients, and check the advertised addresses.
+
+        The broker is not in service before this returns, so no client is sent to a wrong address.
+        """
         options = [("grpc.max_receive_message_length", self._config.network.request_bytes_max)]
         await self.listen(GRPC, services, options)
         await check_advertised(self._config, self._identity(GRPC), self._credentials.dial_broker)
@@ -91,7 +94,7 @@ class Listeners:
         )
 
     def stopping(self, grace_s: float) -> list[Coroutine[Any, Any, None]]:
-        """Each listener's stop, to be awaited."""
+        """Return the stop of each listener, to be awaited."""
         stops: list[Coroutine[Any, Any, None]] = [server.stop(grace_s or None) for server in self._grpc]
         return stops if self._kafka is None else [*stops, self._kafka.stop(grace_s)]
 
@@ -105,4 +108,4 @@ def _bind(server: grpc.aio.Server, listener: Listener, credentials: grpc.ServerC
     except RuntimeError:
         bound = 0
     if bound != listener.port:
-        raise CannotListen(f"{listener} cannot be bound: the port is in use or the host is not this machine's")
+        raise CannotListen(f"cannot listen on {listener}: the port is in use, or the host is not this machine")

@@ -1,4 +1,4 @@
-"""Log file of a node, beside standard error: renamed when it is full; a bounded number of earlier ones is kept."""
+"""Log file of a node, in addition to standard error: renamed when it is full; some renamed ones are kept."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from kraft.server.config.loading import ConfigError
 
 
 class LogFile(RotatingFileHandler):
-    """Handler of `log.file`. A node whose log file cannot be written to goes on, and says so once on standard error."""
+    """Handler of `log.file`. If the file cannot be written to, standard error says so once, and the node continues."""
 
     def __init__(self, settings: LoggingSettings, standard_error: TextIO) -> None:
-        """Raises ConfigError."""
+        """Open the file. Raises ConfigError."""
         assert settings.file is not None
         self._standard_error = standard_error
         self._problem = ""
@@ -36,9 +36,9 @@ class LogFile(RotatingFileHandler):
         failed_before, self._problem = self._problem, ""
         super().emit(record)
         if self._problem and not failed_before:
-            text = f"kraft: log.file cannot be written to, standard error only from now on: {self._problem}"
+            text = f"kraft: log.file cannot be written to, events go to standard error only: {self._problem}"
             print(text, file=self._standard_error, flush=True)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        """Called in the except block of `emit`, which would otherwise print a traceback for each event."""
+        """Keep the error for `emit`. The method of the base class prints a traceback for each event."""
         self._problem = str(sys.exc_info()[1])

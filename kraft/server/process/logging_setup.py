@@ -1,7 +1,7 @@
-"""Log output of a node: one event a line, its facts as fields, on standard error and, if set, in `log.file`.
+"""Log output of a node: one event per line, with its facts as fields, on standard error and, if set, in `log.file`.
 
-JSON lines for programs; on a terminal, coloured columns for people. Events of libraries that use the standard logging
-module look the same.
+The lines are JSON for programs; on a terminal, coloured columns for people. Events of libraries that use the standard
+logging module have the same format.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from structlog.types import EventDict, Processor, WrappedLogger
 from kraft.server.config.components import LoggingSettings
 from kraft.server.process.log_file import LogFile
 
-# Their messages are about their own insides; ours say what happened to the cluster.
+# Their messages are about their internals; ours are about the cluster.
 _LIBRARIES = ("asyncio", "grpc", "pysyncobj")
 
 
 def configure(settings: LoggingSettings, stream: TextIO | None = None, json_lines: bool | None = None) -> None:
-    """Set up once, before the first event. Without `json_lines`, a terminal decides.
+    """Set up logging once, before the first event. By default the format depends on whether `stream` is a terminal.
 
-    The level applies to the node's own events; libraries log from WARNING on, and everything at DEBUG. Raises
-    ConfigError when `log.file` cannot be written to.
+    The level is for our own events; libraries log from WARNING on, and everything at DEBUG. Raises ConfigError when
+    `log.file` cannot be written to.
     """
     stream = stream if stream is not None else sys.stderr
     as_json = json_lines if json_lines is not None else not stream.isatty()
@@ -62,7 +62,7 @@ def _console_renderer() -> list[Processor]:
 
 
 def _timestamp_level_event_first(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """People read JSON lines too, from the left."""
+    """Return the event with these fields first: people read JSON lines, too."""
     first = {name: event.pop(name) for name in ("timestamp", "level", "event") if name in event}
     return first | dict(event)
 
@@ -87,16 +87,16 @@ def _route_standard_logging(level: int, handlers: list[logging.Handler]) -> None
     root.setLevel(level)
     if level > logging.DEBUG:
         for handler in handlers:
-            handler.addFilter(_is_not_of_a_gone_caller)
+            handler.addFilter(_is_not_of_disconnected_caller)
     for name in _LIBRARIES:
         logging.getLogger(name).setLevel(level if level <= logging.DEBUG else max(level, logging.WARNING))
     logging.captureWarnings(True)
 
 
-def _is_not_of_a_gone_caller(record: logging.LogRecord) -> bool:
-    """False for the error that gRPC logs when a caller has gone before its answer is sent: no node did anything wrong.
+def _is_not_of_disconnected_caller(record: logging.LogRecord) -> bool:
+    """Return False for the error that gRPC logs if a caller disconnects before its response: no node is at fault.
 
-    Its class cannot be imported from a public module.
+    The class of the error cannot be imported from a public module.
     """
     error = record.exc_info[1] if record.exc_info else None
     return not (record.name.startswith("grpc.") and type(error).__name__ == "ExecuteBatchError")

@@ -1,8 +1,8 @@
 """One node of a cluster: a process with the roles of its configuration file, from its start to its stop.
 
-A stop that was asked for closes everything in order and leaves the mark of a clean stop. Anything else that ends the
-node (a disk that fails, a broker id that another process took, our own bug) ends the process at once and in one line:
-what was acknowledged is on disk, and the next start recovers it.
+A requested stop closes everything in order and leaves the clean shutdown markers. Anything else that ends the node (a
+failed disk, a broker id that another process took, our own bug) ends the process at once, with one line: what was
+acknowledged is on disk, and the next start recovers it.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ HANG_UP_GRACE_S: Final = 0.2
 
 
 class StartError(Exception):
-    """Why the node does not start or go on: one line, with the remedy."""
+    """The node cannot start or continue; one line, with the remedy."""
 
 
 _EXPECTED: Final = (BrokerRefused, ConfigError, StartError, Corruption, UnsupportedFeatureLevel, OSError)
-"""What may end a role, told as it is."""
+"""Errors that may end a role; their own text is reported."""
 
 
 def run(config: NodeConfig) -> int:
-    """Runs the node until SIGTERM or SIGINT. Returns the process' exit code. Raises StartError."""
+    """Run the node until SIGTERM or SIGINT, and return the exit code of the process. Raises StartError."""
     keep_freed_memory()
     try:
         with storage.lock(config) as held:
             found = storage.load(config, held.unusable)
-            # Before the mark of the last clean stop is used up.
+            # Before the clean shutdown markers are removed.
             check_listeners(config)
             credentials = NodeCredentials(config, found.cluster_id, RefusalLog(SystemClock().monotonic_ms))
             return asyncio.run(_Node(config, found, credentials).run())
@@ -78,7 +78,7 @@ class _Node:
         )
         process_id = entropy.bytes(PROCESS_ID_BYTES)
         self._listeners = Listeners(config, found.cluster_id, credentials, process_id)
-        self._stop_asked: asyncio.Future[None]
+        self._stop_requested: asyncio.Future[None]
         self._failed: asyncio.Future[str]
         self._controller: ControllerNode | None = None
         self._broker: BrokerNode | None = None
@@ -87,13 +87,13 @@ class _Node:
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
-        self._failed, self._stop_asked = loop.create_future(), loop.create_future()
+        self._failed, self._stop_requested = loop.create_future(), loop.create_future()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._ask_to_stop)
+            loop.add_signal_handler(number, self._request_stop)
         await self._start()
-        self._play("loop watch", watch_loop())
+        self._run_role("loop watch", watch_loop())
         exempt_existing_objects()
-        ends: list[asyncio.Future[Any]] = [self._stop_asked, self._failed]
+        ends: list[asyncio.Future[Any]] = [self._stop_requested, self._failed]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if self._failed.done():
             await self._hang_up()
@@ -116,7 +116,7 @@ class _Node:
             clean_shutdown=all(directory.closed_cleanly for directory in self._storage.directories),
         )
         for reason in self._storage.unusable.values():
-            log.error("log directory unusable", reason=reason, remedy="the node starts without it")
+            log.error("log directory unusable", reason=reason, remedy="repair it, then restart the node")
         if config.is_controller:
             await self._start_controller()
         if config.is_broker:
@@ -126,8 +126,8 @@ class _Node:
         controller = self._controller = ControllerNode(self._config, self._storage, self._world)
         services = controller.grpc_services()
         await controller.start(lambda: self._listeners.listen(CONTROLLER, services, QUORUM_SERVER_OPTIONS))
-        self._play("controller", controller.run())
-        self._play("metadata snapshots", controller.write_snapshots())
+        self._run_role("controller", controller.run())
+        self._run_role("metadata snapshots", controller.write_snapshots())
 
     def _start_broker(self) -> None:
         own_controller = () if self._controller is None else self._controller.calls
@@ -138,18 +138,18 @@ class _Node:
             await self._listeners.listen_to_clients(services, broker.apis, self._files_max)
             exempt_existing_objects()
 
-        self._play("broker", broker.run(listen))
+        self._run_role("broker", broker.run(listen))
 
-    def _play(self, role: str, playing: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(playing, name=role)
+    def _run_role(self, role: str, running: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(running, name=role)
         task.add_done_callback(self._role_ended)
         self._roles.append(task)
 
     # --- end -------------------------------------------------------------------------------------------------
 
-    def _ask_to_stop(self) -> None:
-        if not self._stop_asked.done():
-            self._stop_asked.set_result(None)
+    def _request_stop(self) -> None:
+        if not self._stop_requested.done():
+            self._stop_requested.set_result(None)
 
     def _role_ended(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
@@ -157,30 +157,30 @@ class _Node:
             self._fail(_in_one_line(error, task.get_name()))
 
     def _fail(self, reason: str) -> None:
-        """Ends the node without another word to anybody: what is not acknowledged by now never will be."""
+        """End the node without another response: what is not acknowledged by now never will be."""
         if not self._failed.done():
             self._failed.set_result(reason)
 
     async def _stop(self) -> None:
         log.info("node stopping", node=self._config.node_id)
         if self._broker is not None:
-            await self._hand_on_leaderships(self._broker)
+            await self._move_leaderships_away(self._broker)
         await asyncio.gather(*self._listeners.stopping(GRACE_S))
         for task in self._roles:
             task.cancel()
-        # What a role ends with is heard in `_role_ended`.
+        # `_role_ended` gets the errors of the roles.
         await asyncio.gather(*self._roles, return_exceptions=True)
         if self._broker is not None:
             await self._close(self._broker)
         if self._controller is not None:
             await self._controller.close()
         if self._failed.done():
-            # No mark of a clean stop: the next start checks everything that is on the disk.
+            # Without the clean shutdown markers, the next start checks everything on the disk.
             raise StartError(self._failed.result())
         await asyncio.to_thread(storage.leave_clean_shutdown_markers, self._closed_cleanly())
         log.info("node stopped", node=self._config.node_id)
 
-    async def _hand_on_leaderships(self, broker: BrokerNode) -> None:
+    async def _move_leaderships_away(self, broker: BrokerNode) -> None:
         try:
             await broker.move_leaderships_away()
         except BrokerRefused as refused:
@@ -198,11 +198,11 @@ class _Node:
         return [directory.path for directory in self._storage.directories]
 
     async def _hang_up(self) -> None:
-        """Cuts every call off. gRPC prints tracebacks about listeners and calls that the event loop ends under."""
+        """Cut off every call. gRPC prints tracebacks about listeners and calls that outlive the event loop."""
         stopping = [asyncio.ensure_future(listener) for listener in self._listeners.stopping(0)]
         for task in self._roles:
             task.cancel()
-        # The calls unwind at once; what does not end by itself is not waited for any longer.
+        # The calls unwind at once; what does not end in time is abandoned.
         unwinding = {*asyncio.all_tasks(), *stopping} - {asyncio.current_task()}
         if unwinding:
             await asyncio.wait(unwinding, timeout=HANG_UP_GRACE_S)
@@ -213,6 +213,6 @@ def _in_one_line(error: BaseException, role: str) -> str:
         error = error.exceptions[0]
     if isinstance(error, _EXPECTED):
         return str(error)
-    # Our own bug: the place it happened at is what its report needs.
+    # Our own bug: a report needs its place.
     log.error("internal error", role=role, exc_info=error)
-    return f"the {role} stopped on an internal error: {error!r}; please report it with this log"
+    return f"internal error in the {role}: {error!r}: report it with this log"

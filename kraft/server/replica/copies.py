@@ -27,7 +27,7 @@ import structlog
 
 from kraft.log.disk import Disk
 from kraft.model.errors import Corruption
-from kraft.model.ids import TopicId, TopicPartition
+from kraft.model.ids import LogDirectory, TopicId, TopicPartition
 from kraft.server.replica.store import METADATA_FILE, DirectoryFailed, encode_metadata, failures_of, read_topic_id
 
 log = structlog.get_logger()
@@ -46,7 +46,7 @@ _NAME: Final = re.compile(
 class LeftCopy:
     """A copy left by an earlier process. `topic_id` is None if it cannot be read."""
 
-    directory: str
+    directory: LogDirectory
     """The log directory."""
     topic_partition: TopicPartition
     move_id: str
@@ -65,7 +65,9 @@ def moved_name(topic_partition: TopicPartition, move_id: str) -> str:
 # --- during a move ---------------------------------------------------------------------------------------------------
 
 
-def begin_copy(disk: Disk, directory: str, topic_partition: TopicPartition, topic_id: TopicId, move_id: str) -> None:
+def begin_copy(
+    disk: Disk, directory: LogDirectory, topic_partition: TopicPartition, topic_id: TopicId, move_id: str
+) -> None:
     """Create an empty directory for a copy, durably: after a restart it stands for the requested move.
 
     Raises DirectoryFailed.
@@ -82,31 +84,31 @@ def begin_copy(disk: Disk, directory: str, topic_partition: TopicPartition, topi
             raise
 
 
-def rename_original(disk: Disk, directory: str, topic_partition: TopicPartition, move_id: str) -> None:
+def rename_original(disk: Disk, directory: LogDirectory, topic_partition: TopicPartition, move_id: str) -> None:
     """Do step 1. The copy must be whole and durable. Raises DirectoryFailed, after which it may be done or not."""
     with failures_of(directory):
         disk.rename(f"{directory}/{topic_partition}", f"{directory}/{moved_name(topic_partition, move_id)}")
         disk.sync_dir(directory)
 
 
-def put_copy_in_place(disk: Disk, directory: str, topic_partition: TopicPartition, move_id: str) -> None:
+def put_copy_in_place(disk: Disk, directory: LogDirectory, topic_partition: TopicPartition, move_id: str) -> None:
     """Do step 2. Raises DirectoryFailed."""
     with failures_of(directory):
         disk.rename(f"{directory}/{copy_name(topic_partition, move_id)}", f"{directory}/{topic_partition}")
         disk.sync_dir(directory)
 
 
-def remove_copy(disk: Disk, directory: str, topic_partition: TopicPartition, move_id: str) -> None:
+def remove_copy(disk: Disk, directory: LogDirectory, topic_partition: TopicPartition, move_id: str) -> None:
     """Remove the copy of a move that ended before step 1. Raises DirectoryFailed."""
     _remove(disk, directory, copy_name(topic_partition, move_id))
 
 
-def remove_original(disk: Disk, directory: str, topic_partition: TopicPartition, move_id: str) -> None:
+def remove_original(disk: Disk, directory: LogDirectory, topic_partition: TopicPartition, move_id: str) -> None:
     """Remove the original after step 2. Raises DirectoryFailed."""
     _remove(disk, directory, moved_name(topic_partition, move_id))
 
 
-def _remove(disk: Disk, directory: str, name: str) -> None:
+def _remove(disk: Disk, directory: LogDirectory, name: str) -> None:
     with failures_of(directory):
         if disk.exists(f"{directory}/{name}"):
             disk.remove_tree(f"{directory}/{name}")
@@ -116,14 +118,14 @@ def _remove(disk: Disk, directory: str, name: str) -> None:
 # --- at the start ----------------------------------------------------------------------------------------------------
 
 
-def finish_moves(disk: Disk, directories: Sequence[str]) -> list[DirectoryFailed]:
+def finish_moves(disk: Disk, directories: Sequence[LogDirectory]) -> list[DirectoryFailed]:
     """Finish the moves that a crash interrupted after step 1.
 
     Call it before the store looks for replicas in these log directories. Returns the failures, without those of
     directories that cannot be listed, which the store will find too.
     """
     failures: list[DirectoryFailed] = []
-    names: dict[str, set[str]] = {}
+    names: dict[LogDirectory, set[str]] = {}
     for directory in directories:
         with suppress(OSError):
             names[directory] = set(disk.list(directory))
@@ -140,7 +142,11 @@ def finish_moves(disk: Disk, directories: Sequence[str]) -> list[DirectoryFailed
 
 
 def _finish(
-    disk: Disk, original: str, topic_partition: TopicPartition, move_id: str, names: dict[str, set[str]]
+    disk: Disk,
+    original: LogDirectory,
+    topic_partition: TopicPartition,
+    move_id: str,
+    names: dict[LogDirectory, set[str]],
 ) -> None:
     name, copy = str(topic_partition), copy_name(topic_partition, move_id)
     places = [directory for directory, held in names.items() if name in held]
@@ -169,9 +175,9 @@ def _finish(
     remove_original(disk, original, topic_partition, move_id)
 
 
-def copies_left(disk: Disk, directories: Sequence[str]) -> list[LeftCopy]:
+def copies_left(disk: Disk, directories: Sequence[LogDirectory]) -> list[LeftCopy]:
     """Return the copies that earlier processes left and that are not the replica itself. Raises DirectoryFailed."""
-    names: dict[str, Sequence[str]] = {}
+    names: dict[LogDirectory, Sequence[str]] = {}
     for directory in directories:
         with failures_of(directory):
             names[directory] = disk.list(directory)
@@ -187,7 +193,7 @@ def copies_left(disk: Disk, directories: Sequence[str]) -> list[LeftCopy]:
     return left
 
 
-def _left_copy(disk: Disk, directory: str, name: str, found: re.Match[str]) -> LeftCopy:
+def _left_copy(disk: Disk, directory: LogDirectory, name: str, found: re.Match[str]) -> LeftCopy:
     try:
         topic_id = read_topic_id(disk, f"{directory}/{name}/{METADATA_FILE}")
     except Corruption:

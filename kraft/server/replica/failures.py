@@ -21,7 +21,7 @@ import structlog
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fail_replicas import FailedReplica, FailReplicasRequest
-from kraft.model.ids import TopicIdPartition
+from kraft.model.ids import LogDirectory, TopicIdPartition
 from kraft.rpc.cluster_calls import FAIL_REPLICAS
 from kraft.server.cluster.controller_client import ControllerClient, NoController
 from kraft.server.cluster.own_registration import OwnRegistration
@@ -39,6 +39,8 @@ REPEAT_AFTER_S: Final = 1.0
 """A report is repeated if the metadata does not show its result within this time."""
 REPLICAS_PER_REPORT: Final = 500
 
+_DISK_REMEDY: Final = "repair or replace the disk, then restart the node"
+
 
 class ReplicaFailures:
     """Takes failed replicas offline and reports them until `run` is cancelled."""
@@ -49,7 +51,7 @@ class ReplicaFailures:
         registration: OwnRegistration,
         partitions: Partitions,
         storage: ReplicaStorage,
-        indispensable: str | None,
+        indispensable: LogDirectory | None,
         controllers: ControllerClient,
         fatal: Callable[[str], None],
     ) -> None:
@@ -75,7 +77,7 @@ class ReplicaFailures:
     def partition_directory_failed(self, partition: Partition, reason: str) -> None:
         self.directory_failed(partition.log_directory, reason)
 
-    def directory_failed(self, directory: str, reason: str) -> None:
+    def directory_failed(self, directory: LogDirectory, reason: str) -> None:
         """Take the directory and all its replicas offline; stop the node if it cannot run without the directory."""
         if not self._directories.fail(directory, reason):
             return
@@ -84,7 +86,7 @@ class ReplicaFailures:
             directory=directory,
             reason=reason,
             online=list(self._directories.online),
-            remedy="repair or replace the disk, then restart the node; until then its replicas stay offline",
+            remedy=f"{_DISK_REMEDY}; until then its replicas stay offline",
         )
         for partition in self._partitions:
             if partition.log_directory == directory:
@@ -93,9 +95,9 @@ class ReplicaFailures:
             if replica.log_directory == directory:
                 self._partitions.take_offline(replace(replica, damage=Damage.UNREACHABLE, reason=reason))
         if directory == self._indispensable:
-            self._fatal(f"log directory {directory}, which has the metadata log, has failed: {reason}")
+            self._fatal(f"log directory {directory}, which has the metadata log, has failed: {reason}: {_DISK_REMEDY}")
         elif not self._directories.online:
-            self._fatal(f"log directory {directory} has failed, and no other one is online: {reason}")
+            self._fatal(f"log directory {directory} has failed, and no other one is online: {reason}: {_DISK_REMEDY}")
 
     def cannot_open(self, replica: OfflineReplica) -> None:
         """Take an assigned replica offline that cannot be opened."""
@@ -175,7 +177,7 @@ class ReplicaFailures:
         )
 
     def _is_last_in_sync(self, state: PartitionImage) -> bool:
-        # If there are eligible leader replicas, the controller has yet to elect one of them.
+        # If there are eligible leader replicas, the controller will elect one of them.
         return state.isr == (self._broker_id,) and not state.has_leader and not state.elr
 
     def _log_last_in_sync(self, replica: OfflineReplica, state: PartitionImage) -> None:

@@ -1,6 +1,6 @@
 """Fetches partitions from their leaders: one stream to each leader, for all partitions that follow it.
 
-A round fetches every partition that is ready, applies the answer to each, and the next round has the new positions. A
+A round fetches every partition that is ready, applies the response to each, and the next round has the new positions. A
 fetch from N tells the leader that everything below N is on this disk, so a partition is in a round again only after its
 log was synced.
 """
@@ -154,7 +154,7 @@ class ReplicaFetcher:
             position = follower.next_fetch()
             if position is not None:
                 fetches.append(_Fetch(partition=partition, follower=follower, position=position))
-        # An answer may have room for the first partitions of the request only, so another one is first each round.
+        # A response may have room for the first partitions of the request only, so another one is first each round.
         first = self._rounds % len(fetches) if fetches else 0
         return fetches[first:] + fetches[:first]
 
@@ -195,7 +195,7 @@ class ReplicaFetcher:
     async def _round(
         self, stream: CallStream[ReplicaFetchRequest, ReplicaFetchResponse], fetches: list[_Fetch]
     ) -> bool:
-        """Fetch once and apply the answer. Return False if the assignment changed before the answer."""
+        """Fetch once and apply the response. Return False if the assignment changed before the response."""
         self._rounds += 1
         async with asyncio.timeout(ANSWER_GRACE_S):
             await stream.send(self._request(fetches))
@@ -217,7 +217,7 @@ class ReplicaFetcher:
         answers = {result.id: result for result in response.partitions}
         for one in fetches:
             result = answers.get(one.partition.id)
-            # The partition may have got another role, or been deleted, before the answer arrived.
+            # The partition may have got another role, or been deleted, before the response arrived.
             if result is not None and one.partition.follower is one.follower:
                 self._apply(one, result)
         return True
@@ -232,7 +232,7 @@ class ReplicaFetcher:
         return ReplicaFetchRequest(
             replica_id=self._registration.broker_id,
             broker_epoch=self._registration.broker_epoch,
-            # Clients wait while the leader counts as lost, so its answer must come at once.
+            # Clients wait while the leader counts as lost, so its response must come at once.
             max_wait_ms=0 if self._is_lost else self._config.fetch_wait_max_ms,
             min_bytes=self._config.fetch_bytes_min,
             max_bytes=self._config.fetch_response_bytes_max,
@@ -251,7 +251,7 @@ class ReplicaFetcher:
             ],
         )
 
-    # --- answers ---------------------------------------------------------------------------------------------
+    # --- responses -------------------------------------------------------------------------------------------
 
     def _apply(self, one: _Fetch, result: ReplicaFetchResult) -> None:
         for effect in one.follower.answered(one.position, result):

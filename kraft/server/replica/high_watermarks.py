@@ -14,7 +14,7 @@ from typing import Final
 from crc32c import crc32c
 
 from kraft.log.disk import Disk
-from kraft.model.ids import Offset, TopicPartition
+from kraft.model.ids import LogDirectory, Offset, TopicPartition
 
 FILE_NAME: Final = "replication-offset-checkpoint"
 EARLIER_SUFFIX: Final = ".earlier"
@@ -23,11 +23,11 @@ EARLIER_SUFFIX: Final = ".earlier"
 class HighWatermarks:
     """The high watermarks read at the start, each until its partition is opened."""
 
-    def __init__(self, disk: Disk, directories: Sequence[str]) -> None:
+    def __init__(self, disk: Disk, directories: Sequence[LogDirectory]) -> None:
         self._disk = disk
-        self._unopened: dict[str, dict[TopicPartition, Offset]] = {}
+        self._unopened: dict[LogDirectory, dict[TopicPartition, Offset]] = {}
         self.is_complete = True
-        """False if a directory has no readable file, as one that is new or was emptied."""
+        """False if a log directory has no readable file, for example because it is new or was emptied."""
         for directory in directories:
             read = _read(disk, directory)
             self.is_complete = self.is_complete and read is not None
@@ -37,7 +37,7 @@ class HighWatermarks:
         """Return whether a file had this partition at the start, and it was not taken since."""
         return any(topic_partition in offsets for offsets in self._unopened.values())
 
-    def take(self, topic_partition: TopicPartition, directory: str | None = None) -> Offset | None:
+    def take(self, topic_partition: TopicPartition, directory: LogDirectory | None = None) -> Offset | None:
         """Remove and return the offset of a partition that is opened, from that directory's file or from any."""
         found = {
             read_from: offsets.pop(topic_partition)
@@ -51,12 +51,12 @@ class HighWatermarks:
         for offsets in self._unopened.values():
             offsets.clear()
 
-    def write(self, directory: str, offsets: Mapping[TopicPartition, Offset]) -> None:
+    def write(self, directory: LogDirectory, offsets: Mapping[TopicPartition, Offset]) -> None:
         """Write the file of one log directory. Blocks on the disk. Raises OSError."""
         write_high_watermarks(self._disk, directory, offsets)
 
 
-def write_high_watermarks(disk: Disk, directory: str, offsets: Mapping[TopicPartition, Offset]) -> None:
+def write_high_watermarks(disk: Disk, directory: LogDirectory, offsets: Mapping[TopicPartition, Offset]) -> None:
     """Replace the file; the one before is kept beside it."""
     path = f"{directory}/{FILE_NAME}"
     if disk.exists(path):
@@ -66,7 +66,7 @@ def write_high_watermarks(disk: Disk, directory: str, offsets: Mapping[TopicPart
     disk.write_atomically(path, body + f"# crc32c={crc32c(body):08x}\n".encode("ascii"))
 
 
-def read_high_watermarks(disk: Disk, directory: str) -> dict[TopicPartition, Offset]:
+def read_high_watermarks(disk: Disk, directory: LogDirectory) -> dict[TopicPartition, Offset]:
     """Return the offsets last written, from the earlier file if the latest is damaged; empty if there is none.
 
     A high watermark that is too low is safe: the leader computes the real one from its followers' fetches.
@@ -74,7 +74,7 @@ def read_high_watermarks(disk: Disk, directory: str) -> dict[TopicPartition, Off
     return _read(disk, directory) or {}
 
 
-def _read(disk: Disk, directory: str) -> dict[TopicPartition, Offset] | None:
+def _read(disk: Disk, directory: LogDirectory) -> dict[TopicPartition, Offset] | None:
     for path in (f"{directory}/{FILE_NAME}", f"{directory}/{FILE_NAME}{EARLIER_SUFFIX}"):
         try:
             return _decode(disk.read_file(path))

@@ -1,4 +1,4 @@
-"""Sends the ISRs that this broker's leaders propose to the controller, and returns its answers to them.
+"""Sends the ISRs that this broker's leaders propose to the controller, and returns its responses to them.
 
 Each partition has one attempt at a time: a new proposal cancels the earlier one.
 """

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
+from kraft.model.ids import LogDirectory
+
 
 class Ticket(Protocol):
     """Work on the files of one log."""
@@ -23,7 +25,7 @@ class Syncable(Protocol):
     """A replica with a log."""
 
     @property
-    def log_directory(self) -> str:
+    def log_directory(self) -> LogDirectory:
         """The log directory that the log is in now."""
 
     def prepare_sync(self) -> Ticket | None:
@@ -37,7 +39,7 @@ class Syncable(Protocol):
 class LogSyncer:
     """Syncs the logs of all log directories until `run` is cancelled."""
 
-    def __init__(self, directories: Iterable[str]) -> None:
+    def __init__(self, directories: Iterable[LogDirectory]) -> None:
         """`directories` are all log directories that a replica may be in."""
         self._directories = {
             directory: _DirectorySyncer(number) for number, directory in enumerate(dict.fromkeys(directories))
@@ -53,7 +55,7 @@ class LogSyncer:
             for directory, syncer in self._directories.items():
                 tasks.create_task(self._run_one(directory, syncer))
 
-    async def _run_one(self, directory: str, syncer: _DirectorySyncer) -> None:
+    async def _run_one(self, directory: LogDirectory, syncer: _DirectorySyncer) -> None:
         while True:
             for replica in await syncer.wanted():
                 # A replica that moved meanwhile is synced in its new directory: its log has one sync at a time.

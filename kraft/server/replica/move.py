@@ -13,7 +13,7 @@ from typing import Final
 from kraft.log.disk import Disk
 from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
-from kraft.model.ids import Offset, TopicId, TopicPartition
+from kraft.model.ids import LogDirectory, Offset, TopicId, TopicPartition
 from kraft.server.replica import copies
 from kraft.server.replica.store import DirectoryFailed
 
@@ -30,7 +30,7 @@ class ReplicaMove:
     """Move of one replica. In all calls `original` is the log that the partition has until the move is over."""
 
     def __init__(
-        self, disk: Disk, *, topic_partition: TopicPartition, topic_id: TopicId, destination: str, move_id: str
+        self, disk: Disk, *, topic_partition: TopicPartition, topic_id: TopicId, destination: LogDirectory, move_id: str
     ) -> None:
         self.destination = destination
         """The log directory that the replica moves to."""
@@ -154,7 +154,7 @@ class ReplicaMove:
             copy.take_over(original)
         return self._is_near
 
-    def rename_original(self, directory: str) -> None:
+    def rename_original(self, directory: LogDirectory) -> None:
         """Rename the original: from then on the copy is the replica. Raises DirectoryFailed.
 
         `is_decided` stays False if the disk was too full for the rename, and nothing changed.
@@ -176,6 +176,6 @@ class ReplicaMove:
         copies.put_copy_in_place(self._disk, self.destination, self._topic_partition, self.move_id)
         self.take_copy().moved_to(f"{self.destination}/{self._topic_partition}")
 
-    def remove_original(self, directory: str) -> None:
+    def remove_original(self, directory: LogDirectory) -> None:
         """Remove the renamed original. Blocks. Raises DirectoryFailed."""
         copies.remove_original(self._disk, directory, self._topic_partition, self.move_id)

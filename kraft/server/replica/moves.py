@@ -1,6 +1,6 @@
 """Moves replicas from one log directory of this broker to another, on an operator's request. Source: KIP-113.
 
-A requested move is durable before the answer: the empty directory of the copy stands for it, and after a restart the
+A requested move is durable before the response: the empty directory of the copy stands for it, and after a restart the
 move is begun again. A move that was interrupted during the swap is finished then (see copies.py).
 """
 
@@ -16,7 +16,7 @@ import structlog
 
 from kraft.log.disk import is_disk_full
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
-from kraft.model.ids import Offset, TopicPartition
+from kraft.model.ids import LogDirectory, Offset, TopicPartition
 from kraft.server.loop.threads import in_thread
 from kraft.server.replica.copies import NAME_BYTES_MAX, LeftCopy, copies_left, copy_name, finish_moves, remove_copy
 from kraft.server.replica.move import PIECE_BYTES, ReplicaMove
@@ -45,8 +45,8 @@ class ReplicaMoves:
         partitions: Partitions,
         storage: ReplicaStorage,
         copy_thread: Executor,
-        admit: Callable[[str, int], None],
-        directory_failed: Callable[[str, str], None],
+        admit: Callable[[LogDirectory, int], None],
+        directory_failed: Callable[[LogDirectory, str], None],
         moved: Callable[[], Awaitable[None]],
         draw_move_id: Callable[[], str],
     ) -> None:
@@ -115,7 +115,7 @@ class ReplicaMoves:
 
     # --- requests of operators -------------------------------------------------------------------------------
 
-    async def move(self, partition: Partition, directory: str) -> None:
+    async def move(self, partition: Partition, directory: LogDirectory) -> None:
         """Begin a move of the replica to `directory`, in place of an earlier move to another one.
 
         Returns at once if the replica is there or moves there already. Raises Refusal: KAFKA_STORAGE_ERROR while a log
@@ -131,11 +131,11 @@ class ReplicaMoves:
                 return
             await self._begin(partition, directory)
 
-    async def prefer(self, topic_partition: TopicPartition, directory: str) -> None:
+    async def prefer(self, topic_partition: TopicPartition, directory: LogDirectory) -> None:
         """Set the log directory in which this replica is created, if this process ever does."""
         await self._storage.in_thread(self._store.prefer, topic_partition, directory)
 
-    async def _begin(self, partition: Partition, directory: str) -> None:
+    async def _begin(self, partition: Partition, directory: LogDirectory) -> None:
         if partition.log_directory == directory:
             return
         self._check_may_begin(partition, directory)
@@ -158,14 +158,15 @@ class ReplicaMoves:
         self._waiting.put_nowait((partition, move))
         self._log("replica move started", partition, move)
 
-    def _check_may_begin(self, partition: Partition, directory: str) -> None:
+    def _check_may_begin(self, partition: Partition, directory: LogDirectory) -> None:
         name = partition.topic_partition
         if len(copy_name(name, "0" * 32)) > NAME_BYTES_MAX:
             raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"the name of {name} is too long for a move")
         if self._directories.offline or not self._directories.is_online(directory):
             # After a crash, the choice between original and copy needs every log directory.
             offline = ", ".join(self._directories.offline)
-            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"no replica can be moved while {offline} is offline")
+            problem = f"no replica can be moved while {offline} is offline: repair it and restart the node"
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, problem)
         if not partition.is_open:
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{name} is offline on this broker")
 
@@ -233,10 +234,10 @@ class ReplicaMoves:
         else:
             self._directory_failed(move.destination, str(error))
 
-    def _try_swap(self, partition: Partition, move: ReplicaMove) -> str | None:
+    def _try_swap(self, partition: Partition, move: ReplicaMove) -> LogDirectory | None:
         """Try the swap. Return the log directory that the replica was in; None if it cannot be done yet.
 
-        Nothing awaits in here, so the original cannot change meanwhile. Raises Refusal.
+        It does not await, so the original cannot change meanwhile. Raises Refusal.
         """
         original, source = partition.log, partition.log_directory
         if not partition.files_in_use.acquire(blocking=False):
@@ -258,7 +259,7 @@ class ReplicaMoves:
             partition.log_became_durable()
         return source
 
-    async def _finish(self, partition: Partition, move: ReplicaMove, source: str) -> None:
+    async def _finish(self, partition: Partition, move: ReplicaMove, source: LogDirectory) -> None:
         """Remove the original after the swap."""
         self._log("replica moved", partition, move, moved_from=source, log_end=partition.log.log_end_offset)
         name = partition.topic_partition

@@ -1,7 +1,7 @@
 """One replica on this broker: a log with the machine of its current role.
 
 Connects the pure machines of `kraft.replication` to the log, to the requests in purgatory, and to other nodes.
-Nothing in here awaits: each event is handled in one step.
+No method awaits: each event is handled in one step.
 """
 
 from __future__ import annotations

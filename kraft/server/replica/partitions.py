@@ -13,6 +13,7 @@ from kraft.model.ids import (
     NO_LEADER_EPOCH,
     BrokerId,
     LeaderEpoch,
+    LogDirectory,
     Offset,
     TopicId,
     TopicIdPartition,
@@ -25,7 +26,7 @@ class Damage(Enum):
     CORRUPT = auto()
     """Its bytes are not the ones that were written. They are kept."""
     MISSING = auto()
-    """It was here before, and its directory is missing."""
+    """Its directory is missing: it was lost, or there was no room on the disk to create it."""
     UNREACHABLE = auto()
     """Its log directory has failed, or it may be in one that could not be used at the start."""
 
@@ -43,7 +44,7 @@ class OfflineReplica:
     leader_epoch: LeaderEpoch
     damage: Damage
     reason: str
-    log_directory: str | None
+    log_directory: LogDirectory | None
     high_watermark: Offset
     files_in_use: AbstractContextManager[object] = field(default_factory=nullcontext, repr=False, compare=False)
     """The partition's lock, held by a thread that moves or removes its directory."""

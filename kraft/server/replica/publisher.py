@@ -17,7 +17,7 @@ from kraft.metadata.configs import TopicConfig, overridden
 from kraft.metadata.delta import AssignedPartition, BrokerDelta, RemovedPartition, delta
 from kraft.metadata.image import MetadataImage, TopicImage
 from kraft.model.errors import Corruption
-from kraft.model.ids import NO_BROKER, NO_LEADER_EPOCH, BrokerId, Offset, TopicIdPartition, TopicPartition
+from kraft.model.ids import NO_BROKER, NO_LEADER_EPOCH, BrokerId, LogDirectory, Offset, TopicIdPartition, TopicPartition
 from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.loop import background
 from kraft.server.loop.turns import Turns
@@ -173,12 +173,12 @@ class ReplicaPublisher:
                 else:
                     self._failures.directory_failed(directory, str(error))
 
-    def _high_watermarks_held(self) -> dict[str, dict[TopicPartition, Offset]]:
+    def _high_watermarks_held(self) -> dict[LogDirectory, dict[TopicPartition, Offset]]:
         """Return the high watermarks by log directory.
 
         Replicas in an offline directory are listed in another one, so that their loss is noticed.
         """
-        held: dict[str, dict[TopicPartition, Offset]] = {directory: {} for directory in self._directories.online}
+        held: dict[LogDirectory, dict[TopicPartition, Offset]] = {each: {} for each in self._directories.online}
         if not held:
             return {}
         for partition in self._partitions:
@@ -247,7 +247,7 @@ class ReplicaPublisher:
     def _open(self, assigned: AssignedPartition, config: TopicConfig) -> _Opened | OfflineReplica:
         """Open one log. Blocks on the disk."""
         name, topic_id = assigned.topic_partition, assigned.topic_id
-        directory: str | None = None
+        directory: LogDirectory | None = None
         try:
             is_new = not self._store.holds(name, topic_id)
             lost = self._loss_of(assigned) if is_new and self._is_first else None
@@ -288,9 +288,9 @@ class ReplicaPublisher:
             # Other replicas have every acknowledged record.
             return None
         if self._high_watermarks.contains(assigned.topic_partition):
-            return Damage.MISSING, "it was on this broker, and its directory is missing"
+            return Damage.MISSING, "it was on this broker, but its directory is missing"
         if not self._high_watermarks.is_complete:
-            return Damage.MISSING, "it was on this broker, and a log directory is new or was emptied"
+            return Damage.MISSING, "it was on this broker, but a log directory is new or was emptied"
         # It was assigned, and this broker died before it created the log.
         return None
 
@@ -299,7 +299,7 @@ class ReplicaPublisher:
         assigned: AssignedPartition,
         damage: Damage,
         reason: str,
-        directory: str | None,
+        directory: LogDirectory | None,
         high_watermark: Offset | None = None,
     ) -> OfflineReplica:
         if high_watermark is None:

@@ -19,6 +19,7 @@ from typing import Final
 import structlog
 
 from kraft.log.disk import Disk
+from kraft.model.ids import LogDirectory
 from kraft.server.replica.log_directories import LogDirectories
 
 log = structlog.get_logger()
@@ -31,7 +32,7 @@ PAUSE_MAX_S: Final = 1.0
 class DeletedDirectory:
     """A directory to remove: `name` in the log directory `directory`; `replica` is its earlier name."""
 
-    directory: str
+    directory: LogDirectory
     name: str
     replica: str
 
@@ -45,7 +46,7 @@ class ReplicaRemovals:
         disk: Disk,
         directories: LogDirectories,
         thread: Executor,
-        directory_failed: Callable[[str, str], None],
+        directory_failed: Callable[[LogDirectory, str], None],
     ) -> None:
         self._disk = disk
         self._directories = directories
@@ -99,7 +100,7 @@ class ReplicaRemovals:
             for name in self._disk.list(path):
                 if self._stopped.is_set():
                     return
-                # Kraft creates no directories in there; if there is one, remove_tree below removes it.
+                # Kraft creates no directories in it; another program's is removed by remove_tree below.
                 with suppress(FileNotFoundError, IsADirectoryError, PermissionError):
                     self._disk.remove(f"{path}/{name}")
             self._disk.remove_tree(path)

@@ -14,7 +14,7 @@ from kraft.log.group_commit import SyncTicket
 from kraft.log.partition_log import PartitionLog
 from kraft.log.segment.segment import Segment
 from kraft.model.errors import Corruption, ErrorCode, Refusal
-from kraft.model.ids import Offset
+from kraft.model.ids import LogDirectory, Offset
 from kraft.server.loop.threads import BothLocks
 from kraft.server.replica.log_changes import ChangeOutcome, LogChanges, LogIsChanging, StepTicket
 from kraft.server.replica.move import ReplicaMove
@@ -74,9 +74,9 @@ class ReplicaLog(ABC):
         return not self._closed and self.log.failure is None
 
     @property
-    def log_directory(self) -> str:
+    def log_directory(self) -> LogDirectory:
         """The log directory that has the partition's directory."""
-        return self.log.directory.rpartition("/")[0]
+        return LogDirectory(self.log.directory.rpartition("/")[0])
 
     @property
     def durable_end(self) -> Offset:

@@ -18,7 +18,7 @@ from kraft.log.disk import Disk, is_disk_full
 from kraft.log.partition_log import PartitionLog
 from kraft.metadata.configs import TopicConfig
 from kraft.model.errors import Corruption
-from kraft.model.ids import TopicId, TopicPartition, uuid_from_text, uuid_to_text
+from kraft.model.ids import LogDirectory, TopicId, TopicPartition, uuid_from_text, uuid_to_text
 from kraft.server.identity.storage import StorageError
 from kraft.server.replica.log_configs import log_config
 from kraft.server.replica.log_directories import LogDirectories
@@ -42,7 +42,7 @@ _PARTITION_DIRECTORY: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<
 class DirectoryFailed(Exception):
     """A log directory could not be read or written to."""
 
-    def __init__(self, directory: str, error: OSError) -> None:
+    def __init__(self, directory: LogDirectory, error: OSError) -> None:
         super().__init__(f"{directory}: {error}")
         self.directory = directory
         self.is_full = is_disk_full(error)
@@ -53,7 +53,7 @@ class DirectoryFailed(Exception):
 class FoundPartition:
     """A partition directory on the disk that may or may not be assigned to this broker in the metadata."""
 
-    directory: str
+    directory: LogDirectory
     topic_partition: TopicPartition
     topic_id: TopicId
 
@@ -63,7 +63,7 @@ class DeletedReplica:
     """A replica that is no longer served. `files_in_use` is held by a thread that makes files in its directory."""
 
     topic_partition: TopicPartition
-    directory: str
+    directory: LogDirectory
     files_in_use: AbstractContextManager[object]
 
 
@@ -77,14 +77,14 @@ class PartitionStore:
     without a write, before its directory is renamed.
     """
 
-    def __init__(self, disk: Disk, directories: LogDirectories, *, closed_cleanly: Collection[str]) -> None:
+    def __init__(self, disk: Disk, directories: LogDirectories, *, closed_cleanly: Collection[LogDirectory]) -> None:
         """`closed_cleanly` are the log directories in which the earlier process closed every log cleanly."""
         self._disk = disk
         self._directories = directories
         self._closed_cleanly = frozenset(closed_cleanly)
-        self._names: dict[str, set[str]] = {}
+        self._names: dict[LogDirectory, set[str]] = {}
         self._preloaded: dict[FoundPartition, PartitionLog] = {}
-        self._preferred: dict[TopicPartition, str] = {}
+        self._preferred: dict[TopicPartition, LogDirectory] = {}
 
     def list_directories(self) -> list[DirectoryFailed]:
         """List every log directory; return those that cannot be read. Call it first, so that each fails on its own."""
@@ -100,7 +100,7 @@ class PartitionStore:
 
     def found(self) -> list[FoundPartition]:
         """Return every partition that can be preloaded. Errors of others are raised when they are opened."""
-        names: dict[str, str] = {}
+        names: dict[str, LogDirectory] = {}
         twice: set[str] = set()
         for directory in self._directories.online:
             with suppress(DirectoryFailed):
@@ -109,7 +109,7 @@ class PartitionStore:
         found = (self._found(names[name], name) for name in sorted(names.keys() - twice))
         return [each for each in found if each is not None]
 
-    def _found(self, directory: str, name: str) -> FoundPartition | None:
+    def _found(self, directory: LogDirectory, name: str) -> FoundPartition | None:
         parsed = _PARTITION_DIRECTORY.fullmatch(name)
         if parsed is None:
             return None
@@ -143,7 +143,7 @@ class PartitionStore:
             _, opened = self._preloaded.popitem()
             opened.release()
 
-    def _release_one(self, directory: str, name: str) -> None:
+    def _release_one(self, directory: LogDirectory, name: str) -> None:
         for found in [one for one in self._preloaded if (one.directory, str(one.topic_partition)) == (directory, name)]:
             self._preloaded.pop(found).release()
 
@@ -174,7 +174,7 @@ class PartitionStore:
                 log.warning(event, partition=str(topic_partition), directory=directory, segments=rebuilt)
         return opened
 
-    def _opened(self, directory: str, topic_partition: TopicPartition, config: TopicConfig) -> PartitionLog:
+    def _opened(self, directory: LogDirectory, topic_partition: TopicPartition, config: TopicConfig) -> PartitionLog:
         with failures_of(directory):
             return PartitionLog.open(
                 self._disk,
@@ -184,12 +184,12 @@ class PartitionStore:
                 directory in self._closed_cleanly,
             )
 
-    def directory_of(self, topic_partition: TopicPartition) -> str | None:
+    def directory_of(self, topic_partition: TopicPartition) -> LogDirectory | None:
         """Return the log directory with a partition directory of that name, of any topic id; None without one."""
         candidates = self._directories_with(str(topic_partition))
         return candidates[0] if candidates else None
 
-    def mark_corrupt(self, topic_partition: TopicPartition, directory: str, reason: str) -> None:
+    def mark_corrupt(self, topic_partition: TopicPartition, directory: LogDirectory, reason: str) -> None:
         """Mark the replica as corrupt for the next start too, which may not read the corrupt bytes."""
         path = f"{directory}/{topic_partition}/{CORRUPT_FILE}"
         if not self._exists(directory, str(topic_partition)):
@@ -198,7 +198,7 @@ class PartitionStore:
             if not self._disk.exists(path):
                 self._disk.write_atomically(path, f"{reason}\n".encode())
 
-    def quarantine(self, topic_partition: TopicPartition, directory: str) -> None:
+    def quarantine(self, topic_partition: TopicPartition, directory: LogDirectory) -> None:
         """Rename a damaged replica's directory, so that a new one can be created in its place."""
         name = str(topic_partition)
         if self._exists(directory, name):
@@ -254,12 +254,12 @@ class PartitionStore:
                     found.append(DeletedDirectory(directory=directory, name=name, replica=marked["replica"]))
         return found
 
-    def moved(self, topic_partition: TopicPartition, source: str, target: str) -> None:
+    def moved(self, topic_partition: TopicPartition, source: LogDirectory, target: LogDirectory) -> None:
         """Note that the directory of that partition was moved from one log directory to another."""
         self._names_in(source).discard(str(topic_partition))
         self._names_in(target).add(str(topic_partition))
 
-    def prefer(self, topic_partition: TopicPartition, directory: str) -> None:
+    def prefer(self, topic_partition: TopicPartition, directory: LogDirectory) -> None:
         """Set the log directory in which this process creates that partition, if it ever does."""
         self._preferred[topic_partition] = directory
 
@@ -275,7 +275,7 @@ class PartitionStore:
 
     # --- locations -------------------------------------------------------------------------------------------
 
-    def _find(self, topic_partition: TopicPartition, topic_id: TopicId) -> str | None:
+    def _find(self, topic_partition: TopicPartition, topic_id: TopicId) -> LogDirectory | None:
         name, found = str(topic_partition), []
         for directory in self._directories_with(name):
             if self._topic_id(directory, name) == topic_id:
@@ -289,7 +289,7 @@ class PartitionStore:
             )
         return found[0] if found else None
 
-    def _create(self, topic_partition: TopicPartition, topic_id: TopicId) -> str:
+    def _create(self, topic_partition: TopicPartition, topic_id: TopicId) -> LogDirectory:
         preferred = self._preferred.pop(topic_partition, None)
         if preferred is not None and self._directories.is_online(preferred):
             directory = preferred
@@ -310,20 +310,20 @@ class PartitionStore:
         self._names_in(directory).add(str(topic_partition))
         return directory
 
-    def _partition_count(self, directory: str) -> int:
+    def _partition_count(self, directory: LogDirectory) -> int:
         return sum(_PARTITION_DIRECTORY.fullmatch(name) is not None for name in self._names_in(directory))
 
-    def _directories_with(self, name: str) -> list[str]:
+    def _directories_with(self, name: str) -> list[LogDirectory]:
         return [directory for directory in self._directories.online if name in self._names_in(directory)]
 
-    def _names_in(self, directory: str) -> set[str]:
+    def _names_in(self, directory: LogDirectory) -> set[str]:
         # Listed once, instead of a check per name: a failing disk must not look empty.
         if directory not in self._names:
             with failures_of(directory):
                 self._names[directory] = set(self._disk.list(directory))
         return self._names[directory]
 
-    def _exists(self, directory: str, name: str) -> bool:
+    def _exists(self, directory: LogDirectory, name: str) -> bool:
         """Return whether a damaged replica still has its directory: it may be the directory that is missing."""
         names = self._names_in(directory)
         with failures_of(directory):
@@ -333,38 +333,38 @@ class PartitionStore:
 
     # --- one partition's directory ---------------------------------------------------------------------------
 
-    def _topic_id(self, directory: str, name: str) -> TopicId | None:
+    def _topic_id(self, directory: LogDirectory, name: str) -> TopicId | None:
         """Return the directory's topic id; None if its creation was interrupted."""
         with failures_of(directory):
             return read_topic_id(self._disk, f"{directory}/{name}/{METADATA_FILE}")
 
-    def _check_not_marked(self, directory: str, name: str) -> None:
+    def _check_not_marked(self, directory: LogDirectory, name: str) -> None:
         file = f"{directory}/{name}/{CORRUPT_FILE}"
         data = self._read_if_there(directory, file)
         if data is not None:
             reason = data.decode("utf-8", "replace").strip()
             raise Corruption(file, 0, f"this replica was found corrupt earlier: {reason}")
 
-    def _read_if_there(self, directory: str, file: str) -> bytes | None:
+    def _read_if_there(self, directory: LogDirectory, file: str) -> bytes | None:
         with failures_of(directory):
             try:
                 return self._disk.read_file(file)
             except FileNotFoundError:
                 return None
 
-    def _rename_stray(self, directory: str, name: str) -> None:
+    def _rename_stray(self, directory: LogDirectory, name: str) -> None:
         # It is not deleted: an operator may need it.
         renamed_to = self._rename_durably(directory, name, STRAY_SUFFIX)
         log.warning("stray partition directory renamed", directory=directory, partition=name, renamed_to=renamed_to)
 
-    def _rename_durably(self, directory: str, name: str, suffix: str) -> str:
+    def _rename_durably(self, directory: LogDirectory, name: str, suffix: str) -> str:
         """Rename a partition directory, durably. Return the new name."""
         renamed_to = self._rename(directory, name, suffix)
         with failures_of(directory):
             self._disk.sync_dir(directory)
         return renamed_to
 
-    def _rename(self, directory: str, name: str, suffix: str) -> str:
+    def _rename(self, directory: LogDirectory, name: str, suffix: str) -> str:
         """Rename a partition directory, not durably yet. Return the new name."""
         self._release_one(directory, name)
         names, number, stem = self._names_in(directory), 0, name[:_STEM_MAX]
@@ -397,7 +397,7 @@ def read_topic_id(disk: Disk, file: str) -> TopicId | None:
 
 
 @contextmanager
-def failures_of(directory: str) -> Iterator[None]:
+def failures_of(directory: LogDirectory) -> Iterator[None]:
     """Raise an OSError inside the block as DirectoryFailed of `directory`."""
     try:
         yield

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kraft.model.ids import BrokerId
+from kraft.model.ids import BrokerId, LogDirectory
 from kraft.replication.effects import ProposeIsr
 
 if TYPE_CHECKING:
@@ -33,5 +33,5 @@ class PartitionSurroundings:
     """Returns False for a broker that is fenced or shutting down in the metadata."""
     off_loop: bool = False
     """True if the thread that syncs a log also makes its changes, step by step; False if they are made at once."""
-    admit: Callable[[str, int], None] = lambda directory, size_bytes: None
+    admit: Callable[[LogDirectory, int], None] = lambda directory, size_bytes: None
     """Raises Refusal KAFKA_STORAGE_ERROR while the disk of that log directory has no room for that many bytes."""

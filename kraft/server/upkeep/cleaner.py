@@ -24,6 +24,7 @@ from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
 from kraft.log.segment.segment import Segment
 from kraft.model.errors import Corruption, Refusal
+from kraft.model.ids import LogDirectory
 from kraft.server.config.components import LogMaintenance
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
@@ -53,7 +54,7 @@ class LogCleaner:
         config: LogMaintenance,
         throttle: Throttle,
         wall_ms: Callable[[], int],
-        is_full: Callable[[str], bool],
+        is_full: Callable[[LogDirectory], bool],
         remove_later: Callable[[Partition, list[str]], None],
     ) -> None:
         """`executor` has `cleaner_threads` threads; `is_full` returns whether a log directory's disk is full."""

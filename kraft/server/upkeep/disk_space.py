@@ -14,6 +14,7 @@ import structlog
 
 from kraft.log.disk import Disk
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import LogDirectory
 
 log = structlog.get_logger()
 
@@ -41,9 +42,9 @@ class DiskSpace:
         self._disk = disk
         self._free_bytes_min = free_bytes_min
         self._monotonic_ms = monotonic_ms
-        self._measured: dict[str, _Measurement] = {}
+        self._measured: dict[LogDirectory, _Measurement] = {}
 
-    def admit(self, directory: str, size_bytes: int) -> None:
+    def admit(self, directory: LogDirectory, size_bytes: int) -> None:
         """Check the free space before an append of that many bytes to a log in that directory.
 
         Raises Refusal KAFKA_STORAGE_ERROR, which is retriable, while less than the minimum is free. One append may go
@@ -61,12 +62,12 @@ class DiskSpace:
         for directory in list(self._measured):
             self._check(directory)
 
-    def is_full(self, directory: str) -> bool:
+    def is_full(self, directory: LogDirectory) -> bool:
         """Return whether the latest measurement found too little free space."""
         latest = self._measured.get(directory)
         return latest is not None and latest.is_full
 
-    def _check(self, directory: str) -> _Measurement:
+    def _check(self, directory: LogDirectory) -> _Measurement:
         latest, now_ms = self._measured.get(directory), self._monotonic_ms()
         if latest is None:
             latest = self._measured[directory] = self._measure(directory, now_ms)
@@ -81,13 +82,13 @@ class DiskSpace:
         """Return how much may be appended before the next measurement; on a full disk only time leads to one."""
         return min(RECHECK_AFTER_BYTES, max(1, latest.free_bytes - self._free_bytes_min))
 
-    def _measure(self, directory: str, now_ms: int) -> _Measurement:
+    def _measure(self, directory: LogDirectory, now_ms: int) -> _Measurement:
         try:
             return _Measurement(at_ms=now_ms, free_bytes=self._disk.free_bytes(directory))
         except OSError as error:
             return _Measurement(at_ms=now_ms, free_bytes=0, error=str(error))
 
-    def _update(self, directory: str, latest: _Measurement) -> None:
+    def _update(self, directory: LogDirectory, latest: _Measurement) -> None:
         is_full = bool(latest.error) or latest.free_bytes < self._free_bytes_min
         if is_full and not latest.is_full:
             log.warning("disk full, appends refused", directory=directory, reason=self._shortage(directory, latest))
@@ -95,7 +96,7 @@ class DiskSpace:
             log.info("disk space recovered", directory=directory, free_bytes=latest.free_bytes)
         latest.is_full = is_full
 
-    def _shortage(self, directory: str, latest: _Measurement) -> str:
+    def _shortage(self, directory: LogDirectory, latest: _Measurement) -> str:
         if latest.error:
             return f"the free space on the disk of {directory} cannot be read: {latest.error}"
         return (

@@ -78,9 +78,9 @@ class LogMaintenanceTasks:
     async def run(self) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._keep_retention())
-                tasks.create_task(self._keep_flushed())
-                tasks.create_task(self._keep_producers())
+                tasks.create_task(self._apply_retention())
+                tasks.create_task(self._flush_logs())
+                tasks.create_task(self._expire_producers())
                 tasks.create_task(self._watch_disk_space())
                 tasks.create_task(self._remove_files())
                 tasks.create_task(self._scrubber.run())
@@ -102,7 +102,7 @@ class LogMaintenanceTasks:
 
     # --- retention -------------------------------------------------------------------------------------------
 
-    async def _keep_retention(self) -> None:
+    async def _apply_retention(self) -> None:
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._config.retention_check_interval_ms / 1_000):
@@ -120,7 +120,7 @@ class LogMaintenanceTasks:
         try:
             outcome = partition.apply_retention()
         except Refusal as refusal:
-            _not_applied(partition, refusal)
+            _log_delay(partition, refusal)
         else:
             outcome.when_done(lambda: self._retention_applied(partition, before, outcome))
 
@@ -128,7 +128,7 @@ class LogMaintenanceTasks:
         try:
             dropped = outcome.result()
         except Refusal as refusal:
-            _not_applied(partition, refusal)
+            _log_delay(partition, refusal)
             return
         if dropped:
             self._remove_later(partition, dropped)
@@ -175,13 +175,13 @@ class LogMaintenanceTasks:
 
     # --- the smaller tasks -----------------------------------------------------------------------------------
 
-    async def _keep_flushed(self) -> None:
+    async def _flush_logs(self) -> None:
         while True:
             await asyncio.sleep(self._config.flush_check_interval_ms / 1_000)
             for partition in self._partitions:
                 partition.flush_if_due()
 
-    async def _keep_producers(self) -> None:
+    async def _expire_producers(self) -> None:
         while True:
             await asyncio.sleep(self._config.producer_id_expiration_check_interval_ms / 1_000)
             for partition in self._partitions:
@@ -194,7 +194,7 @@ class LogMaintenanceTasks:
             self._disk_space.recheck()
 
 
-def _not_applied(partition: Partition, refusal: Refusal) -> None:
+def _log_delay(partition: Partition, refusal: Refusal) -> None:
     log.warning("retention delayed", partition=str(partition.topic_partition), reason=refusal.message)
 
 

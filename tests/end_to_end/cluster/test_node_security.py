@@ -198,8 +198,8 @@ def test_nodes_of_one_machine_find_their_secret_without_a_setting(
         if not is_formatted_before:
             shutil.rmtree(running.directory / f"node-{node.node_id}")
             told = run("storage", "format", "-c", node.config_path).stdout
-            assert f"{state}/kraft/{running.cluster_id}.secret: secret of this cluster" in told
-            assert ("already there" in told) == (node.node_id > 1)
+            assert f"{state}/kraft/{running.cluster_id}.secret: cluster secret " in told
+            assert ("already exists" in told) == (node.node_id > 1)
     with running:
         assert_unhurt(running, "as-in-the-readme")
         (secret,) = (state / "kraft").iterdir()
@@ -216,7 +216,10 @@ def test_a_node_that_finds_no_place_for_the_secret_says_what_to_do(
     replace(config, "controller.quorum.voters=", f"controller.quorum.voters=2@{HOST}:9,")
     for command in ("storage", "format"), ("server", "start"):
         told = the_one_line(run(*command, "-c", config))
-        assert "share a secret, and there is no place to keep it (/dev/null/kraft: Not a directory): make one" in told
+        assert (
+            "no place for the secret that the nodes of this machine share (/dev/null/kraft: Not a directory): create"
+            in told
+        )
         assert "openssl rand -base64 32 > FILE) and set cluster.secret.file=FILE on every node" in told
 
 
@@ -288,7 +291,7 @@ def test_controllers_that_are_open_to_other_machines_do_not_start_without_a_secr
     without_secret(config)
     replace(config, f"CONTROLLER://{HOST}", "CONTROLLER://0.0.0.0")
     told = the_one_line(run("server", "start", "-c", config))
-    assert "is open to other machines, so anybody there could take part in the quorum: set cluster.secret.file" in told
+    assert "is open to other machines, so anybody there could join the quorum: set cluster.secret.file" in told
 
 
 def test_a_secret_that_others_can_read_stops_the_node_before_it_starts(config: Path, tmp_path: Path) -> None:

@@ -281,7 +281,7 @@ def test_a_replica_begins_where_the_leaders_log_does(cluster: Cluster, admin: Ad
 
 def test_a_topic_is_planned_moved_and_verified_from_the_command_line(cluster: Cluster, tmp_path: Path) -> None:
     kraft(cluster, "topics", "create", "planned", "--partitions", "2", "--replication-factor", "2")
-    assert kraft(cluster, "topics", "alter", "planned", "--partitions", "3") == "Topic planned has 3 partitions now.\n"
+    assert kraft(cluster, "topics", "alter", "planned", "--partitions", "3") == "Topic planned now has 3 partitions.\n"
     topics = tmp_path / "topics.json"
     topics.write_text('{"version": 1, "topics": [{"topic": "planned"}]}')
     reassign = ("topics", "reassign")

@@ -1,4 +1,4 @@
-"""Consumers that have read records which an unclean election loses. More is in `tests/unit/client/test_truncation.py`."""
+"""Consumers that have read records which an unclean election loses; see also `unit/client/test_truncation.py`."""
 
 from __future__ import annotations
 

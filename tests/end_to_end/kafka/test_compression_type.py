@@ -27,6 +27,7 @@ from tests.end_to_end.kafka.kafka_matrix import CLIENTS, CODECS
 from tests.end_to_end.kafka.kafka_readers import read_by_kafka_python
 from tests.end_to_end.kafka.kafka_records import Place, Record, Section, records_of
 from tests.end_to_end.kafka.kafka_writers import write_by_confluent
+from tests.end_to_end.kafka.known_topics import until_known
 from tests.support.waiting import until
 
 DEADLINE_S = 30
@@ -45,6 +46,7 @@ def confluent(servers: str) -> AdminClient:
 def create(cluster: Cluster, admin: AdminClient, topic: str, **configs: str) -> Place:
     config = {**ROOMY, **{key.replace("_", "."): value for key, value in configs.items()}}
     admin.create_topics([NewTopic(topic, 1, 3, config=config)])[topic].result(DEADLINE_S)
+    until_known(cluster, topic, 1)
     return Place.of(cluster, topic)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import confluent_kafka
@@ -27,6 +27,7 @@ from tests.end_to_end.kafka.kafka_records import (
     shown_without,
     traits_of,
 )
+from tests.end_to_end.kafka.known_topics import until_known
 from tests.support.waiting import until
 
 DEADLINE_S = 30
@@ -34,15 +35,10 @@ TOPIC = "everything"
 FOR_EVER = {"retention.ms": "-1"}
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with Cluster(3) as running:
-        yield running
-
-
 def create(cluster: Cluster, topic: str, partitions: int = 1, configs: Mapping[str, str] = FOR_EVER) -> Place:
     with Admin(cluster.bootstrap_servers) as admin:
         admin.create_topic(topic, partitions, 3, dict(configs))
+    until_known(cluster, topic, partitions)
     return Place.of(cluster, topic)
 
 

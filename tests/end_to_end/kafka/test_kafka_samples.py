@@ -1,6 +1,6 @@
 """What guides to Kafka show in Python, as they show it: producers and consumers.
 
-Consumers are given their partitions: those that subscribe as a group need a coordinator, which is not built yet.
+Consumers are given their partitions: those that subscribe as a group need a coordinator, which is not supported yet.
 """
 
 from __future__ import annotations

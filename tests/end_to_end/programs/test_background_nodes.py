@@ -68,7 +68,7 @@ def test_three_nodes_start_in_the_background_serve_and_are_stopped_together(mach
         assert run("storage", "format", "-c", config).returncode == 0
     started = [machine.start(config) for config in machine.configs]
     assert [said for said, _ in started] == [
-        "Node 1 is running, not in service yet: it needs 2 of 3 controllers, and 1 is running.",
+        "Node 1 is running, but not in service: it needs 2 of 3 controllers, and only 1 is running.",
         "Node 2 is in service.",
         "Node 3 is in service.",
     ]
@@ -86,7 +86,7 @@ def test_three_nodes_start_in_the_background_serve_and_are_stopped_together(mach
     assert (both.returncode, re.findall(r"node (\d)", both.stdout)) == (0, ["2", "3"])
     assert not any(psutil.pid_exists(pid) and _runs(pid) for _, pid in started)
     assert all(machine.log(node_id)[-1] == "node stopped" for node_id in (1, 2, 3))
-    assert "no matching node of this user is running" in the_one_line(
+    assert "no matching node of this user runs" in the_one_line(
         run("server", "stop", "--cluster-id", machine.cluster_id)
     )
 
@@ -118,7 +118,7 @@ def test_a_single_node_is_in_service_when_it_is_said_to_be_and_its_output_can_be
 def test_nodes_that_a_launcher_started_are_left_to_it(machine: Machine) -> None:
     with Cluster(1) as launched:
         told = the_one_line(run("server", "stop", "--cluster-id", launched.cluster_id))
-        assert "no matching node of this user is running" in told
+        assert "no matching node of this user runs" in told
         launched.wait_ready()
 
 

@@ -38,11 +38,11 @@ def config(tmp_path: Path, plan: NodePlan) -> Path:
     [
         ("num.partitions=many", "num.partitions=many: expected a whole number from 1 to 10000"),
         ("log.durability=maybe", "log.durability=maybe: expected fsync or page-cache"),
-        ("listeners=GRPC://localhost", "'GRPC://localhost' is no listener: expected NAME://host:port"),
+        ("listeners=GRPC://localhost", "'GRPC://localhost' is not a listener: expected NAME://host:port"),
         ("min.insync.replicas=2", "min.insync.replicas=2: above default.replication.factor=1"),
-        ("zookeeper.connect=localhost:2181", "there is no ZooKeeper here: name the controllers in controller.quorum"),
-        ("ssl.keystore.password=hush", "ssl.keystore.password: security is not built yet"),
-        ("advertised.listeners=GRPC://0.0.0.0:9094", "is every interface, which no client can dial"),
+        ("zookeeper.connect=localhost:2181", "Kraft has no ZooKeeper: name the controllers in controller.quorum"),
+        ("ssl.keystore.password=hush", "ssl.keystore.password: not supported yet: remove the line"),
+        ("advertised.listeners=GRPC://0.0.0.0:9094", "means every interface, and clients need one address"),
     ],
 )
 def test_a_wrong_setting_stops_the_node_before_it_starts(config: Path, line: str, expected: str) -> None:
@@ -117,7 +117,7 @@ def test_a_second_process_on_a_directory_is_refused(plan: NodePlan, tmp_path: Pa
 def test_ports_that_kraft_dev_cannot_have_are_named_with_the_remedy() -> None:
     with ReservedPorts(1, offsets=(0, 1, 2)) as (base_port,), socket.create_server((HOST, base_port + 2)):
         told = the_one_line(run("dev", "--nodes", "1", "--base-port", str(base_port)))
-    assert f"port {base_port + 2}, for GRPC of node 1: the port is in use: stop what has it" in told
+    assert f"node 1 cannot listen on port {base_port + 2} for GRPC: the port is in use: stop the process" in told
     assert "--base-port" in told
 
 
@@ -150,7 +150,7 @@ def test_an_advertised_address_of_another_node_is_refused(config: Path) -> None:
     with Cluster(nodes=1) as other:
         config.write_text(f"{config.read_text()}advertised.listeners=GRPC://{other.bootstrap_servers}\n")
         told = the_one_line(run("server", "start", "-c", config))
-    assert f"{other.bootstrap_servers}, where node 1 of cluster {other.cluster_id!r} answers, not this" in told
+    assert f"{other.bootstrap_servers}, where node 1 of cluster {other.cluster_id!r} answers instead of this" in told
 
 
 def test_an_advertised_address_that_only_others_reach_is_taken_when_the_file_says_so() -> None:

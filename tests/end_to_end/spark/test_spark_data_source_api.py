@@ -5,7 +5,6 @@ Tests that need a real cluster are in `test_spark.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_connector import KraftDataSource
 from spark_connector.cluster import Connect
-from tests.end_to_end.spark.spark_session import spark_session
 from tests.support.file_cluster import FileCluster
 
 pytestmark = pytest.mark.spark
@@ -27,9 +25,8 @@ TIMEOUT_S = 60
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with spark_session() as session:
-        yield session
+def spark(shared_spark: SparkSession) -> SparkSession:
+    return shared_spark
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from kraft.client import Admin, Producer
 from kraft.model.ids import Offset, TopicPartition
 from kraft.runtime.disk import RealDisk
 from kraft.server.replica.high_watermarks import read_high_watermarks
+from kraft.server.replica.log_directories import as_log_directory
 from kraft.testing import Cluster
 from tests.support.records import create_topic, once_each, publish, read_all
 from tests.support.waiting import until
@@ -108,7 +109,7 @@ def test_high_watermarks_are_written_down_every_so_often() -> None:
         written: dict[TopicPartition, Offset] = {}
         while written != {TopicPartition("orders", 0): 10} and time.monotonic() < until_s:
             time.sleep(0.05)
-            written = read_high_watermarks(RealDisk(), str(cluster.directory / "node-1"))
+            written = read_high_watermarks(RealDisk(), as_log_directory(cluster.directory / "node-1"))
         assert written == {TopicPartition("orders", 0): 10}
         assert read_all(cluster.bootstrap_servers, "orders") == once_each(10)
 

@@ -17,7 +17,7 @@ from kraft.quorum.snapshots import SnapshotStore
 from kraft.rpc.metadata_codec import decode_records
 from kraft.runtime.disk import RealDisk
 from kraft.server.cluster.metadata_snapshots import decode_image
-from kraft.server.controller.controller_node import METADATA_SNAPSHOTS
+from kraft.server.controller.controller_node import CONTROLLER_SNAPSHOTS
 from kraft.testing import Cluster
 
 _DEADLINE_S: Final = 30.0
@@ -36,7 +36,7 @@ def read_image(node_directory: Path) -> MetadataImage:
     )
     # Read before the snapshots are: a journal never begins behind the earlier of the two that were kept by then.
     entries = _entries({str(path): disk.read_file(str(path)) for path in segments})
-    image, index = _latest_snapshot(disk, node_directory / METADATA_SNAPSHOTS)
+    image, index = _latest_snapshot(disk, node_directory / CONTROLLER_SNAPSHOTS)
     for at in sorted(at for at in entries if at > index):
         decoded = command.decode(entries[at].command)
         # Stored in another term than it was decided in, it changes nothing.

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 from kraft.log.disk import Disk
 from kraft.metadata.configs import TopicConfig
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import BrokerId, Offset, TopicId, TopicPartition
+from kraft.model.ids import BrokerId, LogDirectory, Offset, TopicId, TopicPartition
 from kraft.replication.effects import ProposeIsr
 from kraft.server.replica.log_directories import LogDirectories
 from kraft.server.replica.move import ReplicaMove
@@ -38,10 +38,10 @@ class Mover:
     def __init__(
         self,
         disk: Disk,
-        paths: Sequence[str],
+        paths: Sequence[LogDirectory],
         *,
         executor: Executor | None = None,
-        offline: Sequence[str] = (),
+        offline: Sequence[LogDirectory] = (),
         exists: Callable[[TopicPartition], bool] = lambda _: True,
     ) -> None:
         self.disk = disk
@@ -69,14 +69,14 @@ class Mover:
 
     # --- the broker around ---
 
-    def _admit(self, directory: str, size_bytes: int) -> None:
+    def _admit(self, directory: LogDirectory, size_bytes: int) -> None:
         if self.is_full:
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} has no room for {size_bytes} bytes")
 
     async def _moved(self) -> None:
         self.checkpoints += 1
 
-    def directory_failed(self, directory: str, reason: str) -> None:
+    def directory_failed(self, directory: LogDirectory, reason: str) -> None:
         """Do the essentials of `ReplicaFailures`."""
         self.failed.append(directory)
         self.directories.fail(directory, reason)
@@ -143,7 +143,7 @@ class Mover:
                 ticket.run()
                 partition.complete_sync(ticket)
 
-    async def moved(self, partition: Partition, path: str) -> None:
+    async def moved(self, partition: Partition, path: LogDirectory) -> None:
         """Move the replica, and wait for the end of the move."""
         await self.moves.move(partition, path)
         await settled(partition)

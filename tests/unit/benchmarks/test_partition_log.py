@@ -22,7 +22,7 @@ def run(*arguments: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("arguments", "rows"),
     [
-        (("append", "--rounds", "2", "--round-mib", "4"), 6),
+        (("append", "--rounds", "1", "--round-mib", "1"), 6),
         (("recovery", "--times", "1", "--log-mib", "1"), 4),
         (("lookup", "--lookups", "100", "--large-mib", "2", "--small-mib", "1"), 2),
     ],

@@ -27,7 +27,7 @@ def test_a_topic_is_created_listed_and_deleted(kraft: Shell) -> None:
     assert kraft.succeed("topics", "create", "--topic", "payments") == "Created topic payments.\n"
     assert kraft.succeed("topics", "list") == "orders\npayments\n"
     told = kraft.succeed("topics", "delete", "orders")
-    assert told == "Topic orders is marked for deletion. Clients no longer find it; brokers remove its files.\n"
+    assert told == "Topic orders is marked for deletion. Clients no longer see it; brokers delete its files.\n"
     listed = json.loads(kraft.succeed("topics", "list", "--output", "json"))
     assert listed == [{"topic": "payments", "partition_count": 1, "replication_factor": 3}]
 
@@ -54,10 +54,12 @@ def test_describe_as_json_has_no_leader_where_there_is_none(kraft: Shell, cluste
     assert described["partitions"][0]["leader"] is None
 
 
-def test_what_is_there_or_not_is_an_error_unless_that_is_said_to_be_fine(kraft: Shell, cluster: FakeCluster) -> None:
+def test_a_topic_that_exists_or_not_is_an_error_without_the_option_that_allows_it(
+    kraft: Shell, cluster: FakeCluster
+) -> None:
     cluster.create("orders")
     assert kraft.fail("topics", "create", "orders") == "kraft: TOPIC_ALREADY_EXISTS: topic 'orders'\n"
-    assert "exists already" in kraft.succeed("topics", "create", "orders", "--if-not-exists")
+    assert "already exists" in kraft.succeed("topics", "create", "orders", "--if-not-exists")
     assert "UNKNOWN_TOPIC_OR_PARTITION: topic 'ordres'" in kraft.fail("topics", "delete", "ordres")
     assert "does not exist" in kraft.succeed("topics", "delete", "ordres", "--if-exists")
     assert "'ordres'" in kraft.fail("topics", "describe", "ordres")
@@ -97,7 +99,7 @@ def test_configs_of_a_topic_are_set_and_taken_back_in_kafkas_words(kraft: Shell,
     assert kraft.succeed("topics", "alter", "orders", *changes) == done
     assert cluster.configs["orders"] == {"segment.ms": "8"}
     checking = ("--topic", "orders", "--add-config", "segment.ms=9", "--validate-only")
-    assert kraft.succeed("configs", "alter", *checking) == "Config for topic orders could be updated so.\n"
+    assert kraft.succeed("configs", "alter", *checking) == "Config for topic orders can be updated; nothing changed.\n"
     assert cluster.configs["orders"] == {"segment.ms": "8"}
     altered = json.loads(kraft.succeed("configs", "alter", "orders", "--add-config", "a=1", "--output", "json"))
     assert altered == {"entity_type": "topics", "entity_name": "orders", "altered": True}
@@ -165,35 +167,41 @@ def test_no_broker_is_one_line_that_names_each_address(kraft: Shell, cluster: Fa
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["topics", "create"], "name a topic"),
-        (["topics", "create", "a", "--topic", "b"], "two topics are named: a and b"),
+        (["topics", "create"], "no topic is given: name one"),
+        (["topics", "create", "a", "--topic", "b"], "two topics are given, a and b: name one"),
         (["topics", "create", "a", "--config", "retention"], "'retention' is not KEY=VALUE"),
         (["topics", "delete-records", "a", "--before-offset", "5"], "name a topic, --partition and --before-offset"),
-        (["topics", "delete-records", "a", "--offset-json-file", "f"], "name no topic beside it"),
-        (["consume", "a", "--offset", "5"], "give --partition too"),
-        (["consume", "a", "--offset", "soon"], "neither a number, earliest nor latest"),
-        (["consume", "a", "--offset", "5", "--from-beginning"], "cannot be given together"),
-        (["consume", "a", "--format", "%x"], "%x is none of"),
-        (["produce", "a", "--property", "null.marker=x"], "null.marker is none of parse.key, key.separator"),
-        (["produce", "a", "--key-separator", ""], "it is empty"),
-        (["topics", "alter", "a"], "say what to set or to delete"),
-        (["configs", "alter", "a"], "say what to set or to delete"),
-        (["configs", "alter", "--add-config", "a=1"], "name a topic"),
-        (["configs", "describe"], "name a topic, or say --entity-type topics for all"),
+        (["topics", "delete-records", "a", "--offset-json-file", "f"], "cannot be used with a topic"),
+        (["consume", "a", "--offset", "5"], "a number requires --partition"),
+        (["consume", "a", "--offset", "soon"], "'soon' is not an offset: expected earliest"),
+        (["consume", "a", "--offset", "5", "--from-beginning"], "cannot be used with --from-beginning"),
+        (["consume", "a", "--format", "%x"], "%x is unknown: use one of %t"),
+        (["produce", "a", "--property", "null.marker=x"], "null.marker is unknown: use parse.key or key.separator"),
+        (["produce", "a", "--key-separator", ""], "is empty: give at least one character"),
+        (["topics", "alter", "a"], "no change is given: set or delete a config"),
+        (["configs", "alter", "a"], "no change is given: set or delete a config"),
+        (["configs", "alter", "--add-config", "a=1"], "no topic is given: name one"),
+        (["configs", "describe"], "name one, or use --entity-type topics for all"),
         (["configs", "alter", "a", "--add-config", "retention.ms"], "'retention.ms' is not KEY=VALUE"),
-        (["configs", "alter", "a", "--add-config", "x=1,x=2"], "x is there twice"),
-        (["configs", "alter", "a", "--add-config", "x=1", "--delete-config", "x"], "cannot be set and deleted at once"),
-        (["configs", "describe", "a", "--entity-name", "b"], "one topic or one broker at a time"),
-        (["configs", "describe", "a", "--broker", "1"], "one topic or one broker at a time"),
-        (["configs", "describe", "--entity-type", "brokers", "--topic", "a"], "one topic or one broker at a time"),
-        (["configs", "describe", "--entity-type", "brokers", "--entity-name", "x"], "'x' is no broker's id"),
-        (["configs", "alter", "--entity-type", "brokers", "--add-config", "a=1"], "name a broker, or say --entity-def"),
-        (["configs", "alter", "--entity-type", "users", "--add-config", "a=1"], "say whose quotas, by name or by"),
-        (["configs", "alter", "--user", "a", "--add-config", "producer_byte_rate=x"], "a number is needed"),
-        (["configs", "alter", "--user", "a"], "say what to set or to delete"),
-        (["configs", "alter", "--user", "a", "--user-defaults", "--add-config", "a=1"], "--user-defaults at once"),
-        (["configs", "describe", "--user", "a", "--broker", "1"], "one topic, one broker or one client at a time"),
-        (["configs", "describe", "a", "--entity-default"], "for --entity-type brokers, users, clients or ips"),
+        (["configs", "alter", "a", "--add-config", "x=1,x=2"], "x is given twice"),
+        (["configs", "alter", "a", "--add-config", "x=1", "--delete-config", "x"], "cannot be both set and deleted"),
+        (["configs", "describe", "a", "--entity-name", "b"], "name one topic or broker"),
+        (["configs", "describe", "a", "--broker", "1"], "name one topic or broker"),
+        (["configs", "describe", "--entity-type", "brokers", "--topic", "a"], "name one topic or broker"),
+        (["configs", "describe", "--entity-type", "brokers", "--entity-name", "x"], "'x' is not a broker id"),
+        (["configs", "alter", "--entity-type", "brokers", "--add-config", "a=1"], "no broker is given: name one, or"),
+        (["configs", "alter", "--entity-type", "users", "--add-config", "a=1"], "no entity is given: name one"),
+        (
+            ["configs", "alter", "--user", "a", "--add-config", "producer_byte_rate=x"],
+            "producer_byte_rate=x: expected a number",
+        ),
+        (["configs", "alter", "--user", "a"], "no change is given: set or delete a config"),
+        (
+            ["configs", "alter", "--user", "a", "--user-defaults", "--add-config", "a=1"],
+            "--user-defaults are both given",
+        ),
+        (["configs", "describe", "--user", "a", "--broker", "1"], "name one topic, broker or client"),
+        (["configs", "describe", "a", "--entity-default"], "requires --entity-type brokers, users, clients or ips"),
         (["nonsense"], "No such command 'nonsense'"),
     ],
 )
@@ -206,9 +214,9 @@ def test_a_wrong_command_line_says_what_is_wrong(kraft: Shell, arguments: list[s
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["configs", "describe", "--entity-type", "groups"], "--entity-type groups: configs of groups are not built"),
-        (["consume", "orders", "--group", "billing"], "--group: consumer groups are not built yet"),
-        (["groups", "list"], "'kraft groups' is not built yet"),
+        (["configs", "describe", "--entity-type", "groups"], "--entity-type groups: configs of groups are not supp"),
+        (["consume", "orders", "--group", "billing"], "--group: consumer groups are not supported yet"),
+        (["groups", "list"], "'kraft groups' is not supported yet"),
         (
             ["topics", "list", "--bootstrap-server", "localhost:"],
             "bootstrap.servers: 'localhost:' is not HOST or HOST:PORT",
@@ -217,7 +225,7 @@ def test_a_wrong_command_line_says_what_is_wrong(kraft: Shell, arguments: list[s
         (["produce", "orders", "--compression-type", "rar"], "compression.type=rar is not one of"),
     ],
 )
-def test_what_is_not_built_or_not_allowed_is_one_line(kraft: Shell, arguments: list[str], words: str) -> None:
+def test_what_is_not_supported_or_not_allowed_is_one_line(kraft: Shell, arguments: list[str], words: str) -> None:
     assert kraft.run(*arguments) == 1
     assert kraft.err.startswith("kraft: ")
     assert words in kraft.err
@@ -382,8 +390,8 @@ def test_ctrl_c_ends_without_a_traceback(kraft: Shell, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("topics", "list", "--zookeeper", "localhost:2181"), "kraft: --zookeeper: there is no ZooKeeper here: "),
-        (("consume", "orders", "--new-consumer"), "kraft: --new-consumer: there is one consumer only"),
+        (("topics", "list", "--zookeeper", "localhost:2181"), "kraft: --zookeeper: Kraft has no ZooKeeper: "),
+        (("consume", "orders", "--new-consumer"), "kraft: --new-consumer: there is only one consumer"),
         (("produce", "orders", "--broker-list", "localhost:9092"), "kraft: --broker-list: use --bootstrap-server "),
     ],
 )

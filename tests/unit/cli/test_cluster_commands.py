@@ -73,16 +73,16 @@ def test_one_broker_is_described(kraft: Shell) -> None:
 def test_a_broker_is_fenced_unfenced_and_unregistered(kraft: Shell, cluster: FakeCluster) -> None:
     assert kraft.succeed("brokers", "fence", "1") == "Broker 1 is fenced.\n"
     assert cluster.fenced == {1}
-    assert kraft.succeed("brokers", "fence", "1") == "Broker 1 is fenced already.\n"
-    assert kraft.succeed("brokers", "unfence", "1") == "Broker 1 is no longer fenced by an operator.\n"
+    assert kraft.succeed("brokers", "fence", "1") == "Broker 1 is already fenced.\n"
+    assert kraft.succeed("brokers", "unfence", "1") == "Operator fence of broker 1 removed.\n"
     assert cluster.fenced == set()
-    assert kraft.succeed("brokers", "unfence", "1") == "Broker 1 was not fenced by an operator.\n"
-    assert kraft.succeed("brokers", "unregister", "1") == "Broker 1 is no longer registered.\n"
+    assert kraft.succeed("brokers", "unfence", "1") == "Broker 1 has no operator fence.\n"
+    assert kraft.succeed("brokers", "unregister", "1") == "Broker 1 unregistered.\n"
     assert cluster.unregistered == {1}
     assert "there is no broker 1" in kraft.fail("brokers", "describe", "1")
 
 
-def test_fencing_that_costs_a_leader_has_to_be_insisted_on(kraft: Shell, cluster: FakeCluster) -> None:
+def test_fencing_that_costs_a_leader_requires_force(kraft: Shell, cluster: FakeCluster) -> None:
     assert "without a leader" in kraft.fail("brokers", "fence", "2")
     assert cluster.fenced == set()
     forced = json.loads(kraft.succeed("brokers", "fence", "2", "--force", "--output", "json"))
@@ -98,7 +98,7 @@ def test_feature_levels_are_described_and_raised(kraft: Shell) -> None:
     upgrade = ("features", "upgrade", "--feature", "metadata.version=2")
     assert kraft.succeed(*upgrade, "--dry-run") == "metadata.version can be upgraded to 2.\n"
     assert kraft.succeed(*upgrade) == "metadata.version was upgraded to 2.\n"
-    assert kraft.succeed(*upgrade) == "metadata.version is at 2 already.\n"
+    assert kraft.succeed(*upgrade) == "metadata.version is already at 2.\n"
     described = json.loads(kraft.succeed("features", "describe", "--output", "json"))
     assert described["features"][0]["finalized_level"] == 2
     assert kraft.run("features", "upgrade", "--feature", "metadata.version") == 2

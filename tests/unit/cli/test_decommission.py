@@ -52,9 +52,11 @@ def test_brokers_out_of_service_take_nothing() -> None:
     assert targets(plan(orders((1, 4)), brokers, 4)) == {0: (1, 3)}
 
 
-def test_too_few_brokers_are_told_with_the_partitions_that_have_no_place() -> None:
+def test_too_few_brokers_are_an_error_with_the_partitions_that_cannot_be_placed() -> None:
     brokers = [broker(each) for each in (1, 2, 3)]
-    with pytest.raises(CannotDecommission, match=r"2 other brokers are in service, too few .* of orders-0, orders-1;"):
+    with pytest.raises(
+        CannotDecommission, match=r"the 2 other brokers in service are too few .* of orders-0, orders-1:"
+    ):
         plan(orders((1, 2, 3), (2, 3, 1), (3,)), brokers, 3)
     with pytest.raises(CannotDecommission, match="and 2 more"):
         plan(orders(*[(1, 2, 3)] * 7), brokers, 3)

@@ -17,7 +17,7 @@ def run(*arguments: str | Path, **environment: str) -> tuple[int, str]:
 def test_without_java_nothing_is_started(tmp_path: Path) -> None:
     exit_code, errors = run("--data-dir", tmp_path / "data", JAVA_HOME=str(tmp_path))
     assert exit_code == 1
-    assert errors.startswith(f"kraft: Java 17 or newer is needed by Spark; JAVA_HOME is {tmp_path}, and")
+    assert errors.startswith(f"kraft: Spark needs Java 17 or newer; JAVA_HOME={tmp_path} has no")
     assert errors.count("\n") == 1
     assert not (tmp_path / "data").exists()
 

@@ -35,7 +35,7 @@ def test_a_cancelled_flight_has_no_delay() -> None:
     assert json.loads(cancelled.value)["dep_delay"] is None
 
 
-def test_reading_stops_where_it_is_told_to() -> None:
+def test_reading_stops_after_flights_max() -> None:
     assert len(list(flights.read(1_000))) == 1_000
     assert len(list(islice(flights.columns(("carrier", "month")), 3))) == 3
 

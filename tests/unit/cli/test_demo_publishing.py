@@ -66,7 +66,7 @@ def test_sending_goes_on_after_settling() -> None:
     assert publisher.acknowledged == 1_000
 
 
-def test_a_flight_that_is_not_acknowledged_is_told_at_the_latest_when_settling() -> None:
+def test_a_flight_that_is_not_acknowledged_is_reported_when_settling_at_the_latest() -> None:
     publisher = publisher_to(FakeProducer(failure=TimeoutError("nobody answered")))
     publisher.send(flights.read(600))
     with pytest.raises(DemoFailed, match="not acknowledged: nobody answered"):

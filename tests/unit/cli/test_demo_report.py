@@ -41,9 +41,9 @@ def printed(report: Report) -> str:
 def test_without_a_fault_the_last_line_is_an_equation() -> None:
     assert GOOD.faults() == []
     lines = printed(GOOD).splitlines()
-    assert lines[-1] == "Flights in the file, and counted by Spark: 5 = 5"
-    assert lines[-2] == "Duplicates 0, lost 0; the whole took 30 s"
-    assert "flights-4 without a leader: 3.00 s from the kill of node 2 until another was elected" in lines[-3]
+    assert lines[-1] == "Flights in the file and counted by Spark: 5 = 5"
+    assert lines[-2] == "Duplicates: 0, lost: 0; total time: 30 s"
+    assert "flights-4 got a new leader 3.00 s after the kill of node 2;" in lines[-3]
     assert "2 of 2" in lines[-4]
 
 

@@ -37,12 +37,12 @@ def test_a_java_that_is_new_enough_is_named(banner: str, version: str, tmp_path:
     [
         ('java version "1.8.0_202"', r"is Java 1\.8\.0_202: on Debian and Ubuntu: apt install openjdk-17-jre-headless"),
         ('openjdk version "11.0.22" 2024-01-16', r"is Java 11\.0\.22: "),
-        ("I am not Java", r"is Java of an unknown version: "),
+        ("I am not Java", r"has an unknown version: "),
     ],
 )
 def test_a_java_that_is_too_old_is_refused_with_what_was_found(banner: str, found: str, tmp_path: Path) -> None:
     java = java_that_prints(banner, tmp_path)
-    with pytest.raises(DemoFailed, match=f"^Java 17 or newer is needed by Spark; {java} {found}"):
+    with pytest.raises(DemoFailed, match=f"^Spark needs Java 17 or newer; {java} {found}"):
         java_version({"JAVA_HOME": str(tmp_path)})
 
 
@@ -54,11 +54,11 @@ def test_a_java_that_does_not_run_is_refused(tmp_path: Path) -> None:
 
 def test_java_home_comes_before_the_path_even_when_it_is_wrong(tmp_path: Path) -> None:
     java_that_prints('openjdk version "17.0.1"', tmp_path / "good")
-    with pytest.raises(DemoFailed, match=f"JAVA_HOME is {tmp_path}/gone, and there is no bin/java in it"):
+    with pytest.raises(DemoFailed, match=f"JAVA_HOME={tmp_path}/gone has no bin/java"):
         java_version({"JAVA_HOME": str(tmp_path / "gone"), "PATH": str(tmp_path / "good" / "bin")})
 
 
-def test_no_java_at_all_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_missing_java_is_an_error_of_one_line(tmp_path: Path) -> None:
     with pytest.raises(DemoFailed, match="no java is on the path, and JAVA_HOME is not set: ") as failed:
         java_version({"PATH": str(tmp_path)})
     assert "\n" not in str(failed.value)

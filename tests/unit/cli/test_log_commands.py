@@ -20,6 +20,7 @@ from kraft.log.partition_log import PartitionLog
 from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
 from kraft.runtime.disk import RealDisk
 from kraft.server.replica.high_watermarks import write_high_watermarks
+from kraft.server.replica.log_directories import as_log_directory
 
 ORDERS = TopicPartition("orders", 0)
 NOW_MS = 1_700_000_000_000
@@ -237,8 +238,8 @@ def test_one_bad_file_does_not_keep_the_others_from_being_printed(directory: Pat
     assert code == 1
     assert errors.splitlines() == [
         f"kraft: {tmp_path}/00000000000000000000.log: No such file or directory",
-        f"kraft: {other}: is no file that a dump can read",
-        f"kraft: {tmp_path}: is no file that a dump can read",
+        f"kraft: {other}: this kind of file cannot be printed",
+        f"kraft: {tmp_path}: this kind of file cannot be printed",
     ]
     assert "baseOffset: 0" in output
 
@@ -255,16 +256,16 @@ def test_files_that_come_or_go_are_read_as_what_they_are(directory: Path) -> Non
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        (["--offsets-decoder"], "--offsets-decoder is not built yet"),
-        (["--transaction-log-decoder"], "--transaction-log-decoder is not built yet"),
-        (["--cluster-metadata-decoder"], "--cluster-metadata-decoder is not built yet"),
-        (["--remote-log-metadata-decoder"], "--remote-log-metadata-decoder is not built yet"),
-        (["--share-group-state-decoder"], "--share-group-state-decoder is not built yet"),
-        (["--value-decoder-class", "my.Own"], "--value-decoder-class my.Own is not built: only "),
-        (["--key-decoder-class", "my.Own"], "--key-decoder-class my.Own is not built: only "),
+        (["--offsets-decoder"], "--offsets-decoder is not supported yet"),
+        (["--transaction-log-decoder"], "--transaction-log-decoder is not supported yet"),
+        (["--cluster-metadata-decoder"], "--cluster-metadata-decoder is not supported yet"),
+        (["--remote-log-metadata-decoder"], "--remote-log-metadata-decoder is not supported yet"),
+        (["--share-group-state-decoder"], "--share-group-state-decoder is not supported yet"),
+        (["--value-decoder-class", "my.Own"], "--value-decoder-class my.Own is not supported: use "),
+        (["--key-decoder-class", "my.Own"], "--key-decoder-class my.Own is not supported: use "),
     ],
 )
-def test_decoders_that_are_not_built_are_one_line(directory: Path, flags: list[str], expected: str) -> None:
+def test_decoders_that_are_not_supported_are_one_line(directory: Path, flags: list[str], expected: str) -> None:
     code, output, errors = run("dump", *flags, first(directory, ".log"))
     assert (code, output, errors.count("\n")) == (1, "", 1)
     assert errors.startswith(f"kraft: {expected}")
@@ -279,16 +280,16 @@ def test_kafkas_decoder_of_text_prints_contents(directory: Path) -> None:
 def test_no_file_is_a_usage_error() -> None:
     code, _, errors = run("dump")
     assert code == 2
-    assert "name a file" in errors
+    assert "no file is given: name one" in errors
 
 
 # --- kraft log verify ------------------------------------------------------------------------------------------------
 
 
-def test_a_sound_partition_is_well(directory: Path) -> None:
+def test_a_sound_partition_has_no_faults(directory: Path) -> None:
     code, output, errors = run("verify", directory)
     assert (code, errors) == (0, "")
-    assert output.startswith("all is well: 1 partitions, ")
+    assert output.startswith("no faults: 1 partitions, ")
     assert "40 batches, 120 records" in output
 
 
@@ -312,7 +313,7 @@ def test_what_is_wrong_is_in_a_table_with_file_and_place(directory: Path) -> Non
     code, output, _ = run("verify", directory)
     lines = output.splitlines()
     assert code == 1
-    assert lines[0].split() == ["File", "Byte", "Kind", "WhatIsWrong"]
+    assert lines[0].split() == ["File", "Byte", "Kind", "Reason"]
     assert lines[1].split()[:3] == [str(file), "0", "FAULT"]
     assert "the checksum of a batch is" in lines[1]
     assert lines[-1].startswith("1 fault: ")
@@ -327,7 +328,7 @@ def test_an_unfinished_end_is_a_note_until_the_node_has_stopped_in_order(directo
     code, output, _ = run("verify", directory)
     assert code == 0
     assert f"{size}  note" in output
-    assert "all is well" in output
+    assert "no faults" in output
     (directory.parent / ".kraft_cleanshutdown").write_text("version=1\n")
     assert run("verify", directory)[0] == 1
     assert run("verify", directory.parent)[0] == 1
@@ -335,13 +336,13 @@ def test_an_unfinished_end_is_a_note_until_the_node_has_stopped_in_order(directo
 
 def test_a_log_that_ends_below_what_was_committed_is_a_fault(directory: Path) -> None:
     disk = RealDisk()
-    write_high_watermarks(disk, str(directory.parent), {ORDERS: Offset(120)})
+    write_high_watermarks(disk, as_log_directory(directory.parent), {ORDERS: Offset(120)})
     assert run("verify", directory)[0] == 0
-    write_high_watermarks(disk, str(directory.parent), {ORDERS: Offset(121)})
+    write_high_watermarks(disk, as_log_directory(directory.parent), {ORDERS: Offset(121)})
     for path in (directory, directory.parent):
         code, output, _ = run("verify", path)
         assert code == 1
-        assert "orders-0 was committed up to offset 121, but its log ends at 120" in output
+        assert "the high watermark of orders-0 is 121, but its log ends at 120" in output
 
 
 def test_shallow_reads_checksums_only(directory: Path) -> None:

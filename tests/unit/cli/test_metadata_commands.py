@@ -123,7 +123,7 @@ def test_a_trimmed_journal_tells_to_where(tmp_path: Path) -> None:
     ]
 
 
-def test_a_further_segment_of_a_journal_tells_what_it_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_further_segment_of_a_journal_names_what_it_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_segments, "SEGMENT_BYTES", 1)
     journal = QuorumJournal(tmp_path, RealDisk())
     journal.add(bytes([NO_OP]), 1, 4)
@@ -139,7 +139,7 @@ def test_a_further_segment_of_a_journal_tells_what_it_follows(tmp_path: Path, mo
     ]
 
 
-def test_a_torn_end_of_a_journal_is_told_and_is_nothing_wrong(journal: Path) -> None:
+def test_a_torn_end_of_a_journal_is_reported_and_is_not_an_error(journal: Path) -> None:
     size = journal.stat().st_size
     with journal.open("ab") as file:
         file.write(b"\xf1KQF half")
@@ -148,7 +148,7 @@ def test_a_torn_end_of_a_journal_is_told_and_is_nothing_wrong(journal: Path) -> 
     assert out.endswith(f"torn position: {size} bytes: 9\n")
 
 
-def test_rot_in_a_journal_is_one_line_with_its_place_behind_what_can_be_read(journal: Path) -> None:
+def test_corruption_in_a_journal_is_one_line_with_its_place_after_what_can_be_read(journal: Path) -> None:
     content = bytearray(journal.read_bytes())
     position = content.find(b"\xf1KQF", 20)
     content[position + 20] ^= 1
@@ -157,7 +157,7 @@ def test_rot_in_a_journal_is_one_line_with_its_place_behind_what_can_be_read(jou
     assert code == 1
     assert "kind: no-op" in out
     assert "ClusterInitialised" not in out
-    assert err.startswith(f"kraft: {journal} at byte {position}: damaged, but a later frame")
+    assert err.startswith(f"kraft: {journal} at byte {position}: corrupt, but a later frame")
     assert err.count("\n") == 1
 
 

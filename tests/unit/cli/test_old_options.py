@@ -13,22 +13,22 @@ BOOTSTRAP = "--bootstrap-server HOST:PORT"
     [
         (
             "topics list --zookeeper localhost:2181",
-            f"--zookeeper: there is no ZooKeeper here: use {BOOTSTRAP} instead",
+            f"--zookeeper: Kraft has no ZooKeeper: use {BOOTSTRAP} instead",
         ),
         (
             "consume orders --zookeeper=localhost:2181/kafka",
-            f"--zookeeper: there is no ZooKeeper here: use {BOOTSTRAP} instead",
+            f"--zookeeper: Kraft has no ZooKeeper: use {BOOTSTRAP} instead",
         ),
         (
             "server start --zookeeper localhost:2181",
-            f"--zookeeper: there is no ZooKeeper here: {VOTERS} in the configuration file names the controllers",
+            f"--zookeeper: Kraft has no ZooKeeper: name the controllers in {VOTERS} of the configuration file",
         ),
         (
             "consume orders --new-consumer",
-            f"--new-consumer: there is one consumer only: leave the option out, and use {BOOTSTRAP}",
+            f"--new-consumer: there is only one consumer: remove the option and use {BOOTSTRAP}",
         ),
         ("produce orders --broker-list localhost:9092", f"--broker-list: use {BOOTSTRAP} instead"),
-        ("topics list --bootstrap-servers localhost:9094", f"--bootstrap-servers: the option is named {BOOTSTRAP}"),
+        ("topics list --bootstrap-servers localhost:9094", f"--bootstrap-servers: use {BOOTSTRAP} instead"),
     ],
 )
 def test_an_option_of_an_old_guide_is_refused_with_what_to_write_instead(line: str, expected: str) -> None:
@@ -45,5 +45,5 @@ def test_an_option_of_an_old_guide_is_refused_with_what_to_write_instead(line: s
         "log dump --zookeeper",
     ],
 )
-def test_what_is_no_old_option_is_left_to_the_command(line: str) -> None:
+def test_other_options_are_left_to_the_command(line: str) -> None:
     assert objection(line.split()) is None

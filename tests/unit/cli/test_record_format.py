@@ -35,7 +35,7 @@ def test_what_is_missing_is_printed_as_null() -> None:
 
 @pytest.mark.parametrize("text", ["%x", "%", r"\q", "%v\\"])
 def test_an_unknown_token_is_refused(text: str) -> None:
-    with pytest.raises(typer.BadParameter, match="is none of"):
+    with pytest.raises(typer.BadParameter, match="is unknown: use one of"):
         parse_format(text)
 
 

@@ -144,12 +144,12 @@ def test_stop_says_which_node_does_not_stop_in_time(tmp_path: Path, monkeypatch:
         code, said, error = stop(monkeypatch, found(stubborn, other), "--timeout-ms", "2000")
         assert (code, said) == (1, f"Stopped node 2 of cluster {CLUSTER} (pid {other.pid}).\n")
         assert error == (
-            f"kraft: not stopped within 2 s: node 1 of cluster {CLUSTER} (pid {stubborn.pid}): see the log;"
-            " 'kill -9 PID' ends a node at once\n"
+            f"kraft: not stopped within 2 s: node 1 of cluster {CLUSTER} (pid {stubborn.pid}): see its log,"
+            " or kill it with 'kill -9 PID'\n"
         )
 
 
 def test_stop_without_a_node_is_an_error_of_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     code, said, error = stop(monkeypatch, [])
     assert (code, said) == (1, "")
-    assert error == "kraft: no matching node of this user is running on this machine\n"
+    assert error == "kraft: no matching node of this user runs on this machine\n"

@@ -31,10 +31,10 @@ def test_format_says_what_it_did_and_what_it_did_not(config: Path, tmp_path: Pat
     secret = tmp_path / "state" / "kraft" / f"{CLUSTER}.secret"
     expected = (
         f"{tmp_path / 'data'}: {{}}: node 1 of cluster {CLUSTER}\n"
-        f"{secret}: secret of this cluster, {{}}: this user's nodes on this machine find it; nodes of other users or"
+        f"{secret}: cluster secret {{}}: nodes of this user on this machine use it by default; nodes of other users or"
         " containers need a copy and cluster.secret.file\n"
     )
-    first, again = ("formatted", "created"), ("was formatted already, nothing is changed", "already there")
+    first, again = ("formatted", "created"), ("already formatted, nothing changed", "already exists")
     assert run("format", "-c", config, "--cluster-id", CLUSTER) == (0, expected.format(*first), "")
     assert secret.stat().st_mode & 0o777 == 0o600
     assert run("format", "--config", config, "-t", CLUSTER) == (0, expected.format(*again), "")
@@ -60,7 +60,7 @@ def test_no_place_for_the_secret_is_one_line_unless_the_node_is_alone(
 @pytest.mark.parametrize(
     ("cluster_id", "expected"),
     [
-        ([], "has no cluster.id: add it or give --cluster-id"),
+        ([], "has no cluster.id: add the id of the cluster, or use --cluster-id"),
         (["-t", "mine"], "--cluster-id mine: expected an id of 22 base64 characters"),
     ],
 )

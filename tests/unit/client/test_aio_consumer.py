@@ -8,7 +8,7 @@ import pytest
 
 from kraft.client.aio.consumer import Consumer
 from kraft.client.any_broker import NoBrokerReachable
-from kraft.client.errors import ClientClosed, NotBuiltYet
+from kraft.client.errors import ClientClosed, NotSupportedYet
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from tests.support.client.fake_cluster import FakeCluster, tp
 from tests.support.client.fake_partition import all_values
@@ -374,7 +374,7 @@ async def test_an_assignment_keeps_the_position_of_what_stays() -> None:
 async def test_groups_are_refused_and_a_closed_consumer_stays_closed() -> None:
     cluster = FakeCluster()
     consumer = consumer_of(cluster)
-    with pytest.raises(NotBuiltYet, match="subscribe: consumer groups are not supported yet"):
+    with pytest.raises(NotSupportedYet, match="subscribe: consumer groups are not supported yet"):
         consumer.subscribe(["orders"])
     await consumer.close()
     with pytest.raises(ClientClosed):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kraft.client.errors import InvalidSetting, NotBuiltYet
+from kraft.client.errors import InvalidSetting, NotSupportedYet
 from kraft.client.settings import ConsumerSettings, ProducerSettings, parse_addresses, settings_of
 from kraft.log.format.compression import Codec
 
@@ -80,13 +80,13 @@ def test_a_wrong_reset_policy_is_named_with_those_there_are() -> None:
         consumer(auto_offset_reset="oldest")
 
 
-def test_a_reset_by_duration_is_refused_as_not_built_yet() -> None:
-    with pytest.raises(NotBuiltYet, match=r"auto\.offset\.reset=by_duration:PT1H: .*offsets_for_times"):
+def test_a_reset_by_duration_is_refused_as_not_supported_yet() -> None:
+    with pytest.raises(NotSupportedYet, match=r"auto\.offset\.reset=by_duration:PT1H: .*offsets_for_times"):
         consumer(auto_offset_reset="by_duration:PT1H")
 
 
-def test_a_group_id_is_refused_as_not_built_yet() -> None:
-    with pytest.raises(NotBuiltYet, match=r"group\.id: consumer groups are not supported yet"):
+def test_a_group_id_is_refused_as_not_supported_yet() -> None:
+    with pytest.raises(NotSupportedYet, match=r"group\.id: consumer groups are not supported yet"):
         consumer(group_id="billing")
 
 

@@ -25,7 +25,7 @@ def one_candidate(monkeypatch: pytest.MonkeyPatch) -> int:
     return port
 
 
-def test_a_port_is_no_other_reservations_until_released(one_candidate: int) -> None:
+def test_a_port_is_in_no_other_reservation_until_released(one_candidate: int) -> None:
     with ReservedPorts(1) as (port,):
         assert port == one_candidate
         with pytest.raises(OSError, match="no 1 free ports found"):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -118,10 +119,18 @@ def test_a_file_that_is_no_checkpoint_is_corruption(data: bytes) -> None:
         LeaderEpochCache.decode(data, "checkpoint")
 
 
-@given(st.binary(max_size=60))
-def test_any_bytes_end_in_corruption(data: bytes) -> None:
-    for content in (data, b"0\n1\n" + data):
+@given(st.binary(max_size=60), st.integers(0, 20), st.binary(max_size=3))
+def test_any_bytes_end_in_corruption(noise: bytes, position: int, patch: bytes) -> None:
+    whole = cache((2, 10), (5, 40)).encode()
+    damaged = whole[:position] + patch + whole[position + len(patch) :]
+    for content in (noise, b"0\n1\n" + noise, damaged, sealed(noise), sealed(damaged)):
         try:
-            LeaderEpochCache.decode(content, "checkpoint")
+            found = LeaderEpochCache.decode(content, "checkpoint")
         except Corruption:
             continue
+        assert LeaderEpochCache.decode(found.encode(), "again").entries == found.entries
+
+
+def sealed(content: bytes) -> bytes:
+    content = content.rpartition(b"# crc32c=")[0] or content
+    return content + f"# crc32c={crc32c(content):08x}\n".encode()

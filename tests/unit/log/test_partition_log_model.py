@@ -185,6 +185,7 @@ class LogAgainstList(RuleBasedStateMachine):
             assert least <= end <= most
 
 
+@pytest.mark.hypothesis
 @pytest.mark.timeout(400)
 def test_the_log_holds_what_the_list_holds_whatever_happens(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kraft.metadata.config_types import IntegerBetween, Kind, ListOf, NumberBetween, OneOf, TrueOrFalse, Value, text_of
@@ -32,6 +32,7 @@ def test_every_whole_number_within_bounds_is_read(number: int) -> None:
     assert IntegerBetween(least=-1, most=2**63 - 1).read(str(number)) == number
 
 
+@example(0.00015017192185635096)
 @given(st.floats(min_value=0, max_value=1, allow_subnormal=False).filter(lambda number: number == 0 or number > 1e-90))
 def test_every_number_within_bounds_is_read(number: float) -> None:
     assert NumberBetween(least=0, most=1).read(text_of(number)) == number

@@ -214,6 +214,24 @@ def test_another_voter_behind_the_address_is_not_taken_for_the_right_one(tmp_pat
     asyncio.run(run())
 
 
+def test_a_refused_connection_is_logged_once_in_two_words(tmp_path: Path) -> None:
+    attempts: list[str] = []
+
+    def no_handshake_failure(details: str) -> None:
+        attempts.append(details)
+
+    async def run() -> None:
+        scene = LinkToQuietVoter(tmp_path, security=PeerSecurity(handshake_failure=no_handshake_failure))
+        scene.link.start()
+        await until(lambda: len(attempts) == 2)
+        await scene.link.stop()
+
+    with capture_logs() as logs:
+        asyncio.run(run())
+    (logged,) = logs
+    assert (logged["event"], logged["problem"]) == ("raft connection failed", "connection refused")
+
+
 def test_a_handshake_that_fails_again_is_told_once_with_the_voters_address(tmp_path: Path) -> None:
     failures: list[str] = []
 

@@ -98,9 +98,11 @@ def test_a_later_format_version_is_named() -> None:
         snapshots.decode("file", data)
 
 
-@given(st.binary(max_size=200))
-def test_any_bytes_are_a_snapshot_or_corruption(data: bytes) -> None:
-    for candidate in (data, b"KRAFTSN\0" + data):
+@given(st.binary(min_size=1, max_size=200), st.integers(0, len(CHUNKS)))
+def test_any_bytes_are_a_snapshot_or_corruption(noise: bytes, chunks: int) -> None:
+    sound = snapshots.encode(at(7, 3), CHUNKS[:chunks])[: -snapshots._CHUNK.size]
+    chunk = snapshots._CHUNK.pack(len(noise), snapshots._chunk_crc(len(sound), noise)) + noise
+    for candidate in (noise, sound + noise, sound + chunk):
         with pytest.raises(Corruption):
             snapshots.decode("file", candidate)
 

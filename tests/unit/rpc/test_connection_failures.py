@@ -21,7 +21,7 @@ TLS = "Tls handshake failed (TSI_PROTOCOL_FAILURE): SSL_ERROR_SSL: error:1000007
         ),
         (
             f"{CONNECTING}Custom verification check failed: UNAUTHENTICATED: Hostname Verification Check failed.",
-            "its certificate is not for the host name that was dialed",
+            "its certificate is not for the host name that was dialled",
         ),
         (
             f"{CONNECTING}{TLS}WRONG_VERSION_NUMBER: Invalid certificate verification context: OK",

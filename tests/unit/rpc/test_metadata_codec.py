@@ -117,12 +117,16 @@ def test_an_id_of_the_wrong_length_is_corruption() -> None:
         decode_records(metadata_pb2.MetadataRecords(records=[record]).SerializeToString(), 1)
 
 
-@given(st.binary(max_size=200))
-def test_any_bytes_are_records_or_corruption(data: bytes) -> None:
-    try:
-        decode_records(data, 1)
-    except Corruption:
-        return
+@given(st.binary(max_size=200), st.integers(0, 1_000), st.binary(min_size=1, max_size=3))
+def test_any_bytes_are_records_or_corruption(noise: bytes, position: int, patch: bytes) -> None:
+    whole = encode_records(ONE_OF_EACH)
+    position %= len(whole)
+    for data in (noise, whole[:position] + patch + whole[position + len(patch) :]):
+        try:
+            found = decode_records(data, 1)
+        except Corruption:
+            continue
+        assert decode_records(encode_records(found), 1) == found
 
 
 @given(st.integers(0, 400))

@@ -25,7 +25,7 @@ def test_a_wrong_option_is_named_when_the_source_is_loaded() -> None:
         KraftDataSource({**OPTIONS, "subscribePattern": "f.*"}).schema()
 
 
-def test_writing_says_that_it_is_not_built_yet() -> None:
+def test_writing_says_that_it_is_not_supported_yet() -> None:
     with pytest.raises(WriteNotSupported, match="not supported yet"):
         KraftDataSource(OPTIONS).writer(StructType(), overwrite=False)
     with pytest.raises(WriteNotSupported, match="not supported yet"):

@@ -42,7 +42,7 @@ class AlterClientQuotasApi:
         return AlterClientQuotasResponse(entries=tuple(results))
 
     async def _alter(self, entry: EntryData, validate_only: bool) -> None:
-        """Raises Refusal."""
+        """Alter the quotas of one entity. Raises Refusal."""
         alteration = values.QuotaAlteration(
             entity=[values.QuotaEntity(entity_type=part.entity_type, name=part.entity_name) for part in entry.entity],
             operations=[

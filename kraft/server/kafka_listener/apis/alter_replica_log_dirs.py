@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from kraft.model import log_directories as values
+from kraft.model.ids import LogDirectory
 from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.schema.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -24,7 +25,9 @@ class AlterReplicaLogDirsApi:
         answered = await self._handle(
             values.AlterReplicaLogDirectoriesRequest(
                 replicas=[
-                    values.ReplicaDirectory(topic=topic.name, partition=partition, directory=directory.path)
+                    values.ReplicaDirectory(
+                        topic=topic.name, partition=partition, directory=LogDirectory(directory.path)
+                    )
                     for directory in request.dirs
                     for topic in directory.topics
                     for partition in topic.partitions

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from kraft.model import configs as values
@@ -24,12 +23,6 @@ class Resource(Protocol):
 
 AnyResource = TypeVar("AnyResource", bound=Resource)
 Response_co = TypeVar("Response_co", covariant=True)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Outcome:
-    error_code: ErrorCode
-    error_message: str
 
 
 class ResourceResponse(Protocol[Response_co]):
@@ -56,38 +49,29 @@ class Alterations:
 
         `as_value` raises Refusal for a resource that cannot be forwarded.
         """
-        outcomes = await self._outcomes(resources, as_value, validate_only)
-        return tuple(
-            response(
-                error_code=outcome.error_code,
-                error_message=outcome.error_message or None,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, outcome in zip(resources, outcomes, strict=True)
-        )
+        results = {_key(result): result for result in await self._results(resources, as_value, validate_only)}
+        return tuple(_response(resource, results[_key(resource)], response) for resource in resources)
 
-    async def _outcomes(
+    async def _results(
         self,
         resources: Sequence[AnyResource],
         as_value: Callable[[AnyResource], values.ResourceAlteration],
         validate_only: bool,
-    ) -> list[_Outcome]:
-        named = Counter((each.resource_type, each.resource_name) for each in resources)
-        outcomes: dict[int, _Outcome] = {}
-        wanted: dict[int, values.ResourceAlteration] = {}
-        for number, resource in enumerate(resources):
+    ) -> list[values.ResourceAlterationResult]:
+        named = Counter(map(_key, resources))
+        refused: list[values.ResourceAlterationResult] = []
+        wanted: list[values.ResourceAlteration] = []
+        for resource in resources:
             try:
-                _check_named_once(resource, named[resource.resource_type, resource.resource_name])
-                wanted[number] = as_value(resource)
+                _check_named_once(resource, named[_key(resource)])
+                wanted.append(as_value(resource))
             except Refusal as refusal:
-                outcomes[number] = _refused(refusal)
-        if wanted:
-            made = await self._alter(list(wanted.values()), validate_only)
-            outcomes |= dict(zip(wanted, made, strict=True))
-        return [outcomes[number] for number in range(len(resources))]
+                refused.append(_refused(resource, refusal))
+        return refused + (await self._alter(wanted, validate_only) if wanted else [])
 
-    async def _alter(self, wanted: list[values.ResourceAlteration], validate_only: bool) -> list[_Outcome]:
+    async def _alter(
+        self, wanted: list[values.ResourceAlteration], validate_only: bool
+    ) -> list[values.ResourceAlterationResult]:
         try:
             answer = await self._handle(
                 values.IncrementalAlterConfigsRequest(
@@ -95,8 +79,24 @@ class Alterations:
                 )
             )
         except Refusal as refusal:
-            return [_refused(refusal) for _ in wanted]
-        return [_Outcome(error_code=each.error_code, error_message=each.error_message) for each in answer.results]
+            return [_refused(resource, refusal) for resource in wanted]
+        return answer.results
+
+
+def _key(resource: Resource) -> tuple[values.ConfigResourceType, str]:
+    """Return what a result is matched to its resource by."""
+    return values.ConfigResourceType(resource.resource_type), resource.resource_name
+
+
+def _response(
+    resource: Resource, result: values.ResourceAlterationResult, response: ResourceResponse[Response_co]
+) -> Response_co:
+    return response(
+        error_code=result.error_code,
+        error_message=result.error_message or None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
 
 
 def _check_named_once(resource: Resource, times: int) -> None:
@@ -105,5 +105,11 @@ def _check_named_once(resource: Resource, times: int) -> None:
         raise Refusal(ErrorCode.INVALID_REQUEST, problem)
 
 
-def _refused(refusal: Refusal) -> _Outcome:
-    return _Outcome(error_code=refusal.error_code, error_message=refusal.message)
+def _refused(resource: Resource, refusal: Refusal) -> values.ResourceAlterationResult:
+    resource_type, resource_name = _key(resource)
+    return values.ResourceAlterationResult(
+        resource_type=resource_type,
+        resource_name=resource_name,
+        error_code=refusal.error_code,
+        error_message=refusal.message,
+    )

@@ -83,7 +83,7 @@ class CreateTopicsApi:
 
 
 def _new_topic(topic: CreatableTopic, times_named: int) -> values.NewTopic:
-    """Raises Refusal."""
+    """Convert one topic. Raises Refusal."""
     if times_named > 1:
         problem = f"topic '{topic.name[:300]}' is in the request {times_named} times: name it once"
         raise Refusal(ErrorCode.INVALID_REQUEST, problem)

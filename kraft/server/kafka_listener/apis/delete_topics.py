@@ -52,14 +52,14 @@ class DeleteTopicsApi:
             )
         except Refusal as refusal:
             return [_refused(topic, refusal) for topic in topics]
-        return [_result(topic, result) for topic, result in zip(topics, answer.results, strict=True)]
+        return [_result(result) for result in answer.results]
 
 
-def _result(topic: DeleteTopicState, result: values.TopicResult) -> DeletableTopicResult:
-    # A topic that was named by id is answered with its name too, if that is known.
+def _result(result: values.TopicResult) -> DeletableTopicResult:
     return DeletableTopicResult(
-        name=topic.name if topic.name is not None else result.topic or None,
-        topic_id=result.topic_id or topic.topic_id,
+        # Only a topic that was named by an unknown id has no name.
+        name=result.topic or (None if result.topic_id is not None else ""),
+        topic_id=result.topic_id or ZERO_UUID,
         error_code=result.error_code,
         error_message=result.error_message or None,
     )

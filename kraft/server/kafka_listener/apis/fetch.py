@@ -122,7 +122,7 @@ class FetchApi:
         return await begun if isinstance(begun, Awaitable) else begun
 
     def _session(self, request: FetchRequest, uses_topic_ids: bool) -> FetchSession | None:
-        """Raises Refusal."""
+        """Return the session of the request, with its changes; None without a session. Raises Refusal."""
         now_ms = self._monotonic_ms()
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.end(request.session_id)

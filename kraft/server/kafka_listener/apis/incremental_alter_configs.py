@@ -29,7 +29,7 @@ class IncrementalAlterConfigsApi:
 
 
 def _wanted(resource: AlterConfigsResource) -> values.ResourceAlteration:
-    """Raises Refusal."""
+    """Convert one resource. Raises Refusal."""
     return values.ResourceAlteration(
         resource_type=values.ConfigResourceType(resource.resource_type),
         resource_name=resource.resource_name,

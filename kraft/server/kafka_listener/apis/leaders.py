@@ -13,7 +13,7 @@ from kraft.model.ids import BrokerId
 
 _LED_ELSEWHERE: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
-NOBODY: Final = (-1, -1)
+NO_LEADER: Final = (-1, -1)
 
 
 class Leaders:
@@ -35,10 +35,10 @@ class Leaders:
         return None if found is None else found.topic
 
     def current_leader(self, topic: str, partition: int, error_code: ErrorCode) -> tuple[int, int]:
-        """Return leader and leader epoch for a client that asked the wrong broker; otherwise NOBODY."""
+        """Return leader and leader epoch for a client that asked the wrong broker; otherwise NO_LEADER."""
         found = self._image().topic(topic) if error_code in _LED_ELSEWHERE else None
         state = None if found is None else found.partitions.get(partition)
-        return NOBODY if state is None else (state.leader, state.leader_epoch)
+        return NO_LEADER if state is None else (state.leader, state.leader_epoch)
 
     def endpoints(self, broker_ids: Iterable[int]) -> list[tuple[BrokerId, Endpoint, str]]:
         """Return id, address and rack of each broker that is registered and has this listener."""

@@ -76,10 +76,10 @@ class MetadataApi:
             )
         )
         operations = ON_TOPIC if request.include_topic_authorized_operations else NOT_ASKED
-        unreachable = _Unreachable(answer, version)
+        without_listener = _WithoutListener(answer, version)
         turns, found = Turns(PARTITIONS_AT_ONCE), []
         for topic in answer.topics:
-            found.append(_topic(topic, operations, unreachable))
+            found.append(_topic(topic, operations, without_listener))
             await turns.done(1 + len(topic.partitions))
         unknown = [_unknown(topic, version) for topic, name in zip(asked, names, strict=True) if name is None]
         return MetadataResponse(
@@ -115,8 +115,8 @@ def controller_for_clients(answer: values.MetadataResponse, broker_id: BrokerId)
     return answer.controller_id if is_broker else broker_id
 
 
-class _Unreachable:
-    """Leaders that are in service but have no listener of the name that the client uses."""
+class _WithoutListener:
+    """Leaders without a listener of the name that the client uses, and the error code for their partitions."""
 
     def __init__(self, answer: values.MetadataResponse, version: int) -> None:
         self._reachable = {each.broker_id for each in answer.brokers}
@@ -127,21 +127,21 @@ class _Unreachable:
         return leader_id >= 0 and leader_id not in self._reachable
 
 
-def _topic(topic: values.TopicMetadata, operations: int, unreachable: _Unreachable) -> MetadataResponseTopic:
+def _topic(topic: values.TopicMetadata, operations: int, without_listener: _WithoutListener) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         error_code=topic.error_code,
         name=topic.topic,
         topic_id=topic.topic_id,
         is_internal=topic.topic in INTERNAL_TOPICS,
-        partitions=tuple(_partition(each, unreachable) for each in topic.partitions),
+        partitions=tuple(_partition(each, without_listener) for each in topic.partitions),
         topic_authorized_operations=operations,
     )
 
 
-def _partition(partition: values.PartitionMetadata, unreachable: _Unreachable) -> MetadataResponsePartition:
+def _partition(partition: values.PartitionMetadata, without_listener: _WithoutListener) -> MetadataResponsePartition:
     leader_id, error_code = partition.leader_id, ErrorCode.NONE
-    if leader_id in unreachable:
-        leader_id, error_code = NO_BROKER, unreachable.error_code
+    if leader_id in without_listener:
+        leader_id, error_code = NO_BROKER, without_listener.error_code
     elif leader_id < 0:
         error_code = ErrorCode.LEADER_NOT_AVAILABLE
     return MetadataResponsePartition(

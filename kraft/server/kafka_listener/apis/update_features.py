@@ -37,7 +37,7 @@ class UpdateFeaturesApi:
 
 
 def _wanted(request: UpdateFeaturesRequest) -> values.UpdateFeaturesRequest:
-    """Raises Refusal."""
+    """Convert the request. Raises Refusal."""
     for update in request.feature_updates:
         if not _UPGRADE <= update.upgrade_type <= _UNSAFE_DOWNGRADE:
             problem = f"{update.feature[:100]}: unknown upgrade type {update.upgrade_type}"

@@ -62,7 +62,7 @@ _NOT_YET: Final = (
     Deliberate(
         scenarios="api_versions",
         places="*_features.*",
-        reason="features are levels of this software: Kraft has its own, and none of what is not built",
+        reason="features are levels of this software: Kraft has its own, and none of what is not supported yet",
     ),
     *_family(
         "produce_broken_batches",
@@ -81,7 +81,7 @@ _NOT_YET: Final = (
             "* results.0.configs.local.*",
             "* results.0.configs.*throttled.replicas",
         ),
-        "these configs of topics are not built yet, and are refused when they are set",
+        "these configs of topics are not supported yet, and are refused when they are set",
     ),
     Deliberate(
         scenarios="describe_configs",

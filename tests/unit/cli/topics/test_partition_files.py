@@ -7,7 +7,7 @@ import pytest
 import typer
 
 from kraft.cli.topics.partition_files import assignment_text, read_assignment, read_partitions, read_topics
-from kraft.client import NotBuiltYet
+from kraft.client import NotSupportedYet
 from kraft.model.ids import TopicPartition
 
 ASSIGNMENT = {TopicPartition("b", 0): [2, 1], TopicPartition("a", 10): [3], TopicPartition("a", 2): [1]}
@@ -42,15 +42,18 @@ def test_kafkas_files_are_read(tmp_path: Path) -> None:
         ("{", "cannot be read"),
         ("[]", 'expected {"version": 1, "partitions": [...]}'),
         ('{"partitions": []}', "names no partitions"),
-        ('{"version": 2, "partitions": [{}]}', "version 2 is not known"),
+        ('{"version": 2, "partitions": [{}]}', "version 2 is not supported"),
         ('{"partitions": [7]}', "is not"),
         ('{"partitions": [{"topic": 7, "partition": 0, "replicas": [1]}]}', '7, "partition": 0'),
         ('{"partitions": [{"topic": "a", "partition": true, "replicas": [1]}]}', '"partition": number'),
-        ('{"partitions": [{"topic": "a", "partition": 0}]}', 'is without "replicas"'),
-        ('{"partitions": [{"topic": "a", "partition": 0, "replicas": ["1"]}]}', 'is without "replicas"'),
+        ('{"partitions": [{"topic": "a", "partition": 0}]}', 'has no "replicas"'),
+        ('{"partitions": [{"topic": "a", "partition": 0, "replicas": ["1"]}]}', 'has no "replicas"'),
         ('{"partitions": [{"topic": "a", "partition": 0, "replicas": []}]}', "at least one broker"),
         ('{"partitions": [{"topic": "a", "partition": 0, "replicas": [1, 1]}]}', "none twice"),
-        ('{"partitions": [{"topic": "a", "partition": 0, "replicas": [1], "log_dirs": []}]}', "one for each replica"),
+        (
+            '{"partitions": [{"topic": "a", "partition": 0, "replicas": [1], "log_dirs": []}]}',
+            'one of "log_dirs" for each replica',
+        ),
     ],
 )
 def test_a_file_that_is_wrong_is_named_with_what_is_wrong(tmp_path: Path, content: str, words: str) -> None:
@@ -71,5 +74,5 @@ def test_a_partition_named_twice_is_refused(tmp_path: Path) -> None:
 
 def test_a_log_directory_cannot_be_chosen_yet(tmp_path: Path) -> None:
     entry = {"topic": "a", "partition": 0, "replicas": [1], "log_dirs": ["/data"]}
-    with pytest.raises(NotBuiltYet, match="not built yet"):
+    with pytest.raises(NotSupportedYet, match="not supported yet"):
         read_assignment(written(tmp_path, json.dumps({"partitions": [entry]})), "--x")

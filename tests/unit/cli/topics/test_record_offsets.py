@@ -29,7 +29,7 @@ def test_kafkas_own_file_is_read(tmp_path: Path) -> None:
         ("{", "cannot be read"),
         ("[]", 'expected {"version": 1'),
         ('{"partitions": []}', "names no partition"),
-        ('{"version": 2, "partitions": []}', "version 2 is not known, only 1"),
+        ('{"version": 2, "partitions": []}', "version 2 is not supported: expected 1"),
         ('{"partitions": [7]}', "7 is not {"),
         ('{"partitions": [{"topic": "a", "partition": 0}]}', "is not {"),
         ('{"partitions": [{"topic": "a", "partition": true, "offset": 0}]}', "is not {"),

@@ -70,6 +70,8 @@ def test_any_other_bytes_are_corruption(noise: bytes | int, with_checksum: bool)
         flipped = bytearray(encode_snapshot({7: STATE}))
         flipped[noise // 8] ^= 1 << noise % 8
         data = bytes(flipped)
+        if with_checksum:
+            data = data[:2] + struct.pack(">I", crc32c(data[6:])) + data[6:]
     else:
         data = struct.pack(">hI", 1, crc32c(noise)) + noise if with_checksum else noise
     try:

@@ -53,10 +53,13 @@ def test_what_ends_inside_a_batch_is_corrupt_behind_the_whole_ones() -> None:
         assert (caught.value.file, caught.value.position) == (PATH, start_of_last)
 
 
-@given(st.binary(max_size=300))
-def test_any_bytes_are_batches_or_corrupt(data: bytes) -> None:
-    with suppress(Corruption):
-        list(inspect_batches(file_of(data), PATH))
+@given(st.binary(max_size=300), st.integers(0, 2), st.integers(0, 300), st.binary(max_size=4))
+def test_any_bytes_are_batches_or_corrupt(noise: bytes, sound: int, position: int, patch: bytes) -> None:
+    whole = b"".join(BATCHES)
+    damaged = whole[:position] + patch + whole[position + len(patch) :]
+    for data in (noise, b"".join(BATCHES[:sound]) + noise, damaged):
+        with suppress(Corruption):
+            list(inspect_batches(file_of(data), PATH))
 
 
 def test_index_entries_end_where_nothing_but_zeros_follows() -> None:

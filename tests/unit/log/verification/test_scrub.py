@@ -182,7 +182,11 @@ def test_every_single_flipped_bit_of_a_segment_is_noticed() -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.binary(max_size=300), st.integers(0, 4), st.booleans())
-def test_any_bytes_end_in_a_report(noise: bytes, sound: int, sparse: bool) -> None:
-    found = scrubbed(b"".join(SEGMENT[:sound]) + noise, sparse=sparse, end_offset=Offset(END))
-    assert len(found.problems) <= scrub.PROBLEMS_MAX
+@given(st.binary(max_size=300), st.integers(0, 4), st.integers(0, 72), st.binary(min_size=1, max_size=4), st.booleans())
+def test_any_bytes_end_in_a_report(noise: bytes, sound: int, position: int, patch: bytes, sparse: bool) -> None:
+    damaged = bytearray(SEGMENT[3])
+    damaged[position : position + len(patch)] = patch
+    sealed = damaged[:17] + crc32c(bytes(damaged[21:])).to_bytes(4, "big") + damaged[21:]
+    for rest in (noise, bytes(damaged), bytes(sealed)):
+        found = scrubbed(b"".join(SEGMENT[:sound]) + rest, sparse=sparse, end_offset=Offset(END))
+        assert len(found.problems) <= scrub.PROBLEMS_MAX

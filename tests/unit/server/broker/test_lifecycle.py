@@ -248,10 +248,24 @@ async def test_without_a_controller_a_broker_keeps_trying() -> None:
     await asyncio.wait([beating])
 
 
-@pytest.mark.parametrize("code", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED])
-async def test_a_broker_whose_id_another_process_took_stops(code: ErrorCode) -> None:
-    result = HeartbeatResult(error_code=code, error_message="broker 1 is registered under epoch 4, not 3")
-    with pytest.raises(BrokerRefused, match="under epoch 4, not 3: another process registered as this broker"):
+@pytest.mark.parametrize(
+    ("code", "message", "remedy"),
+    [
+        (
+            ErrorCode.STALE_BROKER_EPOCH,
+            "broker 1 is registered under broker epoch 4, not 3",
+            "another process registered as this broker; run only one with this node.id",
+        ),
+        (
+            ErrorCode.BROKER_ID_NOT_REGISTERED,
+            "broker 1 is not registered",
+            "it was unregistered; restart the node to register it again",
+        ),
+    ],
+)
+async def test_a_broker_that_is_no_longer_registered_stops(code: ErrorCode, message: str, remedy: str) -> None:
+    result = HeartbeatResult(error_code=code, error_message=message)
+    with pytest.raises(BrokerRefused, match=f"^{message}: {remedy}$"):
         await lifecycle(FakeControllers(heartbeat=result)).keep_alive(Metadata())
 
 

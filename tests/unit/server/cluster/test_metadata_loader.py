@@ -404,7 +404,7 @@ async def test_a_broker_switches_from_a_controller_that_lost_entries_and_logs_it
     loader.start_from(LoadedImage(image=EMPTY_IMAGE, index=40, term=2))
     with capture_logs() as events, pytest.raises(TimeoutError):
         await asyncio.wait_for(loader.run(), LAG_MAX_S + 2)
-    assert "it has committed 4 entries, and this broker has 40" in [event.get("reason") for event in events]
+    assert "its committed index is 4, and this broker has index 40" in [event.get("reason") for event in events]
 
 
 async def test_a_long_snapshot_or_transaction_does_not_cause_a_switch() -> None:

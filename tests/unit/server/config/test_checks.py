@@ -8,7 +8,7 @@ from kraft.server.config.checks import security_warnings
 from tests.unit.server.config.files import COMBINED, Load, Refuse
 
 CONFLICTS = [
-    ("listeners=CONTROLLER://localhost:9093", "a broker needs a listener GRPC, for example GRPC://localhost:9094"),
+    ("listeners=CONTROLLER://localhost:9093", "a broker needs a listener GRPC: add GRPC://localhost:9094"),
     ("listeners=GRPC://localhost:9094", "a controller needs a listener CONTROLLER"),
     ("process.roles=controller", "GRPC is served by a broker only"),
     ("process.roles=broker", "CONTROLLER is served by a controller only"),
@@ -18,22 +18,25 @@ CONFLICTS = [
     ),
     (
         "process.roles=broker\nlisteners=GRPC://localhost:9094",
-        "names this node, 1@localhost:9093, which is no controller",
+        "names this node, 1@localhost:9093, which is not a controller",
     ),
-    ("listeners=GRPC://localhost:9093,CONTROLLER://localhost:9093", "GRPC and CONTROLLER both ask for port 9093"),
+    (
+        "listeners=GRPC://localhost:9093,CONTROLLER://localhost:9093",
+        "GRPC and CONTROLLER have the same port 9093: change one",
+    ),
     ("controller.quorum.voters=2@localhost:9093", "does not name this node: a controller votes, so add 1@host:9093"),
-    ("controller.quorum.voters=1@localhost:9999", "says 1@localhost:9999 for this node, whose listener is CONTROLLER"),
-    ("advertised.listeners=GRPC://0.0.0.0:9094", "GRPC://0.0.0.0:9094 is every interface, which no client can dial"),
-    ("advertised.listeners=PLAINTEXT://localhost:9092", "advertises PLAINTEXT, which listeners does not name"),
+    ("controller.quorum.voters=1@localhost:9999", "names 1@localhost:9999 for this node, whose listener is CONTROLLER"),
+    ("advertised.listeners=GRPC://0.0.0.0:9094", "GRPC://0.0.0.0:9094 means every interface, and clients need"),
+    ("advertised.listeners=PLAINTEXT://localhost:9092", "advertises PLAINTEXT, which is not in listeners"),
     (
         "listeners=GRPC://:9094,CONTROLLER://:9093",
-        "GRPC://:9094 is every interface, which no client can dial: advertise",
+        "GRPC://:9094 means every interface, and clients need one address: advertise",
     ),
-    ("min.insync.replicas=2", "min.insync.replicas=2: above default.replication.factor=1: no record could ever"),
+    ("min.insync.replicas=2", "min.insync.replicas=2: above default.replication.factor=1, so new topics"),
     ("broker.session.timeout.ms=900", "broker.heartbeat.interval.ms=500 (the default): above half of broker.session"),
     (
         "controller.quorum.append.linger.ms=251",
-        "above a quarter of controller.quorum.election.timeout.ms=1000: metadata changes would wait as long as",
+        "above a quarter of controller.quorum.election.timeout.ms=1000, so metadata changes would wait almost as",
     ),
     (
         "controller.quorum.append.linger.ms=25\ncontroller.quorum.fetch.timeout.ms=99",
@@ -41,11 +44,11 @@ CONFLICTS = [
     ),
     (
         "controller.quorum.append.linger.ms=26\ncontroller.quorum.fetch.timeout.ms=100",
-        "above a quarter of controller.quorum.fetch.timeout.ms=100: metadata changes",
+        "above a quarter of controller.quorum.fetch.timeout.ms=100, so metadata changes",
     ),
     (
         "controller.quorum.election.backoff.max.ms=1001",
-        "above controller.quorum.election.timeout.ms=1000: a controller asks again sooner",
+        "above controller.quorum.election.timeout.ms=1000: lower it",
     ),
     ("replica.fetch.wait.max.ms=30000", "not below replica.lag.time.max.ms=30000"),
     ("message.max.bytes=16777216", "not below socket.request.max.bytes=16777216"),
@@ -54,7 +57,7 @@ CONFLICTS = [
         "log.cleaner.min.compaction.lag.ms (2) is above log.cleaner.max.compaction.lag.ms (1)",
     ),
     ("log.cleaner.threads=33", "log.cleaner.dedupe.buffer.size=33554432 (the default): below 1 MiB for each of"),
-    ("broker.id=2", "broker.id=2: contradicts node.id=1: remove it"),
+    ("broker.id=2", "broker.id=2: contradicts node.id=1: remove one of them"),
 ]
 
 
@@ -67,7 +70,7 @@ def test_two_names_of_one_log_directory_are_refused(refused: Refuse, tmp_path: P
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     line = f"log.dirs={tmp_path / 'real'},{tmp_path / 'link'}"
-    assert f"{tmp_path / 'link'} is there twice" in refused(COMBINED + line + "\n")
+    assert f"{tmp_path / 'link'} is named twice" in refused(COMBINED + line + "\n")
 
 
 def test_an_advertised_address_stands_for_a_listener_on_every_interface(load_text: Load) -> None:
@@ -94,7 +97,10 @@ SECRET = "cluster.secret.file=secret\n"
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
-        (OPEN_CONTROLLER, "CONTROLLER://0.0.0.0:9093 is open to other machines, so anybody there could take part in"),
+        (
+            OPEN_CONTROLLER,
+            "CONTROLLER://0.0.0.0:9093 is open to other machines, so anybody there could join the quorum",
+        ),
         (
             OPEN_CONTROLLER,
             "set cluster.secret.file, or listener.security.protocol.map=CONTROLLER:SSL with ssl.keystore",
@@ -105,18 +111,24 @@ SECRET = "cluster.secret.file=secret\n"
             "1@10.0.0.1:1 is on another machine: set cluster.secret.file",
         ),
         (OPEN_BOTH + TLS, "brokers copy partitions from each other over GRPC, which has no TLS: set cluster.secret"),
-        ("listener.security.protocol.map=CONTROLLER:SSL\n", "CONTROLLER:SSL needs ssl.keystore.location, a PEM file"),
-        (TLS.replace("ssl.truststore.location=trusted.pem\n", ""), "CONTROLLER:SSL needs ssl.truststore.location"),
-        ("ssl.keystore.location=own.pem\n", "has no effect without listener.security.protocol.map=CONTROLLER:SSL"),
-        ("ssl.keystore.type=JKS\n", "expected PEM: convert the store, for instance with openssl pkcs12"),
-        ("ssl.client.auth=none\n", "expected required: nodes always show their certificates"),
-        ("ssl.endpoint.identification.algorithm=\n", "expected https: a node's certificate always has to name its"),
-        ("listener.security.protocol.map=CONTROLLER:SASL_SSL\n", "CONTROLLER can be mapped to PLAINTEXT or SSL only"),
+        (
+            "listener.security.protocol.map=CONTROLLER:SSL\n",
+            "CONTROLLER:SSL needs a PEM file: set ssl.keystore.location",
+        ),
+        (
+            TLS.replace("ssl.truststore.location=trusted.pem\n", ""),
+            "CONTROLLER:SSL needs a PEM file: set ssl.truststore.location",
+        ),
+        ("ssl.keystore.location=own.pem\n", "has no effect without TLS on CONTROLLER: set listener.security"),
+        ("ssl.keystore.type=JKS\n", "expected PEM: convert the store, for example with openssl pkcs12"),
+        ("ssl.client.auth=none\n", "expected required: with TLS, nodes always have to show"),
+        ("ssl.endpoint.identification.algorithm=\n", "expected https: a certificate always has to name"),
+        ("listener.security.protocol.map=CONTROLLER:SASL_SSL\n", "CONTROLLER can only be mapped to PLAINTEXT or SSL"),
         ("listener.security.protocol.map=CONTROLLER\n", "expected NAME:PROTOCOL, separated by commas"),
         ("cluster.secret.file=\n", "expected the path of one file"),
     ],
 )
-def test_a_node_that_would_take_anybody_for_one_of_its_cluster_is_refused(
+def test_a_node_that_would_accept_anybody_as_a_node_of_its_cluster_is_refused(
     refused: Refuse, lines: str, expected: str
 ) -> None:
     assert expected in refused(COMBINED + lines)
@@ -135,9 +147,7 @@ def test_a_node_that_would_take_anybody_for_one_of_its_cluster_is_refused(
         FAR_VOTERS + TLS,
     ],
 )
-def test_a_node_that_knows_its_cluster_by_a_secret_or_certificates_or_by_being_alone_here_is_taken(
-    load_text: Load, lines: str
-) -> None:
+def test_a_node_with_a_secret_or_certificates_or_alone_on_its_machine_is_accepted(load_text: Load, lines: str) -> None:
     assert security_warnings(load_text(COMBINED + lines)) == []
 
 
@@ -147,11 +157,11 @@ def test_a_broker_that_only_clients_elsewhere_can_use_is_warned(load_text: Load)
     (warning,) = security_warnings(config)
     assert warning in config.warnings
     assert (
-        "clients there are served, brokers there are not, unless every node has cluster.secret.file" in warning.message
+        "open to clients on other machines, but brokers there are refused: set cluster.secret.file" in warning.message
     )
 
 
 def test_kafkas_clients_elsewhere_can_do_everything_and_that_is_warned_of(load_text: Load) -> None:
     lines = "listeners=PLAINTEXT://here.example:9092,GRPC://localhost:9094,CONTROLLER://localhost:9093\n"
     (warning,) = security_warnings(load_text(COMBINED + lines))
-    assert "PLAINTEXT://here.example:9092 is open to other machines: whoever reaches it may read" in warning.message
+    assert "PLAINTEXT://here.example:9092 is open to other machines, and clients are not" in warning.message

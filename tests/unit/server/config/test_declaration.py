@@ -12,15 +12,15 @@ NUMBER = whole_number(1, 9)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Component:
-    name: str = key("its.name", plain_text, "What it is called.", default=Required("orders"))
-    size: int = key("its.size", NUMBER, "How large it is.", default=3, older_name="size")
+    name: str = key("its.name", plain_text, "Name of it.", default=Required("orders"))
+    size: int = key("its.size", NUMBER, "Size of it.", default=3, older_name="size")
     derived: int = 0
 
 
 def test_the_keys_of_a_component_stand_by_its_fields() -> None:
     assert keys_of(Component) == {
-        "name": Key("its.name", plain_text, "What it is called.", Required("orders")),
-        "size": Key("its.size", NUMBER, "How large it is.", 3, older_name="size"),
+        "name": Key("its.name", plain_text, "Name of it.", Required("orders")),
+        "size": Key("its.size", NUMBER, "Size of it.", 3, older_name="size"),
     }
 
 

@@ -32,7 +32,7 @@ def test_the_sample_of_the_guide_is_taken(load_text: Load) -> None:
     assert config.warnings == ()
 
 
-def test_what_is_not_said_is_kafkas_default(load_text: Load) -> None:
+def test_a_missing_setting_has_kafkas_default(load_text: Load) -> None:
     config = load_text(COMBINED)
     assert config.topics == components.TopicDefaults(
         partitions=1, replication_factor=1, configs=KAFKA_DEFAULTS, auto_create_enabled=True, deletion_enabled=True
@@ -151,7 +151,7 @@ def test_every_default_fits_every_other(load_text: Load) -> None:
 @pytest.mark.parametrize("key", [key.name for key in KEYS if isinstance(key.default, Required)])
 def test_a_missing_key_is_named_with_an_example(refused: Refuse, key: str) -> None:
     rest = "\n".join(line for line in COMBINED.splitlines() if not line.startswith(key))
-    assert f"{key} is missing, for example {key}=" in refused(rest)
+    assert f"{key} is missing: set it, for example {key}=" in refused(rest)
 
 
 MALFORMED = [
@@ -169,8 +169,8 @@ MALFORMED = [
     ("log.roll.hours=0", "expected a whole number from 1 to 2147483647"),
     ("log.cleanup.policy=compress", "expected delete or compact, or several of them"),
     ("log.cleaner.min.cleanable.ratio=1.1", "expected a number from 0 to 1"),
-    ("log.cleaner.io.max.bytes.per.second=0.5", "expected a number of bytes from 1"),
-    ("log.cleaner.io.max.bytes.per.second=nan", "expected a number of bytes from 1"),
+    ("log.cleaner.io.max.bytes.per.second=0.5", "expected a number of bytes, at least 1"),
+    ("log.cleaner.io.max.bytes.per.second=nan", "expected a number of bytes, at least 1"),
     ("log.preallocate=on", "expected true or false"),
     ("log.level=loud", "log.level=loud: expected DEBUG or INFO or WARNING or ERROR"),
     ("cluster.id=mine", "cluster.id=mine: expected an id of 22 base64 characters"),
@@ -178,26 +178,26 @@ MALFORMED = [
     ("cluster.id=kJ2Yk0mVT0ma0wV2Yk!mVQ", "expected an id of 22 base64 characters"),
     ("process.roles=broker,boss", "process.roles=broker,boss: expected broker, controller, or broker,controller"),
     ("process.roles=", "expected broker, controller, or broker,controller"),
-    ("node.id=-1", "ids are not given automatically"),
+    ("node.id=-1", "ids are not assigned automatically"),
     ("node.id=2147483648", "expected a whole number from 0 to 2147483647"),
-    ("log.dirs=", "expected the paths of one or several directories, separated by commas"),
-    ("log.dirs=a,,b", "expected the paths of one or several directories, separated by commas"),
-    ("log.dirs=a,b,a", "a is there twice: name each directory once"),
-    ("log.dirs=a,./a", "a is there twice: name each directory once"),
-    ("log.dirs=a,a/b", "lie inside each other: name separate directories"),
-    ("log.dirs=a/b,c,a", "lie inside each other: name separate directories"),
+    ("log.dirs=", "expected the paths of one or more directories, separated by commas"),
+    ("log.dirs=a,,b", "expected the paths of one or more directories, separated by commas"),
+    ("log.dirs=a,b,a", "a is named twice: name each directory once"),
+    ("log.dirs=a,./a", "a is named twice: name each directory once"),
+    ("log.dirs=a,a/b", "is inside the other: name separate directories"),
+    ("log.dirs=a/b,c,a", "is inside the other: name separate directories"),
     ("metadata.log.dir=a,b", "expected the path of one directory"),
-    ("listeners=GRPC:9094", "'GRPC:9094' is no listener: expected NAME://host:port"),
+    ("listeners=GRPC:9094", "'GRPC:9094' is not a listener: expected NAME://host:port"),
     ("listeners=", "expected listeners as NAME://host:port"),
-    ("listeners=GRPC://a:1,CONTROLLER://b:9093,GPRC://a:2", "GPRC is neither GRPC nor CONTROLLER, and for a listener"),
-    ("listeners=SASL_SSL://localhost:9094", "SASL_SSL: security is not built yet"),
-    ("listeners=GRPC://localhost:0", "0 is no port: expected 1 to 65535"),
-    ("listeners=GRPC://localhost:65536", "65536 is no port: expected 1 to 65535"),
-    ("listeners=GRPC://a:1,GRPC://b:2", "names GRPC twice"),
-    ("controller.quorum.voters=localhost:9093", "'localhost:9093' is no controller: expected id@host:port"),
+    ("listeners=GRPC://a:1,CONTROLLER://b:9093,GPRC://a:2", "GPRC has no security protocol: add GPRC:PLAINTEXT"),
+    ("listeners=SASL_SSL://localhost:9094", "SASL_SSL: security for clients is not supported yet"),
+    ("listeners=GRPC://localhost:0", "0 is not a port: expected 1 to 65535"),
+    ("listeners=GRPC://localhost:65536", "65536 is not a port: expected 1 to 65535"),
+    ("listeners=GRPC://a:1,GRPC://b:2", "GRPC is named twice"),
+    ("controller.quorum.voters=localhost:9093", "'localhost:9093' is not a controller: expected id@host:port"),
     ("controller.quorum.voters=1@:9093", "expected id@host:port"),
-    ("controller.quorum.voters=1@a:1,1@b:2", "names the id 1 twice"),
-    ("controller.quorum.voters=1@a:1,2@a:1", "names the address a:1 twice"),
+    ("controller.quorum.voters=1@a:1,1@b:2", "id 1 is named twice"),
+    ("controller.quorum.voters=1@a:1,2@a:1", "address a:1 is named twice"),
     ("inter.broker.listener.name=PLAINTEXT", "inter.broker.listener.name=PLAINTEXT: expected GRPC"),
     ("controller.listener.names=QUORUM", "controller.listener.names=QUORUM: expected CONTROLLER"),
 ]
@@ -213,20 +213,23 @@ def test_a_malformed_value_is_refused_with_what_is_allowed(refused: Refuse, line
 DANGEROUS = [
     (
         "zookeeper.connect=localhost:2181",
-        "there is no ZooKeeper here: name the controllers in controller.quorum.voters=",
+        "Kraft has no ZooKeeper: name the controllers in controller.quorum.voters=",
     ),
-    ("zookeeper.connection.timeout.ms=6000", "there is no ZooKeeper here"),
-    ("zookeeper.sync.time.ms=2000", "there is no ZooKeeper here"),
-    ("ssl.keystore.password=hush", "ssl.keystore.password: security is not built yet"),
-    ("sasl.enabled.mechanisms=PLAIN", "security is not built yet"),
-    ("security.inter.broker.protocol=SSL", "security is not built yet"),
-    ("authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "security is not built yet"),
-    ("listener.security.protocol.map=GRPC:SSL", "GRPC can be mapped to PLAINTEXT only"),
+    ("zookeeper.connection.timeout.ms=6000", "Kraft has no ZooKeeper"),
+    ("zookeeper.sync.time.ms=2000", "Kraft has no ZooKeeper"),
+    ("ssl.keystore.password=hush", "ssl.keystore.password: not supported yet: remove the line"),
+    ("sasl.enabled.mechanisms=PLAIN", "sasl.enabled.mechanisms: not supported yet"),
+    ("security.inter.broker.protocol=SSL", "security.inter.broker.protocol: not supported yet"),
+    (
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "not supported yet: remove the line",
+    ),
+    ("listener.security.protocol.map=GRPC:SSL", "not supported yet: map GRPC to PLAINTEXT"),
     (
         "listeners=GRPC://a:1,CONTROLLER://b:9093,CLIENTS://a:2\nlistener.security.protocol.map=CLIENTS:SASL_SSL",
-        "CLIENTS can be mapped to PLAINTEXT only",
+        "not supported yet: map CLIENTS to PLAINTEXT",
     ),
-    ("allow.everyone.if.no.acl.found=false", "security is not built yet"),
+    ("allow.everyone.if.no.acl.found=false", "allow.everyone.if.no.acl.found: not supported yet"),
 ]
 
 
@@ -248,7 +251,7 @@ def test_what_somebody_would_rely_on_is_refused_rather_than_ignored(refused: Ref
         "inter.broker.listener.name=GRPC",
     ],
 )
-def test_what_kafkas_own_files_say_and_holds_here_is_taken_quietly(load_text: Load, line: str) -> None:
+def test_settings_of_kafkas_files_that_hold_here_are_accepted_without_a_warning(load_text: Load, line: str) -> None:
     assert load_text(COMBINED + line + "\n").warnings == ()
 
 
@@ -270,18 +273,18 @@ def test_any_name_may_be_mapped_to_kafkas_protocol(load_text: Load) -> None:
         (
             "log.cleaner.io.buffer.size=524288",
             "log.cleaner.io.buffer.size",
-            "not built yet: has no effect (Kafka's settings for the cleaner's buffers)",
+            "has no effect: not supported yet (Kafka's settings for the cleaner's buffers)",
         ),
-        ("num.io.threads=8", "num.io.threads", "not built yet: has no effect"),
-        ("offsets.topic.replication.factor=3", "offsets.topic.replication.factor", "not built yet"),
-        ("port=9092", "port", "listeners and advertised.listeners say the addresses"),
-        ("retention.ms=1", "retention.ms", "it belongs to a topic; for all topics write log.retention.ms"),
-        ("remote.storage.enable=true", "remote.storage.enable", "it belongs to a topic, and is not built yet"),
-        ("retention.check.interval.ms=1", "retention.check.interval.ms", "write log.retention.check.interval.ms"),
-        ("group.id=g", "group.id", "it belongs to a client"),
-        ("ssl.cipher.suites=", "ssl.cipher.suites", "has no effect: it is empty"),
+        ("num.io.threads=8", "num.io.threads", "has no effect: not supported yet"),
+        ("offsets.topic.replication.factor=3", "offsets.topic.replication.factor", "not supported yet"),
+        ("port=9092", "port", "set listeners and advertised.listeners"),
+        ("retention.ms=1", "retention.ms", "it is a topic config; for all topics use log.retention.ms"),
+        ("remote.storage.enable=true", "remote.storage.enable", "it is a topic config that is not supported yet"),
+        ("retention.check.interval.ms=1", "retention.check.interval.ms", "use log.retention.check.interval.ms"),
+        ("group.id=g", "group.id", "it is a setting of clients"),
+        ("ssl.cipher.suites=", "ssl.cipher.suites", "has no effect: the value is empty"),
         ("num.partitions=1\nnum.partitions=2", "num.partitions", "set in lines 7 and 8"),
-        ("broker.id=1", "broker.id", "is an older name: write node.id"),
+        ("broker.id=1", "broker.id", "is an older name: use node.id"),
     ],
 )
 def test_what_has_no_effect_is_warned_of_once(load_text: Load, line: str, key: str, expected: str) -> None:
@@ -290,7 +293,7 @@ def test_what_has_no_effect_is_warned_of_once(load_text: Load, line: str, key: s
     assert expected in warning.message
 
 
-def test_what_the_file_says_is_kept_by_the_keys_proper_names(load_text: Load) -> None:
+def test_the_files_settings_are_kept_by_current_key_names(load_text: Load) -> None:
     config = load_text(COMBINED.replace("node.id", "broker.id") + "log.retention.hours=1\ncolour=blue\n")
     assert config.settings == {
         "process.roles": "broker,controller",
@@ -306,7 +309,7 @@ def test_the_last_of_two_settings_counts(load_text: Load) -> None:
     assert load_text(COMBINED + "num.partitions=1\nnum.partitions=2\n").topics.partitions == 2
 
 
-def test_older_names_are_taken(load_text: Load) -> None:
+def test_older_names_are_accepted(load_text: Load) -> None:
     config = load_text(COMBINED.replace("node.id", "broker.id").replace("log.dirs", "log.dir"))
     assert config.node_id == 1
     assert config.log_dir == Path("data").absolute()
@@ -314,7 +317,7 @@ def test_older_names_are_taken(load_text: Load) -> None:
     assert config.log_maintenance.retention_check_interval_ms == 700
 
 
-def test_several_log_directories_are_taken_and_the_first_has_the_metadata_log(load_text: Load) -> None:
+def test_several_log_directories_are_accepted_and_the_first_has_the_metadata_log(load_text: Load) -> None:
     config = load_text(COMBINED + "log.dirs=one, two/logs,/three\n")
     assert config.log_dirs == (Path("one").absolute(), Path("two/logs").absolute(), Path("/three"))
     assert config.log_dir == config.metadata_log_dir == config.log_dirs[0]

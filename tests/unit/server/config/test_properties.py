@@ -25,7 +25,7 @@ def test_comments_and_empty_lines_are_no_settings() -> None:
     assert settings("# one\n\n   ! two\n\t\na=1 # not a comment\n") == {"a": "1 # not a comment"}
 
 
-def test_a_line_goes_on_after_a_backslash_and_loses_its_indentation() -> None:
+def test_a_line_continues_after_a_backslash_and_loses_its_indentation() -> None:
     assert settings("voters=1@a:1,\\\n    2@b:2,\\\n    3@c:3\nnext=1\n") == {
         "voters": "1@a:1,2@b:2,3@c:3",
         "next": "1",

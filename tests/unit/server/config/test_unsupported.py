@@ -1,4 +1,4 @@
-"""Keys of Kafka's that do nothing here: their writer is warned, and nobody is refused for the sake of a port."""
+"""Kafka's keys that have no effect here are warned of; only security settings are refused."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from kraft.server.config.unsupported import refusal, warning
 
 OLD_ADDRESSES = "port host.name advertised.host.name"
-NOT_BUILT = """
+NOT_SUPPORTED = """
     num.network.threads num.io.threads queued.max.requests socket.send.buffer.bytes socket.receive.buffer.bytes
     num.replica.fetchers replica.socket.timeout.ms replica.socket.receive.buffer.bytes
     controller.socket.timeout.ms controller.message.queue.size
@@ -16,13 +16,13 @@ NOT_BUILT = """
 """
 
 
-@pytest.mark.parametrize("key", NOT_BUILT.split())
-def test_a_key_that_is_not_built_is_warned_of_as_such(key: str) -> None:
+@pytest.mark.parametrize("key", NOT_SUPPORTED.split())
+def test_a_key_that_is_not_supported_is_warned_of(key: str) -> None:
     assert refusal(key, "1") is None
-    assert str(warning(key)).startswith("not built yet: has no effect (Kafka's settings for ")
+    assert str(warning(key)).startswith("has no effect: not supported yet (Kafka's settings for ")
 
 
 @pytest.mark.parametrize("key", OLD_ADDRESSES.split())
 def test_an_old_key_for_an_address_is_warned_of_with_what_to_write_instead(key: str) -> None:
     assert refusal(key, "1") is None
-    assert warning(key) == "has no effect: listeners and advertised.listeners say the addresses"
+    assert warning(key) == "has no effect: set listeners and advertised.listeners"

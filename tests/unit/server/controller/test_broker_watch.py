@@ -173,7 +173,7 @@ async def test_a_call_from_an_earlier_office_that_ends_late_is_not_counted_in_th
 
 async def test_an_earlier_registration_of_a_broker_cannot_open_a_liveness_stream() -> None:
     async with watching_controller() as parts:
-        with pytest.raises(Refusal, match="STALE_BROKER_EPOCH: broker 2 is not registered under epoch 1"):
+        with pytest.raises(Refusal, match="STALE_BROKER_EPOCH: broker 2 is not registered under broker epoch 1"):
             async with attending(parts, 2, epoch=1):
                 raise AssertionError("it attends")
 

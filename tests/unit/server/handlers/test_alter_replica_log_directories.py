@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kraft.model.errors import ErrorCode
-from kraft.model.ids import NO_LEADER_EPOCH, Offset, TopicPartition
+from kraft.model.ids import NO_LEADER_EPOCH, LogDirectory, Offset, TopicPartition
 from kraft.model.log_directories import (
     AlterReplicaLogDirectoriesRequest,
     DescribeLogDirectoriesRequest,
@@ -16,6 +16,7 @@ from kraft.model.log_directories import (
 from kraft.runtime.disk import RealDisk
 from kraft.server.handlers.alter_replica_log_directories import AlterReplicaLogDirectoriesHandler
 from kraft.server.handlers.describe_log_directories import DescribeLogDirectoriesHandler
+from kraft.server.replica.log_directories import as_log_directory
 from kraft.server.replica.partitions import Damage, OfflineReplica
 from tests.support.cluster_images import ORDERS
 from tests.support.server.moving import Mover, settled
@@ -31,19 +32,19 @@ def _closed_in_the_end() -> Iterator[None]:
 
 
 @pytest.fixture
-def paths(tmp_path: Path) -> list[str]:
+def paths(tmp_path: Path) -> list[LogDirectory]:
     made = [tmp_path / name for name in "ab"]
     for path in made:
         path.mkdir()
-    return [str(path) for path in made]
+    return [as_log_directory(path) for path in made]
 
 
 @pytest.fixture
-def mover(paths: list[str]) -> Mover:
+def mover(paths: list[LogDirectory]) -> Mover:
     return Mover(RealDisk(), paths)
 
 
-async def altered(mover: Mover, *wanted: tuple[str, int, str]) -> list[tuple[str, int, Code]]:
+async def altered(mover: Mover, *wanted: tuple[str, int, LogDirectory]) -> list[tuple[str, int, Code]]:
     handler = AlterReplicaLogDirectoriesHandler(mover.directories, mover.partitions, mover.moves)
     replicas = [ReplicaDirectory(topic=topic, partition=number, directory=path) for topic, number, path in wanted]
     results = await handler.handle(AlterReplicaLogDirectoriesRequest(replicas=replicas))
@@ -51,7 +52,7 @@ async def altered(mover: Mover, *wanted: tuple[str, int, str]) -> list[tuple[str
     return [(each.topic, each.partition, each.error_code) for each in results]
 
 
-def test_each_replica_gets_an_answer_and_of_two_directories_the_later_counts(paths: list[str]) -> None:
+def test_each_replica_gets_an_answer_and_of_two_directories_the_later_counts(paths: list[LogDirectory]) -> None:
     mover = Mover(RealDisk(), paths, exists=lambda name: name.topic == "orders")
     partition = mover.open()
     offline = TopicPartition("orders", 5)
@@ -70,11 +71,11 @@ def test_each_replica_gets_an_answer_and_of_two_directories_the_later_counts(pat
     async def scenario() -> None:
         assert await altered(
             mover,
-            ("orders", 0, "/nowhere"),
+            ("orders", 0, LogDirectory("/nowhere")),
             ("orders", 1, paths[1]),
             ("orders", 5, paths[1]),
             ("bills", 0, paths[1]),
-            ("orders", 2, paths[1] + "/"),
+            ("orders", 2, LogDirectory(paths[1] + "/")),
             ("orders", 0, paths[1]),
         ) == [
             ("orders", 0, Code.NONE),
@@ -91,7 +92,7 @@ def test_each_replica_gets_an_answer_and_of_two_directories_the_later_counts(pat
     assert begun.directory == f"{paths[1]}/orders-1", "it was wanted there before it was here"
 
 
-def test_a_directory_that_is_out_of_use_takes_no_replica(paths: list[str]) -> None:
+def test_a_directory_that_is_out_of_use_takes_no_replica(paths: list[LogDirectory]) -> None:
     mover = Mover(RealDisk(), paths, offline=[paths[1]])
     mover.open()
 
@@ -102,7 +103,7 @@ def test_a_directory_that_is_out_of_use_takes_no_replica(paths: list[str]) -> No
     mover.run(scenario)
 
 
-def test_a_copy_is_described_until_it_is_the_replica(mover: Mover, paths: list[str]) -> None:
+def test_a_copy_is_described_until_it_is_the_replica(mover: Mover, paths: list[LogDirectory]) -> None:
     partition = mover.open()
     lead(partition, replicas=(1,))
     for value in "abc":

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from kraft.model.errors import ErrorCode
+from kraft.model.ids import LogDirectory
 from kraft.model.log_directories import DescribeLogDirectoriesRequest, LogDirectoryDescription
 from kraft.model.partitions import PartitionName
 from kraft.server.handlers.describe_log_directories import DescribeLogDirectoriesHandler, space_of
-from kraft.server.replica.log_directories import LogDirectories
+from kraft.server.replica.log_directories import LogDirectories, as_log_directory
 from tests.support.server.replicas import Broker, batch, lead
 from tests.support.virtual_time import run_virtually
 
@@ -23,7 +24,9 @@ def described(broker: Broker, *wanted: PartitionName) -> list[LogDirectoryDescri
         partition = broker.open()
         lead(partition)
         partition.append(batch("a"), 1)
-        directories = LogDirectories([partition.log_directory, "/elsewhere"], {"/failed": "it broke"})
+        directories = LogDirectories(
+            [partition.log_directory, LogDirectory("/elsewhere")], {LogDirectory("/failed"): "it broke"}
+        )
         handler = DescribeLogDirectoriesHandler(directories, broker.partitions, lambda _: (1_000, 400))
         return handler.handle(DescribeLogDirectoriesRequest(partitions=list(wanted), all_partitions=not wanted))
 
@@ -47,6 +50,6 @@ def test_only_the_requested_partitions_are_described(broker: Broker) -> None:
 
 
 def test_the_space_of_a_directory_is_that_of_its_file_system(tmp_path: Path) -> None:
-    total, usable = space_of(str(tmp_path))
+    total, usable = space_of(as_log_directory(tmp_path))
     assert total >= usable > 0
-    assert space_of(str(tmp_path / "nowhere")) == (-1, -1)
+    assert space_of(as_log_directory(tmp_path / "nowhere")) == (-1, -1)

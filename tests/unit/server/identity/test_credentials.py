@@ -95,10 +95,10 @@ def test_a_secret_that_others_can_read_is_refused(secret_file: Path, mode: int) 
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ("", "is empty: make one with (umask 077; openssl rand -base64 32 > FILE) and give it to every node"),
-        ("too short\n", "has a secret of fewer than 32 characters, which can be guessed: make one with"),
+        ("", "is empty: create one with (umask 077; openssl rand -base64 32 > FILE) and copy it to every node"),
+        ("too short\n", "has a secret of fewer than 32 characters: create one with"),
         (f"{SECRET}\nshort\n", "fewer than 32 characters"),
-        (f"{SECRET}\n" * 5, "has more than 4 lines"),
+        (f"{SECRET}\n" * 5, "has more than 4 secrets"),
     ],
 )
 def test_a_file_that_is_no_secret_is_refused(secret_file: Path, content: str, expected: str) -> None:
@@ -120,7 +120,7 @@ def test_a_secret_of_another_user_is_refused(secret_file: Path) -> None:
     assert "belongs to another user (uid 12345)" in refusal(lambda: read_secrets(secret_file))
 
 
-def test_a_key_and_its_certificate_are_taken_apart(stores: Stores) -> None:
+def test_a_key_and_its_certificate_are_separated(stores: Stores) -> None:
     files = read_tls_files(stores.keystore, stores.truststore, host=HOST)
     assert files.private_key.startswith(b"-----BEGIN PRIVATE KEY-----")
     assert files.certificates.count(b"BEGIN CERTIFICATE") == 1
@@ -140,7 +140,7 @@ def test_stores_that_openssl_would_not_take_are_refused(stores: Stores, authorit
         (certificate, "expected one private key and its certificates, in PEM"),
         (key, "expected one private key and its certificates, in PEM"),
         (own + other, "expected one private key"),
-        (key + other[other.index(b"-----BEGIN CERTIFICATE") :], "OpenSSL does not take it: KEY_VALUES_MISMATCH"),
+        (key + other[other.index(b"-----BEGIN CERTIFICATE") :], "OpenSSL refuses it: KEY_VALUES_MISMATCH"),
         (
             own.replace(b"BEGIN PRIVATE", b"BEGIN ENCRYPTED PRIVATE").replace(b"END PR", b"END ENCRYPTED PR"),
             "encrypted",
@@ -264,7 +264,7 @@ def with_other_files(directory: Path, stores: Stores, other: TlsFiles) -> NodeCr
     return crafty
 
 
-def test_only_those_whom_the_same_authority_certified_get_through(
+def test_only_nodes_certified_by_the_same_authority_connect(
     stores: Stores, authority: Authority, tmp_path: Path
 ) -> None:
     def crafty(other: TlsFiles) -> NodeCredentials:
@@ -301,9 +301,7 @@ def test_certificates_alone_will_do_where_nodes_share_no_secret(stores: Stores, 
     assert answered(server, peer)
 
 
-def test_whoever_dials_is_told_what_the_handshake_failed_for(
-    stores: Stores, authority: Authority, tmp_path: Path
-) -> None:
+def test_the_caller_gets_the_reason_of_a_failed_handshake(stores: Stores, authority: Authority, tmp_path: Path) -> None:
     def told(server: NodeCredentials, client: NodeCredentials) -> str:
         found = client.handshake_failure(failure(server, client) or "")
         assert found is not None
@@ -316,7 +314,7 @@ def test_whoever_dials_is_told_what_the_handshake_failed_for(
     elsewhere = authority.certify("elsewhere", "DNS:elsewhere.example")
     misplaced = with_other_files(tmp_path, stores, read_tls_files(elsewhere.keystore, elsewhere.truststore, host=None))
     assert "certificate is not trusted by ssl.truststore.location (unable to get" in told(trusting_us, own)
-    assert "certificate is not for the host name that was dialed" in told(misplaced, own)
+    assert "certificate is not for the host name that was dialled" in told(misplaced, own)
     assert "it may not trust this node's certificate: compare ssl.truststore.location there" in told(own, trusting_us)
     assert "it does not use TLS: compare listener.security.protocol.map" in told(no_tls, own)
     assert "it may expect TLS: compare listener.security.protocol.map" in told(own, no_tls)

@@ -13,7 +13,7 @@ from kraft.model.ids import uuid_from_text
 from kraft.server.config.loading import load
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.identity import storage
-from kraft.server.identity.storage import LogDirectory, StorageError
+from kraft.server.identity.storage import StorageError, UsableLogDirectory
 
 CLUSTER = "kJ2Yk0mVT0ma0wV2Yk0mVQ"
 OTHER_CLUSTER = "AAAAAAAAAAAAAAAAAAAAAg"
@@ -38,14 +38,14 @@ def _config_of(tmp_path: Path) -> MakeConfig:
     return config_of
 
 
-def test_a_formatted_directory_says_whose_it_is(config_of: MakeConfig) -> None:
+def test_a_formatted_directory_names_its_node_and_cluster(config_of: MakeConfig) -> None:
     config = config_of()
     (formatted,) = storage.format(config, CLUSTER)
     assert formatted.created
     loaded = storage.load(config)
     assert (loaded.cluster_id, loaded.node_id, loaded.unusable) == (CLUSTER, 1, {})
     assert loaded.directories == (
-        LogDirectory(path=config.log_dir, directory_id=formatted.meta.directory_id, closed_cleanly=False),
+        UsableLogDirectory(path=config.log_dir, directory_id=formatted.meta.directory_id, closed_cleanly=False),
     )
     assert (formatted.meta.cluster_id, formatted.meta.node_id) == (CLUSTER, 1)
 
@@ -87,7 +87,7 @@ def test_formatting_takes_the_cluster_id_of_the_file(config_of: MakeConfig) -> N
 
 
 def test_formatting_without_any_cluster_id_is_refused(config_of: MakeConfig) -> None:
-    with pytest.raises(StorageError, match=r"has no cluster\.id: add it or give --cluster-id"):
+    with pytest.raises(StorageError, match=r"has no cluster\.id: add the id of the cluster, or use --cluster-id"):
         storage.format(config_of(), None)
 
 
@@ -105,7 +105,7 @@ def test_data_of_unknown_origin_is_not_adopted(config_of: MakeConfig) -> None:
         storage.load(config)
 
 
-def test_a_disks_own_directory_is_not_taken_for_data(config_of: MakeConfig) -> None:
+def test_a_disks_own_directory_does_not_count_as_data(config_of: MakeConfig) -> None:
     config = config_of()
     (config.log_dir / "lost+found").mkdir(parents=True)
     assert storage.format(config, CLUSTER)[0].created
@@ -150,7 +150,7 @@ def test_a_metadata_directory_of_its_own_is_formatted_and_checked_too(config_of:
         ("version=1\ncluster.id=x\nnode.id=1\ndirectory.id=y\n", "is not a 22-character base64 id"),
         (f"version=1\ncluster.id={CLUSTER}\nnode.id=one\ndirectory.id={CLUSTER}\n", "invalid literal"),
         ("version=1\ncluster.id=\\u1\n", "four hexadecimal digits"),
-        ("version=7\n", "version 7 is not one that this program knows"),
+        ("version=7\n", "version 7 is not supported"),
     ],
 )
 def test_a_damaged_file_is_named(config_of: MakeConfig, text: str, reason: str) -> None:
@@ -235,9 +235,7 @@ def test_a_node_alone_formats_all_its_directories_at_its_first_start(config_of: 
     assert len(storage.load(config).directories) == 2
 
 
-def test_an_empty_directory_among_formatted_ones_is_not_taken_for_what_belongs_there(
-    config_of: MakeConfig, tmp_path: Path
-) -> None:
+def test_an_empty_directory_among_formatted_ones_is_not_used(config_of: MakeConfig, tmp_path: Path) -> None:
     config = config_of(voters=1, log_dirs=f"{tmp_path / 'a'},{tmp_path / 'b'}")
     storage.load(config)
     shutil.rmtree(tmp_path / "b")

@@ -63,7 +63,7 @@ async def check(node: NodeConfig) -> None:
     await check_advertised(node, OWN, dial_openly)
 
 
-async def test_a_node_that_finds_itself_goes_on(tmp_path: Path) -> None:
+async def test_a_node_that_reaches_itself_starts(tmp_path: Path) -> None:
     async with answering(OWN) as address:
         await check(advertising(tmp_path, address))
 
@@ -76,15 +76,16 @@ async def test_a_name_of_this_machine_is_as_good_as_its_address(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("other", "expected"),
     [
-        (replace(OWN, node_id=BrokerId(2)), "where node 2 answers, not this node's GRPC"),
-        (replace(OWN, cluster_id="other"), "where node 1 of cluster 'other' answers, not this node's GRPC"),
-        (replace(OWN, process_id=b"x" * 16), "where another process with node.id 1 answers, not this node's GRPC"),
-        (replace(OWN, listener=CONTROLLER), "where its listener CONTROLLER answers, not this node's GRPC"),
+        (replace(OWN, node_id=BrokerId(2)), "where node 2 answers instead of this node's GRPC"),
+        (replace(OWN, cluster_id="other"), "where node 1 of cluster 'other' answers instead of this node's GRPC"),
+        (
+            replace(OWN, process_id=b"x" * 16),
+            "where another process with node.id 1 answers instead of this node's GRPC",
+        ),
+        (replace(OWN, listener=CONTROLLER), "where its listener CONTROLLER answers instead of this node's GRPC"),
     ],
 )
-def test_an_address_of_somebody_else_is_refused_and_who_it_is_is_told(
-    tmp_path: Path, other: Identity, expected: str
-) -> None:
+def test_an_address_of_another_node_is_refused_with_who_answers(tmp_path: Path, other: Identity, expected: str) -> None:
     async def scenario() -> str:
         async with answering(other) as address:
             with pytest.raises(NotFoundThere) as refused:
@@ -103,7 +104,7 @@ def test_an_address_at_which_nobody_answers_is_refused_with_the_remedy_in_one_li
     told = str(refused.value)
     assert told.startswith(f"{tmp_path}/server.properties: advertised.listeners names GRPC://127.0.0.1:{silent_port}, ")
     assert "cannot reach (no answer within the time allowed): set advertised.listeners=GRPC://host:port to" in told
-    assert "advertised.listeners.check.enable=false says so" in told
+    assert "or advertised.listeners.check.enable=false if only this machine" in told
     assert "\n" not in told
 
 
@@ -113,7 +114,7 @@ async def test_a_service_that_is_no_node_is_refused(tmp_path: Path) -> None:
             await check(advertising(tmp_path, address))
 
 
-def test_an_address_that_works_a_moment_later_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_that_works_a_moment_later_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As with a proxy that has to notice first that the node listens."""
     outcomes: list[Identity | Unreachable] = [Unreachable("proxy:9094", "connection refused"), OWN]
 
@@ -134,7 +135,7 @@ def test_without_advertised_listeners_the_line_names_listeners(tmp_path: Path, s
         asyncio.run(check(node))
 
 
-def test_nobody_is_asked_when_the_file_says_so(tmp_path: Path, silent_port: int) -> None:
+def test_nothing_is_checked_when_the_check_is_disabled(tmp_path: Path, silent_port: int) -> None:
     asyncio.run(check(advertising(tmp_path, f"127.0.0.1:{silent_port}", "advertised.listeners.check.enable=false")))
 
 
@@ -173,9 +174,9 @@ def with_kafka(directory: Path, address: str) -> NodeConfig:
     ("answer", "expected"),
     [
         (metadata_of(OWN.cluster_id), None),
-        (metadata_of("other"), "where cluster 'other' answers, not this one"),
-        (b"HTTP/1.1 400 Bad Request", "cannot reach (what answers there does not speak Kafka's protocol)"),
-        (b"", "cannot reach (what answers there does not speak Kafka's protocol)"),
+        (metadata_of("other"), "where cluster 'other' answers instead of this one"),
+        (b"HTTP/1.1 400 Bad Request", "cannot reach (the answer is not in Kafka's protocol)"),
+        (b"", "cannot reach (the answer is not in Kafka's protocol)"),
     ],
 )
 def test_kafkas_clients_are_sent_to_this_cluster_only(tmp_path: Path, answer: bytes, expected: str | None) -> None:

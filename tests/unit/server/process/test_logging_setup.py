@@ -75,7 +75,7 @@ def test_at_debug_libraries_are_heard_in_full() -> None:
 
 
 @pytest.mark.parametrize("json_lines", [True, False])
-def test_an_exception_is_told_with_its_place(json_lines: bool) -> None:
+def test_an_exception_is_logged_with_its_place(json_lines: bool) -> None:
     stream = io.StringIO()
     logging_setup.configure(LoggingSettings(level="INFO"), stream, json_lines=json_lines)
     try:
@@ -105,7 +105,7 @@ class ExecuteBatchError(Exception):
 
 
 @pytest.mark.parametrize(("level", "is_heard"), [("INFO", False), ("DEBUG", True)])
-def test_a_caller_that_was_gone_before_its_answer_is_no_error_of_the_node(level: str, is_heard: bool) -> None:
+def test_a_caller_that_disconnects_before_its_answer_is_no_error_of_the_node(level: str, is_heard: bool) -> None:
     stream = io.StringIO()
     logging_setup.configure(LoggingSettings(level=level), stream)
     for error in (ExecuteBatchError("Failed execute_batch"), ValueError("a bug")):
@@ -169,6 +169,6 @@ def test_a_disk_that_fails_is_reported_once_and_costs_the_node_nothing() -> None
     written = stream.getvalue().splitlines()
     reported = [line for line in written if not line.startswith("{")]
     assert reported == [
-        "kraft: log.file cannot be written to, standard error only from now on: [Errno 28] No space left on device"
+        "kraft: log.file cannot be written to, events go to standard error only: [Errno 28] No space left on device"
     ]
     assert len(written) == 4

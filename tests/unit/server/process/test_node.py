@@ -59,14 +59,16 @@ def stopping(broker: FakeBroker, scenario: Callable[[_Node], Coroutine[Any, Any,
         node = _Node(config, cast(NodeStorage, SimpleNamespace(cluster_id="c")), cast(NodeCredentials, None))
         node._failed = asyncio.get_running_loop().create_future()
         node._broker = cast(BrokerNode, broker)
-        node._play("broker", broker.run())
+        node._run_role("broker", broker.run())
         await asyncio.sleep(0)
         await scenario(node)
 
     asyncio.run(run())
 
 
-def test_a_stop_hands_on_then_ends_then_closes_and_only_then_marks_the_disk_as_clean(marked: list[str]) -> None:
+def test_a_stop_moves_leaderships_then_ends_then_closes_and_only_then_marks_the_disk_as_clean(
+    marked: list[str],
+) -> None:
     broker = FakeBroker()
     stopping(broker, lambda node: node._stop())
     assert [*broker.steps, *marked] == ["handed on", "run ended", "closed", "/a marked as clean", "/b marked as clean"]
@@ -110,7 +112,7 @@ def test_a_broker_whose_id_was_taken_meanwhile_still_closes_its_logs(marked: lis
     assert broker.steps[-1] == "closed"
 
 
-def test_a_role_that_fails_while_the_node_stops_is_told_and_the_rest_is_still_closed(marked: list[str]) -> None:
+def test_a_role_that_fails_while_the_node_stops_is_reported_and_the_rest_is_closed(marked: list[str]) -> None:
     broker = FakeBroker()
 
     async def fails_as_it_ends() -> None:
@@ -120,7 +122,7 @@ def test_a_role_that_fails_while_the_node_stops_is_told_and_the_rest_is_still_cl
             raise Corruption("orders-0", 7, "rot")
 
     async def scenario(node: _Node) -> None:
-        node._play("controller", fails_as_it_ends())
+        node._run_role("controller", fails_as_it_ends())
         await asyncio.sleep(0)
         with pytest.raises(StartError, match="orders-0 at byte 7: rot"):
             await node._stop()
@@ -130,7 +132,7 @@ def test_a_role_that_fails_while_the_node_stops_is_told_and_the_rest_is_still_cl
     assert marked == []
 
 
-def test_what_ends_a_role_is_told_in_one_line_however_deep_it_lies() -> None:
+def test_the_error_that_ends_a_role_is_one_line_at_any_depth_of_groups() -> None:
     nested = ExceptionGroup("", [ExceptionGroup("", [BrokerRefused("give each node its own node.id")])])
     assert _in_one_line(nested, "broker") == "give each node its own node.id"
-    assert "the broker stopped on an internal error: KeyError('x')" in _in_one_line(KeyError("x"), "broker")
+    assert "internal error in the broker: KeyError('x')" in _in_one_line(KeyError("x"), "broker")

@@ -21,12 +21,12 @@ def test_a_port_is_free_until_somebody_listens(host: str) -> None:
         assert why_not_free(host, port) is None
 
 
-def test_an_address_of_another_machine_is_not_ours() -> None:
+def test_an_address_of_another_machine_cannot_be_listened_on() -> None:
     # Set aside for documentation: no machine has it.
     assert why_not_free("192.0.2.1", 9094) == "Cannot assign requested address"
 
 
-def test_a_host_name_that_nobody_knows_is_named_as_such() -> None:
+def test_a_host_name_that_cannot_be_resolved_is_named() -> None:
     assert "the host name cannot be resolved" in (why_not_free("no-such-host.invalid", 9094) or "")
 
 

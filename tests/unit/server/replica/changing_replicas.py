@@ -13,6 +13,7 @@ from kraft.log.append_work import AppendMustWait, AwaitedChange
 from kraft.model.ids import Offset
 from kraft.replication.effects import TruncateTo
 from kraft.server.replica.log_changes import ChangeOutcome
+from kraft.server.replica.log_directories import as_log_directory
 from kraft.server.replica.log_syncer import LogSyncer
 from tests.support.server.replicas import ORDERS_0, Broker, FailingDisk, batch, follow, lead, leaders_batch, until
 
@@ -129,7 +130,7 @@ class Changing:
 @asynccontextmanager
 async def changing(directory: Path, **configs: Any) -> AsyncIterator[Changing]:
     disk = WatchingDisk()
-    syncer = LogSyncer([str(directory)])
+    syncer = LogSyncer([as_log_directory(directory)])
     running = asyncio.create_task(syncer.run())
     try:
         yield Changing(

@@ -21,7 +21,7 @@ from kraft.model.ids import (
 from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.replica.failures import ReplicaFailures
 from kraft.server.replica.fetcher import ReplicaFetcher
-from kraft.server.replica.log_directories import LogDirectories
+from kraft.server.replica.log_directories import LogDirectories, as_log_directory
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.publisher import ReplicaPublisher
 from kraft.server.replica.removals import ReplicaRemovals
@@ -73,8 +73,9 @@ class Host:
     def start(self, *, clean_shutdown: bool = False) -> Host:
         for name in self.names:
             self.path(name).mkdir(exist_ok=True)
-        good = [str(self.path(name)) for name in self.names or [""] if name not in self.unusable]
-        self.log_directories = LogDirectories(good, {str(self.path(name)): "no disk" for name in self.unusable})
+        good = [as_log_directory(self.path(name)) for name in self.names or [""] if name not in self.unusable]
+        unusable = {as_log_directory(self.path(name)): "no disk" for name in self.unusable}
+        self.log_directories = LogDirectories(good, unusable)
         storage = ReplicaStorage(
             disk=self.broker.disk,
             directories=self.log_directories,
@@ -85,7 +86,7 @@ class Host:
             registration=self.registration,
             partitions=self.broker.partitions,
             storage=storage,
-            indispensable=None if self.indispensable is None else str(self.path(self.indispensable)),
+            indispensable=None if self.indispensable is None else as_log_directory(self.path(self.indispensable)),
             controllers=self.controllers.as_client(),
             fatal=self.broker.failures.append,
         )

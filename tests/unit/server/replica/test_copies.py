@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from kraft.model.ids import TopicPartition
+from kraft.model.ids import LogDirectory, TopicPartition
 from kraft.runtime.disk import RealDisk
 from kraft.server.replica.copies import (
     begin_copy,
@@ -19,6 +19,7 @@ from kraft.server.replica.copies import (
     remove_original,
     rename_original,
 )
+from kraft.server.replica.log_directories import as_log_directory
 from kraft.server.replica.store import METADATA_FILE, DirectoryFailed
 from tests.support.cluster_images import ORDERS
 from tests.support.server.replicas import ORDERS_0
@@ -28,11 +29,11 @@ COPY, MOVED = copy_name(ORDERS_0, ID), moved_name(ORDERS_0, ID)
 
 
 @pytest.fixture
-def paths(tmp_path: Path) -> list[str]:
+def paths(tmp_path: Path) -> list[LogDirectory]:
     made = [tmp_path / name for name in "abc"]
     for path in made:
         path.mkdir()
-    return [str(path) for path in made]
+    return [as_log_directory(path) for path in made]
 
 
 def lay(path: str, *names: str) -> None:
@@ -42,7 +43,7 @@ def lay(path: str, *names: str) -> None:
         Path(path, name, "was").write_text(name)
 
 
-def lie(paths: list[str]) -> list[dict[str, str]]:
+def lie(paths: list[LogDirectory]) -> list[dict[str, str]]:
     """What is there, by name, and what it was."""
     return [{each.name: (each / "was").read_text() for each in Path(path).iterdir()} for path in paths]
 
@@ -59,7 +60,7 @@ class BadDisk(RealDisk):
         super().rename(source, target)
 
 
-def test_a_copy_has_a_name_of_its_own_and_says_whose_it_is(paths: list[str]) -> None:
+def test_a_copy_has_a_name_of_its_own_and_says_whose_it_is(paths: list[LogDirectory]) -> None:
     begin_copy(RealDisk(), paths[1], ORDERS_0, ORDERS, ID)
     assert f"orders-0.{ID}-future" == COPY
     assert Path(paths[1], COPY, METADATA_FILE).read_text() == "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAZA\n"
@@ -70,7 +71,7 @@ def test_a_copy_has_a_name_of_its_own_and_says_whose_it_is(paths: list[str]) -> 
     assert copies_left(RealDisk(), paths) == []
 
 
-def test_a_copy_that_cannot_be_begun_leaves_nothing(paths: list[str]) -> None:
+def test_a_copy_that_cannot_be_begun_leaves_nothing(paths: list[LogDirectory]) -> None:
     class FullDisk(RealDisk):
         def write_atomically(self, path: str, data: bytes) -> None:
             raise OSError(EIO, "input/output error")
@@ -80,7 +81,7 @@ def test_a_copy_that_cannot_be_begun_leaves_nothing(paths: list[str]) -> None:
     assert lie(paths) == [{}, {}, {}]
 
 
-def test_the_two_steps_of_a_swap(paths: list[str]) -> None:
+def test_the_two_steps_of_a_swap(paths: list[LogDirectory]) -> None:
     lay(paths[0], "orders-0")
     lay(paths[1], COPY)
     rename_original(RealDisk(), paths[0], ORDERS_0, ID)
@@ -90,7 +91,7 @@ def test_the_two_steps_of_a_swap(paths: list[str]) -> None:
     assert lie(paths) == [{}, {"orders-0": COPY}, {}]
 
 
-def test_a_copy_of_a_move_that_ended_before_its_swap_is_left_over(paths: list[str]) -> None:
+def test_a_copy_of_a_move_that_ended_before_its_swap_is_left_over(paths: list[LogDirectory]) -> None:
     lay(paths[0], "orders-0")
     lay(paths[1], COPY)
     assert finish_moves(RealDisk(), paths) == []
@@ -98,7 +99,7 @@ def test_a_copy_of_a_move_that_ended_before_its_swap_is_left_over(paths: list[st
     assert [left.topic_id for left in copies_left(RealDisk(), paths)] == [None]
 
 
-def test_a_swap_is_finished_from_where_it_was_left(paths: list[str]) -> None:
+def test_a_swap_is_finished_from_where_it_was_left(paths: list[LogDirectory]) -> None:
     lay(paths[0], MOVED, "orders-1")
     lay(paths[1], COPY, copy_name(ORDERS_0, OTHER_ID))
     # Of the same replica, and of another move.
@@ -110,14 +111,14 @@ def test_a_swap_is_finished_from_where_it_was_left(paths: list[str]) -> None:
     ]
 
 
-def test_the_original_is_removed_when_the_copy_is_in_place(paths: list[str]) -> None:
+def test_the_original_is_removed_when_the_copy_is_in_place(paths: list[LogDirectory]) -> None:
     lay(paths[0], MOVED)
     lay(paths[1], "orders-0")
     assert finish_moves(RealDisk(), paths) == []
     assert lie(paths) == [{}, {"orders-0": "orders-0"}, {}]
 
 
-def test_nothing_is_changed_when_a_directory_with_one_half_is_missing(paths: list[str]) -> None:
+def test_nothing_is_changed_when_a_directory_with_one_half_is_missing(paths: list[LogDirectory]) -> None:
     lay(paths[0], MOVED)
     lay(paths[1], COPY)
     with capture_logs() as told:
@@ -127,7 +128,7 @@ def test_nothing_is_changed_when_a_directory_with_one_half_is_missing(paths: lis
     assert lie(paths) == [{MOVED: MOVED}, {COPY: COPY}, {}]
 
 
-def test_a_copy_that_is_the_replica_is_not_left_over(paths: list[str]) -> None:
+def test_a_copy_that_is_the_replica_is_not_left_over(paths: list[LogDirectory]) -> None:
     lay(paths[0], MOVED)
     lay(paths[1], COPY)
     (failure,) = finish_moves(BadDisk(paths[1]), paths)
@@ -136,7 +137,7 @@ def test_a_copy_that_is_the_replica_is_not_left_over(paths: list[str]) -> None:
     assert lie(paths) == [{MOVED: MOVED}, {COPY: COPY}, {}]
 
 
-def test_an_ambiguous_move_keeps_every_directory(paths: list[str]) -> None:
+def test_an_ambiguous_move_keeps_every_directory(paths: list[LogDirectory]) -> None:
     lay(paths[0], MOVED)
     lay(paths[1], COPY)
     lay(paths[2], "orders-0")
@@ -146,16 +147,16 @@ def test_an_ambiguous_move_keeps_every_directory(paths: list[str]) -> None:
     assert copies_left(RealDisk(), paths) == []
 
 
-def test_a_directory_that_cannot_be_listed_keeps_nothing_else_from_being_finished(paths: list[str]) -> None:
+def test_a_directory_that_cannot_be_listed_keeps_nothing_else_from_being_finished(paths: list[LogDirectory]) -> None:
     lay(paths[0], MOVED)
     lay(paths[1], COPY)
-    assert finish_moves(RealDisk(), [*paths, "/nowhere"]) == []
+    assert finish_moves(RealDisk(), [*paths, LogDirectory("/nowhere")]) == []
     assert lie(paths) == [{}, {"orders-0": COPY}, {}]
     with pytest.raises(DirectoryFailed, match="/nowhere"):
-        copies_left(RealDisk(), ["/nowhere"])
+        copies_left(RealDisk(), [LogDirectory("/nowhere")])
 
 
-def test_other_names_are_not_copies(paths: list[str]) -> None:
+def test_other_names_are_not_copies(paths: list[LogDirectory]) -> None:
     lay(paths[0], "orders-0.abc-future", f"orders.{ID}-future", "orders-0.0-stray", f"-0.{ID}-moved", "orders-0")
     assert copies_left(RealDisk(), paths) == []
     before = lie(paths)

@@ -16,6 +16,7 @@ from kraft.model.fail_replicas import FailReplicasResult
 from kraft.model.ids import BrokerEpoch, BrokerId, Offset
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.replica.high_watermarks import FILE_NAME, read_high_watermarks
+from kraft.server.replica.log_directories import as_log_directory
 from kraft.server.replica.partitions import Damage
 from kraft.server.replica.store import METADATA_FILE
 from tests.support.cluster_images import ORDERS, cluster, ids, partition, with_topic
@@ -216,7 +217,7 @@ async def test_a_corrupt_replica_is_deleted_with_its_topic(host: Host) -> None:
         controller.image = controller.image.replay([TopicDeleted(topic_id=ORDERS)])
         await controller.publish()
         assert host.broker.partitions.offline == []
-        await until(lambda: read_high_watermarks(host.broker.disk, str(host.path())) == {})
+        await until(lambda: read_high_watermarks(host.broker.disk, as_log_directory(host.path())) == {})
         await host.removals.remove_waiting()
         assert host.directories() == []
         reports = len(controller.reports)
@@ -314,4 +315,6 @@ async def test_a_partition_that_was_assigned_and_not_created_before_a_crash_begi
 async def test_a_topic_that_is_created_while_the_broker_starts_begins_empty(host: Host) -> None:
     async with reporting(host, LEADS):
         assert host.partition().leader is not None
-        assert ORDERS_0 in read_high_watermarks(host.broker.disk, str(host.path())), "missed if it were lost"
+        assert ORDERS_0 in read_high_watermarks(host.broker.disk, as_log_directory(host.path())), (
+            "missed if it were lost"
+        )

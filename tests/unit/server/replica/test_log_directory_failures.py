@@ -13,6 +13,7 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset, TopicId, TopicPartition
 from kraft.server.identity.storage import StorageError
 from kraft.server.replica.high_watermarks import read_high_watermarks
+from kraft.server.replica.log_directories import as_log_directory
 from kraft.server.replica.partitions import Damage
 from tests.support.cluster_images import ORDERS, cluster, partition, with_topic
 from tests.support.server.replicas import Broker, batch, outcome, until, values_in
@@ -27,6 +28,7 @@ from tests.unit.server.replica.failing_replicas import (
 from tests.unit.server.replica.publishing import Host
 
 FOUR = with_topic(cluster(1, 2), [1, 2], [2, 1], [1, 2], [2, 1])
+REPAIR = "repair or replace the disk, then restart the node"
 
 
 @pytest.fixture
@@ -80,11 +82,11 @@ async def test_a_partition_of_a_failed_directory_keeps_its_records_after_a_resta
     async with reporting(before, FOUR) as controller:
         for number in range(4):
             filled(before, number)
-        before.failures.directory_failed(str(before.path("b")), "input/output error")
+        before.failures.directory_failed(as_log_directory(before.path("b")), "input/output error")
         await until(lambda: partition(controller.image, 3).leader_epoch == 1)
         await controller.publish()
         await before.publisher.checkpoint()
-        named = read_high_watermarks(before.broker.disk, str(before.path("a")))
+        named = read_high_watermarks(before.broker.disk, as_log_directory(before.path("a")))
         assert TopicPartition("orders", 3) in named, "so that it is missed when its directory does not come back"
 
     host = restarted(tmp_path, "a", "b")
@@ -95,19 +97,19 @@ async def test_a_partition_of_a_failed_directory_keeps_its_records_after_a_resta
 
 async def test_failure_of_the_last_directory_stops_the_node(two: Host) -> None:
     async with reporting(two, FOUR):
-        two.failures.directory_failed(str(two.path("a")), "input/output error")
+        two.failures.directory_failed(as_log_directory(two.path("a")), "input/output error")
         assert two.broker.failures == []
-        two.failures.directory_failed(str(two.path("b")), "input/output error")
-        two.failures.directory_failed(str(two.path("b")), "again")
+        two.failures.directory_failed(as_log_directory(two.path("b")), "input/output error")
+        two.failures.directory_failed(as_log_directory(two.path("b")), "again")
         assert two.broker.failures == [
-            f"log directory {two.path('b')} has failed, and no other one is online: input/output error"
+            f"log directory {two.path('b')} has failed, and no other one is online: input/output error: {REPAIR}"
         ]
 
 
 async def test_failure_of_the_metadata_logs_directory_stops_the_node(tmp_path: Path) -> None:
     host = Host(Broker(tmp_path), names=["a", "b"], indispensable="a").start()
     async with reporting(host, FOUR):
-        host.failures.directory_failed(str(host.path("a")), "input/output error")
+        host.failures.directory_failed(as_log_directory(host.path("a")), "input/output error")
         (failure,) = host.broker.failures
         assert "which has the metadata log, has failed: input/output error" in failure
 

@@ -14,6 +14,7 @@ from kraft.metadata.records import TopicConfigSet, TopicDeleted
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset, TopicId
 from kraft.server.replica.high_watermarks import write_high_watermarks
+from kraft.server.replica.log_directories import as_log_directory
 from tests.support.cluster_images import ORDERS, cluster, with_topic
 from tests.support.server.replicas import ORDERS_0, Broker, batch, values_in
 from tests.unit.server.replica.publishing import Host
@@ -158,7 +159,7 @@ async def test_a_replica_that_lost_committed_records_is_offline_although_its_log
     (tmp_path / "orders-0" / f"{0:020}.log").write_bytes(b"")
     for left in ("log-checkpoint", "log-checkpoint.earlier"):
         (tmp_path / "orders-0" / left).unlink(missing_ok=True)
-    write_high_watermarks(host.broker.disk, str(tmp_path), {ORDERS_0: Offset(1)})
+    write_high_watermarks(host.broker.disk, as_log_directory(tmp_path), {ORDERS_0: Offset(1)})
     host.start()
     await host.publisher.log_preloading.open(image)
     await host.act_on(image)

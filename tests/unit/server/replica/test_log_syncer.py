@@ -12,6 +12,7 @@ import pytest
 
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import Offset, TopicPartition
+from kraft.server.replica.log_directories import as_log_directory
 from kraft.server.replica.log_syncer import LogSyncer
 from kraft.server.replica.partition import Partition
 from tests.support.server.replicas import Broker, batch, lead, outcome, remove_directory, until
@@ -42,7 +43,9 @@ class Gate:
 
 @asynccontextmanager
 async def syncing(broker: Broker) -> AsyncIterator[LogSyncer]:
-    syncer = LogSyncer([str(broker.directory), *(f"{broker.directory}/{name}" for name in DISKS)])
+    syncer = LogSyncer(
+        [as_log_directory(broker.directory), *(as_log_directory(broker.directory / name) for name in DISKS)]
+    )
     running = asyncio.create_task(syncer.run())
     try:
         yield syncer
@@ -208,7 +211,7 @@ async def test_a_replica_that_moved_off_a_disk_that_hangs_is_synced_where_it_is(
             await until(there.began.is_set)
             # The first disk's next round finds the replica gone, and the second disk syncs it just now.
             gate.open.set()
-            await until(lambda: not syncer._directories[str(broker.directory / "disk-a")]._wanted.is_set())
+            await until(lambda: not syncer._directories[as_log_directory(broker.directory / "disk-a")]._wanted.is_set())
             await asyncio.sleep(0.02)
             there.open.set()
             waiting = moved.park_produce(Offset(3))

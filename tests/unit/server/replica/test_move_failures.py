@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import LogDirectory
 from kraft.runtime.disk import RealDisk
 from kraft.server.replica.partition import Partition
 from tests.support.server.moving import LETTERS, Mover, WatchedDisk, settled, written
@@ -19,7 +20,7 @@ from tests.support.server.replicas import (
 )
 
 
-def test_a_full_disk_makes_a_move_wait(mover: Mover, disk: WatchedDisk, paths: list[str]) -> None:
+def test_a_full_disk_makes_a_move_wait(mover: Mover, disk: WatchedDisk, paths: list[LogDirectory]) -> None:
     partition = written(mover, *LETTERS)
 
     async def scenario() -> None:
@@ -40,7 +41,9 @@ def test_a_full_disk_makes_a_move_wait(mover: Mover, disk: WatchedDisk, paths: l
     assert (partition.log_directory, values_in(partition)) == (paths[1], [*LETTERS])
 
 
-def test_a_directory_without_room_for_the_copy_is_refused(mover: Mover, disk: WatchedDisk, paths: list[str]) -> None:
+def test_a_directory_without_room_for_the_copy_is_refused(
+    mover: Mover, disk: WatchedDisk, paths: list[LogDirectory]
+) -> None:
     partition = written(mover, "a")
     disk.is_full = True
 
@@ -53,7 +56,9 @@ def test_a_directory_without_room_for_the_copy_is_refused(mover: Mover, disk: Wa
     assert (mover.failed, mover.names(paths[1])) == ([], [])
 
 
-def test_a_failed_destination_leaves_the_replica_intact(mover: Mover, disk: WatchedDisk, paths: list[str]) -> None:
+def test_a_failed_destination_leaves_the_replica_intact(
+    mover: Mover, disk: WatchedDisk, paths: list[LogDirectory]
+) -> None:
     partition = written(mover, *LETTERS)
     disk.fails_syncs_in = (paths[1],)
 
@@ -69,7 +74,7 @@ def test_a_failed_destination_leaves_the_replica_intact(mover: Mover, disk: Watc
     assert partition.log.synced_end_offset == 11
 
 
-def test_a_deleted_replicas_copy_is_removed(mover: Mover, paths: list[str]) -> None:
+def test_a_deleted_replicas_copy_is_removed(mover: Mover, paths: list[LogDirectory]) -> None:
     partition = written(mover, *LETTERS)
 
     async def scenario() -> None:
@@ -88,7 +93,7 @@ def test_a_deleted_replicas_copy_is_removed(mover: Mover, paths: list[str]) -> N
 @pytest.mark.parametrize("operation", ["rename", "sync"])
 @pytest.mark.parametrize("failing", [0, 1])
 def test_a_directory_that_fails_in_the_swap_takes_the_replica_offline_and_the_next_start_has_it_whole(
-    disk: WatchedDisk, paths: list[str], failing: int, operation: str
+    disk: WatchedDisk, paths: list[LogDirectory], failing: int, operation: str
 ) -> None:
     mover = Mover(disk, paths)
     partition = written(mover, *LETTERS)
@@ -135,7 +140,9 @@ def test_a_directory_that_fails_in_the_swap_takes_the_replica_offline_and_the_ne
     assert values_in(reopened[0]) == [*LETTERS]
 
 
-def test_a_disk_too_full_for_the_swap_makes_the_move_wait(mover: Mover, disk: WatchedDisk, paths: list[str]) -> None:
+def test_a_disk_too_full_for_the_swap_makes_the_move_wait(
+    mover: Mover, disk: WatchedDisk, paths: list[LogDirectory]
+) -> None:
     partition = written(mover, *LETTERS)
     attempts: list[str] = []
 
@@ -158,7 +165,7 @@ def test_a_disk_too_full_for_the_swap_makes_the_move_wait(mover: Mover, disk: Wa
     assert values_in(partition) == [*LETTERS, "k"]
 
 
-def test_a_replica_that_is_found_corrupt_is_not_moved(mover: Mover, paths: list[str]) -> None:
+def test_a_replica_that_is_found_corrupt_is_not_moved(mover: Mover, paths: list[LogDirectory]) -> None:
     partition = written(mover, *LETTERS)
     with open(partition.log.segments()[0].path, "r+b") as opened:
         opened.seek(100)

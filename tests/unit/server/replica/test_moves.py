@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from kraft.log.group_commit import SyncTicket
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
+from kraft.model.ids import LeaderEpoch, LogDirectory, Offset, TopicPartition
 from kraft.replication.effects import RestartAt, TruncateTo
 from kraft.runtime.disk import RealDisk
 from kraft.server.replica import move as replica_move
@@ -30,7 +30,9 @@ from tests.support.server.replicas import (
 
 
 @pytest.mark.parametrize("segment_bytes", [150, 1 << 20])
-def test_a_replica_is_served_from_the_other_log_directory(mover: Mover, paths: list[str], segment_bytes: int) -> None:
+def test_a_replica_is_served_from_the_other_log_directory(
+    mover: Mover, paths: list[LogDirectory], segment_bytes: int
+) -> None:
     partition = written(mover, *LETTERS, segment_bytes=segment_bytes)
     before = partition.log
 
@@ -54,7 +56,7 @@ def test_a_replica_is_served_from_the_other_log_directory(mover: Mover, paths: l
     assert values_in(Mover(RealDisk(), paths).open()) == [*LETTERS, "k"]
 
 
-def test_state_outside_the_batches_is_moved_as_well(mover: Mover, paths: list[str]) -> None:
+def test_state_outside_the_batches_is_moved_as_well(mover: Mover, paths: list[LogDirectory]) -> None:
     partition = mover.open(segment_bytes=200)
     lead(partition, replicas=(1,))
     partition.append(batch("gone", producer_id=7, sequence=0), -1)
@@ -81,7 +83,7 @@ def test_state_outside_the_batches_is_moved_as_well(mover: Mover, paths: list[st
         assert set(after.producers) == {7, 8}
 
 
-def test_records_are_appended_while_a_replica_moves(disk: WatchedDisk, paths: list[str]) -> None:
+def test_records_are_appended_while_a_replica_moves(disk: WatchedDisk, paths: list[LogDirectory]) -> None:
     with ThreadPoolExecutor(1) as thread:
         mover = Mover(disk, paths, executor=thread)
         partition = mover.open(segment_bytes=20_000)
@@ -106,7 +108,7 @@ def test_records_are_appended_while_a_replica_moves(disk: WatchedDisk, paths: li
     assert values_in(partition) == expected
 
 
-def test_a_produce_that_waits_for_a_sync_is_answered_by_the_swap(mover: Mover, paths: list[str]) -> None:
+def test_a_produce_that_waits_for_a_sync_is_answered_by_the_swap(mover: Mover, paths: list[LogDirectory]) -> None:
     partition = written(mover, "a")
 
     async def scenario() -> None:
@@ -130,7 +132,7 @@ def test_a_produce_that_waits_for_a_sync_is_answered_by_the_swap(mover: Mover, p
 
 @pytest.mark.parametrize(("cut", "kept"), [(TruncateTo(offset=Offset(4)), "abcd"), (RestartAt(offset=Offset(20)), "")])
 def test_a_truncation_is_repeated_on_the_copy(
-    mover: Mover, paths: list[str], cut: TruncateTo | RestartAt, kept: str, monkeypatch: pytest.MonkeyPatch
+    mover: Mover, paths: list[LogDirectory], cut: TruncateTo | RestartAt, kept: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     partition = mover.open(segment_bytes=150)
     follow(partition)
@@ -167,7 +169,7 @@ def test_a_truncation_is_repeated_on_the_copy(
 
 
 def test_records_that_are_deleted_before_they_are_copied_are_left_out(
-    mover: Mover, paths: list[str], monkeypatch: pytest.MonkeyPatch
+    mover: Mover, paths: list[LogDirectory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     partition = written(mover, *LETTERS, segment_bytes=150, retention_ms=-1)
     monkeypatch.setattr(replica_move, "PIECE_BYTES", 1)
@@ -186,7 +188,7 @@ def test_records_that_are_deleted_before_they_are_copied_are_left_out(
     mover.run(scenario)
 
 
-def test_a_log_that_compaction_has_left_holes_in_moves_with_them(mover: Mover, paths: list[str]) -> None:
+def test_a_log_that_compaction_has_left_holes_in_moves_with_them(mover: Mover, paths: list[LogDirectory]) -> None:
     partition = mover.open(segment_bytes=150)
     follow(partition)
     for at, letter in ((3, "d"), (4, "e"), (9, "j"), (10, "k"), (15, "p")):
@@ -205,7 +207,7 @@ def test_a_log_that_compaction_has_left_holes_in_moves_with_them(mover: Mover, p
     assert values_of(reopened.read(Offset(5), 1, Offset(16), at_least_one=True)) == ["j"]
 
 
-def test_an_empty_replica_moves(mover: Mover, paths: list[str]) -> None:
+def test_an_empty_replica_moves(mover: Mover, paths: list[LogDirectory]) -> None:
     partition = written(mover)
 
     async def scenario() -> None:
@@ -215,7 +217,7 @@ def test_an_empty_replica_moves(mover: Mover, paths: list[str]) -> None:
     mover.run(scenario)
 
 
-def test_a_replica_that_moves_back_forth_and_back_again_is_the_same(mover: Mover, paths: list[str]) -> None:
+def test_a_replica_that_moves_back_forth_and_back_again_is_the_same(mover: Mover, paths: list[LogDirectory]) -> None:
     partition = written(mover, *LETTERS)
 
     async def scenario() -> None:
@@ -228,7 +230,7 @@ def test_a_replica_that_moves_back_forth_and_back_again_is_the_same(mover: Mover
     assert [mover.names(path) for path in paths] == [["orders-0"], [], []]
 
 
-def test_the_swap_waits_for_a_compaction_that_writes_beside_the_log(mover: Mover, paths: list[str]) -> None:
+def test_the_swap_waits_for_a_compaction_that_writes_beside_the_log(mover: Mover, paths: list[LogDirectory]) -> None:
     partition = written(mover, *LETTERS)
 
     async def scenario() -> None:
@@ -244,7 +246,7 @@ def test_the_swap_waits_for_a_compaction_that_writes_beside_the_log(mover: Mover
 
 
 def test_more_than_a_little_is_never_copied_in_the_swap(
-    mover: Mover, paths: list[str], monkeypatch: pytest.MonkeyPatch
+    mover: Mover, paths: list[LogDirectory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     partition = written(mover, *LETTERS)
     monkeypatch.setattr(replica_move, "LAST_BYTES_MAX", 100)
@@ -269,7 +271,7 @@ def test_more_than_a_little_is_never_copied_in_the_swap(
 # --- other wishes ----------------------------------------------------------------------------------------------------
 
 
-def test_a_move_to_the_current_directory_cancels_the_earlier_move(mover: Mover, paths: list[str]) -> None:
+def test_a_move_to_the_current_directory_cancels_the_earlier_move(mover: Mover, paths: list[LogDirectory]) -> None:
     partition = written(mover, *LETTERS)
 
     async def scenario() -> None:
@@ -288,7 +290,7 @@ def test_a_move_to_the_current_directory_cancels_the_earlier_move(mover: Mover, 
     assert (partition.log_directory, values_in(partition)) == (paths[0], [*LETTERS])
 
 
-def test_a_move_to_another_directory_replaces_the_first(mover: Mover, paths: list[str]) -> None:
+def test_a_move_to_another_directory_replaces_the_first(mover: Mover, paths: list[LogDirectory]) -> None:
     partition = written(mover, *LETTERS)
 
     async def scenario() -> None:
@@ -308,7 +310,7 @@ def test_a_move_to_another_directory_replaces_the_first(mover: Mover, paths: lis
     assert values_in(partition) == [*LETTERS]
 
 
-def test_no_move_is_begun_while_a_log_directory_is_offline(disk: WatchedDisk, paths: list[str]) -> None:
+def test_no_move_is_begun_while_a_log_directory_is_offline(disk: WatchedDisk, paths: list[LogDirectory]) -> None:
     mover = Mover(disk, paths, offline=[paths[2]])
     partition = written(mover, "a")
 
@@ -321,7 +323,7 @@ def test_no_move_is_begun_while_a_log_directory_is_offline(disk: WatchedDisk, pa
     mover.run(scenario)
 
 
-def test_a_name_that_is_too_long_for_a_copy_is_refused(mover: Mover, paths: list[str]) -> None:
+def test_a_name_that_is_too_long_for_a_copy_is_refused(mover: Mover, paths: list[LogDirectory]) -> None:
     partition = mover.open(TopicPartition("x" * 220, 0))
 
     async def scenario() -> None:
@@ -336,7 +338,7 @@ def test_a_name_that_is_too_long_for_a_copy_is_refused(mover: Mover, paths: list
 
 
 def test_an_unfinished_move_is_begun_again_by_the_next_process(
-    mover: Mover, paths: list[str], monkeypatch: pytest.MonkeyPatch
+    mover: Mover, paths: list[LogDirectory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     partition = written(mover, *LETTERS, segment_bytes=150)
 
@@ -368,7 +370,7 @@ def test_an_unfinished_move_is_begun_again_by_the_next_process(
     assert [again.names(path) for path in paths] == [[], ["orders-0"], []]
 
 
-def test_a_copy_without_a_replica_is_removed_at_the_start(mover: Mover, paths: list[str]) -> None:
+def test_a_copy_without_a_replica_is_removed_at_the_start(mover: Mover, paths: list[LogDirectory]) -> None:
     begin_copy(RealDisk(), paths[1], TopicPartition("gone", 3), ORDERS, "0" * 31 + "a")
     begin_copy(RealDisk(), paths[0], ORDERS_0, ORDERS, "0" * 31 + "b")
     begin_copy(RealDisk(), paths[2], ORDERS_0, ORDERS, "0" * 31 + "c")
@@ -383,7 +385,9 @@ def test_a_copy_without_a_replica_is_removed_at_the_start(mover: Mover, paths: l
     assert [mover.names(path) for path in paths] == [["orders-0"], [], []]
 
 
-def test_a_replica_that_is_not_here_yet_is_created_in_the_preferred_directory(mover: Mover, paths: list[str]) -> None:
+def test_a_replica_that_is_not_here_yet_is_created_in_the_preferred_directory(
+    mover: Mover, paths: list[LogDirectory]
+) -> None:
     async def scenario() -> None:
         await mover.moves.prefer(TopicPartition("orders", 9), paths[2])
 

@@ -14,6 +14,7 @@ from kraft.metadata.records import TopicConfigSet, TopicDeleted
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, Offset, TopicId
 from kraft.server.replica.high_watermarks import read_high_watermarks, write_high_watermarks
+from kraft.server.replica.log_directories import as_log_directory
 from tests.support.cluster_images import ORDERS, cluster, with_topic
 from tests.support.server.replicas import DEFAULTS, ORDERS_0, Broker, InlineExecutor, batch, outcome, settle, values_in
 from tests.unit.server.replica.publishing import Host, changed
@@ -82,7 +83,7 @@ async def test_a_fetcher_that_dies_of_a_bug_stops_the_node(host: Host) -> None:
     await host.act_on(with_topic(cluster(1, 2), [2, 1]))
     await settle()
     (failure,) = host.broker.failures
-    assert "fetcher from broker 2 stopped on an internal error" in failure
+    assert "internal error in the fetcher from broker 2" in failure
 
 
 async def test_a_deleted_topic_is_removed_from_the_disk_and_its_producers_are_refused(host: Host) -> None:
@@ -225,7 +226,7 @@ async def test_a_crash_does_not_keep_the_high_watermark_of_an_earlier_topic_of_t
     tmp_path: Path,
 ) -> None:
     before = Broker(tmp_path)
-    write_high_watermarks(before.disk, str(tmp_path), {ORDERS_0: Offset(1_000)})
+    write_high_watermarks(before.disk, as_log_directory(tmp_path), {ORDERS_0: Offset(1_000)})
 
     host = Host(before).start()
     await host.act_on(with_topic(cluster(1, 2), [1, 2], topic_id=RECREATED))
@@ -244,20 +245,20 @@ async def test_a_crash_does_not_keep_the_high_watermark_of_an_earlier_topic_of_t
 async def test_a_deleted_topic_leaves_the_checkpoint_with_its_deletion(host: Host) -> None:
     await host.act_on(with_topic(cluster(1, 2), [1, 2]))
     await host.publisher.checkpoint()
-    assert ORDERS_0 in read_high_watermarks(host.broker.disk, str(host.broker.directory))
+    assert ORDERS_0 in read_high_watermarks(host.broker.disk, as_log_directory(host.broker.directory))
     await host.act_on(host.image.replay([TopicDeleted(topic_id=ORDERS)]))
     await host.marked()
-    assert read_high_watermarks(host.broker.disk, str(host.broker.directory)) == {}
+    assert read_high_watermarks(host.broker.disk, as_log_directory(host.broker.directory)) == {}
 
 
 async def test_high_watermarks_that_were_read_survive_a_stop_before_any_metadata_arrived(tmp_path: Path) -> None:
     broker = Broker(tmp_path)
-    write_high_watermarks(broker.disk, str(tmp_path), {ORDERS_0: Offset(7)})
+    write_high_watermarks(broker.disk, as_log_directory(tmp_path), {ORDERS_0: Offset(7)})
     for _ in range(3):
         host = Host(Broker(tmp_path)).start()
         await host.publisher.close()
         await host.publisher.checkpoint()
-    assert read_high_watermarks(broker.disk, str(tmp_path)) == {ORDERS_0: 7}
+    assert read_high_watermarks(broker.disk, as_log_directory(tmp_path)) == {ORDERS_0: 7}
 
 
 async def test_a_restart_continues_from_the_checkpointed_high_watermark(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kraft.runtime.disk import RealDisk
-from kraft.server.replica.log_directories import LogDirectories
+from kraft.server.replica.log_directories import LogDirectories, as_log_directory
 from kraft.server.replica.removals import DeletedDirectory, ReplicaRemovals
 from tests.support.server.replicas import until
 
@@ -34,14 +34,14 @@ def marked(directory: Path, number: int) -> DeletedDirectory:
     (directory / name).mkdir(parents=True)
     for file in range(3):
         (directory / name / f"{file:020}.log").write_bytes(b"records")
-    return DeletedDirectory(directory=str(directory), name=name, replica=f"orders-{number}")
+    return DeletedDirectory(directory=as_log_directory(directory), name=name, replica=f"orders-{number}")
 
 
 def removals(
     *directories: Path, disk: RealDisk, thread: ThreadPoolExecutor, failures: list[str] | None = None
 ) -> ReplicaRemovals:
     noted = failures if failures is not None else []
-    in_use = LogDirectories([str(directory) for directory in directories])
+    in_use = LogDirectories([as_log_directory(directory) for directory in directories])
     return ReplicaRemovals(
         disk=disk,
         directories=in_use,
@@ -138,6 +138,6 @@ async def test_nothing_is_touched_in_a_log_directory_that_failed_meanwhile(tmp_p
         background = removals(a, b, disk=RealDisk(), thread=thread)
         background.add(marked(a, 0))
         background.add(marked(b, 1))
-        background._directories.fail(str(a), "input/output error")
+        background._directories.fail(as_log_directory(a), "input/output error")
         await background.remove_waiting()
     assert (len(names(a)), names(b)) == (1, [])

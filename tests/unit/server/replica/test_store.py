@@ -9,10 +9,10 @@ from uuid import UUID
 import pytest
 
 from kraft.model.errors import Corruption
-from kraft.model.ids import LeaderEpoch, TopicId, TopicPartition
+from kraft.model.ids import LeaderEpoch, LogDirectory, TopicId, TopicPartition
 from kraft.runtime.disk import RealDisk
 from kraft.server.identity.storage import StorageError
-from kraft.server.replica.log_directories import LogDirectories
+from kraft.server.replica.log_directories import LogDirectories, as_log_directory
 from kraft.server.replica.removals import DeletedDirectory
 from kraft.server.replica.store import (
     CORRUPT_FILE,
@@ -34,7 +34,7 @@ def store(tmp_path: Path) -> PartitionStore:
 
 
 def store_of(*directories: Path, disk: RealDisk | None = None) -> PartitionStore:
-    in_use = LogDirectories([str(directory) for directory in directories])
+    in_use = LogDirectories([as_log_directory(directory) for directory in directories])
     return PartitionStore(disk or RealDisk(), in_use, closed_cleanly=())
 
 
@@ -49,7 +49,9 @@ def written(store: PartitionStore, topic_partition: TopicPartition = ORDERS_0, t
 
 
 def deleted(topic_partition: TopicPartition, directory: Path) -> DeletedReplica:
-    return DeletedReplica(topic_partition=topic_partition, directory=str(directory), files_in_use=nullcontext())
+    return DeletedReplica(
+        topic_partition=topic_partition, directory=as_log_directory(directory), files_in_use=nullcontext()
+    )
 
 
 def marked_deleted(store: PartitionStore, topic_partition: TopicPartition, directory: Path) -> list[DeletedDirectory]:
@@ -126,7 +128,7 @@ def test_a_quarantined_replica_is_kept_and_its_place_is_free(store: PartitionSto
     for number in range(2):
         written(store)
         before = (tmp_path / "orders-0" / f"{0:020}.log").read_bytes()
-        store.quarantine(ORDERS_0, str(tmp_path))
+        store.quarantine(ORDERS_0, as_log_directory(tmp_path))
         assert (tmp_path / f"orders-0.{number}-quarantine" / f"{0:020}.log").read_bytes() == before
         assert not store.holds(ORDERS_0, ORDERS)
     assert store.open(ORDERS_0, ORDERS, DEFAULTS).log_end_offset == 0
@@ -137,13 +139,13 @@ def test_the_longest_name_that_a_topic_can_have_can_be_quarantined(store: Partit
     longest = TopicPartition("x" * 249, 99)
     for _ in range(2):
         written(store, longest)
-        store.quarantine(longest, str(tmp_path))
+        store.quarantine(longest, as_log_directory(tmp_path))
     assert len([name for name in names(tmp_path) if name.endswith("-quarantine")]) == 2
 
 
 def test_renamed_directories_are_not_renamed_again(store: PartitionStore, tmp_path: Path) -> None:
     written(store)
-    store.quarantine(ORDERS_0, str(tmp_path))
+    store.quarantine(ORDERS_0, as_log_directory(tmp_path))
     again = store_of(tmp_path)
     again.rename_strays(set())
     assert names(tmp_path) == ["orders-0.0-quarantine"]
@@ -153,13 +155,13 @@ def test_a_replica_that_was_found_damaged_is_damaged_at_the_next_start_whatever_
     store: PartitionStore, tmp_path: Path
 ) -> None:
     written(store)
-    store.mark_corrupt(ORDERS_0, str(tmp_path), "a flipped bit")
-    store.mark_corrupt(ORDERS_0, str(tmp_path), "told twice")
+    store.mark_corrupt(ORDERS_0, as_log_directory(tmp_path), "a flipped bit")
+    store.mark_corrupt(ORDERS_0, as_log_directory(tmp_path), "told twice")
     again = store_of(tmp_path)
     assert again.holds(ORDERS_0, ORDERS)
     with pytest.raises(Corruption, match="was found corrupt earlier: a flipped bit"):
         again.open(ORDERS_0, ORDERS, DEFAULTS)
-    again.quarantine(ORDERS_0, str(tmp_path))
+    again.quarantine(ORDERS_0, as_log_directory(tmp_path))
     assert again.open(ORDERS_0, ORDERS, DEFAULTS).log_end_offset == 0
 
 
@@ -167,7 +169,7 @@ def test_the_mark_does_not_bring_a_deleted_replica_back(store: PartitionStore, t
     written(store)
     assert [one.name for one in marked_deleted(store, ORDERS_0, tmp_path)] == ["orders-0.0-delete"]
     assert marked_deleted(store, ORDERS_0, tmp_path) == []
-    store.mark_corrupt(ORDERS_0, str(tmp_path), "too late")
+    store.mark_corrupt(ORDERS_0, as_log_directory(tmp_path), "too late")
     assert names(tmp_path) == ["orders-0.0-delete"]
     assert CORRUPT_FILE not in names(tmp_path / "orders-0.0-delete")
 
@@ -221,11 +223,11 @@ def test_a_replica_whose_directory_vanished_is_recreated_and_fails_no_log_direct
 ) -> None:
     written(store)
     shutil.rmtree(tmp_path / "orders-0")
-    store.mark_corrupt(ORDERS_0, str(tmp_path), "the file is gone")
+    store.mark_corrupt(ORDERS_0, as_log_directory(tmp_path), "the file is gone")
     assert not store.holds(ORDERS_0, ORDERS)
     written(store)
     shutil.rmtree(tmp_path / "orders-0")
-    store.quarantine(ORDERS_0, str(tmp_path))
+    store.quarantine(ORDERS_0, as_log_directory(tmp_path))
     assert store.open(ORDERS_0, ORDERS, DEFAULTS).log_end_offset == 0
     assert names(tmp_path) == ["orders-0"]
     shutil.rmtree(tmp_path / "orders-0")
@@ -255,7 +257,7 @@ def test_new_partitions_go_where_the_fewest_are(two: tuple[Path, Path]) -> None:
     for number in range(5):
         written(store, TopicPartition("orders", number))
     assert (names(a), names(b)) == (["orders-0", "orders-2", "orders-4"], ["orders-1", "orders-3"])
-    store.quarantine(TopicPartition("orders", 0), str(a))
+    store.quarantine(TopicPartition("orders", 0), as_log_directory(a))
     marked_deleted(store, TopicPartition("orders", 2), a)
     written(store, TopicPartition("orders", 5))
     assert "orders-5" in names(a), "what is set aside does not count"
@@ -340,7 +342,9 @@ def test_a_log_in_one_directory_with_a_topic_id_can_be_preloaded(tmp_path: Path)
     (one / "a.0-stray").mkdir()
     store = store_of(one, two)
     (found,) = store.found()
-    assert found == FoundPartition(directory=str(two), topic_partition=TopicPartition("orders", 2), topic_id=ORDERS)
+    assert found == FoundPartition(
+        directory=as_log_directory(two), topic_partition=TopicPartition("orders", 2), topic_id=ORDERS
+    )
     assert (store.preload(found, DEFAULTS), names(two)) == (True, ["orders-0", "orders-2", "orders-3"])
     store.release_preloaded()
 
@@ -360,7 +364,7 @@ def test_a_preloaded_log_is_used_when_its_topic_is_opened(store: PartitionStore,
 
 def test_a_damaged_log_is_found_damaged_again_when_it_is_opened(store: PartitionStore, tmp_path: Path) -> None:
     written(store)
-    store.mark_corrupt(ORDERS_0, str(tmp_path), "a flipped bit")
+    store.mark_corrupt(ORDERS_0, as_log_directory(tmp_path), "a flipped bit")
     (found,) = store.found()
     assert not store.preload(found, DEFAULTS)
     with pytest.raises(Corruption, match="a flipped bit"):
@@ -372,13 +376,13 @@ def test_a_partition_is_created_in_the_preferred_directory_but_not_moved_there(t
     for directory in directories:
         directory.mkdir()
     store = store_of(*directories)
-    store.prefer(ORDERS_0, str(directories[2]))
+    store.prefer(ORDERS_0, as_log_directory(directories[2]))
     written(store)
     assert store.directory_of(ORDERS_0) == str(directories[2])
-    store.prefer(ORDERS_0, str(directories[1]))
+    store.prefer(ORDERS_0, as_log_directory(directories[1]))
     store.open(ORDERS_0, ORDERS, DEFAULTS).close()
     assert [names(directory) for directory in directories] == [[], [], ["orders-0"]]
-    store.prefer(TopicPartition("orders", 1), "/not/in/use")
+    store.prefer(TopicPartition("orders", 1), LogDirectory("/not/in/use"))
     written(store, TopicPartition("orders", 1))
     assert names(directories[0]) == ["orders-1"]
 
@@ -390,6 +394,6 @@ def test_a_moved_partition_is_found_in_its_new_directory(tmp_path: Path) -> None
     store = store_of(*directories)
     written(store)
     (directories[0] / "orders-0").rename(directories[1] / "orders-0")
-    store.moved(ORDERS_0, str(directories[0]), str(directories[1]))
+    store.moved(ORDERS_0, as_log_directory(directories[0]), as_log_directory(directories[1]))
     assert store.directory_of(ORDERS_0) == str(directories[1])
     assert store.open(ORDERS_0, ORDERS, DEFAULTS).log_end_offset == 1

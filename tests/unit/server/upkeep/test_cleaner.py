@@ -15,7 +15,7 @@ from kraft.log.cleaning import compaction
 from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
 from kraft.log.partition_log import PartitionLog
-from kraft.model.ids import Offset, TopicPartition
+from kraft.model.ids import LogDirectory, Offset, TopicPartition
 from kraft.runtime.disk import RealDisk
 from kraft.server.config.values import UNLIMITED_BYTES_PER_SECOND
 from kraft.server.replica.log_configs import log_config
@@ -92,7 +92,11 @@ NEWEST = [(9, "a", "a3"), (10, "b", "b3"), (11, "c", "c3"), (12, "d", "active")]
 
 def being_moved() -> ReplicaMove:
     return ReplicaMove(
-        RealDisk(), topic_partition=TopicPartition("orders", 0), topic_id=ORDERS, destination="/b", move_id="0" * 32
+        RealDisk(),
+        topic_partition=TopicPartition("orders", 0),
+        topic_id=ORDERS,
+        destination=LogDirectory("/b"),
+        move_id="0" * 32,
     )
 
 

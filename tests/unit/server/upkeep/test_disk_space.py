@@ -4,11 +4,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import LogDirectory
 from kraft.runtime.disk import RealDisk
 from kraft.server.upkeep.disk_space import RECHECK_AFTER_BYTES, RECHECK_AFTER_MS, DiskSpace
 
 MIB = 1 << 20
-DIRECTORY = "data/node-1"
+DIRECTORY = LogDirectory("data/node-1")
 
 
 class SizedDisk(RealDisk):
@@ -31,7 +32,7 @@ class Watched:
         self.now_ms = 5_000
         self.space = DiskSpace(self.disk, free_bytes_min, lambda: self.now_ms)
 
-    def is_admitted(self, size_bytes: int = 100, directory: str = DIRECTORY) -> bool:
+    def is_admitted(self, size_bytes: int = 100, directory: LogDirectory = DIRECTORY) -> bool:
         try:
             self.space.admit(directory, size_bytes)
         except Refusal:
@@ -116,11 +117,11 @@ def test_the_shortage_and_its_end_are_logged_once_each_without_an_append() -> No
 
 def test_each_directory_has_its_own_measurement() -> None:
     watched = Watched(10, MIB)
-    assert not watched.is_admitted(directory="data/full")
+    assert not watched.is_admitted(directory=LogDirectory("data/full"))
     watched.disk.free = MIB
-    assert watched.is_admitted(directory="data/roomy")
-    assert watched.space.is_full("data/full")
-    assert not watched.space.is_full("data/roomy")
+    assert watched.is_admitted(directory=LogDirectory("data/roomy"))
+    assert watched.space.is_full(LogDirectory("data/full"))
+    assert not watched.space.is_full(LogDirectory("data/roomy"))
 
 
 def test_a_disk_that_cannot_be_measured_refuses_appends() -> None:

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from kraft.model.errors import ErrorCode
+from kraft.model.ids import LogDirectory
 from kraft.model.log_directories import AlterReplicaLogDirectoriesRequest as Asked
 from kraft.model.log_directories import ReplicaDirectory, ReplicaDirectoryResult
 from kraft.server.kafka_listener.apis.alter_replica_log_dirs import AlterReplicaLogDirsApi
@@ -26,10 +27,10 @@ def test_what_is_asked_by_directory_is_answered_by_topic(version: int) -> None:
     async def handle(request: Asked) -> list[ReplicaDirectoryResult]:
         assert request == Asked(
             replicas=[
-                ReplicaDirectory(topic="orders", partition=0, directory="/a"),
-                ReplicaDirectory(topic="orders", partition=1, directory="/a"),
-                ReplicaDirectory(topic="bills", partition=0, directory="/b"),
-                ReplicaDirectory(topic="orders", partition=2, directory="/b"),
+                ReplicaDirectory(topic="orders", partition=0, directory=LogDirectory("/a")),
+                ReplicaDirectory(topic="orders", partition=1, directory=LogDirectory("/a")),
+                ReplicaDirectory(topic="bills", partition=0, directory=LogDirectory("/b")),
+                ReplicaDirectory(topic="orders", partition=2, directory=LogDirectory("/b")),
             ]
         )
         return [

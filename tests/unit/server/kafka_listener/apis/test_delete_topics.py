@@ -75,6 +75,13 @@ def test_an_unknown_topic_id_is_answered_without_a_name() -> None:
     assert (result.name, result.topic_id, result.error_code) == (None, BILLS, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
+@pytest.mark.parametrize("version", versions_of(DeleteTopicsRequest))
+def test_a_topic_with_an_empty_name_is_answered_with_it(version: int) -> None:
+    request = by_name("", version=version)
+    (result,) = delete(refusing(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), request, version)
+    assert (result.name, result.topic_id) == ("", ZERO_UUID)
+
+
 @pytest.mark.parametrize("topic_id", [ZERO_UUID, ORDERS], ids=["neither", "both"])
 def test_a_topic_is_named_in_one_way(topic_id: UUID) -> None:
     state = DeleteTopicState(name=None if topic_id == ZERO_UUID else "orders", topic_id=topic_id)

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from kraft.model.errors import ErrorCode
+from kraft.model.ids import LogDirectory
 from kraft.model.log_directories import DescribeLogDirectoriesRequest as Asked
 from kraft.model.log_directories import LogDirectoryDescription, ReplicaSize
 from kraft.model.partitions import PartitionName
@@ -18,7 +19,7 @@ from tests.unit.server.kafka_listener.apis.listener import answered, versions_of
 
 DIRECTORIES = [
     LogDirectoryDescription(
-        directory="/a",
+        directory=LogDirectory("/a"),
         total_bytes=1_000,
         usable_bytes=400,
         replicas=[
@@ -27,7 +28,7 @@ DIRECTORIES = [
             ReplicaSize(topic="orders", partition=1, size_bytes=9, offset_lag=0),
         ],
     ),
-    LogDirectoryDescription(directory="/b", error_code=ErrorCode.KAFKA_STORAGE_ERROR),
+    LogDirectoryDescription(directory=LogDirectory("/b"), error_code=ErrorCode.KAFKA_STORAGE_ERROR),
 ]
 
 

@@ -103,6 +103,24 @@ def test_one_name_may_be_that_of_a_topic_and_of_a_broker() -> None:
     assert results == [(2, "1", 0, None), (4, "1", 0, None)]
 
 
+def test_a_resource_of_an_unknown_type_is_answered_with_its_number() -> None:
+    results = alter(Controller(), resource("1", ("a", 0, "1"), kind=99), resource("2", ("a", 9, "1"), kind=98))
+    assert [(kind, name) for kind, name, _, _ in results] == [(99, "1"), (98, "2")]
+
+
+def test_results_are_matched_to_resources_by_name() -> None:
+    async def in_reverse(request: Asked) -> Answer:
+        results = [
+            ResourceAlterationResult(
+                resource_type=each.resource_type, resource_name=each.resource_name, error_message=each.resource_name
+            )
+            for each in request.resources
+        ]
+        return Answer(results=results[::-1])
+
+    assert alter(in_reverse, resource("a"), resource("b")) == [(2, "a", 0, "a"), (2, "b", 0, "b")]
+
+
 def test_a_request_that_is_refused_as_a_whole_is_refused_resource_by_resource() -> None:
     async def refuse(request: Asked) -> Answer:
         raise Refusal(ErrorCode.REQUEST_TIMED_OUT, "late")

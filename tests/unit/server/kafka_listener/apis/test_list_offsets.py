@@ -57,7 +57,6 @@ def only(response: ListOffsetsResponse) -> ListOffsetsPartitionResponse:
     return result
 
 
-@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(
     ("timestamp", "known_from", "found"),
     [
@@ -72,15 +71,15 @@ def only(response: ListOffsetsResponse) -> ListOffsetsPartitionResponse:
     ],
 )
 def test_every_special_place_in_the_versions_that_know_it_and_every_time(
-    broker: Broker, version: int, timestamp: int, known_from: int, found: tuple[int, int]
+    broker: Broker, timestamp: int, known_from: int, found: tuple[int, int]
 ) -> None:
-    result = only(ask(broker, version, topic("orders", (0, timestamp))))
-    if version < known_from:
-        found = (-1, -1)
-    assert result.error_code == (0 if version >= known_from else ErrorCode.UNSUPPORTED_VERSION)
-    assert (result.partition_index, result.offset, result.timestamp) == (0, *found)
-    # The epoch is that of the record found.
-    assert result.leader_epoch == (3 if version >= 4 and found[0] >= 0 else -1)
+    for version in VERSIONS:
+        is_known = version >= known_from
+        result = only(ask(broker, version, topic("orders", (0, timestamp))))
+        assert result.error_code == (0 if is_known else ErrorCode.UNSUPPORTED_VERSION), version
+        assert (result.partition_index, result.offset, result.timestamp) == (0, *(found if is_known else (-1, -1)))
+        # The epoch is that of the record found.
+        assert result.leader_epoch == (3 if version >= 4 and is_known and found[0] >= 0 else -1), version
 
 
 def test_a_place_that_the_version_does_not_know_leaves_the_others_in_their_order(broker: Broker) -> None:
@@ -88,10 +87,10 @@ def test_a_place_that_the_version_does_not_know_leaves_the_others_in_their_order
     assert [(each.error_code, each.offset) for each in answered.partitions] == [(35, -1), (0, 4), (35, -1), (0, 0)]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("isolation_level", [0, 1])
-def test_the_end_is_the_same_under_read_committed(broker: Broker, version: int, isolation_level: int) -> None:
-    assert only(ask(broker, version, topic("orders", (0, -1)), isolation_level=isolation_level)).offset == 4
+def test_the_end_is_the_same_under_read_committed(broker: Broker, isolation_level: int) -> None:
+    for version in VERSIONS:
+        assert only(ask(broker, version, topic("orders", (0, -1)), isolation_level=isolation_level)).offset == 4
 
 
 @pytest.mark.parametrize("version", VERSIONS)

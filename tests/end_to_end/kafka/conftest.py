@@ -1,4 +1,4 @@
-"""Fixtures of more than one file: three nodes, and their addresses and topics for clients of Kafka."""
+"""Three nodes that the tests of this folder share, with their addresses and topics for clients of Kafka."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ import pytest
 
 from kraft.client import Admin
 from kraft.testing import Cluster
+from tests.end_to_end.kafka.known_topics import until_known
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def cluster() -> Iterator[Cluster]:
+    """With the default settings, for tests that leave nodes and settings alone; each has topics of its own.
+
+    A file whose tests do not, or that needs other settings, has a fixture of this name of its own.
+    """
     with Cluster(3) as running:
         yield running
 
@@ -23,8 +28,9 @@ def servers(cluster: Cluster) -> str:
 
 @pytest.fixture
 def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
-    """A topic of the test's own, with two partitions; it keeps records that are years old."""
+    """Name of the test's own topic, with two partitions; it keeps records that are years old."""
     name: str = request.node.name[:200].replace("[", "-").replace("]", "")
     with Admin(cluster.bootstrap_servers) as admin:
         admin.create_topic(name, 2, 3, {"retention.ms": "-1"})
+    until_known(cluster, name, 2)
     return name

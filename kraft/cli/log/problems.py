@@ -1,4 +1,4 @@
-"""What is wrong with the files that are dumped: a line each on standard error, in order with what is printed."""
+"""Problems of dumped files, one line each on standard error, in order with standard output."""
 
 from __future__ import annotations
 
@@ -10,23 +10,25 @@ from kraft.cli.log.kafka_lines import safe
 from kraft.cli.log.printer import Printer
 
 LINES_MAX: Final = 20
-"""For each file: of a file of noise nobody reads more."""
+"""Lines per file at most: a file of random bytes has too many problems."""
 
 
-class Telling:
+class Problems:
+    """Prints problems and remembers whether one was a fault."""
+
     def __init__(self, printer: Printer) -> None:
         self._printer = printer
         self._lines: Counter[str] = Counter()
-        self.is_anything_wrong = False
+        self.has_fault = False
 
-    def wrong(self, path: str, position: int | None, reason: str) -> None:
-        """The file is not what was written."""
-        self.is_anything_wrong = True
-        self._printer.wrong(path, position, reason)
+    def fault(self, path: str, position: int | None, reason: str) -> None:
+        """Report that the file is damaged."""
+        self.has_fault = True
+        self._printer.fault(path, position, reason)
         self._say(path, position, reason)
 
     def remark(self, path: str, position: int | None, reason: str) -> None:
-        """It may well be."""
+        """Report what Kafka's tool reports, too, and a sound file may have."""
         self._say(path, position, reason)
 
     def _say(self, path: str, position: int | None, reason: str) -> None:
@@ -37,4 +39,4 @@ class Telling:
         place = "" if position is None else f" at byte {position}"
         print(f"kraft: {safe(path)}{place}: {safe(reason)}", file=sys.stderr)
         if self._lines[path] == LINES_MAX:
-            print(f"kraft: {safe(path)}: nothing more is said of this file", file=sys.stderr)
+            print(f"kraft: {safe(path)}: more problems of this file are not shown", file=sys.stderr)
