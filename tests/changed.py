@@ -131,7 +131,7 @@ def _is_unit_test(name: str) -> bool:
 
 
 def _places(name: str) -> Iterator[str]:
-    """What the paths of a module's own tests begin with."""
+    """Return the beginnings of the paths of a module's own tests."""
     folders, _, file = name.rpartition("/")
     package, _, inner = folders.partition("/")
     if file.endswith(".py") and file != "__init__.py" and package and package != "tests":

@@ -31,7 +31,7 @@ class Run:
 
 
 Copies = dict[tuple[str, str], list[Run]]
-"""What two files share, first name first; a file may share with itself."""
+"""Copies between two files, in the order of their names; a file may have copies of its own lines."""
 
 
 def statements(node: ast.AST) -> Iterator[ast.stmt]:
@@ -66,7 +66,7 @@ def find_copies(files: Mapping[str, list[Line]]) -> Copies:
 
 
 def _places(files: Mapping[str, list[Line]]) -> dict[tuple[str, ...], list[tuple[str, int]]]:
-    """For each six consecutive lines the files and positions at which they stand."""
+    """Return the files and positions of every six consecutive lines."""
     places: dict[tuple[str, ...], list[tuple[str, int]]] = defaultdict(list)
     for name in sorted(files):
         texts = [line.text for line in files[name]]

@@ -1,4 +1,4 @@
-"""Whether every test that docs/checklist.md names has passed: `python -m tests.proofs REPORT`.
+"""Checks that every test that docs/checklist.md names has passed: `python -m tests.proofs REPORT`.
 
 REPORT is what pytest wrote with `--junitxml`. Prints one line for each test that failed, was skipped or did not run,
 and exits with 1 if there is one.

@@ -1,4 +1,4 @@
-"""How large the project's own Python is, and what may exceed the limits: `python -m tests.tidy`.
+"""Measures the project's own Python against limits: `python -m tests.tidy`.
 
 Prints a table, and whatever the list of exceptions, tests/tidy_exceptions.toml, does not allow. The list only shrinks:
 `--write` removes what is within the limits by now and lowers what has become smaller; it neither adds nor raises
@@ -218,7 +218,7 @@ def _complaint(house: House, rule: Rule, what: str, size: int | None, listed: in
 
 
 def _places(house: House, rule: Rule, what: str) -> str:
-    """Where copied lines stand; all else is found by its name."""
+    """Return the positions of copied lines; everything else is found by its name."""
     if rule.name != "copies":
         return ""
     first, _, second = what.partition(PAIR)

@@ -1,8 +1,8 @@
-"""`python -m tests.fuzz --seconds N [--target X]`: any bytes, given to every decoder.
+"""`python -m tests.fuzz --seconds N [--target X]`: gives random bytes to every decoder.
 
 Each target runs in a process of its own, with a bound on memory and on time for every input. With atheris (which has
-wheels for Linux) new inputs are led by the branches that they reach; without it they are seeds damaged at random, and
-the table says so. Exit code 1 when a target crashed.
+wheels for Linux) coverage guides new inputs; without it they are randomly damaged seeds, and the
+table says so. The exit code is 1 if a target crashed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Outcome:
     inputs: int
     seconds: float
     crash: str
-    """What went wrong in one line; empty when nothing did."""
+    """The error in one line; empty if there was none."""
 
 
 def main() -> int:
@@ -66,7 +66,7 @@ def main() -> int:
 
 
 def run_target(target: str, *, mode: str, seconds: float, inputs: int, seed: int, crashes: Path) -> Outcome:
-    """In a process of its own, ended when it does not end by itself."""
+    """Run a target in a process of its own, which is killed if it does not end."""
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kraft-fuzz-") as folder:
         command = [sys.executable, "-m", "tests.fuzz.one_target", target, "--mode", mode, "--folder", folder]
@@ -106,7 +106,7 @@ def _reason(output: str, code: int) -> str:
 
 
 def _kept(folder: Path, crashes: Path, target: str, output: str) -> str:
-    """Copies what reproduces the crash to a place that stays, and says where."""
+    """Copy the input that reproduces the crash to a permanent place; return its path."""
     crashes.mkdir(parents=True, exist_ok=True)
     (crashes / f"{target}.txt").write_text(output)
     found = [file for file in folder.iterdir() if file.is_file()]

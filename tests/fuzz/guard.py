@@ -1,4 +1,4 @@
-"""Bounds on what one input may cost: a decoder that waits or allocates without end has failed as well."""
+"""Bounds on time and memory of one input: a decoder that never ends or allocates without limit has failed as well."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class TooSlow(Exception):
 
 
 class MemoryGuard:
-    """Lets this process grow by 64 MiB of address space, and from time to time by 64 MiB more.
+    """Allow this process 64 MiB more address space, renewed from time to time.
 
-    Every allocation counts, also those inside of C libraries. One that does not fit ends in MemoryError, or in the end
-    of the process where a library cannot do without.
+    Every allocation counts, also those inside of C libraries. One that does not fit raises MemoryError, or ends the
+    process if a library cannot handle that.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class MemoryGuard:
 
 
 def run_in_time(run: Callable[[bytes], None], data: bytes) -> None:
-    """Raises TooSlow. A call that never comes back out of C is ended by whoever started this process."""
+    """Limit the time of an input. Raises TooSlow. If a call never returns from C, the parent kills this process."""
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
         raise TooSlow(f"more than {INPUT_SECONDS_MAX} s for {len(data)} bytes")

@@ -21,7 +21,7 @@ _FRESH_EVERY: Final = 16
 
 
 def mutated(seeds: tuple[bytes, ...], chance: Random) -> Iterator[bytes]:
-    """Inputs without end: the seeds themselves, then seeds with a few places damaged, and now and then pure noise."""
+    """Yield inputs endlessly: the seeds, then seeds with a few damaged places, and sometimes pure noise."""
     yield from seeds
     number = 0
     while True:

@@ -1,6 +1,6 @@
 """`python -m tests.fuzz.one_target`: fuzzes one target in this process. Started by `python -m tests.fuzz`.
 
-Prints how many inputs were tried. A crash leaves its input in the folder that was named, and ends with exit code 1.
+Prints the number of inputs. After a crash, its input is in the given folder, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _at_random(name: str, seconds: float, inputs: int, seed: int, folder: Path) 
         guard.renew()
         try:
             run_in_time(target.run, data)
-        except BaseException:  # noqa: BLE001  Whatever it is, it is a crash, and this process ends with it.
+        except BaseException:  # noqa: BLE001  Any exception is a crash, and ends this process.
             guard.lift()
             traceback.print_exc()
             (folder / "crash-at-random").write_bytes(data)
@@ -59,11 +59,11 @@ def _at_random(name: str, seconds: float, inputs: int, seed: int, folder: Path) 
 def _with_atheris(name: str, seconds: float, inputs: int, seed: int, folder: Path) -> int:
     import atheris
 
-    # Branches of what is imported in here are counted, which is how the fuzzer finds its way deeper.
+    # The branches of modules that are imported here are counted, which guides the fuzzer.
     with atheris.instrument_imports(include=list(PACKAGES)):
         from tests.fuzz.targets import interpreted_codec, targets
     for function in vars(interpreted_codec()).values():
-        # It was read from its source by hand, so the import above passed it by.
+        # It was loaded from its source by hand, so the import above did not instrument it.
         if getattr(function, "__module__", None) == interpreted_codec().__name__ and hasattr(function, "__code__"):
             atheris.instrument_func(function)
     target = targets()[name]
@@ -88,7 +88,7 @@ def _with_atheris(name: str, seconds: float, inputs: int, seed: int, folder: Pat
         f"-timeout={INPUT_SECONDS_MAX}",
         f"-seed={seed}",
         f"-artifact_prefix={folder}/",
-        # Memory is bounded for each input by the guard; the fuzzer itself may keep what it likes.
+        # The guard bounds the memory of each input; the fuzzer's own memory is not limited.
         "-rss_limit_mb=0",
         "-print_final_stats=1",
         "-verbosity=0",

@@ -1,4 +1,4 @@
-"""The files of a small partition, and what a broker does with such a directory when it starts."""
+"""The files of a small partition, and a broker's start with such a directory."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def partition_files() -> dict[str, bytes]:
 
 
 def open_and_read(files: Mapping[str, bytes]) -> None:
-    """After a crash: whatever stands in the files, the log opens or says what is corrupt, and so does every read."""
+    """Open the log as after a crash: the start and every read must succeed or raise Corruption."""
     disk = _disk(files)
     try:
         log = PartitionLog.open(disk, DIRECTORY, _CONFIG, _ORDERS)
@@ -55,7 +55,7 @@ def open_and_read(files: Mapping[str, bytes]) -> None:
 
 
 def verify_and_inspect(files: Mapping[str, bytes]) -> None:
-    """Looking at the files tells what is wrong with them and raises nothing; reading one alone may raise Corruption."""
+    """Verify the files, which reports problems and raises nothing; reading a single file may raise Corruption."""
     disk = _disk(files)
     verify_partition(disk, DIRECTORY)
     for name in files:

@@ -1,8 +1,8 @@
-"""What is fuzzed: every decoder of bytes that come from the network or from a disk.
+"""The fuzz targets: every decoder of bytes from the network or from a disk.
 
-A target takes any bytes and returns. It fails by raising: an exception that the decoder does not document, or the
-AssertionError of a property that must hold of whatever was decoded. Where a checksum would hold nearly every input
-back, the target tries the input as it is, and then once more with the checksum set right.
+A target takes any bytes and returns. It fails by raising an exception that the decoder does not document, or an
+AssertionError for a property of the decoded value. Where a checksum would reject nearly every input, the target tries
+the input unchanged, and then with a correct checksum.
 """
 
 from __future__ import annotations
@@ -57,12 +57,14 @@ _CRC_COVERS_FROM: Final = 21
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
+    """A decoder to fuzz."""
+
     name: str
     run: Callable[[bytes], None]
     make_seeds: Callable[[], tuple[bytes, ...]]
 
     def seeds(self) -> tuple[bytes, ...]:
-        """Inputs to begin with: whole and valid ones, which mutation then damages."""
+        """Return valid inputs, which mutation then damages."""
         return self.make_seeds()
 
 
@@ -127,7 +129,7 @@ def _batch_seeds(codec: Codec) -> tuple[bytes, ...]:
 
 
 def _read_sealed(batch: bytearray) -> None:
-    """With length and checksum set right, so that what lies behind them is reached."""
+    """Correct length and checksum, so that the code after their checks is reached."""
     struct.pack_into(">i", batch, 8, len(batch) - 12)
     batch[16] = 2
     _UINT32.pack_into(batch, 17, crc32c(memoryview(batch)[_CRC_COVERS_FROM:]))
@@ -267,13 +269,13 @@ def _producer_snapshots() -> tuple[bytes, ...]:
 
 
 def _recovery(data: bytes) -> None:
-    """The input is the number of a file (one byte) and what stands in it instead."""
+    """The input is the number of a file (one byte) and its new content."""
     for files in _with_one_replaced(data):
         open_and_read(files)
 
 
 def _verification(data: bytes) -> None:
-    """The same, for what `kraft log verify` and `kraft log dump` read."""
+    """The same, for `kraft log verify` and `kraft log dump`."""
     for files in _with_one_replaced(data):
         verify_and_inspect(files)
 
@@ -295,7 +297,7 @@ def _sealed(name: str, data: bytes) -> bytes:
 
 
 def _sealed_batches(data: bytes) -> bytes:
-    """Each batch that is there by its length has the checksum that it needs."""
+    """Return the data with correct checksums of all batches that are complete by their lengths."""
     sealed, start = bytearray(data), 0
     while start + HEADER_BYTES <= len(sealed):
         end = start + 12 + int.from_bytes(sealed[start + 8 : start + 12], "big")

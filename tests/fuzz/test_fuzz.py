@@ -1,4 +1,4 @@
-"""The short, deterministic run of the fuzz targets, and the fuzzer itself put to the test."""
+"""A short, deterministic run of the fuzz targets, and tests of the fuzzer."""
 
 from __future__ import annotations
 

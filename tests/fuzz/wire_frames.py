@@ -1,4 +1,4 @@
-"""Frames of Kafka's wire protocol: what a broker decodes of a client, and what a client decodes of a broker."""
+"""Frames of Kafka's wire protocol: requests that a broker decodes, and responses that a client decodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _API_KEYS: Final = tuple(ApiKey)
 
 @cache
 def request_frames() -> tuple[bytes, ...]:
-    """A small one of every version of every request."""
+    """Return a small request of every kind and version."""
     return tuple(
         b"".join(encode_request(_small(request_type(key), version), version, 7, "client"))[SIZE_BYTES:]
         for key in _API_KEYS
@@ -37,12 +37,12 @@ def responses() -> tuple[bytes, ...]:
 
 
 def read_request(frame: bytes) -> None:
-    """As a listener does: the header, and behind it whatever the header announces."""
+    """Decode as a listener does: the header, then the request that it announces."""
     try:
         header, position = decode_request_header(frame)
     except ProtocolError:
         return
-    # A damaged key would nearly always be one that nobody knows, and then nothing more would be read.
+    # A damaged key would nearly always be unknown, and then nothing more would be read.
     key = _API_KEYS[header.api_key % len(_API_KEYS)] if header.api_key not in _API_KEYS else header.api_key
     _read(request_type(key), header.api_version, frame, position)
 

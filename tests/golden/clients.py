@@ -45,14 +45,14 @@ def _built_by(builder_type: Any, records: list[Record], codec: Codec, producer: 
 
 
 def built_by_librdkafka(records: list[Record], codec: Codec, *, idempotent: bool = False) -> bytes:
-    """What confluent-kafka's producer puts into a produce request."""
+    """Return the records of confluent-kafka's produce request."""
     with fake_broker() as broker:
         producer = confluent_kafka.Producer(
             {
                 "bootstrap.servers": f"127.0.0.1:{broker.port}",
                 "compression.type": codec.config_name,
                 "enable.idempotence": idempotent,
-                # All records in one batch: none leaves before the flush.
+                # All records in one batch: none is sent before the flush.
                 "linger.ms": 60_000,
                 "batch.size": BATCH_BYTES_MAX,
                 "message.max.bytes": BATCH_BYTES_MAX,
@@ -92,7 +92,7 @@ def _read_by(batches: Any) -> list[Record]:
 
 
 def read_by_librdkafka(batches: bytes, count: int) -> list[Record]:
-    """What confluent-kafka's consumer makes of a fetch response of `count` records from offset 0."""
+    """Return the records that confluent-kafka reads from a fetch response of `count` records from offset 0."""
     with fake_broker(served=batches, high_watermark=count) as broker:
         consumer = confluent_kafka.Consumer(
             {

@@ -1,4 +1,4 @@
-"""The least of a Kafka broker that librdkafka talks to: it keeps the batches it is sent, and serves one it is given.
+"""A minimal Kafka broker for librdkafka: it keeps the batches that it receives, and serves a given one.
 
 One topic with one partition, on a free port of this machine, one thread a connection. Each request is answered in the
 one version of it that is offered here. Field layouts: Kafka protocol guide.
@@ -31,7 +31,7 @@ _UNSUPPORTED_VERSION: Final = 35
 
 
 class FakeBroker:
-    """What the connections share."""
+    """The state that connections share."""
 
     def __init__(self, served: bytes, high_watermark: int) -> None:
         self.served = served
@@ -50,7 +50,7 @@ class FakeBroker:
 
     def _body(self, api_key: int, api_version: int, request: _Reader) -> bytes | None:
         if api_key == _API_VERSIONS:
-            # A newer one is refused in the oldest form, and the client asks again in that.
+            # A newer version is refused in the oldest one, which the client then uses.
             return self._api_versions(0 if api_version == 0 else _UNSUPPORTED_VERSION)
         if api_version != _VERSION_OF.get(api_key):
             raise ValueError(f"api {api_key} was asked for in version {api_version}")
@@ -65,7 +65,7 @@ class FakeBroker:
         return struct.pack(">ihqh", 0, 0, PRODUCER_ID, PRODUCER_EPOCH)
 
     def _api_versions(self, error_code: int) -> bytes:
-        # Lowest versions of 0, because clients look for the ones that they learnt long ago.
+        # The lowest versions are 0, because clients look for the oldest ones that they know.
         offered = b"".join(struct.pack(">hhh", key, 0, version) for key, version in _VERSION_OF.items())
         return struct.pack(">hi", error_code, len(_VERSION_OF)) + offered
 
@@ -125,7 +125,7 @@ def _string(text: str) -> bytes:
 
 @contextmanager
 def fake_broker(served: bytes = b"", high_watermark: int = 0) -> Iterator[FakeBroker]:
-    """Listens until the block ends. `served` is what a fetch below `high_watermark` gets."""
+    """Listen until the block ends. A fetch below `high_watermark` gets `served`."""
     broker = FakeBroker(served, high_watermark)
     with frame_server(broker.answer) as broker.port:
         yield broker

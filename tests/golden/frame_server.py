@@ -13,7 +13,7 @@ _SIZE_BYTES: Final = 4
 _SOCKET_TIMEOUT_S: Final = 30.0
 
 Answer = Callable[[bytes], bytes | None]
-"""From a request without its size to a response with it; None where the client expects no answer."""
+"""Maps a request without its size to a response with it; None if the client expects no response."""
 
 
 class _Server(socketserver.ThreadingTCPServer):
@@ -40,7 +40,7 @@ class _Connection(socketserver.StreamRequestHandler):
 
 @contextmanager
 def frame_server(answer: Answer) -> Iterator[int]:
-    """Listens until the block ends, which is given the port."""
+    """Listen until the block ends; yield the port."""
     with _Server(answer) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         thread.start()

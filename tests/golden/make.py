@@ -1,4 +1,4 @@
-"""`python -m tests.golden.make`: builds the golden batches anew with the clients that are installed."""
+"""`python -m tests.golden.make`: builds the golden batches again with the installed clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m tests.golden.make_requests`: records anew what the installed clients send.
+"""`python -m tests.golden.make_requests`: records the requests of the installed clients again.
 
 Each client produces a record, joins a group, reads for a moment, commits, and leaves.
 """
@@ -44,7 +44,7 @@ def main() -> None:
         _ask_for_all_topics(f"127.0.0.1:{broker.port}")
     for (api_key, version), frames in broker.frames.items():
         if api_key is ApiKey.METADATA:
-            # The first one asks for brokers alone.
+            # The first request asks only for brokers.
             _write("librdkafka-all-topics", api_key, version, frames[1])
 
 

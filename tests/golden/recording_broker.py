@@ -1,7 +1,7 @@
 """A broker for one client, which keeps the frames that the client sends.
 
-One topic with one partition, one group with one member, nothing stored. It speaks by `kraft.wire`, in whatever version
-it is asked, and so offers every version: clients use the newest that they know.
+One topic with one partition, one group with one member, nothing stored. It uses `kraft.wire` and answers in the
+request's version, so it offers every version: clients use the newest that they know.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ GROUP: Final = "golden-group"
 MEMBER: Final = "member-1"
 _NODE: Final = 1
 _EMPTY_FETCH_S: Final = 0.05
-"""How long a fetch of nothing is held back, so that the client does not ask without pause."""
+"""Wait of an empty fetch, so that the client does not fetch without pause."""
 
 
 class RecordingBroker:
-    """What the connections share."""
+    """The state that connections share."""
 
     def __init__(self) -> None:
         self.port = 0
         self.frames: dict[tuple[ApiKey, int], list[bytes]] = {}
-        """Without their sizes, by API and version, in the order in which they came."""
+        """Frames without their sizes, by API and version, in the order of arrival."""
 
     def answer(self, frame: bytes) -> bytes:
         header, position = decode_request_header(frame)
@@ -167,7 +167,7 @@ class RecordingBroker:
         return offset_commit.OffsetCommitResponse(topics=topics)
 
     def _offset_fetch(self, _request: Any) -> Message:
-        # Nothing was committed: -1, in the old shape for one group and in the new one for many.
+        # Nothing was committed: -1, in the old form for one group and in the new one for many.
         old = offset_fetch.OffsetFetchResponsePartition(
             partition_index=0, committed_offset=-1, metadata="", error_code=0
         )
@@ -200,7 +200,7 @@ _ANSWERS: Final[dict[ApiKey, Callable[[RecordingBroker, Any], Message]]] = {
 
 @contextmanager
 def recording_broker() -> Iterator[RecordingBroker]:
-    """Listens until the block ends."""
+    """Listen until the block ends."""
     broker = RecordingBroker()
     with frame_server(broker.answer) as broker.port:
         yield broker

@@ -1,4 +1,4 @@
-"""A port of this machine that leads to another one, as a proxy, a tunnel or a container's port does."""
+"""A port of this machine that forwards to another one, as a proxy, a tunnel or a container's port does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kraft.local.cluster_files import HOST
 
 @asynccontextmanager
 async def forwarded(port: int) -> AsyncIterator[int]:
-    """The port to dial in place of that one; whoever dials it comes from this machine, for all that a node can see."""
+    """Forward a port; return the new one. To a node, its callers come from this machine."""
     ends: list[asyncio.StreamWriter] = []
     connections: list[asyncio.Task[None]] = []
 

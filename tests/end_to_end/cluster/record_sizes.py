@@ -1,4 +1,4 @@
-"""How large a record a topic takes: what shows that a config is in effect."""
+"""The largest record that a topic accepts, which shows that a config is in effect."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.waiting import DEADLINE_S, until
 
 
 def is_taken(cluster: Cluster, topic: str, size: int) -> bool:
-    """One record with a value of so many bytes, sent to partition 0. Raises Refusal for any other reason."""
+    """Return whether partition 0 accepts a record with a value of that many bytes. Raises Refusal."""
     try:
         with Producer(cluster.bootstrap_servers) as producer:
             producer.send(topic, b"x" * size, partition=0).result(timeout=DEADLINE_S)
@@ -21,7 +21,7 @@ def is_taken(cluster: Cluster, topic: str, size: int) -> bool:
 
 
 def until_size(cluster: Cluster, topic: str, size: int, *, taken: bool) -> None:
-    """The leader may hear of a config a moment after the broker that answered for it. Raises TimeoutError."""
+    """Wait: the leader may get a config a moment after the broker that answered. Raises TimeoutError."""
     until(
         lambda: is_taken(cluster, topic, size) is taken, f"{size} bytes are {'not ' if taken else ''}taken by {topic}"
     )

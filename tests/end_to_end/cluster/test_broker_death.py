@@ -1,4 +1,4 @@
-"""What happens to partitions when processes die: found out without waiting for a session to end."""
+"""Partitions whose brokers die: the death is noticed before a session ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.waiting import until
 
 SESSION_S = 300.0
 DEADLINE_S = 30.0
-"""A tenth of the session, so that whatever happens within it was not brought about by the session's end."""
+"""A tenth of the session, so that nothing within it is an effect of the session's end."""
 
 TOPIC = "orders"
 METADATA_VERSION: Final = 12
@@ -69,13 +69,13 @@ def test_what_a_killed_process_led_is_led_by_others_long_before_its_session_ends
     cluster.node(killed).start()
     cluster.wait_ready(DEADLINE_S)
     until(lambda: all_in_sync(admin), "the new process of the broker is not in sync")
-    # Else the next turn would have nothing to take from a broker that leads nothing.
+    # Otherwise the broker would lead nothing in the next turn.
     admin.elect_leaders(ElectionType.PREFERRED)
     until(lambda: len(set(leaders(admin))) == 3, "leaders are not even again")
 
 
 def brokers_listed(server: str) -> set[int]:
-    """To Kafka's clients. Asks about one topic, as producers and consumers do."""
+    """Return the brokers that Kafka's clients see in a request about one topic."""
     request = MetadataRequest(topics=(MetadataRequestTopic(name=TOPIC),), allow_auto_topic_creation=False)
     with Connection(server) as connection:
         connection.send(request, METADATA_VERSION)
@@ -84,7 +84,7 @@ def brokers_listed(server: str) -> set[int]:
 
 
 def brokers_described(server: str) -> set[int]:
-    """To Kafka's operators."""
+    """Return the brokers that Kafka's admin tools see."""
     with Connection(server) as connection:
         connection.send(DescribeClusterRequest(include_cluster_authorized_operations=False), 0)
         _, response = decode_response(DescribeClusterResponse, 0, connection.frame() or b"")

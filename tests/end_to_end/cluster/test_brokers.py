@@ -183,7 +183,7 @@ def test_a_broker_is_emptied_and_kept_empty(cluster: Cluster, admin: Admin) -> N
     refused = run_kraft(cluster, "brokers", "decommission", "3")
     assert "broker 3 cannot be emptied: the 2 other brokers in service" in refused.stderr
 
-    # It may go now: with it stopped and forgotten everything is in sync, and everything is there.
+    # It may be removed now: after it is stopped and unregistered, everything is in sync and nothing is lost.
     cluster.node(OBSERVER).terminate()
     until(
         lambda: run_kraft(cluster, "brokers", "unregister", str(OBSERVER)).returncode == 0, "broker 4 is thought to run"

@@ -1,4 +1,4 @@
-"""Brokers that are no controllers: they start without any, and follow whichever of them there is."""
+"""Brokers that are not controllers: they start without any, and follow any controller that runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def events(cluster: Cluster, node_id: int, event: str) -> list[dict[str, Any]]:
 
 
 def first(cluster: Cluster, node_id: int, event: str) -> dict[str, Any]:
-    """Waits until it has happened."""
+    """Wait until the condition holds."""
     until(lambda: bool(events(cluster, node_id, event)), f"node {node_id}: not '{event}'")
     return events(cluster, node_id, event)[0]
 
@@ -50,7 +50,7 @@ def answers(address: str) -> bool:
 
 
 def controllers(cluster: Cluster) -> list[str]:
-    """Their addresses."""
+    """Return their addresses."""
     settings = (cluster.directory / "node-4.properties").read_text()
     found = re.findall(r"\d+@([\d.]+:\d+)", settings)
     assert len(found) == len(CONTROLLERS), settings
@@ -72,7 +72,7 @@ def test_brokers_open_their_logs_while_no_controller_is_there_and_serve_when_one
         opened = first(cluster, node_id, OPEN)
         assert (opened["opened"], opened["corrupt"]) == (PARTITIONS, 0)
         reason = first(cluster, node_id, WAITING)["reason"]
-        # Refused, or, on a machine with much to do, not yet heard from: each of them was tried, and is named.
+        # Refused, or without an answer yet on a busy machine: each address was tried, and is named.
         assert all(address in reason for address in controllers(cluster)), reason
         assert events(cluster, node_id, "listener started") == []
     assert not any(answers(address) for address in cluster.bootstrap_servers.split(","))

@@ -1,4 +1,4 @@
-"""Three real nodes that die together, and of which two come back: nobody has to wait for the third."""
+"""Three real nodes die together, and two come back: nothing waits for the third."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def partitions(cluster: Cluster) -> list[PartitionMetadata]:
 
 
 def test_two_of_three_nodes_that_come_back_from_a_crash_of_all_lead_everything_and_have_it_all() -> None:
-    """The one that stays away may have been the last in every in-sync set."""
+    """The node that stays down may have been the last in every in-sync set."""
     with Cluster(nodes=3, overrides=SHORT_SESSIONS) as cluster:
         create_topic(cluster.bootstrap_servers, "orders", partitions=6)
         publish(cluster.bootstrap_servers, "orders", range(RECORDS))

@@ -1,4 +1,4 @@
-"""A fourth broker joins three that hold topics: what it gets, and what it does not get by itself."""
+"""A fourth broker joins three that hold topics: what is placed on it, and what is not moved by itself."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_new_broker_stays_empty_until_topics_are_created_or_partitions_are_mov
         cluster.node(NEW).start()
         cluster.wait_ready()
         until(lambda: not described(admin).fenced, "the new broker is not put into service")
-        # Leaders die, are elected and are given back, and records go on coming: reason enough to take part, if any is.
+        # Leaders die, are elected and move back while records are produced; none of this may move replicas to it.
         cluster.node(1).kill()
         publish(cluster.bootstrap_servers, "before", range(RECORDS, 2 * RECORDS))
         cluster.node(1).start()

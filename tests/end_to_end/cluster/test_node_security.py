@@ -1,4 +1,4 @@
-"""Who may speak to the nodes of a real cluster: those with its secret or its certificates, and nobody else."""
+"""Authentication between the nodes of a real cluster: only its secret or its certificates give access."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def voters_of(cluster: Cluster) -> str:
 
 @contextmanager
 def intruder(cluster: Cluster, directory: Path, node_id: int, **settings: str) -> Iterator[NodeProcess]:
-    """A node of our own making that believes to belong to the cluster; a voter if it takes a voter's id."""
+    """A node that is not part of the cluster but behaves as if it were; a voter if it has a voter's id."""
     with ReservedPorts(1) as (port,):
         voters, taken = voters_of(cluster).split(","), node_id <= len(cluster.nodes)
         if taken:
@@ -79,7 +79,7 @@ def intruder(cluster: Cluster, directory: Path, node_id: int, **settings: str) -
 
 
 def wait_for_refusal(cluster: Cluster, reason: str) -> dict[str, Any]:
-    """The line in which some node tells that it refused somebody."""
+    """Return the log line of a node that refused a caller."""
     deadline_s = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline_s:
         for node in cluster.nodes:
@@ -99,7 +99,7 @@ def wait_for_events(node: NodeProcess, event: str) -> list[dict[str, Any]]:
 
 
 def assert_unhurt(cluster: Cluster, topic: str) -> None:
-    """Metadata is committed, records are replicated to three, and nobody else has come in."""
+    """Check that metadata is committed, records are replicated to three, and no other node was accepted."""
     create_topic(cluster.bootstrap_servers, topic, partitions=3)
     publish(cluster.bootstrap_servers, topic, range(100))
     assert read_all(cluster.bootstrap_servers, topic) == once_each(100)
@@ -132,7 +132,7 @@ def test_a_broker_with_another_secret_does_not_get_in(cluster: Cluster, tmp_path
 
 
 def how_calls_end(port: int, methods: list[str]) -> set[str]:
-    """Of a stranger that comes by a forwarded port of this machine, as through a proxy or a tunnel."""
+    """Call as a stranger through a forwarded port of this machine; return how each call ends."""
 
     async def call() -> set[str]:
         ends = set()
@@ -189,7 +189,7 @@ def test_a_single_node_that_formatted_itself_refuses_strangers_too(
 def test_nodes_of_one_machine_find_their_secret_without_a_setting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_formatted_before: bool
 ) -> None:
-    """As in the README; and as nodes do that were formatted before there was such a secret."""
+    """Nodes start as in the README, and as nodes that were formatted before there was such a secret."""
     state = tmp_path / "state"
     monkeypatch.setenv("XDG_STATE_HOME", str(state))
     running = Cluster(3, tmp_path / "cluster")
@@ -248,7 +248,7 @@ def test_a_cluster_with_certificates_works_and_keeps_those_without_out(tmp_path:
 
 
 def test_a_voter_with_a_certificate_of_another_authority_is_named_by_both_sides(tmp_path: Path) -> None:
-    """gRPC does not say on a listener whose handshake failed; but whoever is dialed by a voter dials it, too."""
+    """gRPC does not show on a listener whose handshake failed; but a voter also dials those that dial it."""
     own, other = Authority(tmp_path / "own"), Authority(tmp_path / "other")
     stores, others = own.certify("node"), other.certify("node")
     both = tmp_path / "both.pem"

@@ -55,7 +55,7 @@ def until_moved(admin: Admin, topic: str, wanted: Mapping[int, list[int]]) -> No
 
 
 def directories(cluster: Cluster, topic: str) -> dict[int, set[str]]:
-    """Names of the partitions' directories, by node."""
+    """Return the names of the partitions' directories, by node."""
     return {
         node.node_id: {
             each.name

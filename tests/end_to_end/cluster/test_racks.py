@@ -1,4 +1,4 @@
-"""Four brokers in three racks: wherever replicas are placed, they stand in as many racks as there are."""
+"""Four brokers in three racks: replicas of a partition are always spread over as many racks as possible."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _admin(cluster: Cluster) -> Iterator[Admin]:
 
 
 def in_racks(replicas: list[int]) -> Counter[str]:
-    """How many of the replicas stand in each rack."""
+    """Return the number of replicas in each rack."""
     return Counter(RACKS[broker_id] for broker_id in replicas)
 
 
@@ -77,7 +77,7 @@ def test_a_plan_and_a_broker_that_is_emptied_keep_to_the_racks(cluster: Cluster,
     until(lambda: admin.list_partition_reassignments() == {}, admin.list_partition_reassignments)
     assert [in_racks(replicas) for replicas in placed(admin, "crowded")] == [{"a": 1, "b": 1, "c": 1}] * 4
 
-    # Broker 2 has the fewest replicas, and may not get those that stand beside one in its own rack.
+    # Broker 2 has the fewest replicas, but may not get those that have a replica in its own rack.
     admin.create_topic("two", partitions=1, replication_factor=2)
     admin.create_partitions("two", 4, [[3, 1], [1, 3], [3, 1]])
     kraft(cluster, "brokers", "decommission", "3")

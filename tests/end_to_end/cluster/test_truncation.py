@@ -1,4 +1,4 @@
-"""Consumers that have read what an unclean election then loses. `tests/unit/client/test_truncation.py` has the rest."""
+"""Consumers that have read records which an unclean election loses; see also `unit/client/test_truncation.py`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def read_async(consumer: AsyncConsumer, count: int) -> list[bytes | None]:
 def test_consumers_go_on_where_the_log_differs_or_raise_as_their_policy_says(
     cluster: Cluster, admin: Admin, then: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Afterwards the log is shorter than what was read, or long enough to hide that its records are others."""
+    """Afterwards the log is shorter than the consumer's position, or long enough to hide that its records differ."""
     topic = LosingTopic(cluster, admin, f"truncated-{then}", (1, 2))
     kept, lost, new = numbered("kept", 0, 20), numbered("lost", 20, 50), numbered("new", 20, 20 + then)
     with (
@@ -107,7 +107,7 @@ async def test_the_asynchronous_face_does_the_same(cluster: Cluster, admin: Admi
 
 @pytest.mark.slow
 def test_a_clean_election_repeats_nothing_and_skips_nothing(cluster: Cluster, admin: Admin) -> None:
-    """Also of a leader that had written nothing when the next one took over."""
+    """This includes a leader that had written nothing when the next one was elected."""
     topic = LosingTopic(cluster, admin, "clean", (1, 2))
     with Consumer(cluster.bootstrap_servers, auto_offset_reset="latest") as consumer:
         consumer.assign([topic.partition])

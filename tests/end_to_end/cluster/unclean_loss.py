@@ -9,10 +9,10 @@ from tests.support.waiting import DEADLINE_S, until
 
 
 class LosingTopic:
-    """Replicas on two of the nodes. The second has only the first records when it comes to lead."""
+    """A topic with replicas on two nodes. The second has only the first records when it becomes leader."""
 
     def __init__(self, cluster: Cluster, admin: Admin, topic: str, replicas: tuple[int, int]) -> None:
-        """Raises a Refusal when there is such a topic."""
+        """Create the topic. Raises Refusal if it exists."""
         self.partition = TopicPartition(topic, 0)
         self._cluster = cluster
         self._admin = admin
@@ -41,7 +41,7 @@ class LosingTopic:
         self.write(values)
 
     def lose(self) -> None:
-        """What `write_without_second` wrote. Both nodes run again afterwards, and both replicas are in sync."""
+        """Lose what `write_without_second` wrote. Afterwards both nodes run, and both replicas are in sync."""
         self._cluster.node(self._first).kill()
         self._cluster.node(self._second).start()
         until(lambda: self.state.leader_id == self._second, lambda: self.state)

@@ -1,4 +1,4 @@
-"""Three nodes that the files of this folder share, and what a client of Kafka needs of them."""
+"""Three nodes that the tests of this folder share, with their addresses and topics for clients of Kafka."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def servers(cluster: Cluster) -> str:
 
 @pytest.fixture
 def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
-    """Name of the test's own topic, with two partitions; it keeps what is years old."""
+    """Name of the test's own topic, with two partitions; it keeps records that are years old."""
     name: str = request.node.name[:200].replace("[", "-").replace("]", "")
     with Admin(cluster.bootstrap_servers) as admin:
         admin.create_topic(name, 2, 3, {"retention.ms": "-1"})

@@ -1,7 +1,7 @@
-"""`python -m tests.end_to_end.programs.sqlite_sink`: reads a topic into a database, and its place with what it read.
+"""`python -m tests.end_to_end.programs.sqlite_sink`: reads a topic into a database that also stores the position.
 
-The output of some records and the place behind them are one transaction. Whenever this process dies, both are there or
-neither is, and the next one goes on from that place: it does some work again and stores nothing twice.
+The output of some records and the position after them are one transaction. Whenever this process dies, both are there
+or neither is, and the next process continues from that position: it repeats some work, but stores nothing twice.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TRANSACTION_RECORDS = 500
 
 
 class Sink:
-    """Every record that was worked on is noted in `worked_on`, whether its output was stored or not."""
+    """The sink; `worked_on` has every processed record, even if its output was not stored."""
 
     def __init__(self, directory: Path) -> None:
         self.worked_on = directory / "worked-on"
@@ -48,7 +48,7 @@ class Sink:
 
 
 def main(servers: str, topic: str, directory: str, total: str, dies_after: str) -> None:
-    """Ends when `total` records are stored, or by its own kill -9 in the midst of a transaction."""
+    """Run until `total` records are stored, or until it kills itself in the middle of a transaction."""
     sink, worked_on, stored = Sink(Path(directory)), 0, 0
     stored = len(sink.values())
     with Consumer(servers) as consumer:

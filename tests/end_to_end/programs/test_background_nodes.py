@@ -44,7 +44,7 @@ class Machine:
         return ",".join(f"{HOST}:{port}" for port in self.grpc)
 
     def start(self, config: Path) -> tuple[str, int]:
-        """What is said of the node, and its pid."""
+        """Start a node; return the command's output and the node's pid."""
         done = run("server", "start", "-c", config, "--daemon")
         assert done.returncode == 0, done.stderr
         said, where = done.stdout.splitlines()

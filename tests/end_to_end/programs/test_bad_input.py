@@ -1,4 +1,4 @@
-"""What a person gets wrong with a node: one line that names it and the remedy, exit code 1, no traceback, no hang."""
+"""Mistakes of users: one line that names the mistake and the remedy, exit code 1, no traceback, no hang."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from chaos.workloads import AppendPlan
 FAULTS = ("kill-leader", "pause", "latency", "cut")
 
 
-# Where Toxiproxy was never built, building it comes first.
+# The first run on a machine builds Toxiproxy.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
 
 
@@ -35,7 +35,7 @@ def test_nothing_acknowledged_is_lost_whatever_is_done_to_the_links(tmp_path: Pa
 
 
 def check_clean(directory: Path, faults: tuple[str, ...], seed: int) -> None:
-    """Each fault strikes once, and nothing that was acknowledged is lost or there twice."""
+    """Each fault happens once, and no acknowledged record is lost or duplicated."""
     plan = RunPlan(
         seed=seed,
         cycles=len(faults),

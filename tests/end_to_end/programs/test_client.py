@@ -26,7 +26,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def kraft(cluster: Cluster, *arguments: str, stdin: bytes = b"") -> str:
-    """What a command prints; it must succeed."""
+    """Run a command, which must succeed; return its output."""
     command = [sys.executable, "-m", "kraft", *arguments, "--bootstrap-server", cluster.bootstrap_servers]
     done = subprocess.run(command, input=stdin, capture_output=True, timeout=DEADLINE_S, check=False)
     assert done.returncode == 0, done.stderr.decode()
@@ -34,7 +34,7 @@ def kraft(cluster: Cluster, *arguments: str, stdin: bytes = b"") -> str:
 
 
 def read_all(cluster: Cluster, topic: str, partitions: int) -> list[list[bytes | None]]:
-    """Values by partition, in the order of their offsets, up to the ends at the time of the call."""
+    """Return values by partition, in the order of their offsets, up to the ends at the time of the call."""
     places = [TopicPartition(topic, number) for number in range(partitions)]
     with Consumer(cluster.bootstrap_servers) as consumer:
         ends = consumer.end_offsets(places)
@@ -83,7 +83,7 @@ def test_a_record_above_the_topics_bound_is_refused_in_one_line(cluster: Cluster
 
 
 def test_each_number_of_acks_gets_what_it_stands_for(cluster: Cluster) -> None:
-    """All three need min.insync.replicas; one and none are content with the leader; none gets no answer."""
+    """acks=all needs min.insync.replicas; 1 and 0 need only the leader, and 0 gets no response."""
     with Admin(cluster.bootstrap_servers) as admin:
         admin.create_topic("acknowledged", 1, 3, {"min.insync.replicas": "3"})
 
@@ -104,7 +104,7 @@ def test_each_number_of_acks_gets_what_it_stands_for(cluster: Cluster) -> None:
         with Producer(cluster.bootstrap_servers, acks=1) as leader_alone:
             assert leader_alone.send("acknowledged", b"one").result(DEADLINE_S).offset == 0
         for _ in range(20):
-            # Closed as soon as it is sent: nothing tells the producer that it has arrived.
+            # Closed as soon as it is sent: the producer does not learn whether it has arrived.
             with Producer(cluster.bootstrap_servers, acks=0) as nobody:
                 assert nobody.send("acknowledged", b"none").result(DEADLINE_S).offset == -1
         cluster.node(follower).start()

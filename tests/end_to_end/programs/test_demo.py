@@ -24,7 +24,7 @@ SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class Demo:
-    """A running demo. Every process that comes of it carries a mark in its environment."""
+    """A running demo. All its processes have a mark in their environment."""
 
     def __init__(self, temporary: Path, *arguments: str) -> None:
         self._mark = uuid4().hex
@@ -44,7 +44,7 @@ class Demo:
         )
 
     def left_behind(self, patience_s: float = 20) -> list[psutil.Process]:
-        """What still runs; a Python worker of Spark needs a moment to notice that Spark has gone."""
+        """Return the processes that still run; a Python worker of Spark needs a moment to notice the end of Spark."""
         ends_at = time.monotonic() + patience_s
         while (left := self._marked()) and time.monotonic() < ends_at:
             time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""`kraft dev` as a person meets it: a real command, real nodes, Ctrl-C."""
+"""`kraft dev` as users run it: a real command, real nodes, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_nodes_that_nobody_gave_an_id_are_numbered_and_keep_their_numbers(
     start_dev: Callable[..., Dev], base_port: str, tmp_path: Path
 ) -> None:
     def identities() -> dict[str, str]:
-        """What each node's `meta.properties` says: its id is in there."""
+        """Return the text of each node's `meta.properties`, which has its id."""
         return {path.parent.name: path.read_text() for path in sorted(tmp_path.glob("node-*/meta.properties"))}
 
     arguments = ("--data-dir", str(tmp_path), "--base-port", base_port)

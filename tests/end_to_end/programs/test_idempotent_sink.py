@@ -1,4 +1,4 @@
-"""At least once with a sink that stores its place with its output: each record is in the output exactly once."""
+"""A sink that stores its position with its output: each record is in the output exactly once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.records import create_topic, publish
 TOPIC = "orders"
 RECORDS = 5_000
 DIES_AFTER = 700
-"""In the midst of the second transaction or of a later one."""
+"""Kills in the middle of the second transaction or of a later one."""
 
 
 def test_a_consumer_that_is_killed_over_and_over_puts_out_every_record_exactly_once(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_a_consumer_that_is_killed_over_and_over_puts_out_every_record_exactly_o
         assert run(cluster, tmp_path, dies_after=-1) == 0
     sink = Sink(tmp_path)
     assert sink.values() == list(range(RECORDS))
-    # Without work that was done again, this would have shown nothing.
+    # Without repeated work, this test would show nothing.
     assert len(sink.worked_on.read_bytes().splitlines()) > RECORDS
 
 

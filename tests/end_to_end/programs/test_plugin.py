@@ -25,7 +25,7 @@ def test_a_cluster_of_ones_own_can_be_killed(start_kraft_cluster, kraft_cluster)
 def test_the_fixtures_give_running_clusters(tmp_path: Path) -> None:
     (tmp_path / "test_other_peoples.py").write_text(TESTS)
     (tmp_path / "pytest.ini").write_text("[pytest]\nkraft_nodes = 1\n")
-    # Options for the run that this test is part of are none for that one.
+    # The options of this test run are not for that one.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     finished = subprocess.run(
         # The plugin is named only where the package is not installed, and pytest would not find it by itself.

@@ -2,7 +2,7 @@
 
 quorum_voter.py NODE_ID DIRECTORY ID=PORT,ID=PORT,...
 
-propose TEXT   ->  ok TEXT INDEX | refused TEXT | unknown TEXT     (answered when known, several may be under way)
+propose TEXT   ->  ok TEXT INDEX | refused TEXT | unknown TEXT     (answered when known, several may be pending)
 status         ->  status LEADING TERM LAST_APPLIED LEADER_ID
 dump           ->  dump COUNT, then COUNT lines INDEX TEXT
 """
@@ -38,7 +38,7 @@ class RememberingListener:
         self.committed.append((index, payload))
 
     def on_leadership(self, term: int | None) -> None:
-        """Asked for by `status` instead."""
+        """Does nothing: `status` reports it."""
 
 
 def say(line: str) -> None:

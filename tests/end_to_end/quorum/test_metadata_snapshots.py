@@ -1,4 +1,4 @@
-"""Snapshots of the metadata on a running cluster: written, loaded after every way to end, and sent to who lags."""
+"""Snapshots of the metadata on a running cluster: written, loaded after any stop, and sent to voters that lag."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def start_cluster(directory: Path, **settings: str) -> Cluster:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """Writes a snapshot at the latest a second after anything is new."""
+    """Write a snapshot at most a second after a change."""
     with start_cluster(tmp_path, metadata_log_max_record_bytes_between_snapshots="1") as cluster:
         yield cluster
 
@@ -36,7 +36,7 @@ def snapshots(cluster: Cluster, node_id: int, role: str) -> list[Path]:
 
 
 def create_and_wait_for_snapshots(cluster: Cluster, topic: str) -> None:
-    """Afterwards every node has a snapshot that was written later."""
+    """Wait until every node has a newer snapshot."""
     earlier = {place: snapshots(cluster, *place)[-1:] for place in PLACES}
     with Admin(cluster.bootstrap_servers) as admin:
         admin.create_topic(topic, partitions=4, replication_factor=2)
@@ -57,7 +57,7 @@ def log_of(cluster: Cluster, node_id: int) -> str:
 
 
 def forget_logs(cluster: Cluster) -> None:
-    """What is found in them from here on was written from here on."""
+    """Empty the nodes' logs, so that they have only later lines."""
     for node in cluster.nodes:
         (cluster.directory / f"node-{node.node_id}.log").write_text("")
 
@@ -148,7 +148,7 @@ def test_a_voter_that_was_away_while_the_others_trimmed_their_journals_is_sent_a
         cluster.node(3).start()
         cluster.wait_ready()
         until(lambda: "snapshot installed" in log_of(cluster, 3), "node 3 was sent no snapshot")
-        # With the first one gone, nothing is decided without node 3.
+        # Without the first one, nothing is committed without node 3.
         cluster.node(1).kill()
         with Admin(cluster.bootstrap_servers, default_api_timeout_ms=30_000) as admin:
             admin.create_topic("last", partitions=1, replication_factor=1)

@@ -1,4 +1,4 @@
-"""A decision on very many partitions takes many entries of the metadata log. Its controller is killed between them."""
+"""A decision about very many partitions needs many entries of the metadata log; its controller is killed meanwhile."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def create(cluster: ScaleCluster, request: CreateTopicsRequest) -> None:
 
 
 async def transaction_seen(cluster: ScaleCluster, active: NodeProcess, entries: int) -> None:
-    """Until the active controller has committed so many entries of a transaction, or all of it."""
+    """Wait until the active controller has committed that many entries of a transaction, or all of it."""
     address = next(str(voter.address) for voter in cluster.voters if voter.node_id == active.node_id)
     peer = cluster.connections.peer(address)
     seen = 0
@@ -67,7 +67,7 @@ async def test_of_a_decision_whose_controller_is_killed_all_counts_or_nothing(tm
         with suppress(asyncio.CancelledError):
             await registering
         broker.epoch = earlier
-        # Others decide, and so what was unfinished is aborted by then.
+        # Another controller decides by now, so the unfinished transaction is aborted.
         watching = cluster.brokers[1]
         await watching.beat()
         await watching.register()

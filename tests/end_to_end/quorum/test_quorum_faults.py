@@ -1,4 +1,4 @@
-"""Controllers killed, paused and cut off under load: the short forms of `quorum_fault_runs`, and what they judge by."""
+"""Controllers killed, paused, cut off under load: the short forms of `quorum_fault_runs`, and tests of their checks."""
 
 from __future__ import annotations
 

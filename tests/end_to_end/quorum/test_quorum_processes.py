@@ -1,4 +1,4 @@
-"""Three voters as processes, killed without warning under load: what was acknowledged is there afterwards."""
+"""Three voters as processes, killed without warning under load: no acknowledged entry is lost."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class VoterProcess:
         self._process.send_signal(number)
 
     async def ask(self, question: str, key: str) -> list[str]:
-        """The words of the answer; none when the process died before it."""
+        """Return the words of the answer; none if the process died before it."""
         if self._process is None or self._has_fallen_silent:
             return []
         assert self._process.stdin is not None
@@ -123,7 +123,7 @@ class VoterProcess:
 
 
 class Load:
-    """Proposes numbered texts to whoever leads, a window of them at a time, and remembers which were acknowledged."""
+    """Proposes numbered texts to the leader, a window of them at a time, and records which were acknowledged."""
 
     def __init__(self, voters: list[VoterProcess], name: str) -> None:
         self._voters = voters
@@ -150,7 +150,7 @@ class Load:
                 await asyncio.sleep(0.01)
 
     async def goes_on(self, count: int) -> None:
-        """So many more are acknowledged."""
+        """Wait for that many more acknowledgements."""
         goal = len(self.acknowledged) + count
         async with asyncio.timeout(DEADLINE_S):
             while len(self.acknowledged) < goal:
@@ -181,7 +181,7 @@ async def wait_for_leader(voters: list[VoterProcess]) -> VoterProcess:
 
 
 async def assert_all_hold(voters: list[VoterProcess], acknowledged: list[str]) -> list[str]:
-    """Every voter holds every acknowledged entry, each once, and all hold the same in the same order."""
+    """Check that every voter has every acknowledged entry once, and all have the same entries in the same order."""
     leader = await wait_for_leader(voters)
     assert await leader.acknowledges(f"final-{len(acknowledged)}-{leader.node_id}")
     expected = await leader.committed()

@@ -20,7 +20,7 @@ _REPOSITORY = Path(__file__).resolve().parents[3]
 
 @contextmanager
 def spark_session() -> Iterator[SparkSession]:
-    """Its Python workers run this interpreter and import this repository; nothing of it is left behind."""
+    """A session whose Python workers run this interpreter and import this repository; it leaves no files."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     paths = [str(_REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
@@ -44,7 +44,7 @@ def spark_session() -> Iterator[SparkSession]:
 
 
 def _end_java() -> None:
-    """A stopped session leaves its Java process running for the next one, until some time after Python has ended."""
+    """End the Java process, which a stopped session leaves running until some time after Python has ended."""
     gateway: Any = SparkContext._gateway
     gateway.shutdown()
     # Java reads its standard input to know that Python is still there.

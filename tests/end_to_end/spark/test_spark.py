@@ -1,4 +1,4 @@
-"""The connector against real nodes: what it reads is what was produced, also while a leader dies."""
+"""The connector against real nodes: it reads exactly what was produced, also while a leader dies."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def create_topic(cluster: Cluster, topic: str) -> None:
 
 
 def produce(cluster: Cluster, topic: str, numbers: range) -> None:
-    """One record for each number, acknowledged by all replicas when this returns."""
+    """Publish one record for each number; on return all replicas have acknowledged them."""
     with Producer(cluster.bootstrap_servers, acks="all", compression_type="lz4") as producer:
         sent = [producer.send(topic, str(number).encode(), key=str(number % 7).encode()) for number in numbers]
         producer.flush()

@@ -1,6 +1,6 @@
 """The connector inside the real Spark, over a cluster of files: everything that Spark itself does with it.
 
-What only a cluster can show is in `test_spark.py`.
+Tests that need a real cluster are in `test_spark.py`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ OPTIONS = {"bootstrap.servers": "localhost:9094", "subscribe": "a"}
 
 
 class Batches:
-    """What a query wrote, by micro-batch; it may fail at one of them as a query does when its machine dies."""
+    """The output of a query, by micro-batch; it can fail at one of them, as when its machine dies."""
 
     def __init__(self) -> None:
         self.values: dict[int, list[str]] = {}
@@ -69,7 +69,7 @@ class Batches:
 def start(
     spark: SparkSession, checkpoint: Path, batches: Batches, *, fail_at: int | None = None, **options: str
 ) -> StreamingQuery:
-    """Reads what is available now, in as many micro-batches as the options make of it."""
+    """Read what is available now, in as many micro-batches as the options cause."""
     stream = spark.readStream.format("kraft").options(**{**OPTIONS, "startingOffsets": "earliest", **options}).load()
     writer = stream.writeStream.foreachBatch(partial(batches.write, fail_at=fail_at))
     return writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()

@@ -1,6 +1,6 @@
-"""`python -m tests.end_to_end.storage.sync_watching_node`: `kraft`, with a note of each sync on the loop's thread.
+"""`python -m tests.end_to_end.storage.sync_watching_node`: `kraft` that records each sync on the loop's thread.
 
-Each goes into a file in the directory that SYNCS_ON_LOOP names: one line with what was synced and where in the code.
+Each sync is a line of a file in the directory SYNCS_ON_LOOP: what was synced, and where in the code.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def test_a_node_whose_syncs_failed_has_acknowledged_nothing_that_a_later_loss_of
     except power_loss.CannotMount as reason:
         pytest.skip(str(reason))
     assert [met.only_log for met in errors] == [True, False]
-    # Without anything that a sync failed to write, nothing would have been shown.
+    # If the failed syncs left nothing unwritten, this test would show nothing.
     assert errors[0].failed_bytes > 0
     assert all(met.contents.acknowledged > met.acknowledged_before for met in errors)
 
@@ -44,5 +44,5 @@ def test_a_full_disk_refuses_producers_serves_readers_and_is_worked_on_again(
         pytest.skip(str(reason))
     for met in found:
         assert met.resumed_s <= full_disk_runs.RESUMED_WITHIN_S
-        # One append may reach into the head-room; the node's own files take little.
+        # One append may use the reserve; the node's own files take little.
         assert met.free_bytes > head_room_bytes // 2 or head_room_bytes == 0

@@ -1,4 +1,4 @@
-"""Three real nodes: what was acknowledged outlives every way of stopping them."""
+"""Three real nodes: acknowledged records survive every way of stopping them."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_leaderships_are_handed_on_at_a_stop_unless_that_is_switched_off(enabled
             until(lambda: admin.describe_brokers([1])[0].fenced, "broker 1 is thought to run")
             (stopped,) = admin.describe_brokers([1])
             (described,) = admin.describe_topics(["orders"])
-        # One that hands on says to the controller that it stops; otherwise the controller finds that it is gone.
+        # In a controlled shutdown the broker reports its stop; otherwise the controller notices that it has ended.
         assert stopped.in_controlled_shutdown == (enabled == "true")
         assert {partition.leader_id for partition in described.metadata.partitions} == {2, 3}
         told = cluster.node(1).log_path.read_text()

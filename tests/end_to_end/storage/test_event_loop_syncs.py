@@ -1,4 +1,4 @@
-"""Real brokers, which note every sync that runs on the thread of their event loop, through a busy life."""
+"""Real brokers under much work, which record every sync on the thread of their event loop."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def cluster(notes: Path) -> Iterator[Cluster]:
 
 
 def publish(cluster: Cluster, topic: str, count: int, *, key: bytes | None = None) -> None:
-    """A batch each."""
+    """Publish each record in a batch of its own."""
     with Producer(cluster.bootstrap_servers, acks="all", linger_ms=0) as producer:
         for number in range(count):
             producer.send(topic, VALUE, key=key or b"%d" % (number % 5)).result(60)
@@ -71,7 +71,7 @@ def appends_epochs_and_retention(cluster: Cluster, admin: Admin) -> None:
 
 
 def a_follower_begins_anew(cluster: Cluster, admin: Admin) -> None:
-    """It was away while all that it has was deleted."""
+    """The follower was down while all its records were deleted."""
     admin.create_topic("deleted", 1, 3, {"min.insync.replicas": "1", "segment.bytes": "4096"})
     publish(cluster, "deleted", 10)
     away = next(broker for broker in BROKERS if broker != leader_of(admin, "deleted"))
@@ -86,7 +86,7 @@ def a_follower_begins_anew(cluster: Cluster, admin: Admin) -> None:
 
 
 def a_follower_truncates(cluster: Cluster, admin: Admin) -> None:
-    """What one replica alone has is lost by an unclean election."""
+    """An unclean election loses the records that only one replica has."""
     admin.create_topic(
         "unclean", 1, 3, {"min.insync.replicas": "1", "unclean.leader.election.enable": "true", "segment.bytes": "4096"}
     )

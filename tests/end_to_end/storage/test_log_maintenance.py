@@ -1,4 +1,4 @@
-"""Real nodes over time: what retention, deletion and compaction leave, on every replica, and what a full disk does."""
+"""Real nodes over time: retention, deletion and compaction on every replica, and full disks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def create(cluster: Cluster, topic: str, **configs: str) -> TopicPartition:
-    """One partition on all nodes; the names of configs have "_" for "."."""
+    """Create a topic with one partition on all nodes; names of configs have "_" for "."."""
     named = {key.replace("_", "."): value for key, value in configs.items()}
     with Admin(cluster.bootstrap_servers) as admin:
         admin.create_topic(topic, 1, 3, {"min.insync.replicas": "2", "file.delete.delay.ms": "0", **named})
@@ -43,7 +43,7 @@ def create(cluster: Cluster, topic: str, **configs: str) -> TopicPartition:
 
 
 def publish(cluster: Cluster, topic: str, pairs: list[tuple[bytes, bytes]], batches: int = 1) -> None:
-    """On disk on every in-sync replica when this returns."""
+    """Publish records; on return every in-sync replica has them on disk."""
     with Producer(cluster.bootstrap_servers, acks="all") as producer:
         size = -(-len(pairs) // batches)
         for start in range(0, len(pairs), size):
@@ -57,7 +57,7 @@ def numbered(count: int, value_bytes: int = 100) -> list[tuple[bytes, bytes]]:
 
 
 def read(cluster: Cluster, place: TopicPartition) -> list[tuple[int, bytes | None, bytes | None]]:
-    """Offset, key and value of every record that is there."""
+    """Return offset, key and value of every record in the topic."""
     with Consumer(cluster.bootstrap_servers) as consumer:
         begin, end = consumer.beginning_offsets([place])[place], consumer.end_offsets([place])[place]
         return [
@@ -78,7 +78,7 @@ def isr(cluster: Cluster, topic: str) -> set[int]:
 
 
 def log_files(cluster: Cluster, node_id: int, place: TopicPartition) -> dict[int, int]:
-    """Size by base offset of the segments of one replica."""
+    """Return the sizes of one replica's segments by base offset."""
     directory = cluster.directory / f"node-{node_id}" / str(place)
     return {int(path.stem): path.stat().st_size for path in directory.glob("*.log")}
 
@@ -90,7 +90,7 @@ def log_bytes(cluster: Cluster, node_id: int, place: TopicPartition) -> int:
 def records_on_disk(
     cluster: Cluster, node_id: int, place: TopicPartition
 ) -> list[tuple[int, bytes | None, bytes | None]]:
-    """Offset, key and value of every record in the files of one replica."""
+    """Return offset, key and value of every record in the files of one replica."""
     directory = cluster.directory / f"node-{node_id}" / str(place)
     data = b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
     return [(record.offset, record.key, record.value) for record in iter_records(data)]
@@ -101,7 +101,7 @@ def said(cluster: Cluster, node_id: int) -> str:
 
 
 def until(holds: Callable[[], bool], what: str, within_s: float = DEADLINE_S) -> float:
-    """Looks ten times a second; returns how long it took."""
+    """Wait for a condition, checked ten times a second; return how long it took."""
     began_s = time.monotonic()
     while not holds():
         assert time.monotonic() - began_s < within_s, f"not within {within_s:g} s: {what}"
@@ -110,7 +110,7 @@ def until(holds: Callable[[], bool], what: str, within_s: float = DEADLINE_S) ->
 
 
 def until_each(holds: Callable[[int], bool], what: str) -> None:
-    """For every node."""
+    """Wait until a condition holds for every node."""
     for node_id in NODES:
         until(lambda: holds(node_id), f"{what} on node {node_id}")  # noqa: B023  Called in this very round.
 
@@ -132,7 +132,7 @@ def test_records_go_by_age_on_every_replica_when_the_topic_is_told_so_while_it_r
     place = create(cluster, "aged", segment_bytes="20000")
     publish(cluster, "aged", numbered(1_000), batches=20)
     assert all(len(log_files(cluster, node_id, place)) > 3 for node_id in NODES)
-    # Several checks of retention pass, and every record grows older than what it will be told.
+    # Several checks of retention pass, and every record becomes older than the retention time that is set next.
     time.sleep(1)
     assert bounds(cluster.bootstrap_servers, place) == (0, 1_000)
     with Admin(cluster.bootstrap_servers) as admin:
@@ -145,7 +145,7 @@ def test_records_go_by_age_on_every_replica_when_the_topic_is_told_so_while_it_r
         with Admin(cluster.bootstrap_servers) as admin:
             admin.alter_topic_configs("aged", delete=["retention.ms"])
         publish(cluster, "aged", [(b"k", b"after")])
-        # Below the log start it begins at the earliest record that there is.
+        # A position below the log start is reset to the earliest record.
         assert [(each.offset, each.value) for each in consumer.poll(20_000)] == [(1_000, b"after")]
 
 
@@ -219,7 +219,7 @@ def test_a_compacted_topic_keeps_the_newest_of_each_key_on_every_replica(cluster
     for round_number in range(20):
         publish(cluster, "newest", [(key, b"%d" % round_number * 50) for key in keys], batches=4)
     written = [log_bytes(cluster, node_id, place) for node_id in NODES]
-    # What is active is never compacted: at most one segment, and of the rest at most one record a key.
+    # The active segment is never compacted; the rest has at most one record per key.
     until_each(lambda node_id: log_bytes(cluster, node_id, place) < 45_000, "the log shrinks")
     print(f"bytes of the three replicas before: at least {written}, after: ", end="")
     print([log_bytes(cluster, node_id, place) for node_id in NODES])
@@ -233,7 +233,7 @@ def test_a_compacted_topic_keeps_the_newest_of_each_key_on_every_replica(cluster
 
 @pytest.mark.slow
 def test_a_compacted_topic_is_compacted_soon_after_the_append_that_finds_it_waiting_too_long() -> None:
-    # How often brokers look at retention and compaction is left as it is by default: 5 minutes and 15 seconds.
+    # The intervals of retention and compaction have their defaults: 5 minutes and 15 seconds.
     with Cluster(1) as cluster:
         place = TopicPartition("waiting", 0)
         configs = {"cleanup.policy": "compact", "segment.bytes": str(4 * MIB), "max.compaction.lag.ms": "1000"}
@@ -270,7 +270,7 @@ def test_a_new_replica_of_a_compacted_topic_copies_its_holes(cluster: Cluster) -
     def is_a_copy() -> bool:
         try:
             copied = records_on_disk(cluster, behind, place)
-        except FileNotFoundError:  # Compaction goes on, and puts one segment in the place of others.
+        except FileNotFoundError:  # Compaction continues, and replaces several segments by one.
             return False
         is_from_there = set(copied) <= set(written) and len(copied) < 500
         return is_from_there and {key: value for _, key, value in copied} == newest
@@ -278,7 +278,7 @@ def test_a_new_replica_of_a_compacted_topic_copies_its_holes(cluster: Cluster) -
     until(is_a_copy, "the replica holds what the leader had, less what compaction took")
 
 
-# --- rot -----------------------------------------------------------------------------------------------------
+# --- corruption ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("whose", ["leader", "follower"])
@@ -298,12 +298,12 @@ def test_rot_that_nobody_reads_is_found_and_the_replica_copied_anew(cluster: Clu
         file.write(data)
     took_s = until(lambda: f'"{place}", "damage": "corrupt"' in said(cluster, corrupt), "the corruption is found")
     healed_s = until(lambda: isr(cluster, topic) == set(NODES) and sound(cluster, corrupt, place), "it is copied anew")
-    print(f"rot found after {took_s:.1f} s, whole again {healed_s:.1f} s later")
+    print(f"corruption found after {took_s:.1f} s, whole again {healed_s:.1f} s later")
     assert [offset for offset, _, _ in read(cluster, place)] == list(range(1_000))
 
 
 def sound(cluster: Cluster, node_id: int, place: TopicPartition) -> bool:
-    """The node's replica holds, byte for byte, what its leader's does."""
+    """Return whether the node's replica equals its leader's, byte for byte."""
     directories = [cluster.directory / f"node-{each}" / str(place) for each in (node_id, leader(cluster, place.topic))]
     own, leaders = (b"".join(path.read_bytes() for path in sorted(one.glob("*.log"))) for one in directories)
     return own == leaders and bool(own)
@@ -314,7 +314,7 @@ def sound(cluster: Cluster, node_id: int, place: TopicPartition) -> bool:
 
 @contextmanager
 def small_disk(directory: Path, size_bytes: int) -> Iterator[Path]:
-    """A file system of its own in memory; skips the test where none can be mounted."""
+    """Mount a file system in memory; skip the test if that is not possible."""
     directory.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(directory)]
     try:
@@ -333,7 +333,7 @@ FULL = "disk full, appends refused"
 
 
 def fill(directory: Path, leave_bytes: int) -> Path:
-    """A file that leaves so much room on its file system."""
+    """Create a file that leaves that much space on its file system."""
     path = directory / "somebody-elses"
     state = os.statvfs(directory)
     with path.open("wb") as file:
@@ -360,7 +360,7 @@ def test_producers_are_refused_on_a_full_disk_while_reads_go_on_and_taken_again_
             assert len(read(cluster, place)) == 1_000
             with Producer(cluster.bootstrap_servers) as patient:
                 kept = patient.send("orders", b"kept")
-                # Long enough for the producer to have been refused and to have come again.
+                # Long enough for the producer to be refused and to retry.
                 time.sleep(1)
                 assert not kept.done()
                 filler.unlink()

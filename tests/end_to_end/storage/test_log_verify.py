@@ -1,4 +1,4 @@
-"""`kraft log verify` over the files of a real node: while it works, after it was killed, and after it stopped."""
+"""`kraft log verify` over the files of a real node: while it runs, after a kill, and after a stop."""
 
 from __future__ import annotations
 

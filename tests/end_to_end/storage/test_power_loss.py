@@ -1,4 +1,4 @@
-"""The short form of `power_loss_runs`: real nodes on disks that forget what was not synced."""
+"""The short form of `power_loss_runs`: real nodes on disks that lose what was not synced."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def test_nothing_acknowledged_is_lost_when_the_power_of_all_nodes_fails_at_once(
     assert [met.loss for met in found] == [*losses]
     assert all(met.contents.is_exact and met.contents.acknowledged > 0 for met in found)
     assert all(met.acknowledged_changes > 0 for met in found)
-    # Without anything that was not synced, nothing would have been shown.
+    # If everything was synced, this test would show nothing.
     assert sum(met.unsynced_bytes for met in found) > 0

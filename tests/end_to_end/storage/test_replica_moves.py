@@ -1,4 +1,4 @@
-"""Replicas move between the log directories of a broker, as clients and tools of Kafka ask for it, under load."""
+"""Replicas move between the log directories of a broker, requested by clients and tools of Kafka, under load."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from tests.support.waiting import until
 pytestmark = pytest.mark.timeout(300)
 
 LARGE_BYTES: Final = 64 << 20
-"""So much takes long enough to be seen, and to be interrupted."""
+"""Large enough that the move can be seen and interrupted."""
 MESSAGE_BYTES: Final = 512 << 10
 DEADLINE_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A replica in a log directory, by its name."""
+    """Return the replica in a log directory, by its name."""
 
     directory: str
     is_future: bool
@@ -58,7 +58,7 @@ class Site:
         assert producer.flush(DEADLINE_S) == 0
 
     def held(self, topic: str) -> list[Held]:
-        """What broker 1 says."""
+        """Return the log directories that broker 1 reports."""
         (broker,) = self.admin.describe_log_dirs({topic: [0]}, brokers=[1])
         return [
             Held(Path(directory["log_dir"]).name, each["is_future_key"], each["offset_lag"])
@@ -77,19 +77,19 @@ class Site:
         assert error is kafka.errors.NoError
 
     def until_moved(self, topic: str, name: str) -> list[Held]:
-        """What was told on the way."""
-        told: list[Held] = []
+        """Wait for the end of a move; return the states that were reported meanwhile."""
+        reported: list[Held] = []
 
         def is_there() -> bool:
             held = self.held(topic)
-            told.extend(held)
+            reported.extend(held)
             return held == [Held(name, False, 0)]
 
-        until(is_there, lambda: f"{topic} is in {name}, and not {told[-2:]}", DEADLINE_S)
-        return told
+        until(is_there, lambda: f"{topic} is in {name}, and not {reported[-2:]}", DEADLINE_S)
+        return reported
 
     def files(self, node_id: int, topic: str) -> bytes:
-        """All segments of a replica, one behind the other."""
+        """Return the bytes of all segments of a replica."""
         logs = (self.cluster.directory).glob(f"node-{node_id}*/**/{topic}-0/*.log")
         return b"".join(path.read_bytes() for path in sorted(logs, key=lambda path: path.name))
 
@@ -117,7 +117,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 def check(site: Site, load: LibrdkafkaLoad) -> None:
-    """Nothing lost, nothing twice, and the replica that moved is like the others."""
+    """Check that no record is lost or duplicated, and the moved replica equals the others."""
     load.stop()
     numbers = read_numbers(site.cluster.kafka_bootstrap_servers, "numbers", 0)
     found = compare(load.client, 0, load.sent[0], numbers)
@@ -199,7 +199,7 @@ def test_what_cannot_be_is_refused(site: Site) -> None:
         lambda: refused("others", 1, str(site.directories[target])) is kafka.errors.ReplicaNotAvailableError,
         "it is not there",
     )
-    # The wish is remembered: numbers has left more room in the other one, but here it is wanted.
+    # The requested directory is remembered, although the other one has more space.
     site.admin.alter_partition_reassignments({kafka.TopicPartition("others", 0): [1, 2]})
     until(lambda: site.held("others") == [Held(target, False, 0)], "it is where it was wanted")
 

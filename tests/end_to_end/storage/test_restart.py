@@ -1,4 +1,4 @@
-"""What a node finds on its disk when it starts again: after a stop in order, after a kill, and with indexes spoilt."""
+"""Restarts of a node: after a clean stop, after a kill, and with damaged indexes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SMALL_SEGMENTS = {"log.segment.bytes": "2048", "log.index.interval.bytes": "256"
 
 
 class Restart:
-    """Starts the only node again; then holds what it logged since."""
+    """A restart of the only node, with the log lines since then."""
 
     def __init__(self, cluster: Cluster) -> None:
         node = cluster.node(1)

@@ -1,4 +1,4 @@
-"""Real nodes on disks that rot and fail: one replica is damaged, and nobody notices but the logs."""
+"""Real nodes with corrupt data and failed disks: clients do not notice that one replica is damaged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SMALL_SEGMENTS = {"log.segment.bytes": "16384"}
 
 
 def replica(cluster: Cluster, node_id: int, partition: int = 0) -> Path:
-    """Where that node has the partition, in whichever of its log directories."""
+    """Return the partition's directory on that node, in any of its log directories."""
     return next(cluster.directory.glob(f"node-{node_id}*/orders-{partition}"))
 
 
@@ -34,20 +34,20 @@ def content(cluster: Cluster, node_id: int, partition: int = 0) -> bytes:
 
 
 def publish_in_batches(cluster: Cluster, topic: str) -> None:
-    """So many that one in the middle is not the last, which a crash may tear."""
+    """Publish enough batches that one in the middle is not the last, which a crash may tear."""
     for start in range(0, RECORDS, 500):
         publish(cluster.bootstrap_servers, topic, range(start, start + 500))
 
 
 def _stop_or_kill(cluster: Cluster, node_id: int, how: str) -> None:
-    if how == "stopped":  # In order, so that all of its logs are taken for whole.
+    if how == "stopped":  # A clean stop, so that the start does not recover its logs.
         cluster.node(node_id).terminate()
     else:
         cluster.node(node_id).kill()
 
 
 def flip_a_bit(file: Path) -> None:
-    """In its middle."""
+    """Flip a bit in the middle of the segment."""
     with file.open("r+b") as opened:
         opened.seek(file.stat().st_size // 2)
         byte = opened.read(1)[0]
@@ -63,7 +63,7 @@ def leader_and_isr(cluster: Cluster, partition: int = 0) -> tuple[int, list[int]
 
 
 def seconds_until(holds: Callable[[], bool]) -> float:
-    """How long it took."""
+    """Wait for a condition; return how long it took."""
     began = time.monotonic()
     while not holds():
         assert time.monotonic() - began < REPAIRED_WITHIN_S, "not repaired in time"
@@ -251,7 +251,7 @@ def test_a_log_directory_that_fails_under_a_running_node_costs_it_only_what_is_i
         assert not Path(names[1]).exists(), "nothing is tried again there"
         cluster.node(1).terminate()
 
-        # A new disk, formatted for this node: what the others have comes back.
+        # A new disk, formatted for this node: its replicas are copied again.
         formatted = subprocess.run(
             [*KRAFT, "storage", "format", "-c", str(cluster.node(1).config_path)],
             check=True,
