@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(300)
 DEADLINE_S = 30
 
 admin_values: Any = confluent_kafka.admin
-"""Which names it exports, the package does not say."""
+"""The package does not declare which names it exports."""
 
 SET, DELETE, APPEND = (
     admin_values.AlterConfigOpType.SET,
@@ -43,7 +43,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def eventually(ask: Callable[[], Any], is_so: Callable[[Any], bool]) -> Any:
-    """What is told once it is so: a client asks any broker, and one may hear of a change after another."""
+    """Wait for an answer: a client asks any broker, and brokers get a change at different times."""
     deadline = time.monotonic() + DEADLINE_S
     while True:
         try:
@@ -277,7 +277,7 @@ class KafkaTools:
         self._bootstrap_servers = bootstrap_servers
 
     def run(self, tool: str, *arguments: str) -> str:
-        """What it printed."""
+        """Run a tool; return its output."""
         finished = run_kafka_tool(self._jars, tool, "--bootstrap-server", self._bootstrap_servers, *arguments)
         assert finished.code == 0, finished.output + finished.errors
         return finished.output

@@ -93,7 +93,7 @@ def written(cluster: Cluster) -> Written:
 
 @pytest.fixture(scope="module")
 def timestamps_ms(written: Written) -> list[int]:
-    """By offset, as kafka-python reads them: of those who say the time at which they send, nobody knows it before."""
+    """Return timestamps by offset, read with kafka-python: clients that set them while sending do not report them."""
     return [stored.record.timestamp_ms for stored in read_by_kafka_python(written.place, written.sections)]
 
 
@@ -104,7 +104,7 @@ def reader(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def read(written: Written, reader: str) -> dict[int, Stored]:
-    """By offset, everything that the reader has a codec for."""
+    """Return the records by offset that the reader has a codec for."""
     client = CLIENTS[reader]
     found = client.read(written.place, [each for each in written.sections if each.codec in client.codecs])
     offsets = [stored.offset for stored in found]

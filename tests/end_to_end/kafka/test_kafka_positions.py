@@ -1,4 +1,4 @@
-"""How consumers of Kafka move about in partitions: to an offset, to a time, to the ends, and where there is nothing."""
+"""Positions of Kafka's consumers: seeks to an offset, a time and the ends, and positions that do not exist."""
 
 from __future__ import annotations
 

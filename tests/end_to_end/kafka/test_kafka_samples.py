@@ -1,4 +1,4 @@
-"""What guides to Kafka show in Python, as they show it: producers and consumers.
+"""Python samples of Kafka's guides, unchanged: producers and consumers.
 
 Consumers are given their partitions: those that subscribe as a group need a coordinator, which is not supported yet.
 """

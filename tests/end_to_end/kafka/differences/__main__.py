@@ -125,7 +125,7 @@ def _print(comparisons: Sequence[Comparison], unneeded: Sequence[Deliberate]) ->
 
 
 def _by_version(differences: Sequence[Difference]) -> list[str]:
-    """What is the same in several versions is told once, behind their numbers."""
+    """Report a result that several versions share once, after their numbers."""
     versions: dict[str, list[str]] = {}
     for difference in differences:
         found = re.match(r"v(\d+)\b:? ?", str(difference))

@@ -69,7 +69,7 @@ class Peer:
         return answer
 
     def ask_nothing(self, label: str, request: Message, version: int) -> None:
-        """For what has no answer: keeps whether the connection still stands."""
+        """Send a request without a response; record whether the connection is still open."""
         self._send(request, version)
         try:
             # The next answer is to this very request, or there was one where there should be none.
@@ -191,6 +191,6 @@ class Peer:
 
 
 SETTLED: Final = "settled-"
-"""How the names of topics begin that are there for nothing but the order of things."""
+"""Prefix of the names of topics that only serve to wait for earlier changes."""
 
 _ANYTHING: Final = ListOffsetsRequest(replica_id=-1, topics=())

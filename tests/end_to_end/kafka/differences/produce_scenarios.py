@@ -130,7 +130,7 @@ def produce_broken_batches(peer: Peer) -> None:
 
 
 def _whatever_offset(answer: Any) -> Any:
-    """What one broker takes and another does not is told once, not with every offset that follows."""
+    """Remove offsets, so that a batch which only one broker accepts is only one difference."""
     for partition in answer["responses"][0]["partition_responses"]:
         if partition["base_offset"] >= 0:
             partition["base_offset"] = "<offset>"
