@@ -114,7 +114,7 @@ class Life:
             self.reported.producers.add(producer_id)
 
     def _note_acknowledged(self) -> None:
-        """Note what is acknowledged: all that the log reports as durable. Every record is a batch, so offsets count them."""
+        """Note as acknowledged what the log reports as durable. Every record is a batch, so offsets count them."""
         assert self.partition is not None
         self.reported.acknowledged = max(self.reported.acknowledged, self.partition.log.synced_end_offset)
 

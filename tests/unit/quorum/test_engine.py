@@ -225,7 +225,7 @@ def test_a_candidate_promises_nothing_to_another_for_a_while(follower: Follower)
     assert (2, would_vote(2)) in follower.hears(2, question(2, last_log=(1, 0)))
 
 
-def test_a_voter_that_is_behind_in_terms_is_told_so_and_asks_for_a_later_one(follower: Follower) -> None:
+def test_a_voter_that_is_behind_in_terms_learns_so_and_asks_for_a_later_one(follower: Follower) -> None:
     hears_no_leader(follower)
     follower.step()
     follower.hears(3, PreVoteResponse(term=7, granted=False))

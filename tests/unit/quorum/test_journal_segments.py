@@ -65,7 +65,7 @@ def test_a_journal_of_many_segments_comes_back_and_goes_on() -> None:
 
 
 @pytest.mark.usefixtures("small_segments")
-def test_trimming_removes_whole_segments_and_writes_nothing_anew() -> None:
+def test_trimming_removes_whole_segments_and_rewrites_nothing() -> None:
     disk = SimDisk()
     journal = grown(disk, 40)
     before = segment_count(disk)

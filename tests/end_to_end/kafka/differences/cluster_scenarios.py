@@ -189,7 +189,7 @@ def describe_topic_partitions(peer: Peer) -> None:
 
 def init_producer_id(peer: Peer) -> None:
     sound = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-    peer.until(sound, 5, lambda told: told.error_code == 0)
+    peer.until(sound, 5, lambda reply: reply.error_code == 0)
     for version in range(6):
         peer.ask(f"v{version}", sound, version)
 

@@ -68,7 +68,7 @@ def _wait_known(peers: Peers, leader: int) -> None:
     """All of them know of it, and that one acts on it."""
     request = MetadataRequest(topics=(MetadataRequestTopic(name=_TOPIC),), allow_auto_topic_creation=False)
     for peer in peers.values():
-        peer.until(request, 12, lambda told: any(each.leader_id == leader for each in told.topics[0].partitions))
+        peer.until(request, 12, lambda reply: any(each.leader_id == leader for each in reply.topics[0].partitions))
     peers[leader].wait_led(_TOPIC)
 
 

@@ -67,11 +67,11 @@ def _move(peer: Peer) -> None:
     ask("moved to fewer, which is not allowed", (1,), allow_replication_factor_change=False)
     ask("moved to others of as many", (1, 3), allow_replication_factor_change=False)
     under_way = ListPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=None)
-    peer.until(under_way, 0, lambda told: not told.topics)
+    peer.until(under_way, 0, lambda reply: not reply.topics)
     peer.ask("under way", under_way, 0)
     ask("nothing to stop", None)
     ask("with the leader elsewhere", (3, 1))
-    peer.until(under_way, 0, lambda told: not told.topics)
+    peer.until(under_way, 0, lambda reply: not reply.topics)
     for what, kind in (("preferred", 0), ("unclean", 1), ("preferred again", 0)):
         elected = (TopicPartitions(topic="by-hand", partitions=(0,)),)
         request = ElectLeadersRequest(election_type=kind, topic_partitions=elected, timeout_ms=TIMEOUT_MS)

@@ -141,7 +141,7 @@ def _delete(version: int, *names: str) -> DeleteTopicsRequest:
 
 def _wait_gone(peer: Peer, name: str) -> None:
     request = MetadataRequest(topics=(MetadataRequestTopic(name=name),), allow_auto_topic_creation=False)
-    peer.until(request, 12, lambda told: told.topics[0].error_code == _UNKNOWN_TOPIC)
+    peer.until(request, 12, lambda reply: reply.topics[0].error_code == _UNKNOWN_TOPIC)
 
 
 def topic_ids_across_re_creation(peer: Peer) -> None:

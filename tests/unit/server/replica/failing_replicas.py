@@ -1,4 +1,4 @@
-"""Replicas that rot, go missing or lose their disk, and a controller that hears of it and decides as the real one."""
+"""Replicas that become corrupt, go missing or lose their disk, and a controller that decides as the real one does."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def read(of: Partition) -> bytes:
     return of.read(Offset(0), 1 << 20, of.log.log_end_offset, True)
 
 
-def rot(host: Host, number: int = 0) -> None:
+def corrupt(host: Host, number: int = 0) -> None:
     """The replica turns out to be damaged when it is read."""
     damaged = host.partition(number)
     flip_a_bit(Path(damaged.log.directory))

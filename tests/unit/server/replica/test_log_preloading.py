@@ -57,8 +57,8 @@ async def test_logs_are_preloaded_before_any_metadata_and_serve_no_requests(tmp_
     host = Host(Broker(tmp_path)).start()
     with capture_logs() as events:
         await host.publisher.log_preloading.open(image)
-    (told,) = [event for event in events if event["event"] == OPEN]
-    assert (told["opened"], told["damaged"]) == (2, 0)
+    (logged,) = [event for event in events if event["event"] == OPEN]
+    assert (logged["opened"], logged["damaged"]) == (2, 0)
     assert open_files(tmp_path) == {"orders-0", "orders-1"}
     assert (len(host.broker.partitions), host.fetchers) == (0, [])
     with pytest.raises(Refusal) as refused:
@@ -145,8 +145,8 @@ async def test_a_damaged_log_is_left_until_the_metadata_arrives(tmp_path: Path) 
     (tmp_path / "orders-1" / "corrupt-replica").write_text("found yesterday\n")
     with capture_logs() as events:
         await host.publisher.log_preloading.open(image)
-    (told,) = [event for event in events if event["event"] == OPEN]
-    assert (told["opened"], told["damaged"]) == (1, 1)
+    (logged,) = [event for event in events if event["event"] == OPEN]
+    assert (logged["opened"], logged["damaged"]) == (1, 1)
     await host.act_on(image)
     (offline,) = host.broker.partitions.offline
     assert (offline.topic_partition.partition, "found yesterday" in offline.reason) == (1, True)
