@@ -16,7 +16,7 @@ LOG = "tests.unit.log.test_log"
 
 
 def report(directory: Path, *testcases: str) -> Path:
-    """As pytest writes it."""
+    """Write a report as pytest does."""
     path = directory / "report.xml"
     path.write_text(f'<testsuites><testsuite name="pytest">{"".join(testcases)}</testsuite></testsuites>')
     return path

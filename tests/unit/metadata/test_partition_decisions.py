@@ -17,7 +17,7 @@ from tests.support.cluster_images import ORDERS, cluster, epoch_of, ids, partiti
 
 
 def wish(image: MetadataImage, *isr: int) -> AlterPartitionRequest:
-    """What the leader of partition 0 asks for, with every epoch as it is in the image."""
+    """Return a proposal of partition 0's leader, with every epoch as in the image."""
     now = partition(image)
     return AlterPartitionRequest(
         broker_id=now.leader,

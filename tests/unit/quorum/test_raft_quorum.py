@@ -238,7 +238,7 @@ def test_a_listener_that_raises_ends_its_voter_and_gets_nothing_more(
 def test_a_voter_that_is_very_far_behind_catches_up_through_a_small_window(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In far more appends than are ever under way at once."""
+    """The voter needs far more appends than may be in flight at once."""
     monkeypatch.setattr(engine, "APPEND_BATCH_BYTES", 2_000)
     monkeypatch.setattr(peer_link, "WINDOW_BYTES", 20_000)
     monkeypatch.setattr(peer_link, "QUEUED_BYTES_MAX", 30_000)

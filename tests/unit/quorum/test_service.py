@@ -27,7 +27,7 @@ def hello(
 
 
 def refusal_of(directory: Path, *frames: raft_pb2.RaftFrame) -> grpc.aio.AioRpcError:
-    """How voter 1 of three ends a stream of these frames."""
+    """Return how voter 1 of three ends a stream of these frames."""
 
     async def run() -> None:
         cluster = LoopbackCluster(directory, 3)
@@ -184,7 +184,7 @@ def test_a_process_that_fell_silent_makes_way_for_its_successor(
 
 
 def refusals_behind(security: PeerSecurity, directory: Path, *frames: bytes) -> tuple[str, list[tuple[str, str]]]:
-    """How voter 1 of three ends a stream of these bytes, and what it tells of that."""
+    """Return how voter 1 of three ends a stream of these bytes, and what it logs."""
     answer: list[tuple[str, str]] = []
 
     async def run(voters: dict[int, VoterAddress]) -> str:

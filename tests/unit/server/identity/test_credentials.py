@@ -174,7 +174,7 @@ def test_a_certificate_covers_the_hosts_that_it_names(name: str, host: str, cove
 
 
 class Call:
-    """What the credentials look at of one."""
+    """The parts of a call that the credentials read."""
 
     def __init__(self, *names: bytes) -> None:
         self._names = names
@@ -209,12 +209,12 @@ class _Echo(grpc.GenericRpcHandler):
 
 
 def answered(server: NodeCredentials, client: NodeCredentials) -> bool:
-    """Whether a call that the client dials to the server's CONTROLLER listener gets through."""
+    """Return whether a call of the client to the server's CONTROLLER listener succeeds."""
     return failure(server, client) is None
 
 
 def failure(server: NodeCredentials, client: NodeCredentials) -> str | None:
-    """What gRPC tells the client of such a call; None when it gets through."""
+    """Return gRPC's error for such a call; None if it succeeds."""
 
     async def run() -> str | None:
         gatekeeper = server.gatekeeper(CONTROLLER)
@@ -258,7 +258,7 @@ def made(directory: Path, found: Stores | None) -> NodeCredentials:
 
 
 def with_other_files(directory: Path, stores: Stores, other: TlsFiles) -> NodeCredentials:
-    """As of a stranger, who does not check his own files."""
+    """Return credentials of a stranger, who does not check its own files."""
     crafty = made(directory / "crafty", stores)
     crafty._tls = other
     return crafty

@@ -117,7 +117,7 @@ async def test_a_service_that_is_no_node_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_address_that_works_a_moment_later_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with a proxy that has to notice first that the node listens."""
+    """A proxy, for example, must first notice that the node listens."""
     outcomes: list[Identity | Unreachable] = [Unreachable("proxy:9094", "connection refused"), OWN]
 
     async def who_answers(*_: object) -> Identity:

@@ -101,7 +101,7 @@ def test_a_terminal_gets_columns_instead_of_json() -> None:
 
 
 class ExecuteBatchError(Exception):
-    """As gRPC's own."""
+    """An exception like gRPC's own."""
 
 
 @pytest.mark.parametrize(("level", "is_heard"), [("INFO", False), ("DEBUG", True)])

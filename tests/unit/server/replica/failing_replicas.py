@@ -28,7 +28,7 @@ ALONE = with_topic(cluster(1, 2, 3), [1, 2, 3], isr=[1])
 
 
 def flip_a_bit(directory: Path, at: int = 65) -> None:
-    """In the first segment of that partition's directory: behind the header of its first batch."""
+    """Flip a bit in the partition's first segment, after the header of its first batch."""
     file = directory / f"{0:020}.log"
     data = bytearray(file.read_bytes())
     data[at] ^= 1
@@ -49,7 +49,7 @@ def corrupt(host: Host, number: int = 0) -> None:
 
 
 def filled(host: Host, number: int = 0, *values: str) -> Partition:
-    """With records that are on the disk, whatever its role is."""
+    """Return a replica with records on the disk, in any role."""
     held = host.partition(number)
     for at, value in enumerate(values or ("a", "b"), start=held.log.log_end_offset):
         if held.leader is not None:

@@ -37,14 +37,14 @@ def paths(tmp_path: Path) -> list[LogDirectory]:
 
 
 def lay(path: str, *names: str) -> None:
-    """Directories, each with a file that says which one it was."""
+    """Create directories, each with a file that has its original name."""
     for name in names:
         Path(path, name).mkdir()
         Path(path, name, "was").write_text(name)
 
 
 def lie(paths: list[LogDirectory]) -> list[dict[str, str]]:
-    """What is there, by name, and what it was."""
+    """Return the present directories by name, with their original names."""
     return [{each.name: (each / "was").read_text() for each in Path(path).iterdir()} for path in paths]
 
 

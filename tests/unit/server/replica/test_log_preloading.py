@@ -43,7 +43,7 @@ def open_files(directory: Path) -> set[str]:
 
 
 async def lived(directory: Path, *, partitions: int = 2) -> MetadataImage:
-    """What a life that ended without a clean stop left: a record in each partition of `orders`, and its image."""
+    """Leave the state of an unclean stop: a record in each partition of `orders`; return the image."""
     host = Host(Broker(directory)).start()
     await host.act_on(with_topic(cluster(1, 2), *([1, 2] for _ in range(partitions))))
     for number in range(partitions):
