@@ -10,5 +10,5 @@ __version__ = "0.1.0"
 # Spark's Java after using the client failed with a bad file descriptor. Our clients refuse to be used across a fork
 # anyway, and a child that becomes another program needs no handlers.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
-# Connections that end are told by our own errors and logs; gRPC's account of them would go to standard error.
+# Kraft's own errors and logs report connections that end; gRPC's messages would go to standard error.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

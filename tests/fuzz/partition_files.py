@@ -27,7 +27,7 @@ _READ_BYTES_MAX: Final = 1 << 20
 
 @cache
 def partition_files() -> dict[str, bytes]:
-    """By name: segments with their indexes, producer snapshots, checkpoints."""
+    """Return the files by name: segments with their indexes, producer snapshots, checkpoints."""
     disk = MemoryDisk()
     log = PartitionLog.open(disk, DIRECTORY, _CONFIG, _ORDERS)
     for number in range(20):

@@ -88,7 +88,7 @@ def test_a_run_prints_how_many_inputs_it_tried(mode: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "output"),
     [
         ("raise KeyError('seed')", "KeyError: 'seed'"),
         ("bytes(100 << 20)", "MemoryError"),
@@ -97,11 +97,11 @@ def test_a_run_prints_how_many_inputs_it_tried(mode: str, tmp_path: Path) -> Non
     ],
 )
 def test_whatever_is_not_documented_counts_as_a_crash_and_its_input_is_kept(
-    body: str, told: str, tmp_path: Path
+    body: str, output: str, tmp_path: Path
 ) -> None:
     finished = one_failing_target(body, tmp_path)
     assert finished.returncode == 1
-    assert told in finished.stderr
+    assert output in finished.stderr
     assert "inputs tried: 1" in finished.stdout
     assert (tmp_path / "crash-at-random").read_bytes() == b"seed"
 

@@ -41,7 +41,7 @@ CRASHES: Final = {CrashMode.DROP: (1,), CrashMode.KEEP: (1,), CrashMode.TEAR: (1
 STEPS: Final = 150
 
 CHECKPOINT_INTERVAL_BYTES: Final = (2500, group_commit.CHECKPOINT_INTERVAL_BYTES)
-"""With the first, a log of some kilobytes moves its recovery point as often as one of gigabytes."""
+"""The first makes a log of some kilobytes move its recovery point as often as one of gigabytes."""
 
 STEPS_OF_OTHER_ENDS: Final = 60
 

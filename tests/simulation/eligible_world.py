@@ -74,7 +74,7 @@ class World:
         self.nodes = {broker: Node(directory=broker) for broker in BROKERS}
         self.acknowledged: list[int] = []
         self.losses = 0
-        """How often the only replica left led without all acknowledged records."""
+        """Number of times that the only replica left led without all acknowledged records."""
         self._next = 0
 
     @property

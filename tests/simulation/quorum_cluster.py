@@ -50,7 +50,7 @@ class Shape:
 
     voter_count: int = 3
     append_batch_bytes: int = APPEND_BATCH_BYTES
-    """With a small size the engine sends a follower's missing entries in many pieces."""
+    """Small, so that the engine sends a follower's missing entries in many pieces."""
     election_timeout_ms_min: int = 200
     election_timeout_ms_max: int = 400
     fetch_timeout_ms: int = 0
@@ -348,7 +348,7 @@ class Cluster:
         self.tolerated_failures: set[int] = set()
         """Voters whose disk was made to fail; no other voter may stop with an error."""
         self.power_losses: Sequence[CrashMode] = (CrashMode.DROP, CrashMode.TEAR, CrashMode.REORDER)
-        """How a disk may crash whose power fails in the middle of an operation."""
+        """The crash modes of a disk whose power fails in the middle of an operation."""
         self._payload_count = 0
         self._voters_config = {node: VoterAddress(host="sim", port=node) for node in self.node_ids}
 

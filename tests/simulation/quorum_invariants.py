@@ -47,7 +47,7 @@ class Violation(AssertionError):
 
 @dataclass(slots=True)
 class _Disk:
-    """What a voter has synced, also while it is down."""
+    """A voter's synced journal, also while it is down."""
 
     journal: QuorumJournal | None = None
     synced_index: int = 0

@@ -57,7 +57,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.now_s = 0.0
         self.callbacks_run = 0
         self.problems: list[str] = []
-        """What asyncio reports to its exception handler."""
+        """Errors that asyncio reports to its exception handler."""
         self._soon: deque[_Call] = deque()
         self._timers: list[tuple[float, int, _Call]] = []
         self._scheduled_count = 0

@@ -19,7 +19,7 @@ def leader_of(world: World) -> int | None:
 
 
 def leave(world: World, *brokers: int) -> None:
-    """They are killed, and the controller notices, one after the other."""
+    """Kill brokers one after the other; the controller notices each time."""
     for broker in brokers:
         world.kill(broker)
         world.fence(broker)
@@ -180,7 +180,7 @@ def test_the_very_last_that_is_there_leads_with_what_it_has() -> None:
 
 # --- any course of events ------------------------------------------------------------------------------------
 
-# How long a course of events takes to draw depends on what else the machine does, and decides no test.
+# The time to draw events depends on the load of the machine, and must fail no test.
 AT_LEISURE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 Draw = st.DataObject
@@ -207,7 +207,7 @@ ORDINARY: list[Callable[[World, int, Draw], object]] = [
     lambda world, _, data: world.reassign(),
     lambda world, _, data: world.restart_with_minimum(data.draw(st.integers(1, 3))),
 ]
-# What moves things on is drawn more often, so that there is something to lose.
+# Events that make progress are drawn more often, so that there is something to lose.
 PROGRESS: list[Callable[[World, int, Draw], object]] = [
     lambda world, _, data: acknowledge(world),
     lambda world, broker, data: come_back_and_fetch(world, broker),
@@ -230,7 +230,7 @@ def run(world: World, data: Draw, events: list[Callable[[World, int, Draw], obje
 
 @AT_LEISURE
 @given(st.data(), st.integers(1, 3), st.integers(1, 3))
-def test_whoever_may_be_elected_has_all_that_was_acknowledged(data: Draw, minimum: int, leaders_minimum: int) -> None:
+def test_every_electable_replica_has_all_that_was_acknowledged(data: Draw, minimum: int, leaders_minimum: int) -> None:
     """I4, I7, I8 where nothing that was acknowledged can be lost from a disk."""
     world = World(minimum=minimum, leaders_minimum=leaders_minimum)
     run(world, data, WITHOUT_LOSSES)
@@ -239,7 +239,7 @@ def test_whoever_may_be_elected_has_all_that_was_acknowledged(data: Draw, minimu
 
 @AT_LEISURE
 @given(st.data(), st.integers(1, 3), st.integers(1, 3))
-def test_whoever_may_have_lost_records_is_not_elected_beside_somebody_who_has_not(
+def test_a_replica_that_may_have_lost_records_is_not_elected_while_another_has_not(
     data: Draw, minimum: int, leaders_minimum: int
 ) -> None:
     run(World(minimum=minimum, leaders_minimum=leaders_minimum), data, WITHOUT_LOSSES + LOSSES)

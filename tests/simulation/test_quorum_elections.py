@@ -1,6 +1,6 @@
-"""A leader that lives keeps its term whatever becomes of another voter, and one that is lost is replaced in time.
+"""A live leader keeps its term whatever happens to other voters, and a lost one is replaced in time.
 
-Each scenario says what must come out of it. Under the guard it does; under `weakened` the test must see it fail.
+Each scenario asserts its result. With the guard it passes; with the guard removed (`weakened`) it must fail.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ LIMIT_S = 30.0
 TIMEOUT_S_MIN = Shape().election_timeout_ms_min / 1000
 TIMEOUT_S_MAX = Shape().election_timeout_ms_max / 1000
 BEAT_S = 0.05
-"""A timeout is noticed at the next beat, and an answer is under way for a while."""
+"""A timeout is noticed at the next beat, and an answer takes some time."""
 
 Scenario = Callable[[], None]
 
 
 @contextmanager
 def led(voter_count: int = 3, seed: int = 1) -> Iterator[tuple[Cluster, RunningVoter]]:
-    """A quorum in which everybody has heard its leader."""
+    """Open a quorum in which every voter has received from the leader."""
     with open_cluster(Random(seed), Shape(voter_count=voter_count)) as cluster:
         cluster.start_all()
         assert cluster.run_until(lambda: cluster.history.acknowledged_count > 5, LIMIT_S)
@@ -76,7 +76,7 @@ def a_voter_that_hears_nobody_and_is_heard_by_all_disturbs_nobody() -> None:
 
 def a_voter_that_is_cut_off_from_the_leader_alone_disturbs_nobody() -> None:
     with led() as (cluster, leader):
-        # It would be voted for: nothing that it lacks is written meanwhile.
+        # It could be elected: it lacks no entry.
         cluster.is_quiet = True
         cluster.run_for(0.5)
         term = leader.quorum.term
@@ -130,7 +130,7 @@ def a_leader_that_is_cut_off_steps_down() -> None:
 
 
 def start_in_term(cluster: Cluster, node_id: int, term: int) -> None:
-    """As a voter that stood as a candidate, and was cut off before anybody heard it."""
+    """Start a voter in a later term, like a candidate that was cut off before any message arrived."""
     cluster.kill(node_id)
     journal = QuorumJournal(cluster.config(node_id).directory, cluster.disks[node_id])
     journal.setCurrentTerm(term, node_id)
@@ -151,7 +151,7 @@ def a_voter_in_a_later_term_is_taken_back_by_the_same_leader() -> None:
 
 
 def a_leader_that_the_others_have_left_gives_way_to_the_next() -> None:
-    """They have voted in a later term; should it stand above that, the two would take the quorum from each other."""
+    """They have voted in a later term; if it became a candidate above that, the two leaders would alternate."""
     with stage(voter_count=3) as scene:
         term = scene.is_elected_by(2)
         for peer in scene.peers.values():
@@ -203,7 +203,7 @@ SCENARIOS: list[tuple[Scenario, Guard, str]] = [
         "the voter is left alone",
     ),
 ]
-"""A scenario, the guard that is taken away, and what then breaks: nothing else counts."""
+"""A scenario, the guard to remove, and the expected failure; no other failure counts."""
 
 NAMES = [f"{scenario.__name__}, {guard.__name__}" for scenario, guard, _ in SCENARIOS]
 
@@ -248,7 +248,7 @@ def test_a_voter_that_hears_no_leader_names_none() -> None:
 
 
 def test_a_voter_that_is_behind_in_terms_learns_of_them_and_may_lead() -> None:
-    """Its log is the one that is needed, and the other two have reached a later term without it."""
+    """Only its log can win, and the other two have reached a later term without it."""
     with led() as (cluster, leader):
         term = leader.quorum.term
         for node_id in cluster.node_ids:

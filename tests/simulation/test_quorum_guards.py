@@ -1,6 +1,6 @@
-"""What the engine does not guard against by itself happens once our guard is taken away, and does not happen with it.
+"""Faults against which the engine has no guard of its own: they happen without Kraft's guard, and not with it.
 
-Each scenario says what must come out of it. Under the guard it does; under `weakened` the test must see it fail.
+Each scenario asserts its result. With the guard it passes; with the guard removed (`weakened`) it must fail.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def a_late_append_makes_a_follower_forget_nothing() -> None:
 
 
 def an_acknowledgement_of_an_earlier_leadership_is_not_counted() -> None:
-    """Voter 2 held entries 4 to 6 of term 1, said so, lost them to a leader of term 2, and its word comes late."""
+    """Voter 2 acknowledged entries 4 to 6 of term 1, lost them to a leader of term 2, and its answer arrives late."""
     with stage(voter_count=5) as scene:
         assert scene.is_elected_by(2, 3) == 1
         late = acknowledged(1, 6)
@@ -73,7 +73,7 @@ def an_entry_of_an_earlier_term_is_not_committed_by_counting() -> None:
 
 
 def a_follower_commits_only_what_its_leader_has_shown_to_be_its_own() -> None:
-    """Entry 3 is of a leader that was deposed; the new one has committed another entry 3, and shows only entry 2."""
+    """Entry 3 is of a former leader; the new one has committed another entry 3, and sends only entry 2."""
     with stage(voter_count=3) as scene:
         scene.hears(2, append(1, (1, 0), entry(2, 1), entry(3, 1)))
         scene.hears(3, append(2, (2, 1), commit_index=3))
@@ -91,7 +91,7 @@ def an_acknowledged_entry_outlives_a_power_failure() -> None:
 
 
 def what_a_start_finds_is_durable_before_it_is_acknowledged() -> None:
-    """The process before died between writing entry 2 and syncing it."""
+    """The last process died between writing entry 2 and syncing it."""
     with stage(voter_count=3) as scene:
         disk = scene.cluster.disks[1]
         scene.cluster.power_losses = (CrashMode.KEEP,)
@@ -112,7 +112,7 @@ def a_voter_votes_once_in_a_term_whatever_becomes_of_it() -> None:
         scene.restart(CrashMode.DROP)
         for peer in scene.peers.values():
             peer.promises = False
-        # Until then it votes for nobody at all.
+        # Until then it does not vote.
         scene.cluster.run_for(scene.cluster.shape.election_timeout_ms_min / 1000)
         assert scene.answer_to(3, ask, VoteResponse) is None
 
@@ -144,7 +144,7 @@ def one_gap_is_filled_once_however_many_appends_it_makes_a_follower_refuse() -> 
 
 
 def a_voter_that_loses_power_while_it_installs_a_snapshot_starts_again() -> None:
-    """The snapshot is the first word of a leader in term 5. At every point of the disk the power fails once."""
+    """The snapshot is the first message of a leader in term 5. The power fails once at every point of the disk."""
     snapshot = whole_snapshot(5, index=10, index_term=5)
     for point in count(1):
         with stage(shape=Shape(entries_between_snapshots=1_000)) as scene:
@@ -163,7 +163,7 @@ def a_voter_that_loses_power_while_it_installs_a_snapshot_starts_again() -> None
 
 
 def a_voter_that_loses_power_while_a_snapshot_waits_for_its_writes_starts_again() -> None:
-    """Entry 3 is on its way to the disk when the snapshot comes, the first word of a leader in term 5."""
+    """Entry 3 is being written when the snapshot arrives, the first message of a leader in term 5."""
     snapshot = whole_snapshot(5, index=10, index_term=5)
     for point in count(1):
         with stage(shape=Shape(entries_between_snapshots=1_000)) as scene:
@@ -186,7 +186,7 @@ def a_voter_that_loses_power_while_a_snapshot_waits_for_its_writes_starts_again(
 
 
 def a_snapshot_of_what_is_applied_is_not_installed() -> None:
-    """It is late: what came after it was committed meanwhile, and the state machine stands there."""
+    """It is late: later entries are committed and applied."""
     with stage(shape=Shape(entries_between_snapshots=1_000)) as scene:
         scene.hears(2, append(1, (1, 0), entry(2, 1), entry(3, 1), commit_index=3))
         for index in (2, 3):
@@ -197,7 +197,7 @@ def a_snapshot_of_what_is_applied_is_not_installed() -> None:
 
 
 def a_snapshot_of_what_is_applied_meanwhile_is_not_installed() -> None:
-    """While it is written, its entries come after all, and more."""
+    """While it is written, its entries and later ones arrive."""
     with stage(shape=Shape(entries_between_snapshots=1_000)) as scene:
         scene.voter.snapshot_thread.be_busy_for(0.1)
         scene.hears(2, append(1, (1, 0), entry(2, 1)), whole_snapshot(1, index=3, index_term=1))
@@ -209,7 +209,7 @@ def a_snapshot_of_what_is_applied_meanwhile_is_not_installed() -> None:
 
 
 def what_a_voter_says_while_it_writes_waits_for_the_next_write() -> None:
-    """Entry 2 is on its way to the disk when entry 3 comes."""
+    """Entry 2 is being written when entry 3 arrives."""
     with stage(voter_count=3) as scene:
         scene.voter.journal_thread.be_busy_for(0.05)
         scene.hears(2, append(1, (1, 0), entry(2, 1)))
@@ -220,7 +220,7 @@ def what_a_voter_says_while_it_writes_waits_for_the_next_write() -> None:
 
 
 def what_was_cut_off_is_acknowledged_to_nobody() -> None:
-    """Entry 3 is on its way to the disk when a leader of a later term puts another one in its place."""
+    """Entry 3 is being written when a leader of a later term replaces it."""
     with stage(voter_count=3) as scene:
         scene.hears(2, append(1, (1, 0), entry(2, 1)))
         scene.voter.journal_thread.be_busy_for(0.05)
@@ -232,7 +232,7 @@ def what_was_cut_off_is_acknowledged_to_nobody() -> None:
 
 
 def leads_alone_with_the_second_of_two_entries_held_up(scene: Stage) -> int:
-    """It came while the first one, which is on disk now, was being written; its index."""
+    """Lead alone with two entries, of which the second arrived during the write of the first; return its index."""
     scene.leads_alone()
     disk, thread = scene.cluster.disks[1], scene.voter.journal_thread
     thread.be_busy_for(0.05)
@@ -249,7 +249,7 @@ def leads_alone_with_the_second_of_two_entries_held_up(scene: Stage) -> int:
 
 
 def a_single_voter_tells_and_acknowledges_what_is_on_its_disk() -> None:
-    """It is a majority by itself as soon as it holds an entry."""
+    """It is a majority by itself as soon as it has an entry."""
     with stage(voter_count=1) as scene:
         second = leads_alone_with_the_second_of_two_entries_held_up(scene)
         history = scene.cluster.history
@@ -353,7 +353,7 @@ SCENARIOS: list[tuple[Scenario, Guard, str]] = [
         "one gap is filled again and again",
     ),
 ]
-"""A scenario, the guard that is taken away, and what then breaks: nothing else counts."""
+"""A scenario, the guard to remove, and the expected failure; no other failure counts."""
 
 NAMES = [f"{scenario.__name__}, {guard.__name__}" for scenario, guard, _ in SCENARIOS]
 

@@ -1,4 +1,4 @@
-"""Courses of events that a whole quorum must survive, each told from its beginning to its end."""
+"""Scenarios that a whole quorum must survive."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_all_voters_lose_power_at_once_and_nothing_acknowledged_is_lost(voter_co
 
 
 def damage_the_middle(cluster: Cluster, node_id: int) -> None:
-    """One bit of an entry that was committed long ago, while its voter is down."""
+    """Flip one bit of an entry that was committed long ago, while its voter is down."""
     cluster.kill(node_id)
     disk = cluster.disks[node_id]
     command = next(command for command, _, _ in cluster.history.committed.values() if len(command) > 40)
@@ -68,7 +68,7 @@ def damage_the_middle(cluster: Cluster, node_id: int) -> None:
     disk.flip_bit(JOURNAL, position * 8)
 
 
-def a_voter_with_bit_rot_says_why_it_stops_and_never_speaks_or_votes() -> None:
+def a_corrupt_voter_says_why_it_stops_and_never_sends_or_votes() -> None:
     with running() as cluster:
         damage_the_middle(cluster, node_id=2)
         spoke: list[Message] = []
@@ -82,16 +82,16 @@ def a_voter_with_bit_rot_says_why_it_stops_and_never_speaks_or_votes() -> None:
         assert spoke == []
 
 
-def test_a_voter_with_bit_rot_stops_itself() -> None:
-    a_voter_with_bit_rot_says_why_it_stops_and_never_speaks_or_votes()
+def test_a_voter_with_a_corrupt_journal_stops() -> None:
+    a_corrupt_voter_says_why_it_stops_and_never_sends_or_votes()
 
 
-def test_without_checksums_bit_rot_makes_voters_differ() -> None:
+def test_without_checksums_corruption_makes_voters_differ() -> None:
     with (
         weakened.believing_every_byte(),
         pytest.raises(Violation, match=f"{Invariant.COMMITTED_STAYS}: .* has another entry"),
     ):
-        a_voter_with_bit_rot_says_why_it_stops_and_never_speaks_or_votes()
+        a_corrupt_voter_says_why_it_stops_and_never_sends_or_votes()
 
 
 def test_an_isolated_leader_acknowledges_nothing_and_answers_no_barrier() -> None:
@@ -156,7 +156,7 @@ def test_without_the_fence_such_a_payload_would_count() -> None:
 
 
 def what_a_single_voter_tells_when_its_sync_fails() -> list[bytes]:
-    """It is a majority by itself as soon as it holds an entry."""
+    """It is a majority by itself as soon as it has an entry."""
     with running(voter_count=1) as cluster:
         cluster.tolerated_failures.add(1)
         cluster.is_quiet = True

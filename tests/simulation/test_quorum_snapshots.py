@@ -1,4 +1,4 @@
-"""Snapshots and trimmed journals under random faults, each of their guards removed in turn."""
+"""Snapshots and trimmed journals under random faults, with each of their guards removed in turn."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WEAKENED_SEEDS = 60
 
 
 class UndurableStore(SnapshotStore):
-    """Without syncs."""
+    """A store without syncs."""
 
     def write(self, snapshot_id: SnapshotId, chunks: Iterable[bytes]) -> int:
         self._disk.make_dir(self.directory)
@@ -39,7 +39,7 @@ class UndurableStore(SnapshotStore):
 
 
 class NamelessStore(SnapshotStore):
-    """Its directory may be gone after a power failure."""
+    """A store whose directory may be gone after a power failure."""
 
     def _make_directory(self) -> None:
         self._disk.make_dir(self.directory)
@@ -117,7 +117,7 @@ def test_the_simulation_notices_entries_that_are_lost_with_the_front_of_a_journa
 
 
 def lost_by_trimming() -> list[str]:
-    """A journal is trimmed to entry 16 of 20, behind a durable snapshot, and the power fails at every point of it."""
+    """Trim a journal to entry 16 of 20, after a durable snapshot, and fail the power at every point of it."""
     losses = []
     with patch.object(journal_segments, "SEGMENT_BYTES", 200):
         for point, mode, seed in product(range(1, 20), CrashMode, range(5)):
@@ -149,7 +149,7 @@ def test_a_journal_is_trimmed_or_not_wherever_the_power_fails() -> None:
 
 
 def test_a_journal_that_is_cleared_and_filled_again_is_lost_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the engine compacts its own journal: bug 4."""
+    """The engine compacts its own journal like this: bug 4."""
 
     def clear_and_fill(self: Segments, count: int) -> None:
         kept = [(self._path(number), self._disk.read_file(self._path(number))) for number in self.numbers[count:]]
@@ -166,7 +166,7 @@ def test_a_journal_that_is_cleared_and_filled_again_is_lost_in_between(monkeypat
 def test_the_simulation_notices_a_journal_that_is_trimmed_before_its_snapshot_is_durable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As the engine writes its own snapshots, in a child process that may never end: bug 4."""
+    """The engine writes its own snapshots like this, in a child process that may never end: bug 4."""
     write = quorum_snapshots.SimKeeper.write
 
     def write_later(keeper: quorum_snapshots.SimKeeper) -> int:

@@ -14,7 +14,7 @@ LONG_FETCH = replace(SHAPE, fetch_timeout_ms=4_000)
 
 
 def count(scene: Stage, kind: type[Message], seconds: float) -> int:
-    """How many such messages the voter sends to voter 2 in that time."""
+    """Return the number of such messages that the voter sends to voter 2 in that time."""
     scene.peers[2].inbox.clear()
     scene.cluster.run_for(seconds)
     return sum(isinstance(message, kind) for message in scene.peers[2].inbox)
@@ -30,7 +30,7 @@ def test_a_follower_waits_for_its_leader_for_the_fetch_timeout() -> None:
         with stage(shape=shape) as scene:
             promise_nothing(scene)
             scene.hears(2, append(1, (1, 0), entry(2, 1)))
-            # The second sign of life comes from the leader that it follows.
+            # The second append comes from the leader that it follows.
             scene.hears(2, append(1, (2, 1)))
             assert count(scene, PreVoteRequest, silent_s) == 0
             assert count(scene, PreVoteRequest, asks_s) > 0

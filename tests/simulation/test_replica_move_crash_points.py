@@ -1,7 +1,7 @@
 """The power fails, or the process dies, at every point of a replica's move between two log directories.
 
-Whatever the moment and whatever of the unsynced survives: the next process finds the replica in one place, with all
-that was acknowledged, and the move comes to its end.
+At any moment and with any unsynced data lost: the next process finds the replica in one place, with every acknowledged
+record, and completes the move.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ SOME_WAY = 150
 
 
 @dataclass(slots=True)
-class Told:
-    """What the broker was given, and what it has said of that."""
+class Reported:
+    """The records that the broker got, and what it acknowledged."""
 
     appended: list[str] = field(default_factory=list)
     acknowledged: int = 0
@@ -42,9 +42,9 @@ class Told:
 class Life:
     """One process over the disk, until it stops or the power fails."""
 
-    def __init__(self, disk: SimDisk, told: Told) -> None:
+    def __init__(self, disk: SimDisk, reported: Reported) -> None:
         self.disk = disk
-        self.told = told
+        self.reported = reported
         self.partition: Partition | None = None
 
     def live(self, scenario: str) -> bool:
@@ -58,7 +58,7 @@ class Life:
         await mover.moves.finish_interrupted()
         places = mover.places()
         assert len(places) <= 1, places
-        assert places or not self.told.appended, "the replica is gone"
+        assert places or not self.reported.appended, "the replica is gone"
         self.partition = mover.open(segment_bytes=300, retention_ms=-1)
         self._check_all_is_there(self.partition)
         self.disk.on_point = self._note_acknowledged
@@ -88,15 +88,15 @@ class Life:
         for value in "abcdef":
             await self._append(mover, partition, value)
         partition.advance_log_start(Offset(2))
-        self.told.log_start = 2
+        self.reported.log_start = 2
         await mover.moves.move(partition, PATHS[1])
-        # To the very end, so that there is something that only the swap copies.
+        # Up to the end, so that there is something that only the swap copies.
         while partition.move is not None:
-            assert len(self.told.appended) < 50, "the copy does not catch up"
-            await self._append(mover, partition, f"{len(self.told.appended)}")
+            assert len(self.reported.appended) < 50, "the copy does not catch up"
+            await self._append(mover, partition, f"{len(self.reported.appended)}")
             await asyncio.sleep(0)
         await self._settled(partition)
-        self.told.log_start = 5
+        self.reported.log_start = 5
         partition.advance_log_start(Offset(5))
         await self._append(mover, partition, "l")
 
@@ -105,28 +105,28 @@ class Life:
         await until(lambda: partition.move is None or self.disk.is_off, within_s=60)
 
     async def _append(self, mover: Mover, partition: Partition, value: str, producer_id: int = -1) -> None:
-        self.told.appended.append(value)
+        self.reported.appended.append(value)
         partition.append(batch(value, producer_id=producer_id, sequence=-1 if producer_id < 0 else 0), -1)
         await asyncio.sleep(0)
         mover.sync()
         self._note_acknowledged()
         if producer_id >= 0:
-            self.told.producers.add(producer_id)
+            self.reported.producers.add(producer_id)
 
     def _note_acknowledged(self) -> None:
-        """Every record is a batch, so offsets count them. What the log says is durable may have been told."""
+        """Note as acknowledged what the log reports as durable. Every record is a batch, so offsets count them."""
         assert self.partition is not None
-        self.told.acknowledged = max(self.told.acknowledged, self.partition.log.synced_end_offset)
+        self.reported.acknowledged = max(self.reported.acknowledged, self.partition.log.synced_end_offset)
 
     def _check_all_is_there(self, partition: Partition) -> None:
         start, end = partition.log.log_start_offset, partition.log.log_end_offset
-        assert self.told.acknowledged <= end <= len(self.told.appended)
-        assert start <= self.told.log_start
+        assert self.reported.acknowledged <= end <= len(self.reported.appended)
+        assert start <= self.reported.log_start
         values = values_in(partition)
-        assert values == self.told.appended[start:end]
-        assert self.told.producers <= set(partition.log.producers)
-        # What was lost without a word had no number yet.
-        del self.told.appended[end:]
+        assert values == self.reported.appended[start:end]
+        assert self.reported.producers <= set(partition.log.producers)
+        # Records that were lost before an acknowledgement had no number yet.
+        del self.reported.appended[end:]
 
 
 class NotingDisk(SimDisk):
@@ -148,24 +148,24 @@ def formatted(disk: SimDisk | None = None) -> SimDisk:
 
 
 def crashed(disk: SimDisk, mode: CrashMode, seed: int) -> None:
-    """A process that died leaves what is unsynced to the power's next failure."""
+    """After a kill, unsynced data stays unsynced until the next power failure."""
     disk.crash(mode, Random(seed))
 
 
 def points_of_a_move() -> tuple[int, int]:
-    """From the one at which it is asked for, to the last."""
+    """Return the points of a move, from its request to its end."""
     disk = NotingDisk()
-    assert Life(formatted(disk), Told()).live("moves")
+    assert Life(formatted(disk), Reported()).live("moves")
     return disk.first_of_copy, disk.points
 
 
 def test_a_move_without_a_crash_ends_in_the_other_directory() -> None:
-    disk, told = formatted(), Told()
-    life = Life(disk, told)
+    disk, reported = formatted(), Reported()
+    life = Life(disk, reported)
     assert life.live("moves")
     assert life.partition is not None
     assert life.partition.log_directory == PATHS[1]
-    assert told.acknowledged == len(told.appended) > 12
+    assert reported.acknowledged == len(reported.appended) > 12
     first, last = points_of_a_move()
     assert last - first > 80
 
@@ -176,16 +176,16 @@ def test_a_crash_anywhere_in_a_move_leaves_one_replica_with_all_that_was_acknowl
     ends = set()
     # Each point in half of the modes, which is enough and takes half the time.
     for point in range(first + [*CrashMode].index(mode) % 2, last + 1, 2):
-        disk, told = formatted(), Told()
+        disk, reported = formatted(), Reported()
         disk.stop_at = point
-        assert not Life(disk, told).live("moves"), f"point {point} was not reached"
+        assert not Life(disk, reported).live("moves"), f"point {point} was not reached"
         operation = disk.last_operation
         crashed(disk, mode, seed=point)
-        again = Life(disk, told)
+        again = Life(disk, reported)
         assert again.live("goes on"), operation
         assert again.partition is not None
         ends.add(again.partition.log_directory)
-    # Before the wish is durable it may be lost.
+    # Before the request is durable it may be lost.
     assert ends in ({*PATHS}, {PATHS[1]})
 
 
@@ -195,14 +195,14 @@ def test_a_second_crash_in_what_follows_does_no_more_harm() -> None:
     looked_at = 0
     for point in range(first, last + 1, 2):
         mode, second = next(modes)
-        disk, told = formatted(), Told()
+        disk, reported = formatted(), Reported()
         disk.stop_at = point
-        Life(disk, told).live("moves")
+        Life(disk, reported).live("moves")
         crashed(disk, mode, seed=point)
         disk.stop_at = disk.points + draw.randint(1, 25)
-        if not Life(disk, told).live("goes on"):
+        if not Life(disk, reported).live("goes on"):
             looked_at += 1
             crashed(disk, second, seed=point)
         disk.stop_at = None
-        assert Life(disk, told).live("goes on")
+        assert Life(disk, reported).live("goes on")
     assert looked_at > 30

@@ -44,7 +44,7 @@ def test_a_seed_replays_exactly() -> None:
     assert first.controller.history == second.controller.history
 
 
-# --- every guard is load-bearing -------------------------------------------------------------------------------
+# --- every guard is needed -------------------------------------------------------------------------------------
 
 
 MUTANTS = {
@@ -62,7 +62,7 @@ MUTANTS = {
     "old partition states believed": (replace(CORRECT, leader=BelievesOldStates), "I10"),
     "late fetch answers taken": (replace(CORRECT, follower=TakesLateAnswers), "I9"),
 }
-"""A guard that is taken away, and the invariant which then breaks: a run that ends in another way shows nothing."""
+"""A guard to remove, and the invariant that then breaks; a run that fails in another way proves nothing."""
 
 
 @pytest.mark.parametrize("name", MUTANTS)

@@ -1,4 +1,4 @@
-"""The named ways in which replicated logs have lost or forked data, each played out step by step."""
+"""Known ways in which replicated logs have lost or forked data, each as a scenario."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def records(world: World, broker: BrokerId) -> list[Record]:
 
 
 def copy(world: World, *followers: BrokerId) -> None:
-    """Each follower fetches, gets its answer and syncs; an answer to a diverging log is a truncation."""
+    """Let each follower fetch, get its response and sync; a diverging log is truncated."""
     for follower in followers:
         world.fetch(follower)
         request = world.network.pop()
@@ -41,7 +41,7 @@ def copy(world: World, *followers: BrokerId) -> None:
 
 
 def commit(world: World, leader: BrokerId, *followers: BrokerId) -> None:
-    """Produce a record that all of these have on disk, and that the leader knows to be committed."""
+    """Produce a record that all of these have on disk, and that the leader has committed."""
     assert world.produce(leader) is not None
     world.sync(leader)
     copy(world, *followers)
@@ -54,7 +54,7 @@ def news(world: World, *brokers: BrokerId) -> None:
 
 
 def decide(world: World, broker: BrokerId) -> None:
-    """The controller decides the broker's proposal, and the answer arrives."""
+    """Let the controller decide the broker's proposal, and deliver the answer."""
     world.reach_controller(broker)
     world.deliver(world.network.pop())
 
@@ -66,7 +66,7 @@ def alone_in_isr(world: World, leader: BrokerId, *gone: BrokerId) -> None:
 
 
 def know_less_than_the_leader(world: World) -> None:
-    """Two records are committed, and of the second one only the leader A knows that it is."""
+    """Commit two records; only the leader A knows that the second one is committed."""
     commit(world, A, B, C)
     world.produce(A)
     world.sync(A)

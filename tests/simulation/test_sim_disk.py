@@ -238,7 +238,7 @@ def test_the_same_seed_leaves_the_same_disk() -> None:
 # --- faults --------------------------------------------------------------------------------------------------
 
 
-def test_a_failed_sync_is_told_once_and_its_pages_are_never_written() -> None:
+def test_a_failed_sync_is_reported_once_and_its_pages_are_never_written() -> None:
     disk = disk_with("d/f", b"old")
     file = disk.open("d/f", create=False)
     file.append([b"lost"])
@@ -315,7 +315,7 @@ def test_a_full_disk_takes_the_first_part_of_a_write() -> None:
     assert disk.free_bytes("") == 20
 
 
-def test_reads_fail_when_told_to() -> None:
+def test_reads_fail_on_request() -> None:
     disk = disk_with("d/f", b"data")
     file = disk.open("d/f", create=False)
     disk.unreadable.add("d/f")

@@ -16,7 +16,7 @@ LOG = "tests.unit.log.test_log"
 
 
 def report(directory: Path, *testcases: str) -> Path:
-    """As pytest writes it."""
+    """Write a report as pytest does."""
     path = directory / "report.xml"
     path.write_text(f'<testsuites><testsuite name="pytest">{"".join(testcases)}</testsuite></testsuites>')
     return path
@@ -47,7 +47,7 @@ def test_what_has_passed_is_a_proof(named: str, testcases: list[str], tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("testcases", "told"),
+    ("testcases", "output"),
     [
         ([], "did not run"),
         ([case("test_another"), case("test_a_longer_name"), case("test_a", module=f"{LOG}2")], "did not run"),
@@ -57,9 +57,9 @@ def test_what_has_passed_is_a_proof(named: str, testcases: list[str], tmp_path: 
         ([case("test_a", '<error message="fixture"/>')], "failed: fixture"),
     ],
 )
-def test_what_did_not_pass_is_told_in_a_line(testcases: list[str], told: str, tmp_path: Path) -> None:
+def test_what_did_not_pass_is_reported_in_a_line(testcases: list[str], output: str, tmp_path: Path) -> None:
     named = "tests/unit/log/test_log.py::test_a"
-    assert missing(tmp_path, named, *testcases) == [f"B01: {named} {told}"]
+    assert missing(tmp_path, named, *testcases) == [f"B01: {named} {output}"]
 
 
 def test_an_exception_need_not_pass_and_has_to_be_named() -> None:
@@ -77,9 +77,9 @@ def test_a_run_without_a_report_has_shown_nothing(tmp_path: Path, capsys: pytest
 
 def test_a_run_of_nothing_misses_every_proof(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(report(tmp_path))]) == 1
-    told = capsys.readouterr()
-    assert "proofs: B09 is shown by a command, which is not run here: python -m benchmarks" in told.out
-    assert "proofs: A01: tests/end_to_end/storage/test_durability.py::" in told.err
+    output = capsys.readouterr()
+    assert "proofs: B09 is shown by a command, which is not run here: python -m benchmarks" in output.out
+    assert "proofs: A01: tests/end_to_end/storage/test_durability.py::" in output.err
 
 
 TESTS = """

@@ -30,10 +30,10 @@ def search(name: str = "search", arguments: str = "{seed}", **others: float) -> 
 
 def test_rounds_go_on_with_fresh_seeds_until_the_time_is_used(script: Path, tmp_path: Path) -> None:
     script.write_text("import sys; open('seeds', 'a').write(sys.argv[1] + '\\n')".replace("seeds", f"{tmp_path}/seeds"))
-    told: list[int] = []
-    rounds = run_rounds(search(), 1.0, tmp_path / "log", tell=lambda rounds: told.append(rounds.seeds[-1]))
+    message: list[int] = []
+    rounds = run_rounds(search(), 1.0, tmp_path / "log", tell=lambda rounds: message.append(rounds.seeds[-1]))
     tried = [int(line) for line in (tmp_path / "seeds").read_text().splitlines()]
-    assert rounds.seeds == tried == list(dict.fromkeys(told))
+    assert rounds.seeds == tried == list(dict.fromkeys(message))
     assert len(set(tried)) == len(tried)
     assert rounds.seconds >= 1
     assert str(rounds).startswith("ok: ")

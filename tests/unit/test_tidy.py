@@ -92,7 +92,7 @@ def test_generated_code_is_not_measured(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("listed", "lines", "told"),
+    ("listed", "lines", "output"),
     [
         ("", 501, "kraft/log.py has 501 lines, 500 are allowed: split it by what changes together"),
         ('"kraft/log.py" = 510', 511, "kraft/log.py has 511 lines, 510 are allowed: split it by what changes together"),
@@ -100,16 +100,16 @@ def test_generated_code_is_not_measured(tmp_path: Path) -> None:
         ('"kraft/log.py" = 510', 500, "kraft/log.py is gone, or within 500 lines, but listed with 510: run "),
     ],
 )
-def test_whatever_differs_from_the_list_is_told_in_a_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], listed: str, lines: int, told: str
+def test_whatever_differs_from_the_list_is_reported_in_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], listed: str, lines: int, output: str
 ) -> None:
     root = checkout(tmp_path, log=long_file(lines))
     (root / EXCEPTIONS).write_text(f"[file]\n{listed}\n")
     assert main(["--root", str(root)]) == 1
-    assert capsys.readouterr().err.startswith(told)
+    assert capsys.readouterr().err.startswith(output)
 
 
-def test_copies_are_told_with_the_places_where_they_stand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_copies_are_reported_with_their_places(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     same = dedent(SIX_LINES)
     root = checkout(tmp_path, one=same, two=f"start()\n{same}")
     (root / EXCEPTIONS).write_text("")

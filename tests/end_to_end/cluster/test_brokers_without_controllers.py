@@ -33,8 +33,8 @@ def _cluster() -> Iterator[Cluster]:
 
 def events(cluster: Cluster, node_id: int, event: str) -> list[dict[str, Any]]:
     lines = (cluster.directory / f"node-{node_id}.log").read_text().splitlines()
-    told = [json.loads(line) for line in lines if line.startswith("{")]
-    return [each for each in told if each["event"] == event]
+    logged = [json.loads(line) for line in lines if line.startswith("{")]
+    return [each for each in logged if each["event"] == event]
 
 
 def first(cluster: Cluster, node_id: int, event: str) -> dict[str, Any]:

@@ -197,9 +197,9 @@ def test_nodes_of_one_machine_find_their_secret_without_a_setting(
         without_secret(node.config_path)
         if not is_formatted_before:
             shutil.rmtree(running.directory / f"node-{node.node_id}")
-            told = run("storage", "format", "-c", node.config_path).stdout
-            assert f"{state}/kraft/{running.cluster_id}.secret: cluster secret " in told
-            assert ("already exists" in told) == (node.node_id > 1)
+            logged = run("storage", "format", "-c", node.config_path).stdout
+            assert f"{state}/kraft/{running.cluster_id}.secret: cluster secret " in logged
+            assert ("already exists" in logged) == (node.node_id > 1)
     with running:
         assert_unhurt(running, "as-in-the-readme")
         (secret,) = (state / "kraft").iterdir()
@@ -215,12 +215,12 @@ def test_a_node_that_finds_no_place_for_the_secret_says_what_to_do(
     without_secret(config)
     replace(config, "controller.quorum.voters=", f"controller.quorum.voters=2@{HOST}:9,")
     for command in ("storage", "format"), ("server", "start"):
-        told = the_one_line(run(*command, "-c", config))
+        logged = the_one_line(run(*command, "-c", config))
         assert (
             "no place for the secret that the nodes of this machine share (/dev/null/kraft: Not a directory): create"
-            in told
+            in logged
         )
-        assert "openssl rand -base64 32 > FILE) and set cluster.secret.file=FILE on every node" in told
+        assert "openssl rand -base64 32 > FILE) and set cluster.secret.file=FILE on every node" in logged
 
 
 def without_secret(config: Path) -> None:
@@ -273,8 +273,8 @@ def test_a_node_whose_certificate_nobody_would_accept_does_not_start(config: Pat
     stores, others = Authority(tmp_path / "own").certify("node"), Authority(tmp_path / "other").certify("node")
     settings = {**stores.settings, "ssl.keystore.location": str(others.keystore)}
     config.write_text(config.read_text() + "".join(f"{key}={value}\n" for key, value in settings.items()))
-    told = the_one_line(run("server", "start", "-c", config))
-    assert f"no node that trusts {stores.truststore} would accept it: unable to get local issuer" in told
+    logged = the_one_line(run("server", "start", "-c", config))
+    assert f"no node that trusts {stores.truststore} would accept it: unable to get local issuer" in logged
 
 
 @pytest.fixture
@@ -290,17 +290,17 @@ def test_controllers_that_are_open_to_other_machines_do_not_start_without_a_secr
 ) -> None:
     without_secret(config)
     replace(config, f"CONTROLLER://{HOST}", "CONTROLLER://0.0.0.0")
-    told = the_one_line(run("server", "start", "-c", config))
-    assert "is open to other machines, so anybody there could join the quorum: set cluster.secret.file" in told
+    logged = the_one_line(run("server", "start", "-c", config))
+    assert "is open to other machines, so anybody there could join the quorum: set cluster.secret.file" in logged
 
 
 def test_a_secret_that_others_can_read_stops_the_node_before_it_starts(config: Path, tmp_path: Path) -> None:
     secret = secret_file(tmp_path)
     secret.chmod(0o644)
     config.write_text(f"{config.read_text()}cluster.secret.file={secret}\n")
-    told = the_one_line(run("server", "start", "-c", config))
-    assert f"{secret} can be read by others (mode 0644): chmod 600 {secret}" in told
-    assert SECRET not in told
+    logged = the_one_line(run("server", "start", "-c", config))
+    assert f"{secret} can be read by others (mode 0644): chmod 600 {secret}" in logged
+    assert SECRET not in logged
 
 
 @pytest.mark.parametrize("is_introduced", [False, True])

@@ -13,7 +13,7 @@ from tests.end_to_end.kafka.known_topics import until_known
 
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[Cluster]:
-    """With the default settings, for tests that leave nodes and settings alone; each has topics of its own.
+    """Nodes with the default settings, for tests that change neither nodes nor settings; each test has its own topics.
 
     A file whose tests do not, or that needs other settings, has a fixture of this name of its own.
     """

@@ -24,7 +24,7 @@ class Client:
     read: Callable[[Place, Sequence[Section]], list[Stored]]
     codecs: tuple[str, ...] = CODECS
     has_own_timestamps: bool = True
-    """Whether it takes a timestamp. Otherwise it says the time at which it sends."""
+    """True if it accepts a timestamp. Otherwise it uses the time at which it sends."""
 
     cannot_write: Mapping[Trait, str] = field(default_factory=dict)
     cannot_show: Mapping[Trait, str] = field(default_factory=dict)

@@ -23,7 +23,7 @@ from tests.support.kafka.kafka_jars import kafka_jars
 RUN_DEADLINE_S: Final = 90.0
 _FETCH_DEADLINE_S: Final = 120.0
 _KAFKAJS: Final = ("kafkajs@2.2.4", "kafkajs-snappy@1.1.0")
-"""With the one of the codecs beside it that is not compiled when it is installed."""
+"""The package and the only codec that is not compiled at its installation."""
 
 _KAFKAJS_HEAD: Final = """
 const { Kafka, CompressionTypes, CompressionCodecs, logLevel } = require('kafkajs');
@@ -32,11 +32,11 @@ const facts = JSON.parse(require('fs').readFileSync(0));
 """
 
 _SYSTEM_CERTIFICATES: Final = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
-"""Where Debian's family and Red Hat's keep the certificates that the machine trusts."""
+"""Paths of the trusted certificates in the families of Debian and Red Hat."""
 
 
 def kcat(servers: str, *arguments: str | bytes, given: bytes = b"") -> bytes:
-    """What it prints when `given` is its standard input."""
+    """Run kcat with `given` as its standard input; return its output."""
     if shutil.which("kcat") is None:
         # Here and below: a program of others is what is missing, which nobody needs for anything else.
         pytest.skip("there is no kcat (Debian's package of that name)")
@@ -50,7 +50,7 @@ def console_producer(servers: str, topic: str, given: bytes, *arguments: str) ->
 
 
 def console_consumer(servers: str, topic: str, partition: int, count: int, *arguments: str) -> bytes:
-    """What Java's prints of one partition from its beginning on, and so without a group."""
+    """Return what Java's console consumer prints of one partition from its beginning, without a group."""
     place = ["--topic", topic, "--partition", str(partition), "--offset", "earliest"]
     limits = ["--max-messages", str(count), "--timeout-ms", "60000"]
     consumer = "org.apache.kafka.tools.consumer.ConsoleConsumer"

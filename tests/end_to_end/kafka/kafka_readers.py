@@ -1,4 +1,4 @@
-"""How each client reads a partition, without a group: all records of some sections, in the order it gives them."""
+"""Reading a partition by each client, without a group: all records of some sections, in the client's order."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def read_by_kraft(place: Place, sections: Sequence[Section]) -> list[Stored]:
 
 
 def read_by_kcat(place: Place, sections: Sequence[Section]) -> list[Stored]:
-    """By sizes, so that any bytes may be in keys and values; headers it prints as text."""
+    """Read with kcat; sizes allow any bytes in keys and values; headers are printed as text."""
     printed = kcat(
         place.kafka_servers,
         *("-C", "-t", place.topic, "-p", str(place.partition), "-o", "beginning", "-e", "-q"),
@@ -101,7 +101,7 @@ _CONSOLE_FORMS: Final = {
 
 
 def read_by_java(place: Place, sections: Sequence[Section]) -> list[Stored]:
-    """By its console, whose separators may be any text."""
+    """Read with Java's console consumer, whose separators may be any text."""
     count = sum(len(section.records) for section in sections)
     forms = [word for name, value in _CONSOLE_FORMS.items() for word in ("--formatter-property", f"{name}={value}")]
     printed = console_consumer(place.kafka_servers, place.topic, place.partition, count, *forms)
@@ -141,7 +141,7 @@ await cluster.disconnect();
 
 
 def read_by_kafkajs(place: Place, sections: Sequence[Section]) -> list[Stored]:
-    """By the class for a broker inside of it: its consumers are always of a group, and decode by the same code.
+    """Read with KafkaJS's internal broker class: its consumers always use a group, and decode with the same code.
 
     A batch at a time, so that it is given none in a codec that it does not have.
     """
@@ -191,7 +191,7 @@ def _from_confluent(message: Any) -> Stored:
 
 
 def _from_either_kafka(record: Any) -> Stored:
-    """Of kafka-python, whose types aiokafka has taken over."""
+    """Convert a record of kafka-python, whose types aiokafka uses as well."""
     place, has_append_time = (record.partition, record.offset), {0: False, 1: True}[record.timestamp_type]
     return _stored(place, record.key, record.value, tuple(record.headers), record.timestamp, has_append_time)
 

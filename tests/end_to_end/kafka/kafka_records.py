@@ -1,4 +1,4 @@
-"""What clients of Kafka write and read in the tests: records that hold everything a record can hold."""
+"""Records that clients of Kafka write and read in the tests, with everything that a record can hold."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Stored:
     offset: int
     record: Record
     has_append_time: bool | None
-    """Whether the timestamp is said to be the broker's; None where a client shows a timestamp and not whose it is."""
+    """True if the broker set the timestamp; None if the client does not show who set it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class Section:
 
 
 class Trait(Enum):
-    """What of a record some client cannot write, or not show, whoever it talks to."""
+    """A property of a record that some client cannot write or show, with any broker."""
 
     NO_TEXT = "bytes that are no line of text"
     BOTH_NULL = "neither key nor value"

@@ -1,4 +1,4 @@
-"""How each client writes records to a partition, in the order given, and waits until all are stored."""
+"""Writing records to a partition by each client, in the given order, until all are stored."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def write_by_kcat(place: Place, codec: str, records: Sequence[Record]) -> None:
 
 
 def write_by_java(place: Place, codec: str, records: Sequence[Record]) -> None:
-    """By its console: a line is a record, and words in it are null. It does not take a partition."""
+    """Write with Java's console producer: a line is a record, certain words are null. It chooses the partition."""
     settings = {"compression.type": codec, "max.request.size": str(REQUEST_BYTES_MAX), "linger.ms": "20"}
     forms = {"parse.key": "true", "parse.headers": "true", "null.marker": "<null>", "ignore.error": "false"}
     console_producer(

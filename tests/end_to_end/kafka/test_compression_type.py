@@ -51,7 +51,7 @@ def create(cluster: Cluster, admin: AdminClient, topic: str, **configs: str) -> 
 
 
 def codecs_on_disk(cluster: Cluster, topic: str) -> list[list[str]]:
-    """Of every batch, on every replica, as `kraft log dump` shows them."""
+    """Return the codec of every batch on every replica, as `kraft log dump` shows it."""
     return [
         [
             codec
@@ -146,7 +146,7 @@ def test_it_is_altered_while_the_topic_is_in_use_and_described_with_its_source(
 
 
 def _stored_as(cluster: Cluster, place: Place, codec: str) -> str:
-    """How the leader stores one batch more."""
+    """Send one more batch; return its codec on the leader."""
     write_by_confluent(place, codec, one("probe"))
     return max(codecs_on_disk(cluster, place.topic), key=len)[-1]
 

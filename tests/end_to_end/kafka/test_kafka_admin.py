@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(300)
 DEADLINE_S = 30
 
 admin_values: Any = confluent_kafka.admin
-"""Which names it exports, the package does not say."""
+"""The package does not declare which names it exports."""
 
 SET, DELETE, APPEND = (
     admin_values.AlterConfigOpType.SET,
@@ -43,17 +43,17 @@ def cluster() -> Iterator[Cluster]:
 
 
 def eventually(ask: Callable[[], Any], is_so: Callable[[Any], bool]) -> Any:
-    """What is told once it is so: a client asks any broker, and one may hear of a change after another."""
+    """Wait for an answer: a client asks any broker, and brokers get a change at different times."""
     deadline = time.monotonic() + DEADLINE_S
     while True:
         try:
-            told = ask()
+            answer = ask()
         except (confluent_kafka.KafkaException, kafka.errors.KafkaError) as error:
-            told = error
+            answer = error
         else:
-            if is_so(told):
-                return told
-        assert time.monotonic() < deadline, f"at last it was: {told!r}"
+            if is_so(answer):
+                return answer
+        assert time.monotonic() < deadline, f"at last it was: {answer!r}"
         # Polled: nobody tells a client that all brokers know.
         time.sleep(0.05)
 
@@ -85,7 +85,7 @@ def described(admin: AdminClient, topic: str, partitions: int) -> Any:
     def ask() -> Any:
         return done(admin.describe_topics(TopicCollection([topic])))
 
-    return eventually(ask, lambda told: len(told.partitions) == partitions)
+    return eventually(ask, lambda answer: len(answer.partitions) == partitions)
 
 
 def replicas(admin: AdminClient, topic: str, partitions: int) -> list[list[int]]:
@@ -99,11 +99,11 @@ def check_configs(admin: AdminClient, topic: str, expected: dict[str, str]) -> N
         entries = done(admin.describe_configs([admin_values.ConfigResource("topic", topic)]))
         return {key: entry.value for key, entry in entries.items() if entry.source == 1}
 
-    eventually(ask, lambda told: told == expected)
+    eventually(ask, lambda answer: answer == expected)
 
 
 def check_is_gone(admin: AdminClient, topic: str) -> None:
-    eventually(lambda: admin.list_topics(timeout=DEADLINE_S).topics, lambda told: topic not in told)
+    eventually(lambda: admin.list_topics(timeout=DEADLINE_S).topics, lambda answer: topic not in answer)
 
 
 def altering(topic: str, *operations: tuple[str, Any, str | None]) -> list[Any]:
@@ -205,10 +205,10 @@ def test_kafka_python_creates_and_deletes_topics_by_name_and_id(python: KafkaAdm
     python.create_topics([PlainNewTopic("python", num_partitions=2, replication_factor=3)])
     with pytest.raises(kafka.errors.TopicAlreadyExistsError, match="already exists"):
         python.create_topics([PlainNewTopic("python", num_partitions=2, replication_factor=3)])
-    (topic,) = eventually(lambda: python.describe_topics(["python"]), lambda told: len(told[0]["partitions"]) == 2)
+    (topic,) = eventually(lambda: python.describe_topics(["python"]), lambda answer: len(answer[0]["partitions"]) == 2)
     assert all(sorted(each["replica_nodes"]) == [1, 2, 3] for each in topic["partitions"])
     python.delete_topics([UUID(str(topic["topic_id"]))])
-    eventually(python.list_topics, lambda told: "python" not in told)
+    eventually(python.list_topics, lambda answer: "python" not in answer)
 
 
 def test_kafka_python_tells_what_brokers_hold_and_how_the_quorum_is(cluster: Cluster, python: KafkaAdminClient) -> None:
@@ -230,7 +230,7 @@ def test_kafka_python_tells_what_brokers_hold_and_how_the_quorum_is(cluster: Clu
     assert {each["node_id"] for each in quorum["nodes"]} == {1, 2, 3}
     (state,) = python.describe_producers([kafka.TopicPartition("held", 0)]).values()
     assert [each.last_sequence for each in state.active_producers] == [0]
-    listed = eventually(python.list_config_resources, lambda told: "held" in told["topic"])
+    listed = eventually(python.list_config_resources, lambda answer: "held" in answer["topic"])
     assert listed["broker"] == ["1", "2", "3"]
 
 
@@ -247,10 +247,10 @@ def page(admin: KafkaAdminClient, cursor: Any, partitions: list[int]) -> tuple[A
     def ask() -> Any:
         return admin.describe_topic_partitions(["paged"], response_partition_limit=2, cursor=cursor)
 
-    told = eventually(
-        ask, lambda told: [each["partition_index"] for each in told["topics"][0]["partitions"]] == partitions
+    answer = eventually(
+        ask, lambda answer: [each["partition_index"] for each in answer["topics"][0]["partitions"]] == partitions
     )
-    return told, told["next_cursor"]
+    return answer, answer["next_cursor"]
 
 
 def test_kafka_python_moves_a_partition(python: KafkaAdminClient) -> None:
@@ -261,9 +261,9 @@ def test_kafka_python_moves_a_partition(python: KafkaAdminClient) -> None:
     def place() -> Any:
         return python.describe_topics(["moved"])[0]["partitions"][0]["replica_nodes"]
 
-    eventually(place, lambda told: told == [3, 1])
+    eventually(place, lambda answer: answer == [3, 1])
     # What is over for the broker that was asked may not be for the one that is asked now.
-    eventually(lambda: python.list_partition_reassignments([partition]), lambda told: not told)
+    eventually(lambda: python.list_partition_reassignments([partition]), lambda answer: not answer)
     (error,) = python.alter_partition_reassignments({partition: None}).values()
     assert error is kafka.errors.NoReassignmentInProgressError
 
@@ -277,7 +277,7 @@ class KafkaTools:
         self._bootstrap_servers = bootstrap_servers
 
     def run(self, tool: str, *arguments: str) -> str:
-        """What it printed."""
+        """Run a tool; return its output."""
         finished = run_kafka_tool(self._jars, tool, "--bootstrap-server", self._bootstrap_servers, *arguments)
         assert finished.code == 0, finished.output + finished.errors
         return finished.output

@@ -93,7 +93,7 @@ def written(cluster: Cluster) -> Written:
 
 @pytest.fixture(scope="module")
 def timestamps_ms(written: Written) -> list[int]:
-    """By offset, as kafka-python reads them: of those who say the time at which they send, nobody knows it before."""
+    """Return timestamps by offset, read with kafka-python: clients that set them while sending do not report them."""
     return [stored.record.timestamp_ms for stored in read_by_kafka_python(written.place, written.sections)]
 
 
@@ -104,7 +104,7 @@ def reader(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def read(written: Written, reader: str) -> dict[int, Stored]:
-    """By offset, everything that the reader has a codec for."""
+    """Return the records by offset that the reader has a codec for."""
     client = CLIENTS[reader]
     found = client.read(written.place, [each for each in written.sections if each.codec in client.codecs])
     offsets = [stored.offset for stored in found]
@@ -190,7 +190,7 @@ def test_each_client_reads_the_time_of_appending_where_that_is_what_a_topic_keep
     assert {stored.has_append_time for stored in found} == ({None} if reader == "kcat" else {True})
 
 
-def test_a_producer_is_told_the_time_of_appending(cluster: Cluster) -> None:
+def test_a_producer_gets_the_append_time(cluster: Cluster) -> None:
     servers = create(cluster, "told-the-time", configs={"message.timestamp.type": "LogAppendTime"}).kafka_servers
     began_ms = time.time_ns() // 1_000_000
     producer = kafka.KafkaProducer(bootstrap_servers=servers.split(","))
@@ -217,7 +217,7 @@ def test_a_topic_is_created_by_the_first_who_writes_to_it(cluster: Cluster) -> N
     producer.close(timeout=DEADLINE_S)
 
 
-def test_clients_are_told_the_cluster_as_it_is(cluster: Cluster) -> None:
+def test_clients_get_the_metadata_of_the_cluster(cluster: Cluster) -> None:
     create(cluster, "told", partitions=3)
     consumer = confluent_consumer(cluster.kafka_bootstrap_servers)
     answers = []
@@ -270,7 +270,7 @@ def test_javas_console_writes_without_idempotence(cluster: Cluster) -> None:
     assert [stored.record.value for stored in read_by_kafka_python(place, [section])] == lines
 
 
-def test_kcat_is_told_the_cluster_as_it_is(cluster: Cluster) -> None:
+def test_kcat_lists_the_cluster(cluster: Cluster) -> None:
     servers = create(cluster, "listed-by-kcat", partitions=2).kafka_servers
     metadata = json.loads(kcat(servers, "-L", "-J", "-t", "listed-by-kcat"))
     assert {broker["name"] for broker in metadata["brokers"]} == set(servers.split(","))
@@ -290,13 +290,13 @@ def test_kcat_finds_an_offset_by_its_time(cluster: Cluster) -> None:
 
 # Fetching it comes first, once.
 @pytest.mark.timeout(300)
-def test_kafkajs_is_told_where_a_topic_ends_and_what_was_when(cluster: Cluster) -> None:
+def test_kafkajs_gets_the_ends_of_a_topic_and_offsets_by_time(cluster: Cluster) -> None:
     servers = create(cluster, "asked-by-kafkajs").kafka_servers
     producer = confluent_kafka.Producer({"bootstrap.servers": servers})
     for number in range(10):
         producer.produce("asked-by-kafkajs", b"%d" % number, partition=0, timestamp=1_700_000_000_000 + 1_000 * number)
     assert producer.flush(DEADLINE_S) == 0
-    told = kafkajs(
+    answer = kafkajs(
         """
         const admin = new Kafka({ brokers: facts.servers, logLevel: logLevel.ERROR }).admin();
         await admin.connect();
@@ -311,7 +311,7 @@ def test_kafkajs_is_told_where_a_topic_ends_and_what_was_when(cluster: Cluster) 
         servers=servers.split(","),
         topic="asked-by-kafkajs",
     )
-    found = json.loads(told)
+    found = json.loads(answer)
     assert sorted(found.pop("isr")) == [1, 2, 3]
     assert found == {
         "ends": [{"partition": 0, "offset": "10", "high": "10", "low": "0"}],

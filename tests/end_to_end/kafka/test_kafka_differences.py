@@ -79,7 +79,7 @@ def test_who_asks_the_wrong_broker_is_given_the_leader_and_its_address(cluster: 
     peers[1].wait_led("elsewhere")
     by_name = MetadataRequest(topics=(MetadataRequestTopic(name="elsewhere"),))
     for peer in peers[::2]:
-        peer.until(by_name, 12, lambda told: bool(told.topics[0].partitions))
+        peer.until(by_name, 12, lambda answer: bool(answer.topics[0].partitions))
         produced = peer.call(produce(13, "", created.topic_id, batch("a")), 13)
         fetched = peer.call(fetch(18, "", created.topic_id, [wanted()]), 18)
         refused = (produced.responses[0].partition_responses[0], fetched.responses[0].partitions[0])

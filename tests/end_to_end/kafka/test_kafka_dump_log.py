@@ -85,7 +85,7 @@ def write_log(directory: Path, config: LogConfig = SMALL_SEGMENTS) -> None:
 
 
 def write_transactions(directory: Path) -> None:
-    """As a follower gets them from its leader."""
+    """Write transactions as a follower gets them from its leader."""
     log = PartitionLog.open(RealDisk(), str(directory), LogConfig(), ORDERS)
     for number, is_commit in enumerate((True, False)):
         data = build_batch(

@@ -46,7 +46,7 @@ def record(key: bytes, value: bytes) -> Record:
 
 
 def batches(cluster: Cluster, node_id: int, place: Place) -> list[BatchHeader]:
-    """Of the node's replica, as they lie on its disk."""
+    """Return the batches of the node's replica, as on its disk."""
     directory = cluster.directory / f"node-{node_id}" / f"{place.topic}-{place.partition}"
     return [header for path in sorted(directory.glob("*.log")) for header in headers_of(path)]
 

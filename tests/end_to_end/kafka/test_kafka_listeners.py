@@ -80,22 +80,22 @@ def _listeners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterList
             cluster.stop()
 
 
-def told(address: str) -> Any:
+def reported(address: str) -> Any:
     """A ClusterMetadata."""
     client = confluent_kafka.Producer({"bootstrap.servers": address})
     return client.list_topics("led-by-both", timeout=DEADLINE_S)
 
 
 def test_each_listener_tells_its_own_addresses(listeners: ClusterListeners) -> None:
-    internal = told(f"127.0.0.1:{listeners.internal[0]}")
+    internal = reported(f"127.0.0.1:{listeners.internal[0]}")
     assert {str(broker) for broker in internal.brokers.values()} == {
         f"127.0.0.1:{port}/{number}" for number, port in enumerate(listeners.internal, start=1)
     }
-    external = told(f"127.0.0.1:{listeners.external}")
+    external = reported(f"127.0.0.1:{listeners.external}")
     assert [str(broker) for broker in external.brokers.values()] == [f"localhost:{listeners.external}/1"]
 
 
-def test_clients_of_grpc_are_told_the_advertised_addresses(listeners: ClusterListeners) -> None:
+def test_grpc_clients_get_the_advertised_addresses(listeners: ClusterListeners) -> None:
     async def told_by(number: int) -> set[tuple[int, str, int]]:
         connections = Connections()
         try:
@@ -109,10 +109,10 @@ def test_clients_of_grpc_are_told_the_advertised_addresses(listeners: ClusterLis
     assert [asyncio.run(told_by(number)) for number in (0, 1)] == [expected, expected]
 
 
-def test_a_leader_without_the_clients_listener_is_told_as_such(listeners: ClusterListeners) -> None:
-    partitions = told(f"127.0.0.1:{listeners.internal[0]}").topics["led-by-both"].partitions
+def test_a_leader_without_the_clients_listener_is_reported_as_such(listeners: ClusterListeners) -> None:
+    partitions = reported(f"127.0.0.1:{listeners.internal[0]}").topics["led-by-both"].partitions
     assert sorted(partition.leader for partition in partitions.values()) == [1, 2]
-    seen = told(f"127.0.0.1:{listeners.external}").topics["led-by-both"].partitions
+    seen = reported(f"127.0.0.1:{listeners.external}").topics["led-by-both"].partitions
     codes = {number: (partition.leader, partition.error) for number, partition in seen.items()}
     (elsewhere,) = [number for number, partition in partitions.items() if partition.leader == 2]
     leader, error = codes.pop(elsewhere)
@@ -123,7 +123,7 @@ def test_a_leader_without_the_clients_listener_is_told_as_such(listeners: Cluste
 
 
 def test_records_go_through_every_listener_that_reaches_the_leader(listeners: ClusterListeners) -> None:
-    partitions = told(f"127.0.0.1:{listeners.internal[0]}").topics["led-by-both"].partitions
+    partitions = reported(f"127.0.0.1:{listeners.internal[0]}").topics["led-by-both"].partitions
     (here,) = [number for number, partition in partitions.items() if partition.leader == 1]
     for port in (listeners.internal[1], listeners.external):
         producer = kafka.KafkaProducer(bootstrap_servers=f"127.0.0.1:{port}")

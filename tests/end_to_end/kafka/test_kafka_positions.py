@@ -1,4 +1,4 @@
-"""How consumers of Kafka move about in partitions: to an offset, to a time, to the ends, and where there is nothing."""
+"""Positions of Kafka's consumers: seeks to an offset, a time and the ends, and positions that do not exist."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_an_offset_that_is_not_there_is_replaced_by_smallest_or_largest(
         assert value_of(polled(c)) == first
 
 
-def test_the_end_of_a_partition_is_told_each_time_it_is_reached(servers: str, topic: str) -> None:
+def test_the_end_of_a_partition_is_reported_each_time_it_is_reached(servers: str, topic: str) -> None:
     fill(servers, topic, 1)
     with confluent_consumer(servers, **{"enable.partition.eof": True}) as c:
         c.assign([TopicPartition(topic, 0, 0), TopicPartition(topic, 1, 0)])

@@ -1,4 +1,4 @@
-"""What guides to Kafka show in Python, as they show it: producers and consumers.
+"""Python samples of Kafka's guides, unchanged: producers and consumers.
 
 Consumers are given their partitions: those that subscribe as a group need a coordinator, which is not supported yet.
 """
@@ -56,17 +56,17 @@ def test_confluents_producer_and_its_poll_loop(servers: str, topic: str) -> None
 
 
 def test_confluents_delivery_report_tells_where_a_message_is(servers: str, topic: str) -> None:
-    told: list[tuple[object, str | None, int | None, int | None]] = []
+    answer: list[tuple[object, str | None, int | None, int | None]] = []
 
     def delivery_report(err: KafkaError | None, msg: Message) -> None:
-        told.append((err, msg.topic(), msg.partition(), msg.offset()))
+        answer.append((err, msg.topic(), msg.partition(), msg.offset()))
 
     p = Producer({"bootstrap.servers": servers})
     for data in (b"first", b"second"):
         p.poll(0)
         p.produce(topic, data, partition=1, callback=delivery_report)
     assert p.flush(DEADLINE_S) == 0
-    assert told == [(None, topic, 1, 0), (None, topic, 1, 1)]
+    assert answer == [(None, topic, 1, 0), (None, topic, 1, 1)]
 
 
 # --- kafka-python ------------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ def test_aiokafkas_producer_and_consumer(servers: str, topic: str) -> None:
 # --- groups ------------------------------------------------------------------------------------------------------
 
 
-def test_who_subscribes_as_a_group_is_told_that_there_is_no_coordinator_yet(servers: str, topic: str) -> None:
+def test_a_group_subscription_is_refused_because_there_is_no_coordinator_yet(servers: str, topic: str) -> None:
     """librdkafka waits for one, and says nothing."""
     fill(servers, topic, 1)
     with (

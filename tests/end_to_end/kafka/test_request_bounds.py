@@ -20,7 +20,7 @@ from tests.support.waiting import until
 BOUND = 200_000
 DEADLINE_S = 30
 VERSION = 1
-"""In which a name takes two bytes and its own."""
+"""A version in which a name takes two bytes and its own."""
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def about(names: list[str]) -> metadata.MetadataRequest:
 
 
 def request_of(size_bytes: int) -> metadata.MetadataRequest:
-    """As its frame says it, without the four bytes of the size."""
+    """Return a request with its header, without the four bytes of the size."""
     # A message may have no more elements than its kibibytes.
     names = ["n" * 8_000] * (size_bytes // 8_100)
     missing = size_bytes - frame_bytes(about([*names, ""]))

@@ -98,11 +98,11 @@ def test_a_node_that_cannot_start_in_the_background_says_why(machine: Machine) -
     )
     run("storage", "format", "-c", config)
     with socket.create_server((HOST, machine.grpc[0])):
-        told = the_one_line(run("server", "start", "-c", config, "--daemon"))
-    assert f"{HOST}:{machine.grpc[0]}" in told
+        output = the_one_line(run("server", "start", "-c", config, "--daemon"))
+    assert f"{HOST}:{machine.grpc[0]}" in output
     _, pid = machine.start(config)
-    told = the_one_line(run("server", "start", "-c", config, "--daemon"))
-    assert f"is in use by another process (pid {pid})" in told
+    output = the_one_line(run("server", "start", "-c", config, "--daemon"))
+    assert f"is in use by another process (pid {pid})" in output
 
 
 def test_a_single_node_is_in_service_when_it_is_said_to_be_and_its_output_can_be_thrown_away(machine: Machine) -> None:
@@ -117,8 +117,8 @@ def test_a_single_node_is_in_service_when_it_is_said_to_be_and_its_output_can_be
 
 def test_nodes_that_a_launcher_started_are_left_to_it(machine: Machine) -> None:
     with Cluster(1) as launched:
-        told = the_one_line(run("server", "stop", "--cluster-id", launched.cluster_id))
-        assert "no matching node of this user runs" in told
+        output = the_one_line(run("server", "stop", "--cluster-id", launched.cluster_id))
+        assert "no matching node of this user runs" in output
         launched.wait_ready()
 
 

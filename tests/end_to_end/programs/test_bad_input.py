@@ -47,15 +47,15 @@ def config(tmp_path: Path, plan: NodePlan) -> Path:
 )
 def test_a_wrong_setting_stops_the_node_before_it_starts(config: Path, line: str, expected: str) -> None:
     config.write_text(f"{config.read_text()}{line}\n")
-    told = the_one_line(run("server", "start", "-c", config))
-    assert expected in told
-    assert str(config) in told
-    assert "hush" not in told
+    message = the_one_line(run("server", "start", "-c", config))
+    assert expected in message
+    assert str(config) in message
+    assert "hush" not in message
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    told = the_one_line(run("server", "start", "-c", tmp_path / "nowhere.properties"))
-    assert "nowhere.properties: cannot read the configuration file: No such file or directory" in told
+    message = the_one_line(run("server", "start", "-c", tmp_path / "nowhere.properties"))
+    assert "nowhere.properties: cannot read the configuration file: No such file or directory" in message
 
 
 def test_an_unknown_key_is_warned_of_with_its_nearest_neighbour_and_the_node_starts() -> None:
@@ -70,29 +70,29 @@ def test_an_unknown_key_is_warned_of_with_its_nearest_neighbour_and_the_node_sta
 def test_a_port_in_use_is_named(config: Path, plan: NodePlan, listener: str) -> None:
     port = plan.grpc_port if listener == "GRPC" else plan.controller_port
     with socket.create_server((HOST, port or 0)):
-        told = the_one_line(run("server", "start", "-c", config))
-    assert f"{HOST}:{port}" in told
-    assert "in use" in told
+        message = the_one_line(run("server", "start", "-c", config))
+    assert f"{HOST}:{port}" in message
+    assert "in use" in message
 
 
 def test_a_directory_of_another_cluster_is_refused(config: Path) -> None:
     replace(config, CLUSTER, OTHER_CLUSTER)
-    told = the_one_line(run("server", "start", "-c", config))
-    assert f"belongs to cluster {CLUSTER}, not to {OTHER_CLUSTER}: correct cluster.id or log.dirs in" in told
+    message = the_one_line(run("server", "start", "-c", config))
+    assert f"belongs to cluster {CLUSTER}, not to {OTHER_CLUSTER}: correct cluster.id or log.dirs in" in message
 
 
 def test_a_directory_of_another_node_is_refused(config: Path) -> None:
     replace(config, "node.id=1", "node.id=2")
     replace(config, "controller.quorum.voters=1@", "controller.quorum.voters=2@")
-    told = the_one_line(run("server", "start", "-c", config))
-    assert "belongs to node 1, not to node 2: correct node.id or log.dirs in" in told
+    message = the_one_line(run("server", "start", "-c", config))
+    assert "belongs to node 1, not to node 2: correct node.id or log.dirs in" in message
 
 
 def test_a_directory_that_is_not_formatted_names_the_command(config: Path, tmp_path: Path) -> None:
     replace(config, "controller.quorum.voters=", f"controller.quorum.voters=2@{HOST}:9,")
     (tmp_path / "node-1" / storage.META_FILE).unlink()
-    told = the_one_line(run("server", "start", "-c", config))
-    assert f"is not formatted: run 'kraft storage format -c {config}'" in told
+    message = the_one_line(run("server", "start", "-c", config))
+    assert f"is not formatted: run 'kraft storage format -c {config}'" in message
 
 
 def test_a_directory_that_cannot_be_written_to_is_named(config: Path, tmp_path: Path) -> None:
@@ -109,30 +109,30 @@ def test_a_second_process_on_a_directory_is_refused(plan: NodePlan, tmp_path: Pa
             settings={"log.dirs": str(cluster.directory / "node-1")},
         )
         cluster_files.write(tmp_path, [other], cluster.cluster_id)
-        told = the_one_line(run("server", "start", "-c", cluster_files.config_file(tmp_path, 1)))
-        assert f"is in use by another process (pid {cluster.node(1).pid})" in told
+        message = the_one_line(run("server", "start", "-c", cluster_files.config_file(tmp_path, 1)))
+        assert f"is in use by another process (pid {cluster.node(1).pid})" in message
         cluster.wait_ready()
 
 
 def test_ports_that_kraft_dev_cannot_have_are_named_with_the_remedy() -> None:
     with ReservedPorts(1, offsets=(0, 1, 2)) as (base_port,), socket.create_server((HOST, base_port + 2)):
-        told = the_one_line(run("dev", "--nodes", "1", "--base-port", str(base_port)))
-    assert f"node 1 cannot listen on port {base_port + 2} for GRPC: the port is in use: stop the process" in told
-    assert "--base-port" in told
+        message = the_one_line(run("dev", "--nodes", "1", "--base-port", str(base_port)))
+    assert f"node 1 cannot listen on port {base_port + 2} for GRPC: the port is in use: stop the process" in message
+    assert "--base-port" in message
 
 
 def test_an_advertised_address_that_the_node_cannot_reach_is_refused(config: Path) -> None:
     with ReservedPorts(1) as (nowhere,):
         config.write_text(f"{config.read_text()}advertised.listeners=GRPC://{HOST}:{nowhere}\n")
-        told = the_one_line(run("server", "start", "-c", config))
-    assert f"advertised.listeners names GRPC://{HOST}:{nowhere}, which this node itself cannot reach (conn" in told
-    assert "set advertised.listeners=GRPC://host:port to where clients reach this node" in told
+        message = the_one_line(run("server", "start", "-c", config))
+    assert f"advertised.listeners names GRPC://{HOST}:{nowhere}, which this node itself cannot reach (conn" in message
+    assert "set advertised.listeners=GRPC://host:port to where clients reach this node" in message
 
 
 def test_an_advertised_name_that_nobody_knows_is_refused(config: Path) -> None:
     config.write_text(f"{config.read_text()}advertised.listeners=GRPC://no-such-host.invalid:9094\n")
-    told = the_one_line(run("server", "start", "-c", config))
-    assert "names GRPC://no-such-host.invalid:9094, which this node itself cannot reach (unknown host)" in told
+    message = the_one_line(run("server", "start", "-c", config))
+    assert "names GRPC://no-such-host.invalid:9094, which this node itself cannot reach (unknown host)" in message
 
 
 def test_an_advertised_address_for_kafkas_clients_that_speaks_otherwise_is_refused(config: Path) -> None:
@@ -142,15 +142,15 @@ def test_an_advertised_address_for_kafkas_clients_that_speaks_otherwise_is_refus
         grpc = listening.partition("GRPC://")[2].partition(",")[0]
         advertised = f"GRPC://{grpc},PLAINTEXT://{other.node(1).address}"
         config.write_text(f"{config.read_text()}advertised.listeners={advertised}\n")
-        told = the_one_line(run("server", "start", "-c", config))
-    assert f"names PLAINTEXT://{other.node(1).address}, which this node itself cannot reach" in told
+        message = the_one_line(run("server", "start", "-c", config))
+    assert f"names PLAINTEXT://{other.node(1).address}, which this node itself cannot reach" in message
 
 
 def test_an_advertised_address_of_another_node_is_refused(config: Path) -> None:
     with Cluster(nodes=1) as other:
         config.write_text(f"{config.read_text()}advertised.listeners=GRPC://{other.bootstrap_servers}\n")
-        told = the_one_line(run("server", "start", "-c", config))
-    assert f"{other.bootstrap_servers}, where node 1 of cluster {other.cluster_id!r} answers instead of this" in told
+        message = the_one_line(run("server", "start", "-c", config))
+    assert f"{other.bootstrap_servers}, where node 1 of cluster {other.cluster_id!r} answers instead of this" in message
 
 
 def test_an_advertised_address_that_only_others_reach_is_taken_when_the_file_says_so() -> None:

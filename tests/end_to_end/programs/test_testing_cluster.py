@@ -51,7 +51,7 @@ def test_a_failing_test_shows_the_nodes_logs() -> None:
     assert "the end of node 1's log" in raised.value.__notes__[0]
 
 
-def test_a_node_that_cannot_start_is_told_with_its_log() -> None:
+def test_a_node_that_cannot_start_is_reported_with_its_log() -> None:
     cluster = Cluster(nodes=1)
     cluster.node(1).config_path.write_text("nothing=here\n")
     with pytest.raises(NodeFailed, match=r"process\.roles is missing"), cluster:

@@ -64,7 +64,7 @@ def test_nothing_that_an_isolated_leader_is_asked_for_is_done() -> None:
 # --- what they judge by --------------------------------------------------------------------------------------
 
 
-def test_a_change_that_was_acknowledged_and_is_not_there_is_told() -> None:
+def test_a_lost_acknowledged_change_is_reported() -> None:
     facts = Facts()
     facts.of("orders", CONFIG).acknowledged = 7
     topic = [TopicCreated(topic="orders", topic_id=TOPIC_ID)]

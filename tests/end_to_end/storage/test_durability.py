@@ -84,7 +84,7 @@ def test_a_stopped_node_hands_on_what_it_leads() -> None:
 
 
 @pytest.mark.parametrize("enabled", ["true", "false"])
-def test_leaderships_are_handed_on_at_a_stop_unless_that_is_switched_off(enabled: str) -> None:
+def test_leaderships_move_at_a_stop_unless_that_is_switched_off(enabled: str) -> None:
     with Cluster(nodes=3, overrides={"controlled.shutdown.enable": enabled}) as cluster:
         create_topic(cluster.bootstrap_servers, "orders", partitions=3)
         with Admin(cluster.bootstrap_servers) as admin:
@@ -95,9 +95,9 @@ def test_leaderships_are_handed_on_at_a_stop_unless_that_is_switched_off(enabled
         # In a controlled shutdown the broker reports its stop; otherwise the controller notices that it has ended.
         assert stopped.in_controlled_shutdown == (enabled == "true")
         assert {partition.leader_id for partition in described.metadata.partitions} == {2, 3}
-        told = cluster.node(1).log_path.read_text()
-        assert ("controlled shutdown completed" in told) == (enabled == "true")
-        assert "node stopped" in told
+        answer = cluster.node(1).log_path.read_text()
+        assert ("controlled shutdown completed" in answer) == (enabled == "true")
+        assert "node stopped" in answer
 
 
 def test_high_watermarks_are_written_down_every_so_often() -> None:

@@ -128,7 +128,7 @@ def move_leader(cluster: Cluster, topic: str) -> None:
 # --- retention -----------------------------------------------------------------------------------------------
 
 
-def test_records_go_by_age_on_every_replica_when_the_topic_is_told_so_while_it_runs(cluster: Cluster) -> None:
+def test_records_expire_by_age_on_every_replica_after_a_config_change(cluster: Cluster) -> None:
     place = create(cluster, "aged", segment_bytes="20000")
     publish(cluster, "aged", numbered(1_000), batches=20)
     assert all(len(log_files(cluster, node_id, place)) > 3 for node_id in NODES)
@@ -149,7 +149,7 @@ def test_records_go_by_age_on_every_replica_when_the_topic_is_told_so_while_it_r
         assert [(each.offset, each.value) for each in consumer.poll(20_000)] == [(1_000, b"after")]
 
 
-def test_records_go_by_size_on_every_replica_when_the_topic_is_told_so_while_it_runs(cluster: Cluster) -> None:
+def test_records_expire_by_size_on_every_replica_after_a_config_change(cluster: Cluster) -> None:
     place = create(cluster, "sized", segment_bytes="20000")
     publish(cluster, "sized", numbered(1_000), batches=20)
     assert bounds(cluster.bootstrap_servers, place) == (0, 1_000)
@@ -282,7 +282,7 @@ def test_a_new_replica_of_a_compacted_topic_copies_its_holes(cluster: Cluster) -
 
 
 @pytest.mark.parametrize("whose", ["leader", "follower"])
-def test_rot_that_nobody_reads_is_found_and_the_replica_copied_anew(cluster: Cluster, whose: str) -> None:
+def test_corruption_that_nobody_reads_is_found_and_the_replica_copied_again(cluster: Cluster, whose: str) -> None:
     topic = f"rotting-{whose}"
     place = create(cluster, topic, segment_bytes="20000")
     publish(cluster, topic, numbered(1_000), batches=20)

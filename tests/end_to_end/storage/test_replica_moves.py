@@ -134,9 +134,9 @@ def test_a_leaders_replica_moves_under_load_and_describe_log_dirs_shows_it(site:
         target = site.elsewhere("large")
         began_s = time.monotonic()
         site.move("large", target)
-        told = site.until_moved("large", target)
+        answer = site.until_moved("large", target)
         took_s = time.monotonic() - began_s
-        future = [each for each in told if each.is_future]
+        future = [each for each in answer if each.is_future]
         print(f"{LARGE_BYTES >> 20} MiB in {took_s:.2f} s, future replica seen {len(future)} times")
         assert future
         assert {each.directory for each in future} == {target}

@@ -92,7 +92,7 @@ def test_what_is_in_the_page_cache_is_on_disk_after_a_stop_in_order_and_not_afte
         mounted.__exit__(None, None, None)
 
 
-def test_indexes_that_are_missing_or_corrupt_after_a_kill_are_reported_and_made_anew(tmp_path: Path) -> None:
+def test_indexes_that_are_missing_or_corrupt_after_a_kill_are_reported_and_rebuilt(tmp_path: Path) -> None:
     with Cluster(nodes=1, directory=tmp_path, overrides=SMALL_SEGMENTS) as cluster:
         create_topic(cluster.bootstrap_servers, TOPIC, partitions=PARTITIONS, replication_factor=1)
         for first in range(0, 2 * RECORDS, 200):

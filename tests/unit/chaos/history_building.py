@@ -61,7 +61,7 @@ class HistoryBuilder:
 
 
 def good_history(seed: int, steps: int = 60, keys: int = 2) -> list[Operation]:
-    """What a log that keeps its promises may look like: lost answers, failed sends and gaps in the offsets included."""
+    """Return a correct history, with lost responses, failed sends and gaps in the offsets."""
     return _RightLog(Random(seed), keys).run(steps)
 
 

@@ -32,7 +32,7 @@ class MemoryCluster:
         self._failed_polls_every = failed_polls_every
         self._polls_break = polls_break
         self.has_failed_as_told = not failed_polls_every
-        """Whether a poll has raised, if some are to."""
+        """True once a poll has raised, if some are to."""
 
     def admin(self, _: str) -> MemoryAdmin:
         return MemoryAdmin(self)

@@ -104,7 +104,7 @@ def test_values_of_a_key_are_sent_once_and_increase_for_each_process(
         assert len(values) == len(set(values))
 
 
-def test_a_bug_in_the_client_is_told_and_not_swallowed(
+def test_a_bug_in_the_client_is_reported_and_not_swallowed(
     work: Callable[[MemoryCluster, int], AppendWorkload],
 ) -> None:
     workload = work(MemoryCluster(polls_break=True), 10)

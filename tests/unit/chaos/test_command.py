@@ -1,4 +1,4 @@
-"""What a person gets wrong on the command line of `python -m chaos`; a whole run is in tests/end_to_end."""
+"""Mistakes on the command line of `python -m chaos`; a whole run is in tests/end_to_end."""
 
 from __future__ import annotations
 

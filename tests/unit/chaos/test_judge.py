@@ -201,7 +201,7 @@ def test_reading_from_the_beginning_again_is_no_anomaly_after_an_assignment() ->
     assert check(history.operations).is_clean
 
 
-def test_an_offset_that_nobody_was_told_of_is_no_skip() -> None:
+def test_an_unreported_offset_is_no_skip() -> None:
     history = HistoryBuilder()
     history.sent((1, 0), (2, 2))
     history.polled((0, 1), (2, 2))

@@ -103,7 +103,7 @@ def test_go_builds_it_once(tools: Path) -> None:
     assert built == tools / "kraft" / "toxiproxy-server-v2.12.0"
 
 
-def test_a_failed_build_is_told_in_one_line(tools: Path) -> None:
+def test_a_failed_build_is_reported_in_one_line(tools: Path) -> None:
     script(tools / "bin" / "go", '#!/bin/sh\necho "downloading" >&2\necho "dial tcp: no route" >&2\nexit 1\n')
     with pytest.raises(ToxiproxyMissing, match=r"go install .*@v2\.12\.0 failed: dial tcp: no route"):
         find_or_build()

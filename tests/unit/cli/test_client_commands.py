@@ -26,8 +26,8 @@ def test_a_topic_is_created_listed_and_deleted(kraft: Shell) -> None:
     assert kraft.succeed("topics", "create", "orders", "--partitions", "2") == "Created topic orders.\n"
     assert kraft.succeed("topics", "create", "--topic", "payments") == "Created topic payments.\n"
     assert kraft.succeed("topics", "list") == "orders\npayments\n"
-    told = kraft.succeed("topics", "delete", "orders")
-    assert told == "Topic orders is marked for deletion. Clients no longer see it; brokers delete its files.\n"
+    output = kraft.succeed("topics", "delete", "orders")
+    assert output == "Topic orders is marked for deletion. Clients no longer see it; brokers delete its files.\n"
     listed = json.loads(kraft.succeed("topics", "list", "--output", "json"))
     assert listed == [{"topic": "payments", "partition_count": 1, "replication_factor": 3}]
 
@@ -396,7 +396,7 @@ def test_ctrl_c_ends_without_a_traceback(kraft: Shell, monkeypatch: pytest.Monke
     ],
 )
 def test_options_of_old_guides_are_refused_in_one_line(kraft: Shell, arguments: tuple[str, ...], said: str) -> None:
-    told = kraft.fail(*arguments)
-    assert told.startswith(said)
-    assert told.count("\n") == 1
-    assert "--bootstrap-server HOST:PORT" in told
+    output = kraft.fail(*arguments)
+    assert output.startswith(said)
+    assert output.count("\n") == 1
+    assert "--bootstrap-server HOST:PORT" in output

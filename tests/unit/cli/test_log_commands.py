@@ -50,7 +50,7 @@ def batch(number: int) -> bytes:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Of a partition with several segments, closed in order."""
+    """A directory of a partition with several segments, closed cleanly."""
     path = tmp_path / "data" / "orders-0"
     write_log(path)
     return path

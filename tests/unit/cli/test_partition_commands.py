@@ -112,9 +112,9 @@ def test_only_partitions_in_a_condition_are_described(kraft: Shell, cluster: Fak
     )
     assert kraft.succeed("topics", "describe", "--unavailable-partitions") == ""
     assert kraft.succeed("topics", "describe", "healthy", "--under-replicated-partitions") == ""
-    (told,) = json.loads(kraft.succeed("topics", "describe", "--under-min-isr-partitions", "--output", "json"))
-    assert (told["topic"], told["partition_count"], told["replication_factor"]) == ("lagging", 2, 3)
-    assert [each["partition"] for each in told["partitions"]] == [1]
+    (output,) = json.loads(kraft.succeed("topics", "describe", "--under-min-isr-partitions", "--output", "json"))
+    assert (output["topic"], output["partition_count"], output["replication_factor"]) == ("lagging", 2, 3)
+    assert [each["partition"] for each in output["partitions"]] == [1]
 
 
 def test_partitions_that_nobody_leads_are_unavailable(kraft: Shell, cluster: FakeCluster) -> None:
@@ -129,8 +129,8 @@ def test_replicas_that_are_eligible_and_those_that_were_are_described(kraft: She
     in_sync(cluster, "orders", 0, 2, elr=(1,), last_known_elr=(3,))
     line = kraft.succeed("topics", "describe", "orders").splitlines()[1]
     assert line.endswith("\tLeader: 2\tReplicas: 1,2,3\tIsr: 2\tElr: 1\tLastKnownElr: 3")
-    (told,) = json.loads(kraft.succeed("topics", "describe", "orders", "--output", "json"))
-    assert (told["partitions"][0]["elr"], told["partitions"][0]["last_known_elr"]) == ([1], [3])
+    (output,) = json.loads(kraft.succeed("topics", "describe", "orders", "--output", "json"))
+    assert (output["partitions"][0]["elr"], output["partitions"][0]["last_known_elr"]) == ([1], [3])
 
 
 def test_replicas_that_come_and_go_are_described(kraft: Shell, cluster: FakeCluster, tmp_path: Path) -> None:
@@ -169,8 +169,8 @@ def test_an_election_that_fails_is_reported_and_fails_the_command(kraft: Shell, 
     assert kraft.err == "kraft: 1 replica(s) could not be elected\n"
     preferred = ("topics", "elect-leaders", "--all-topic-partitions", "--election-type", "preferred")
     kraft.run(*preferred, "--bootstrap-server", "broker-1:9094", "--output", "json")
-    (told,) = json.loads(kraft.out)
-    assert (told["partition"], told["elected"], told["error"]) == (0, False, "PREFERRED_LEADER_NOT_AVAILABLE")
+    (output,) = json.loads(kraft.out)
+    assert (output["partition"], output["elected"], output["error"]) == (0, False, "PREFERRED_LEADER_NOT_AVAILABLE")
 
 
 # --- reassign ------------------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def checks(cluster: FakeCluster) -> int:
 def test_a_truncated_log_is_read_on_from_where_it_differs(
     policy: str, then: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whether the new log is shorter than the position, or long enough to hide that records are others."""
+    """The new log may be shorter than the position, or long enough to hide that its records differ."""
 
     async def scenario() -> None:
         cluster = cluster_with(50)
@@ -129,7 +129,7 @@ async def test_a_clean_election_costs_one_question_and_nothing_else() -> None:
 
 
 async def test_a_place_that_was_looked_up_is_checked_before_anything_was_read_there() -> None:
-    """By default a consumer begins at the end. Records written there by another leader are not what comes next."""
+    """A consumer begins at the end by default. Records that another leader writes there are not its next ones."""
     cluster = cluster_with(50)
     async with consumer_of(cluster) as consumer:
         consumer.assign([ORDERS])

@@ -92,7 +92,7 @@ def test_a_call_that_ends_while_its_broker_is_dialled_has_it_dialled_again_at_on
     assert dialled_ids(presence, 1) == [1]
 
 
-def test_who_attends_or_is_heard_from_meanwhile_is_not_gone() -> None:
+def test_a_broker_with_a_stream_or_a_heartbeat_meanwhile_is_not_gone() -> None:
     presence = BrokerPresence()
     dial(presence, 0, nobody_listens=True)
     one, two = presence.to_dial(IMAGE, CONFIRM_AFTER_MS)
@@ -113,7 +113,7 @@ def test_a_broker_that_was_wrongly_taken_for_gone_is_not_judged_by_its_address_a
     assert dialled_ids(presence, 100 * DIAL_INTERVAL_MS, image) == [1]
 
 
-def test_a_verdict_is_told_again_while_the_broker_is_still_in_service() -> None:
+def test_a_verdict_is_repeated_while_the_broker_is_still_in_service() -> None:
     presence = BrokerPresence()
     dial(presence, 0, nobody_listens=True)
     assert dial(presence, 200, nobody_listens=True) == [1, 2]

@@ -44,7 +44,7 @@ def test_who_becomes_active_grants_every_unfenced_broker_a_full_session() -> Non
     assert sessions.expired(1_100) == [1, 3]
 
 
-def test_an_expired_broker_is_told_until_its_session_is_ended() -> None:
+def test_an_expired_broker_is_reported_until_its_session_is_ended() -> None:
     sessions = BrokerSessions(timeout_ms=100)
     sessions.touch(ONE, FIRST_LIFE, now_ms=0)
     assert sessions.expired(100) == sessions.expired(200) == [ONE]

@@ -206,7 +206,7 @@ def test_a_value_in_effect_is_written_as_it_would_be_set() -> None:
         ("flush.ms", ("log.flush.interval.ms", "9223372036854775807")),
     ],
 )
-def test_a_default_is_told_under_the_key_that_kafka_gives_it_to(key: str, expected: tuple[str, str]) -> None:
+def test_a_default_is_described_under_kafkas_key(key: str, expected: tuple[str, str]) -> None:
     assert TOPIC_CONFIGS[key].default_server_key() == expected
 
 

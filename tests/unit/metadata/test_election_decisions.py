@@ -80,7 +80,7 @@ def test_a_partition_whose_last_replica_in_sync_has_failed_is_not_given_back_to_
     assert partition(image.replay(decision.records)).leader == 2
 
 
-def test_for_all_partitions_only_those_that_need_it_are_told_of() -> None:
+def test_for_all_partitions_only_those_that_need_it_are_reported() -> None:
     image = with_topic(cluster(1, 2), [1, 2], [2, 1], isr=[2, 1])
     image = with_topic(image, [1, 2], isr=[2], topic="bills", topic_id=BILLS)
     decision = elect(image, ElectionType.PREFERRED)

@@ -38,9 +38,9 @@ def test_a_cluster_without_levels_is_at_the_first_ones() -> None:
 def test_a_level_that_a_controller_does_not_support_is_refused() -> None:
     image = earlier_cluster(TODAY)
     earlier = [FeatureRange(feature=METADATA_VERSION, min_level=1, max_level=1)]
-    for told in (earlier, []):
+    for answer in (earlier, []):
         with pytest.raises(Refusal, match="because controller 9 supports 1 only: upgrade it first") as refused:
-            update_features(image, to(2), {8: TODAY, 9: told})
+            update_features(image, to(2), {8: TODAY, 9: answer})
         assert refused.value.error_code is ErrorCode.INVALID_UPDATE_VERSION
     assert update_features(image, to(2), {8: TODAY, 9: TODAY}).records != []
 

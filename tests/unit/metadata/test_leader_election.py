@@ -85,7 +85,7 @@ def test_a_broker_that_shuts_down_goes_on_with_what_nobody_else_has() -> None:
     assert changes_when_shutting_down(image, BrokerId(1)) == []
 
 
-def test_nothing_is_handed_on_to_another_broker_that_shuts_down() -> None:
+def test_no_leadership_moves_to_another_broker_that_shuts_down() -> None:
     image = with_topic(shutting_down(cluster(1, 2), 2), [1, 2])
     assert changes_when_shutting_down(image, BrokerId(1)) == []
 

@@ -132,7 +132,7 @@ def test_a_broker_that_never_registered_is_refused_with_those_that_did() -> None
         assert refused.value.error_code is ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
-def test_a_cluster_of_an_earlier_version_is_told_how_to_come_to_fencing() -> None:
+def test_a_refusal_on_an_earlier_version_says_how_to_enable_fencing() -> None:
     image = cluster(1, 2).replay([FeatureLevelSet(feature=METADATA_VERSION, level=1)])
     with pytest.raises(Refusal, match=r"kraft features upgrade --feature metadata\.version=2") as refused:
         fence_by_operator(image, fencing(1))

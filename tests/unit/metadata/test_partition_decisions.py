@@ -17,7 +17,7 @@ from tests.support.cluster_images import ORDERS, cluster, epoch_of, ids, partiti
 
 
 def wish(image: MetadataImage, *isr: int) -> AlterPartitionRequest:
-    """What the leader of partition 0 asks for, with every epoch as it is in the image."""
+    """Return a proposal of partition 0's leader, with every epoch as in the image."""
     now = partition(image)
     return AlterPartitionRequest(
         broker_id=now.leader,
@@ -110,7 +110,7 @@ MEMBER_2 = IsrMember(broker_id=BrokerId(2), broker_epoch=BrokerEpoch(2))
         (replace(GOOD, partition=1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
-def test_who_cannot_be_told_a_state_is_only_told_why(request_: AlterPartitionRequest, code: ErrorCode) -> None:
+def test_a_client_of_an_old_version_gets_only_the_error(request_: AlterPartitionRequest, code: ErrorCode) -> None:
     decision = alter_partition(lone_leader(), request_)
     assert decision.records == []
     assert (decision.response.error_code, decision.response.leader_id, decision.response.isr) == (code, -1, [])

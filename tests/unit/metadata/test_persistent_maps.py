@@ -53,7 +53,7 @@ def test_maps_tell_which_items_differ(rounds: list[dict[int, int | None]]) -> No
     assert sorted(before.differing_keys(dict(after))) == sorted(differing)
 
 
-def test_keys_of_the_same_hash_are_told_apart() -> None:
+def test_keys_of_the_same_hash_are_distinguished() -> None:
     keys = [SameHash(name) for name in range(500)]
     same = PersistentMap({key: key.name for key in keys})
     assert all(same[key] == key.name for key in keys)

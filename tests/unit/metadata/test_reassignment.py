@@ -314,7 +314,7 @@ def test_what_is_under_way_is_listed() -> None:
     assert list_partition_reassignments(image, some).partitions == [orders]
 
 
-def test_brokers_are_told_what_comes_and_goes() -> None:
+def test_brokers_get_the_replicas_that_are_added_and_removed() -> None:
     before = with_topic(cluster(1, 2, 3), [1, 2])
     moving = after(before, to(1, 3))
     for broker_id, leads, follows in ((1, 1, 0), (2, 0, 0), (3, 0, 1)):

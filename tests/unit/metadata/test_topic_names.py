@@ -39,7 +39,7 @@ def test_an_illegal_name_is_refused_with_the_rule_it_breaks(name: str, reason: s
         ("", ErrorCode.INVALID_TOPIC_EXCEPTION, "empty"),
     ],
 )
-def test_who_asks_for_a_topic_that_can_never_be_is_told_so(name: str, code: ErrorCode, reason: str) -> None:
+def test_an_impossible_topic_name_is_refused(name: str, code: ErrorCode, reason: str) -> None:
     refusal = unknown_topic(name)
     assert refusal.error_code is code
     assert reason in refusal.message

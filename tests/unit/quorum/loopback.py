@@ -30,7 +30,7 @@ def real_world() -> QuorumWorld:
 
 
 def addresses(ports: list[int]) -> dict[int, VoterAddress]:
-    """Of voters 1, 2 and so on."""
+    """Return the addresses of voters 1, 2 and so on."""
     return {node_id: VoterAddress(host="127.0.0.1", port=port) for node_id, port in enumerate(ports, start=1)}
 
 
@@ -65,7 +65,7 @@ class Voter:
         self._gate_network(cuts)
 
     def _gate_network(self, cuts: set[tuple[int, int]]) -> None:
-        """What the service receives over a link that is cut is lost."""
+        """Drop messages that the service receives over a cut link."""
         open_service = self.quorum.service.open
 
         def open_gated(receive: Callable[[int, list[Message]], None], on_hello: Callable[[int], None]) -> None:

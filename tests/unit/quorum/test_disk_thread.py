@@ -9,7 +9,7 @@ import pytest
 from kraft.quorum.disk_thread import OwnThread
 
 
-def test_work_is_done_in_order_and_its_end_is_told_on_the_loop() -> None:
+def test_work_is_done_in_order_and_completed_on_the_loop() -> None:
     async def scenario() -> list[str]:
         thread, ended, all_ended = OwnThread("disk"), list[str](), asyncio.Event()
 

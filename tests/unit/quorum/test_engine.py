@@ -40,7 +40,7 @@ def append(*entries: tuple[bytes, int, int], previous: tuple[int, int] = (1, 0),
 
 
 class HandClock:
-    """Of the transport; the engine has its own."""
+    """The clock of the transport; the engine has its own."""
 
     def __init__(self) -> None:
         self.now_ms = 1000
@@ -79,14 +79,14 @@ class Follower:
         return self.room[peer]
 
     def hears(self, peer: int, *messages: Message) -> list[tuple[int, Message]]:
-        """What it sends in answer."""
+        """Deliver a message; return the answers."""
         self.sent.clear()
         self.transport.receive(peer, messages)
         self.step()
         return list(self.sent)
 
     def hears_nothing_for_long(self) -> None:
-        """As a leader that lived would not let it."""
+        """Pass time without a message of a leader."""
         self.clock.now_ms += self.config.election_timeout_ms_min
 
     def step(self) -> None:
@@ -225,7 +225,7 @@ def test_a_candidate_promises_nothing_to_another_for_a_while(follower: Follower)
     assert (2, would_vote(2)) in follower.hears(2, question(2, last_log=(1, 0)))
 
 
-def test_a_voter_that_is_behind_in_terms_is_told_so_and_asks_for_a_later_one(follower: Follower) -> None:
+def test_a_voter_that_is_behind_in_terms_learns_so_and_asks_for_a_later_one(follower: Follower) -> None:
     hears_no_leader(follower)
     follower.step()
     follower.hears(3, PreVoteResponse(term=7, granted=False))
@@ -271,7 +271,7 @@ def test_a_leader_stops_where_a_link_is_full_and_goes_on_there(tmp_path: Path, m
         follower.engine.append(entry(0, 1, b"%d" % number + bytes(100))[0][1:])
 
     def sent_to(peer: int) -> list[tuple[int, int]]:
-        """Of each append that was sent, the first index and the one behind the last."""
+        """Return for each append that was sent the first index and the one after the last."""
         appends = [message for to, message in follower.hears(3) if to == peer and isinstance(message, Append)]
         return [(message.previous_index + 1, message.previous_index + 1 + len(message.entries)) for message in appends]
 

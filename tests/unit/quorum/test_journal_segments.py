@@ -19,7 +19,7 @@ from tests.support.disks.sim_content import CrashMode
 from tests.support.disks.sim_disk import PowerFailure, SimDisk
 
 SMALL = 200
-"""Of a segment, in bytes: three or four entries."""
+"""Size of a segment in bytes: three or four entries."""
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def add(journal: QuorumJournal, index: int, term: int) -> None:
 
 
 def grown(disk: Disk, count: int) -> QuorumJournal:
-    """In many segments, with a vote in the first of them alone."""
+    """Return a journal of many segments, with a vote only in the first."""
     journal = QuorumJournal(Path("node"), disk)
     journal.setCurrentTerm(3, 2)
     for index in range(1, count + 1):
@@ -65,7 +65,7 @@ def test_a_journal_of_many_segments_comes_back_and_goes_on() -> None:
 
 
 @pytest.mark.usefixtures("small_segments")
-def test_trimming_removes_whole_segments_and_writes_nothing_anew() -> None:
+def test_trimming_removes_whole_segments_and_rewrites_nothing() -> None:
     disk = SimDisk()
     journal = grown(disk, 40)
     before = segment_count(disk)
@@ -107,7 +107,7 @@ def test_a_truncation_that_reaches_back_into_removed_segments_is_understood() ->
 
 
 def do_anything(journal: QuorumJournal, random: Random) -> None:
-    """As the engine and the snapshots of a voter may; what is applied is never truncated."""
+    """Make a random change, as the engine and the snapshots of a voter do; applied entries are never truncated."""
     first, last, term = journal.first_index, journal.last_index, journal.getCurrentTerm()
     chosen = random.random()
     if chosen < 0.6 or last == 0:
@@ -139,7 +139,7 @@ def test_whatever_is_done_to_a_journal_a_start_finds_it_as_it_was(seed: int) -> 
 
 
 def at_every_crash(act: Callable[[QuorumJournal], object], count: int) -> Iterator[tuple[State, str]]:
-    """What is found after a crash of every kind at every point of the act, and where that was."""
+    """Yield the journal after each kind of crash at each point of the act, with the place of the crash."""
     whole = SimDisk()
     journal = grown(whole, count)
     begun = whole.points

@@ -1,4 +1,4 @@
-"""Whoever unpickles bytes from the network runs what they say. Nothing here does, the engine's own code included."""
+"""Nothing unpickles bytes from the network, the engine's own code included: that would run arbitrary code."""
 
 from __future__ import annotations
 

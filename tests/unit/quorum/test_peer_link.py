@@ -232,7 +232,7 @@ def test_a_refused_connection_is_logged_once_in_two_words(tmp_path: Path) -> Non
     assert (logged["event"], logged["problem"]) == ("raft connection failed", "connection refused")
 
 
-def test_a_handshake_that_fails_again_is_told_once_with_the_voters_address(tmp_path: Path) -> None:
+def test_a_handshake_that_fails_again_is_logged_once_with_the_voters_address(tmp_path: Path) -> None:
     failures: list[str] = []
 
     def handshake_failure(details: str) -> str | None:
@@ -247,6 +247,10 @@ def test_a_handshake_that_fails_again_is_told_once_with_the_voters_address(tmp_p
 
     with capture_logs() as logs:
         asyncio.run(run())
-    (told,) = logs
-    assert (told["log_level"], told["event"], told["problem"]) == ("warning", "raft handshake failed", "it expects TLS")
-    assert told["address"] == failures[0].rpartition("ipv4:")[2].partition(": ")[0]
+    (logged,) = logs
+    assert (logged["log_level"], logged["event"], logged["problem"]) == (
+        "warning",
+        "raft handshake failed",
+        "it expects TLS",
+    )
+    assert logged["address"] == failures[0].rpartition("ipv4:")[2].partition(": ")[0]

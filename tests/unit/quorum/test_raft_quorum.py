@@ -51,7 +51,7 @@ def test_a_single_voter_leads_itself_and_remembers(tmp_path: Path) -> None:
     play(tmp_path, scene, voter_count=1)
 
 
-def test_a_proposal_is_answered_only_after_the_leaders_own_listener_was_told(tmp_path: Path) -> None:
+def test_a_proposal_is_answered_only_after_the_leaders_own_listener_got_it(tmp_path: Path) -> None:
     async def scene(cluster: LoopbackCluster) -> None:
         leader = await cluster.leader()
         for number in range(5):
@@ -77,7 +77,7 @@ def test_when_the_leader_stops_another_leads_and_the_returning_one_catches_up(tm
     play(tmp_path, scene)
 
 
-def test_after_all_stopped_every_payload_is_told_again_before_leadership_is(tmp_path: Path) -> None:
+def test_after_all_stopped_every_payload_is_reported_again_before_leadership_is(tmp_path: Path) -> None:
     async def scene(cluster: LoopbackCluster) -> None:
         leader = await cluster.leader()
         payloads = [b"%d" % number for number in range(20)]
@@ -213,7 +213,7 @@ def test_a_failing_sync_silences_the_voter_and_acknowledges_nothing(
     play(tmp_path, scene)
 
 
-def test_a_listener_that_raises_ends_its_voter_and_is_told_nothing_more(
+def test_a_listener_that_raises_ends_its_voter_and_gets_nothing_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scene(cluster: LoopbackCluster) -> None:
@@ -238,7 +238,7 @@ def test_a_listener_that_raises_ends_its_voter_and_is_told_nothing_more(
 def test_a_voter_that_is_very_far_behind_catches_up_through_a_small_window(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In far more appends than are ever under way at once."""
+    """The voter needs far more appends than may be in flight at once."""
     monkeypatch.setattr(engine, "APPEND_BATCH_BYTES", 2_000)
     monkeypatch.setattr(peer_link, "WINDOW_BYTES", 20_000)
     monkeypatch.setattr(peer_link, "QUEUED_BYTES_MAX", 30_000)

@@ -27,7 +27,7 @@ def hello(
 
 
 def refusal_of(directory: Path, *frames: raft_pb2.RaftFrame) -> grpc.aio.AioRpcError:
-    """How voter 1 of three ends a stream of these frames."""
+    """Return how voter 1 of three ends a stream of these frames."""
 
     async def run() -> None:
         cluster = LoopbackCluster(directory, 3)
@@ -184,12 +184,12 @@ def test_a_process_that_fell_silent_makes_way_for_its_successor(
 
 
 def refusals_behind(security: PeerSecurity, directory: Path, *frames: bytes) -> tuple[str, list[tuple[str, str]]]:
-    """How voter 1 of three ends a stream of these bytes, and what it tells of that."""
-    told: list[tuple[str, str]] = []
+    """Return how voter 1 of three ends a stream of these bytes, and what it logs."""
+    answer: list[tuple[str, str]] = []
 
     async def run(voters: dict[int, VoterAddress]) -> str:
         config = QuorumConfig(node_id=1, cluster_id="cluster-under-test", voters=voters, directory=directory)
-        refusing = replace(security, refused=lambda peer, reason: told.append((peer, reason)))
+        refusing = replace(security, refused=lambda peer, reason: answer.append((peer, reason)))
         raft = service.RaftService(config, refusing)
         raft.open(lambda *_: None, lambda _: None)
         server = grpc.aio.server()
@@ -210,10 +210,10 @@ def refusals_behind(security: PeerSecurity, directory: Path, *frames: bytes) -> 
         return ""
 
     with ReservedPorts(3) as ports:
-        return asyncio.run(run(addresses(ports))), told
+        return asyncio.run(run(addresses(ports))), answer
 
 
-def test_whoever_is_not_the_voter_that_it_says_it_is_is_refused(tmp_path: Path) -> None:
+def test_a_peer_that_claims_another_voters_id_is_refused(tmp_path: Path) -> None:
     security = PeerSecurity(objection=lambda _, voter: f"somebody else speaks as voter {voter}")
     details, ((peer, reason),) = refusals_behind(security, tmp_path, hello().SerializeToString())
     assert details == reason == "somebody else speaks as voter 2"

@@ -151,15 +151,15 @@ def test_trimmed_voters_that_all_end_start_from_their_snapshots_and_lose_nothing
         for round_number in range(3):
             first, second = (b"%d-%d" % (round_number, number) for number in (1, 2))
             await propose_some(cluster, first)
-            told = (await cluster.leader()).listener.payloads
-            await cluster.until_all_told(told)
+            answer = (await cluster.leader()).listener.payloads
+            await cluster.until_all_told(answer)
             for voter in cluster.voters.values():
                 trim(voter)
             await propose_some(cluster, second)
-            await cluster.until_all_told([*told, second])
+            await cluster.until_all_told([*answer, second])
             await cluster.stop_all()
             await cluster.start_all()
-            await cluster.until_all_told([*told, second])
+            await cluster.until_all_told([*answer, second])
             assert all(journal_of(voter).first_index > 1 for voter in cluster.voters.values())
             assert not any(keeper(voter).installed for voter in cluster.voters.values())
 

@@ -43,7 +43,7 @@ def test_a_snapshot_of_which_a_part_was_lost_never_becomes_whole() -> None:
         assert SNAPSHOT not in taken(*arriving), [part.number for part in arriving]
 
 
-def test_a_snapshot_that_is_sent_again_begins_anew() -> None:
+def test_a_snapshot_that_is_sent_again_starts_from_its_beginning() -> None:
     one, two, three = parts()
     assert taken(one, three, one, two, one, two, three)[-1] == SNAPSHOT
 

@@ -83,7 +83,7 @@ def test_a_chunk_that_is_missing_repeated_or_swapped_is_found() -> None:
             snapshots.decode("file", header + wrong)
 
 
-def test_damage_is_told_with_its_place() -> None:
+def test_damage_is_reported_with_its_place() -> None:
     whole = bytearray(snapshots.encode(at(7, 3), CHUNKS))
     position = snapshots.HEADER_BYTES + 8 + len(CHUNKS[0])
     whole[position + 8] ^= 1
@@ -141,7 +141,7 @@ def test_one_that_stands_there_already_is_not_written_again(store: SnapshotStore
     assert store.write(at(5), CHUNKS) == 0
 
 
-def test_a_damaged_one_is_set_aside_and_the_one_before_it_is_taken(disk: MemoryDisk, store: SnapshotStore) -> None:
+def test_a_damaged_snapshot_is_renamed_and_the_one_before_it_used(disk: MemoryDisk, store: SnapshotStore) -> None:
     store.write(at(5), CHUNKS)
     store.write(at(10), CHUNKS)
     damage(disk, store, at(10))
@@ -158,7 +158,7 @@ def test_a_damaged_one_is_set_aside_and_the_one_before_it_is_taken(disk: MemoryD
     assert store.generations() == [at(8), at(5)]
 
 
-def test_when_all_are_damaged_that_is_told_and_every_file_stays(disk: MemoryDisk, store: SnapshotStore) -> None:
+def test_when_all_are_damaged_that_is_reported_and_every_file_stays(disk: MemoryDisk, store: SnapshotStore) -> None:
     for index in (5, 10):
         store.write(at(index), CHUNKS)
         damage(disk, store, at(index))

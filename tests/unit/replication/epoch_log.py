@@ -22,7 +22,7 @@ class EpochLog:
         return self.epochs[offset - self.log_start_offset] if self.log_start_offset <= offset else -1
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch, /) -> tuple[int, int]:
-        """As Kafka's epoch cache answers, with nothing for an epoch above all that are known."""
+        """Answer as Kafka's epoch cache does: nothing for an epoch above all known ones."""
         if not self.epochs or epoch > self.epochs[-1]:
             return -1, -1
         count = bisect_right(self.epochs, int(epoch))

@@ -26,7 +26,7 @@ RETRY = Retry(after_ms=50)
 
 
 def following(log: EpochLog, *, durable_end: int | None = None, high_watermark: int = 0) -> PartitionFollower:
-    """Of broker 1 in leader epoch 5."""
+    """Return a follower of broker 1 in leader epoch 5."""
     return PartitionFollower(
         topic_id=TOPIC,
         partition=0,

@@ -9,7 +9,7 @@ TLS = "Tls handshake failed (TSI_PROTOCOL_FAILURE): SSL_ERROR_SSL: error:1000007
 
 
 @pytest.mark.parametrize(
-    ("details", "told"),
+    ("details", "message"),
     [
         (
             f"{CONNECTING}{TLS}CERTIFICATE_VERIFY_FAILED: unable to get local issuer certificate: OK",
@@ -33,18 +33,20 @@ TLS = "Tls handshake failed (TSI_PROTOCOL_FAILURE): SSL_ERROR_SSL: error:1000007
         ),
     ],
 )
-def test_a_failed_handshake_names_the_setting_to_compare(details: str, told: str) -> None:
-    assert handshake_failure(details) == told
-    assert connection_failure(details) == told
-
-
-@pytest.mark.parametrize(("uses_tls", "told"), [(True, "ssl.truststore.location there"), (False, "it may expect TLS:")])
-def test_the_likely_cause_of_a_closed_handshake_depends_on_tls_here(uses_tls: bool, told: str) -> None:
-    assert told in (handshake_failure(f"{CONNECTING}Socket closed", uses_tls=uses_tls) or "")
+def test_a_failed_handshake_names_the_setting_to_compare(details: str, message: str) -> None:
+    assert handshake_failure(details) == message
+    assert connection_failure(details) == message
 
 
 @pytest.mark.parametrize(
-    ("details", "told"),
+    ("uses_tls", "message"), [(True, "ssl.truststore.location there"), (False, "it may expect TLS:")]
+)
+def test_the_likely_cause_of_a_closed_handshake_depends_on_tls_here(uses_tls: bool, message: str) -> None:
+    assert message in (handshake_failure(f"{CONNECTING}Socket closed", uses_tls=uses_tls) or "")
+
+
+@pytest.mark.parametrize(
+    ("details", "message"),
     [
         (f"{CONNECTING}Failed to connect to remote host: Connection refused", "connection refused; is a node running"),
         ("errors resolving nowhere:9094: [field:hostname lookup error: Domain name not found]", "unknown host"),
@@ -53,6 +55,6 @@ def test_the_likely_cause_of_a_closed_handshake_depends_on_tls_here(uses_tls: bo
         ("", "the connection failed"),
     ],
 )
-def test_other_failures_are_not_handshake_failures(details: str, told: str) -> None:
+def test_other_failures_are_not_handshake_failures(details: str, message: str) -> None:
     assert handshake_failure(details) is None
-    assert connection_failure(details).startswith(told)
+    assert connection_failure(details).startswith(message)

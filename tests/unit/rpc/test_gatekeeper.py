@@ -105,7 +105,7 @@ async def unasked(_: object) -> None:
 
 
 def bare_channel(node: Node) -> Any:
-    """For bytes instead of messages, which the types of gRPC do not know of."""
+    """Return a channel for bytes instead of messages, which gRPC's types do not cover."""
     return grpc.aio.insecure_channel(node.address)
 
 
@@ -156,7 +156,7 @@ Call = Callable[[Node, Connections], Awaitable[object]]
 
 
 def play(scene: Callable[[Node], Awaitable[None]], **serving: Any) -> list[Any]:
-    """What was logged meanwhile."""
+    """Make the calls; return what was logged meanwhile."""
 
     async def run() -> None:
         node = Node()

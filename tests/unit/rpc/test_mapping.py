@@ -82,7 +82,7 @@ def test_each_of_several_ids_is_sixteen_bytes() -> None:
         calls.DELETE_TOPICS.request.to_value(message)
 
 
-def test_numbers_with_names_come_back_as_they_went_and_unknown_ones_are_told_apart() -> None:
+def test_enum_numbers_round_trip_and_unknown_ones_stay_distinct() -> None:
     request = IncrementalAlterConfigsRequest(
         resources=[
             ResourceAlteration(

@@ -94,7 +94,7 @@ class Gates:
 
 
 class Context:
-    """As much of a call's context as `in_order` uses."""
+    """The part of a call's context that `in_order` uses."""
 
     def __init__(self) -> None:
         self.aborted: tuple[grpc.StatusCode, str] | None = None

@@ -18,7 +18,7 @@ def reader(cluster: FileCluster, **options: str) -> KraftBatchReader:
 
 
 def values(planned: KraftBatchReader) -> list[str]:
-    """What the tasks read, each with the reader and the range that came to it through a pickle."""
+    """Return what the tasks read, each with a pickled copy of its reader and range."""
     read: list[str] = []
     for partition in planned.partitions():
         copy, own = pickle.loads(pickle.dumps((planned, partition)))  # noqa: S301 - the bytes are our own

@@ -32,7 +32,7 @@ def at(first: int, second: int) -> dict[str, Any]:
 
 
 def values(stream: KraftStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[str]:
-    """What the tasks of one micro-batch read, each with a reader and a range that came to it through a pickle."""
+    """Return what the tasks of one micro-batch read, each with a pickled copy of its reader and range."""
     read: list[str] = []
     for partition in stream.partitions(start, end):
         copy, own = pickle.loads(pickle.dumps((stream, partition)))  # noqa: S301 - the bytes are our own

@@ -86,7 +86,7 @@ def test_a_struct_may_be_null() -> None:
     assert decode(ConsumerGroupHeartbeatResponse, 0, joined(present, 0)) == present
 
 
-def test_records_are_handed_on_as_the_very_buffer_that_the_message_holds() -> None:
+def test_records_are_returned_as_the_same_buffer_that_the_message_holds() -> None:
     records = memoryview(bytes(100_000))
     buffers = encode(produce_request(records), 9, bytearray(b"head"))
     assert buffers[1] is records

@@ -1,4 +1,4 @@
-"""What real clients send is read as they mean it, and written again as they wrote it. The files: tests/golden."""
+"""Requests of real clients are decoded correctly, and encoded to the same bytes. The files are in tests/golden."""
 
 from __future__ import annotations
 

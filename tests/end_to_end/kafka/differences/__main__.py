@@ -73,25 +73,25 @@ def _is_wanted(scenario: Scenario | ClusterScenario, patterns: Sequence[str]) ->
 
 
 def _of_kafka(single: Sequence[Scenario], of_cluster: Sequence[ClusterScenario]) -> Told:
-    told: Told = {}
+    answer: Told = {}
     if single:
         with kafka_brokers(kafka_jars(), SETTINGS) as (address,):
-            told |= {each.__name__: play(each, address) for each in single}
+            answer |= {each.__name__: play(each, address) for each in single}
     if of_cluster:
         with kafka_brokers(kafka_jars(), SETTINGS, CLUSTER_NODES) as addresses:
-            told |= {each.__name__: play_in_cluster(each, addresses) for each in of_cluster}
-    return told
+            answer |= {each.__name__: play_in_cluster(each, addresses) for each in of_cluster}
+    return answer
 
 
 def _of_kraft(single: Sequence[Scenario], of_cluster: Sequence[ClusterScenario]) -> Told:
-    told: Told = {}
+    answer: Told = {}
     if single:
         with _kraft(1) as (address,):
-            told |= {each.__name__: play(each, address) for each in single}
+            answer |= {each.__name__: play(each, address) for each in single}
     if of_cluster:
         with _kraft(CLUSTER_NODES) as addresses:
-            told |= {each.__name__: play_in_cluster(each, addresses) for each in of_cluster}
-    return told
+            answer |= {each.__name__: play_in_cluster(each, addresses) for each in of_cluster}
+    return answer
 
 
 @contextmanager
@@ -111,8 +111,8 @@ def _print(comparisons: Sequence[Comparison], unneeded: Sequence[Deliberate]) ->
         same = "same" if not each.unexplained and not each.explained else ""
         explained = f"{len(each.explained)} differences explained" if each.explained else ""
         unexplained = f"{len(each.unexplained)} DIFFERENCES" if each.unexplained else ""
-        told = ", ".join(filter(None, (same, unexplained, explained)))
-        print(f"{each.scenario:{width}}  {each.answers:>4} answers  {told}")
+        answer = ", ".join(filter(None, (same, unexplained, explained)))
+        print(f"{each.scenario:{width}}  {each.answers:>4} answers  {answer}")
         for line in _by_version(each.unexplained):
             print(f"    {line}")
     print("\nexplained:")
@@ -125,7 +125,7 @@ def _print(comparisons: Sequence[Comparison], unneeded: Sequence[Deliberate]) ->
 
 
 def _by_version(differences: Sequence[Difference]) -> list[str]:
-    """What is the same in several versions is told once, behind their numbers."""
+    """Report a result that several versions share once, after their numbers."""
     versions: dict[str, list[str]] = {}
     for difference in differences:
         found = re.match(r"v(\d+)\b:? ?", str(difference))

@@ -1,4 +1,4 @@
-"""What a client asks first: ApiVersions, Metadata, DescribeCluster, DescribeTopicPartitions, InitProducerId."""
+"""The first requests of a client: ApiVersions, Metadata, DescribeCluster, DescribeTopicPartitions, InitProducerId."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def api_versions(peer: Peer) -> None:
 
 
 def _ranges(answer: Any) -> Any:
-    """Which keys there are depends on what else is served; told by names, so that one more is one difference."""
+    """Return the version ranges by API name, so that one more API is one difference."""
     ranges = answer["api_keys"]
     answer["api_keys"] = {_name(each["api_key"]): [each["min_version"], each["max_version"]] for each in ranges}
     for features in ("supported_features", "finalized_features"):
@@ -46,7 +46,7 @@ def _name(api_key: int) -> str:
 
 
 def unknown_versions(peer: Peer) -> None:
-    """Of ApiVersions there is an answer, of others none."""
+    """Unknown versions: ApiVersions has a response, other APIs have none."""
     head = struct.pack(">hhih", ApiKey.API_VERSIONS, 99, 7, -1)
     peer.ask_raw_head("ApiVersions 99", head + b"\0\2a\2b\0")
     for key, version in ((ApiKey.METADATA, 99), (ApiKey.FETCH, 3), (ApiKey.PRODUCE, 2), (ApiKey.PRODUCE, 99), (999, 0)):
@@ -189,7 +189,7 @@ def describe_topic_partitions(peer: Peer) -> None:
 
 def init_producer_id(peer: Peer) -> None:
     sound = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-    peer.until(sound, 5, lambda told: told.error_code == 0)
+    peer.until(sound, 5, lambda reply: reply.error_code == 0)
     for version in range(6):
         peer.ask(f"v{version}", sound, version)
 

@@ -39,7 +39,7 @@ class Deliberate:
     reason: str
     kafka: Any = ANYTHING
     kraft: Any = ANYTHING
-    """What the two answer there, if it has to be that."""
+    """The responses of the two, if they are fixed."""
 
     def explains(self, found: Difference) -> bool:
         return (
@@ -52,7 +52,7 @@ class Deliberate:
 
 @dataclass(slots=True)
 class Comparison:
-    """What was found for one scenario."""
+    """The differences of one scenario."""
 
     scenario: str
     answers: int

@@ -1,4 +1,4 @@
-"""Where Kraft answers otherwise than Kafka and is meant to, or does not have yet what Kafka has; each with the reason.
+"""Deliberate differences from Kafka, and features that Kraft does not support yet, each with the reason.
 
 The first that fits explains a difference. One that nothing needs any more has to go: the command says so.
 """

@@ -1,4 +1,4 @@
-"""What three brokers say of a partition that one of them leads, before and after another one does."""
+"""Responses of three brokers about a partition, before and after a change of its leader."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.end_to_end.kafka.differences.produce_scenarios import produce
 from tests.support.new_topic import new_topic
 
 Peers = Mapping[int, Peer]
-"""By the ids of their nodes; they share labels and numbers of ids."""
+"""The connections by node id; they share labels and numbers of ids."""
 
 _TOPIC: Final = "led"
 _FETCH_VERSIONS: Final = (4, 9, 11, 12, 13, 15, 16, 18)
@@ -68,7 +68,7 @@ def _wait_known(peers: Peers, leader: int) -> None:
     """All of them know of it, and that one acts on it."""
     request = MetadataRequest(topics=(MetadataRequestTopic(name=_TOPIC),), allow_auto_topic_creation=False)
     for peer in peers.values():
-        peer.until(request, 12, lambda told: any(each.leader_id == leader for each in told.topics[0].partitions))
+        peer.until(request, 12, lambda reply: any(each.leader_id == leader for each in reply.topics[0].partitions))
     peers[leader].wait_led(_TOPIC)
 
 
@@ -113,7 +113,7 @@ def _whatever_offset(answer: Any) -> Any:
 
 
 def _whatever_is_there(answer: Any) -> Any:
-    """How much of what was just written is committed is a matter of moments."""
+    """Remove what depends on timing: how much of the last write is committed."""
     for topic in answer["responses"]:
         for partition in topic["partitions"]:
             for field in ("high_watermark", "last_stable_offset"):

@@ -1,4 +1,4 @@
-"""What operators ask: elections, reassignments, log directories, brokers, features and quotas."""
+"""Requests of operators: elections, reassignments, log directories, brokers, features and quotas."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Peer:
 
     # --- what is compared ----------------------------------------------------------------------------------------
 
-    def ask(self, label: str, request: Message, version: int, keep: Callable[[Any], Any] = lambda told: told) -> Any:
+    def ask(self, label: str, request: Message, version: int, keep: Callable[[Any], Any] = lambda reply: reply) -> Any:
         """The answer, which is kept under the label as `keep` leaves it. None when the connection was closed.
 
         `keep` gets the plain value of the answer: dicts, lists, numbers and texts.
@@ -69,7 +69,7 @@ class Peer:
         return answer
 
     def ask_nothing(self, label: str, request: Message, version: int) -> None:
-        """For what has no answer: keeps whether the connection still stands."""
+        """Send a request without a response; record whether the connection is still open."""
         self._send(request, version)
         try:
             # The next answer is to this very request, or there was one where there should be none.
@@ -130,7 +130,9 @@ class Peer:
         wanted = tuple(ListOffsetsPartition(partition_index=each, timestamp=-1) for each in range(partitions))
         request = ListOffsetsRequest(replica_id=-1, topics=(ListOffsetsTopic(name=name, partitions=wanted),))
         self.until(
-            request, 7, lambda told: all(one.error_code == 0 for topic in told.topics for one in topic.partitions)
+            request,
+            7,
+            lambda reply: all(one.error_code == 0 for topic in reply.topics for one in topic.partitions),
         )
 
     def settle(self) -> None:
@@ -191,6 +193,6 @@ class Peer:
 
 
 SETTLED: Final = "settled-"
-"""How the names of topics begin that are there for nothing but the order of things."""
+"""Prefix of the names of topics that only serve to wait for earlier changes."""
 
 _ANYTHING: Final = ListOffsetsRequest(replica_id=-1, topics=())

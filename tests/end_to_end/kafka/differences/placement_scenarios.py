@@ -67,11 +67,11 @@ def _move(peer: Peer) -> None:
     ask("moved to fewer, which is not allowed", (1,), allow_replication_factor_change=False)
     ask("moved to others of as many", (1, 3), allow_replication_factor_change=False)
     under_way = ListPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=None)
-    peer.until(under_way, 0, lambda told: not told.topics)
+    peer.until(under_way, 0, lambda reply: not reply.topics)
     peer.ask("under way", under_way, 0)
     ask("nothing to stop", None)
     ask("with the leader elsewhere", (3, 1))
-    peer.until(under_way, 0, lambda told: not told.topics)
+    peer.until(under_way, 0, lambda reply: not reply.topics)
     for what, kind in (("preferred", 0), ("unclean", 1), ("preferred again", 0)):
         elected = (TopicPartitions(topic="by-hand", partitions=(0,)),)
         request = ElectLeadersRequest(election_type=kind, topic_partitions=elected, timeout_ms=TIMEOUT_MS)
@@ -86,7 +86,7 @@ def _without_configs(answer: Any) -> Any:
 
 
 def _counted(answer: Any) -> Any:
-    """Where the controller places replicas is a matter of chance: how many each broker leads and holds is not."""
+    """Return how many partitions each broker leads and holds: only that is not random."""
     partitions = answer["topics"][0]["partitions"]
     return {
         "replicas": [len(set(each["replica_nodes"])) for each in partitions],
@@ -96,7 +96,7 @@ def _counted(answer: Any) -> Any:
 
 
 def _told(answer: Any) -> Any:
-    """Who is in sync, in whatever order; in what epoch is a matter of how often somebody left and came back."""
+    """Return the in-sync replicas in order, without the epochs, which depend on timing."""
     partitions = sorted(answer["topics"][0]["partitions"], key=lambda each: int(each["partition_index"]))
     return [[each["leader_id"], each["replica_nodes"], sorted(each["isr_nodes"])] for each in partitions]
 

@@ -22,7 +22,7 @@ _DAY_MS: Final = 86_400_000
 
 
 class Plain:
-    """Of one scenario: the same id has the same number in all its answers."""
+    """Plain values of one scenario: the same id has the same number in all its responses."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -46,7 +46,7 @@ class Plain:
         return self._struct(message, version)
 
     def numbered(self, answer: Any) -> Any:
-        """With a number for each id, in the order in which they are met."""
+        """Replace each id by a number, in the order of their first use."""
         return json.loads(_ID.sub(self._number, json.dumps(answer)))
 
     def _struct(self, struct: Struct, version: int) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def produce_broken_batches(peer: Peer) -> None:
 
 
 def _whatever_offset(answer: Any) -> Any:
-    """What one broker takes and another does not is told once, not with every offset that follows."""
+    """Remove offsets, so that a batch which only one broker accepts is only one difference."""
     for partition in answer["responses"][0]["partition_responses"]:
         if partition["base_offset"] >= 0:
             partition["base_offset"] = "<offset>"
@@ -188,7 +188,7 @@ def produce_idempotently(peer: Peer) -> None:
     topic_id = peer.create_topic("once", partitions=3)
     # A broker may have to get a block of ids first.
     init = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-    producer_id = peer.until(init, 5, lambda told: told.error_code == 0).producer_id
+    producer_id = peer.until(init, 5, lambda reply: reply.error_code == 0).producer_id
 
     def send(what: str, epoch: int, sequence: int, *values: str, partition: int = 0, version: int = 9) -> None:
         records = batch(*values, producer=(producer_id, epoch, sequence))

@@ -37,10 +37,10 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     *config_scenarios.SCENARIOS,
     *operator_scenarios.SCENARIOS,
 )
-"""For one broker."""
+"""Scenarios for one broker."""
 
 CLUSTER_SCENARIOS: Final[tuple[ClusterScenario, ...]] = (*leader_scenarios.SCENARIOS, *placement_scenarios.SCENARIOS)
-"""For CLUSTER_NODES of them."""
+"""Scenarios for CLUSTER_NODES brokers."""
 
 
 def play(scenario: Scenario, address: str) -> dict[str, Any]:

@@ -141,11 +141,11 @@ def _delete(version: int, *names: str) -> DeleteTopicsRequest:
 
 def _wait_gone(peer: Peer, name: str) -> None:
     request = MetadataRequest(topics=(MetadataRequestTopic(name=name),), allow_auto_topic_creation=False)
-    peer.until(request, 12, lambda told: told.topics[0].error_code == _UNKNOWN_TOPIC)
+    peer.until(request, 12, lambda reply: reply.topics[0].error_code == _UNKNOWN_TOPIC)
 
 
 def topic_ids_across_re_creation(peer: Peer) -> None:
-    """Who knows the old id is told that there is no such topic, not given the new one's records."""
+    """A request with the old id gets UNKNOWN_TOPIC_ID, not the new topic's records."""
     first = peer.create_topic("again")
     peer.call(produce(13, "", first, batch("old")), 13)
     session_id = peer.call(fetch(13, "", first, [_from_start()], session=(0, 0)), 13).session_id

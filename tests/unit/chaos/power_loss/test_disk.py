@@ -133,7 +133,7 @@ def test_what_is_missing_is_said_in_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_user_who_may_not_mount_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_who_may_not_mount_gets_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: True)
     monkeypatch.setattr(os, "geteuid", lambda: 1_000)
     with pytest.raises(CannotMount, match="takes root"):

@@ -12,7 +12,7 @@ DIRECTORY, FILE, OTHER = 2, 3, 4
 
 
 def synced() -> Names:
-    """With one directory, and a file in it."""
+    """Return a synced disk with one directory and a file in it."""
     names = Names()
     names.link((ROOT, "d"), DIRECTORY)
     names.link((DIRECTORY, "f"), FILE)

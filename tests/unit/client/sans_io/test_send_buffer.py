@@ -66,7 +66,7 @@ def put(buffer: SendBuffer, *values: bytes, now_ms: int = 0, partition: TopicPar
 
 
 def drain(buffer: SendBuffer, leader: str = "b1", now_ms: int = 0) -> list[Attempt]:
-    """As many requests as the buffer makes at once."""
+    """Return all requests that the buffer makes at once."""
     attempts: list[Attempt] = []
     while one := buffer.drain(leader, buffer.waiting(), now_ms):
         attempts += one

@@ -50,7 +50,7 @@ def lifecycle(controllers: FakeControllers) -> BrokerLifecycle:
 
 
 class Metadata(FollowedMetadata):
-    """As broker 1 follows it. An operator may keep it fenced."""
+    """The metadata that broker 1 follows. An operator may keep it fenced."""
 
     def __init__(self) -> None:
         super().__init__(cluster(1))

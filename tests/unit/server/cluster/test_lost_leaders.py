@@ -14,7 +14,7 @@ IMAGE = with_topic(cluster(1, 2, 3), [2, 1], [3, 1])
 
 
 class Metadata(FollowedMetadata):
-    """What this broker acts on."""
+    """The metadata that this broker has applied."""
 
     def __init__(self) -> None:
         super().__init__(IMAGE)

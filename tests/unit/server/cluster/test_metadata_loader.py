@@ -105,7 +105,7 @@ class Controllers:
 
 
 class Published:
-    """What the loader handed on."""
+    """The images that the loader published."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[MetadataImage, MetadataImage]] = []

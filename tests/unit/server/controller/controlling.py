@@ -45,7 +45,7 @@ class Parts:
         return result.broker_epoch
 
     async def beat(self, broker_id: int, epoch: int, *, index: int | None = None, wants_shutdown: bool = False) -> bool:
-        """Whether the broker is fenced after it."""
+        """Send a heartbeat; return whether the broker is fenced after it."""
         result = await self.calls.heartbeat(
             HeartbeatRequest(
                 broker_id=BrokerId(broker_id),

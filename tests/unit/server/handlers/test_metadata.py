@@ -45,7 +45,7 @@ def ask(
     return asyncio.run(MetadataHandler(loader, client, defaults, "GRPC", replaced).handle(request))
 
 
-def test_all_topics_are_told_with_their_leaders_and_where_to_reach_them() -> None:
+def test_all_topics_are_listed_with_their_leaders_and_addresses() -> None:
     response = ask(MetadataRequest(topics=[], all_topics=True))
     assert (response.cluster_id, response.controller_id) == (CLUSTER, 1)
     assert [(broker.broker_id, broker.host, broker.port) for broker in response.brokers] == [

@@ -15,7 +15,7 @@ from tests.unit.server.handlers.held_appends import COUNT, Waiting, code_of, lar
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
 async def test_the_producers_timeout_is_no_bound_for_the_turn(tmp_path: Path, acks: int) -> None:
-    """As in Kafka, the producer's timeout limits only the wait for the replicas."""
+    """The producer's timeout limits only the wait for the replicas, as in Kafka."""
     waiting = Waiting(tmp_path)
     answer = waiting.produce(large("a"), acks=acks, timeout_ms=0)
     await settle()

@@ -66,7 +66,7 @@ async def test_nothing_holds_on_to_the_receive_buffer(waiting: Waiting) -> None:
     assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE]
 
 
-async def test_what_the_thread_says_of_an_append_that_was_given_up_is_said_of_no_other(waiting: Waiting) -> None:
+async def test_the_result_of_an_abandoned_append_is_used_for_no_other(waiting: Waiting) -> None:
     given_up = waiting.produce(large("a", key=None))
     await settle()
     lead(waiting.partition, epoch=2, isr=(1,))

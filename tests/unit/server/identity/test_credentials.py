@@ -86,8 +86,8 @@ def test_the_first_secret_is_spoken_and_the_others_are_understood(secret_file: P
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o777])
 def test_a_secret_that_others_can_read_is_refused(secret_file: Path, mode: int) -> None:
     secret_file.chmod(mode)
-    told = refusal(lambda: read_secrets(secret_file))
-    assert told == (
+    line = refusal(lambda: read_secrets(secret_file))
+    assert line == (
         f"cluster.secret.file: {secret_file} can be read by others (mode {mode:04o}): chmod 600 {secret_file}"
     )
 
@@ -146,11 +146,11 @@ def test_stores_that_openssl_would_not_take_are_refused(stores: Stores, authorit
             "encrypted",
         ),
     ):
-        told = refusal(lambda content=content: read_tls_files(written(content), stores.truststore, host=None))  # type: ignore[misc]
-        assert told.startswith("ssl.keystore.location: ")
-        assert expected in told
-    told = refusal(lambda: read_tls_files(stores.keystore, written(b"nothing"), host=None))
-    assert told.startswith("ssl.truststore.location: ")
+        line = refusal(lambda content=content: read_tls_files(written(content), stores.truststore, host=None))  # type: ignore[misc]
+        assert line.startswith("ssl.keystore.location: ")
+        assert expected in line
+    line = refusal(lambda: read_tls_files(stores.keystore, written(b"nothing"), host=None))
+    assert line.startswith("ssl.truststore.location: ")
     assert "can be read by others" in refusal(lambda: read_tls_files(written(own, 0o644), stores.truststore, host=None))
     read_tls_files(written(own, 0o640), stores.truststore, host=None)
 
@@ -174,7 +174,7 @@ def test_a_certificate_covers_the_hosts_that_it_names(name: str, host: str, cove
 
 
 class Call:
-    """What the credentials look at of one."""
+    """The parts of a call that the credentials read."""
 
     def __init__(self, *names: bytes) -> None:
         self._names = names
@@ -209,12 +209,12 @@ class _Echo(grpc.GenericRpcHandler):
 
 
 def answered(server: NodeCredentials, client: NodeCredentials) -> bool:
-    """Whether a call that the client dials to the server's CONTROLLER listener gets through."""
+    """Return whether a call of the client to the server's CONTROLLER listener succeeds."""
     return failure(server, client) is None
 
 
 def failure(server: NodeCredentials, client: NodeCredentials) -> str | None:
-    """What gRPC tells the client of such a call; None when it gets through."""
+    """Return gRPC's error for such a call; None if it succeeds."""
 
     async def run() -> str | None:
         gatekeeper = server.gatekeeper(CONTROLLER)
@@ -247,8 +247,8 @@ def test_a_certificate_that_no_other_node_would_accept_is_refused_at_the_start(
         (stores.keystore, "kraft-1.example", "Hostname mismatch, certificate is not valid for 'kraft-1.example'"),
         (authority.certify("bare", "DNS:elsewhere.example").keystore, HOST, "IP address mismatch"),
     ):
-        told = refusal(lambda a=keystore, b=host: read_tls_files(a, stores.truststore, host=b))  # type: ignore[misc]
-        assert f"no node that trusts {stores.truststore} would accept it: {expected}" in told
+        line = refusal(lambda a=keystore, b=host: read_tls_files(a, stores.truststore, host=b))  # type: ignore[misc]
+        assert f"no node that trusts {stores.truststore} would accept it: {expected}" in line
     read_tls_files(stores.keystore, stores.truststore, host="localhost")
 
 
@@ -258,7 +258,7 @@ def made(directory: Path, found: Stores | None) -> NodeCredentials:
 
 
 def with_other_files(directory: Path, stores: Stores, other: TlsFiles) -> NodeCredentials:
-    """As of a stranger, who does not check his own files."""
+    """Return credentials of a stranger, who does not check its own files."""
     crafty = made(directory / "crafty", stores)
     crafty._tls = other
     return crafty
@@ -302,7 +302,7 @@ def test_certificates_alone_will_do_where_nodes_share_no_secret(stores: Stores, 
 
 
 def test_the_caller_gets_the_reason_of_a_failed_handshake(stores: Stores, authority: Authority, tmp_path: Path) -> None:
-    def told(server: NodeCredentials, client: NodeCredentials) -> str:
+    def line_of(server: NodeCredentials, client: NodeCredentials) -> str:
         found = client.handshake_failure(failure(server, client) or "")
         assert found is not None
         return found
@@ -313,11 +313,13 @@ def test_the_caller_gets_the_reason_of_a_failed_handshake(stores: Stores, author
     trusting_us = with_other_files(tmp_path, stores, replace(stranger, trusted=stores.truststore.read_bytes()))
     elsewhere = authority.certify("elsewhere", "DNS:elsewhere.example")
     misplaced = with_other_files(tmp_path, stores, read_tls_files(elsewhere.keystore, elsewhere.truststore, host=None))
-    assert "certificate is not trusted by ssl.truststore.location (unable to get" in told(trusting_us, own)
-    assert "certificate is not for the host name that was dialled" in told(misplaced, own)
-    assert "it may not trust this node's certificate: compare ssl.truststore.location there" in told(own, trusting_us)
-    assert "it does not use TLS: compare listener.security.protocol.map" in told(no_tls, own)
-    assert "it may expect TLS: compare listener.security.protocol.map" in told(own, no_tls)
+    assert "certificate is not trusted by ssl.truststore.location (unable to get" in line_of(trusting_us, own)
+    assert "certificate is not for the host name that was dialled" in line_of(misplaced, own)
+    assert "it may not trust this node's certificate: compare ssl.truststore.location there" in line_of(
+        own, trusting_us
+    )
+    assert "it does not use TLS: compare listener.security.protocol.map" in line_of(no_tls, own)
+    assert "it may expect TLS: compare listener.security.protocol.map" in line_of(own, no_tls)
 
 
 def test_tls_is_for_the_controllers_only(stores: Stores, tmp_path: Path) -> None:

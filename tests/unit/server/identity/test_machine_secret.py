@@ -60,7 +60,7 @@ def test_a_relative_state_directory_is_ignored(tmp_path: Path, monkeypatch: pyte
 def test_a_place_that_cannot_be_written_to_is_named_with_the_remedy() -> None:
     with pytest.raises(NoPlaceForSecret) as refused:
         machine_secret.find_or_create(CLUSTER, {"XDG_STATE_HOME": "/dev/null"})
-    told = str(refused.value)
-    assert "(/dev/null/kraft: Not a directory)" in told
-    assert told.endswith("and set cluster.secret.file=FILE on every node")
-    assert "\n" not in told
+    message = str(refused.value)
+    assert "(/dev/null/kraft: Not a directory)" in message
+    assert message.endswith("and set cluster.secret.file=FILE on every node")
+    assert "\n" not in message

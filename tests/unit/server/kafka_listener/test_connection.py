@@ -315,7 +315,7 @@ def test_answers_arrive_whole_though_their_client_sent_more_that_a_stopping_list
 
 @pytest.mark.parametrize("turns", [2, 3, 4])
 def test_a_connection_that_is_accepted_as_the_listener_stops_is_not_served(turns: int) -> None:
-    """In one of these turns of the loop, asyncio has accepted it and the listener does not know it yet."""
+    """asyncio accepts the connection in one of these turns of the loop, before the listener has it."""
 
     async def test(served: Served) -> None:
         with socket.create_connection(("127.0.0.1", served.port)) as late:

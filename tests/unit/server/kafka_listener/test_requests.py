@@ -103,7 +103,7 @@ def test_what_cannot_be_answered_ends_the_connection_with_a_reason(request_frame
         begin(INIT_PRODUCER_ID, request_frame)
 
 
-def test_who_asks_for_the_versions_in_an_unknown_version_is_told_them_in_the_oldest() -> None:
+def test_an_unknown_version_of_api_versions_is_answered_in_the_oldest() -> None:
     def never(request: Any, call: RequestContext) -> None:
         raise AssertionError("not in a version that nobody knows")
 

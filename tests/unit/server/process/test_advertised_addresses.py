@@ -101,11 +101,13 @@ def test_an_address_at_which_nobody_answers_is_refused_with_the_remedy_in_one_li
 ) -> None:
     with pytest.raises(NotFoundThere) as refused:
         asyncio.run(check(advertising(tmp_path, f"127.0.0.1:{silent_port}")))
-    told = str(refused.value)
-    assert told.startswith(f"{tmp_path}/server.properties: advertised.listeners names GRPC://127.0.0.1:{silent_port}, ")
-    assert "cannot reach (no answer within the time allowed): set advertised.listeners=GRPC://host:port to" in told
-    assert "or advertised.listeners.check.enable=false if only this machine" in told
-    assert "\n" not in told
+    message = str(refused.value)
+    assert message.startswith(
+        f"{tmp_path}/server.properties: advertised.listeners names GRPC://127.0.0.1:{silent_port}, "
+    )
+    assert "cannot reach (no answer within the time allowed): set advertised.listeners=GRPC://host:port to" in message
+    assert "or advertised.listeners.check.enable=false if only this machine" in message
+    assert "\n" not in message
 
 
 async def test_a_service_that_is_no_node_is_refused(tmp_path: Path) -> None:
@@ -115,7 +117,7 @@ async def test_a_service_that_is_no_node_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_address_that_works_a_moment_later_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with a proxy that has to notice first that the node listens."""
+    """A proxy, for example, must first notice that the node listens."""
     outcomes: list[Identity | Unreachable] = [Unreachable("proxy:9094", "connection refused"), OWN]
 
     async def who_answers(*_: object) -> Identity:
@@ -188,12 +190,12 @@ def test_kafkas_clients_are_sent_to_this_cluster_only(tmp_path: Path, answer: by
                 return str(refused)
         return None
 
-    told = asyncio.run(scenario())
+    message = asyncio.run(scenario())
     if expected is None:
-        assert told is None
+        assert message is None
     else:
-        assert expected in (told or "")
-        assert "set advertised.listeners=PLAINTEXT://host:port to where clients" in (told or "")
+        assert expected in (message or "")
+        assert "set advertised.listeners=PLAINTEXT://host:port to where clients" in (message or "")
 
 
 def test_an_address_that_takes_kafkas_clients_and_never_answers_is_refused(tmp_path: Path, silent_port: int) -> None:

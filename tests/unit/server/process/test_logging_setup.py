@@ -101,7 +101,7 @@ def test_a_terminal_gets_columns_instead_of_json() -> None:
 
 
 class ExecuteBatchError(Exception):
-    """As gRPC's own."""
+    """An exception like gRPC's own."""
 
 
 @pytest.mark.parametrize(("level", "is_heard"), [("INFO", False), ("DEBUG", True)])
@@ -113,8 +113,8 @@ def test_a_caller_that_disconnects_before_its_answer_is_no_error_of_the_node(lev
             raise error
         except Exception:
             logging.getLogger("grpc._cython.cygrpc").exception("raised by servicer method")
-    told = [str(line["exception"]) for line in lines(stream)]
-    assert ["ExecuteBatchError" in each for each in told] == ([True, False] if is_heard else [False])
+    logged = [str(line["exception"]) for line in lines(stream)]
+    assert ["ExecuteBatchError" in each for each in logged] == ([True, False] if is_heard else [False])
 
 
 # --- log.file ------------------------------------------------------------------------------------------------------

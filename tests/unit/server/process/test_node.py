@@ -119,12 +119,12 @@ def test_a_role_that_fails_while_the_node_stops_is_reported_and_the_rest_is_clos
         try:
             await asyncio.sleep(3_600)
         finally:
-            raise Corruption("orders-0", 7, "rot")
+            raise Corruption("orders-0", 7, "bad checksum")
 
     async def scenario(node: _Node) -> None:
         node._run_role("controller", fails_as_it_ends())
         await asyncio.sleep(0)
-        with pytest.raises(StartError, match="orders-0 at byte 7: rot"):
+        with pytest.raises(StartError, match="orders-0 at byte 7: bad checksum"):
             await node._stop()
 
     stopping(broker, scenario)

@@ -96,7 +96,7 @@ class Changing:
         await self.append_batch(batch(*values))
 
     async def append_batch(self, records: bytes) -> None:
-        """As ProduceHandler does: waits and tries again."""
+        """Append as ProduceHandler does: wait and retry."""
         while True:
             try:
                 self.partition.append(records, 1)

@@ -1,4 +1,4 @@
-"""Replicas that rot, go missing or lose their disk, and a controller that hears of it and decides as the real one."""
+"""Replicas that become corrupt, go missing or lose their disk, and a controller that decides as the real one does."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ALONE = with_topic(cluster(1, 2, 3), [1, 2, 3], isr=[1])
 
 
 def flip_a_bit(directory: Path, at: int = 65) -> None:
-    """In the first segment of that partition's directory: behind the header of its first batch."""
+    """Flip a bit in the partition's first segment, after the header of its first batch."""
     file = directory / f"{0:020}.log"
     data = bytearray(file.read_bytes())
     data[at] ^= 1
@@ -39,7 +39,7 @@ def read(of: Partition) -> bytes:
     return of.read(Offset(0), 1 << 20, of.log.log_end_offset, True)
 
 
-def rot(host: Host, number: int = 0) -> None:
+def corrupt(host: Host, number: int = 0) -> None:
     """The replica turns out to be damaged when it is read."""
     damaged = host.partition(number)
     flip_a_bit(Path(damaged.log.directory))
@@ -49,7 +49,7 @@ def rot(host: Host, number: int = 0) -> None:
 
 
 def filled(host: Host, number: int = 0, *values: str) -> Partition:
-    """With records that are on the disk, whatever its role is."""
+    """Return a replica with records on the disk, in any role."""
     held = host.partition(number)
     for at, value in enumerate(values or ("a", "b"), start=held.log.log_end_offset):
         if held.leader is not None:

@@ -119,7 +119,7 @@ class Host:
         self.image = image
 
     async def marked(self) -> None:
-        """What is deleted is marked for it on the disk."""
+        """Wait until deleted replicas are marked as such on the disk."""
         await self.publisher._wait_for_free_names()
 
     def partition(self, number: int = 0, topic_id: TopicId = ORDERS) -> Partition:
@@ -139,7 +139,7 @@ class Host:
 def changed(
     leader: int, *, epoch: int, isr: tuple[int, ...] = (1, 2), partition: int = 0, leader_epoch: int | None = None
 ) -> PartitionChanged:
-    """To partition epoch `epoch`, and to leader epoch `epoch` unless told otherwise."""
+    """Change to partition epoch `epoch`, and by default to leader epoch `epoch`."""
     return PartitionChanged(
         topic_id=ORDERS,
         partition=partition,

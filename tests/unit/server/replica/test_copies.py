@@ -37,14 +37,14 @@ def paths(tmp_path: Path) -> list[LogDirectory]:
 
 
 def lay(path: str, *names: str) -> None:
-    """Directories, each with a file that says which one it was."""
+    """Create directories, each with a file that has its original name."""
     for name in names:
         Path(path, name).mkdir()
         Path(path, name, "was").write_text(name)
 
 
 def lie(paths: list[LogDirectory]) -> list[dict[str, str]]:
-    """What is there, by name, and what it was."""
+    """Return the present directories by name, with their original names."""
     return [{each.name: (each / "was").read_text() for each in Path(path).iterdir()} for path in paths]
 
 
@@ -121,9 +121,9 @@ def test_the_original_is_removed_when_the_copy_is_in_place(paths: list[LogDirect
 def test_nothing_is_changed_when_a_directory_with_one_half_is_missing(paths: list[LogDirectory]) -> None:
     lay(paths[0], MOVED)
     lay(paths[1], COPY)
-    with capture_logs() as told:
+    with capture_logs() as logged:
         assert finish_moves(RealDisk(), [paths[0], paths[2]]) == []
-    assert [each["event"] for each in told] == ["interrupted replica move ambiguous, original kept"]
+    assert [each["event"] for each in logged] == ["interrupted replica move ambiguous, original kept"]
     assert finish_moves(RealDisk(), [paths[1], paths[2]]) == []
     assert lie(paths) == [{MOVED: MOVED}, {COPY: COPY}, {}]
 

@@ -26,12 +26,12 @@ from tests.unit.server.replica.failing_replicas import (
     FOLLOWS,
     LEADS,
     as_registered_anew,
+    corrupt,
     filled,
     flip_a_bit,
     read,
     reporting,
     restarted,
-    rot,
     unfenced,
 )
 from tests.unit.server.replica.publishing import Host, changed
@@ -48,7 +48,7 @@ def host(tmp_path: Path) -> Host:
 async def test_a_corrupt_follower_is_quarantined_and_recreated_once_it_has_left_the_isr(host: Host) -> None:
     async with reporting(host, FOLLOWS) as controller:
         filled(host)
-        rot(host)
+        corrupt(host)
         with pytest.raises(Refusal, match="KAFKA_STORAGE_ERROR"):
             host.partition()
         assert host.directories() == ["orders-0"], "not before the metadata says that it is not needed"
@@ -70,7 +70,7 @@ async def test_a_corrupt_leader_refuses_its_producers_and_follows_the_next_leade
     async with reporting(host, LEADS) as controller:
         held = filled(host)
         parked = held.park_produce(Offset(2))
-        rot(host)
+        corrupt(host)
         assert outcome(parked) is ErrorCode.NOT_LEADER_OR_FOLLOWER
         with pytest.raises(Refusal, match="KAFKA_STORAGE_ERROR"):
             host.broker.partitions.by_name("orders", 0)
@@ -83,7 +83,7 @@ async def test_the_other_partitions_of_the_broker_stay_online(host: Host) -> Non
     async with reporting(host, with_topic(cluster(1, 2), [1, 2], [1, 2])) as controller:
         filled(host, 0)
         filled(host, 1)
-        rot(host, 0)
+        corrupt(host, 0)
         filled(host, 1, "c")
         await until(lambda: len(controller.reports) == 1)
         await controller.publish()
@@ -95,7 +95,7 @@ async def test_metadata_from_before_the_report_does_not_free_the_replica(host: H
     async with reporting(host, FOLLOWS) as controller:
         filled(host)
         host.controllers.answers["fail_replicas"] = NoController("none")
-        rot(host)
+        corrupt(host)
         # It left the ISR for another reason; a fetch of this broker may still be on its way to the leader.
         controller.image = controller.image.replay([changed(2, epoch=1, leader_epoch=0, isr=(2, 3))])
         await controller.publish()
@@ -113,7 +113,7 @@ async def test_a_report_is_repeated_until_the_metadata_shows_its_result(host: Ho
     async with reporting(host, FOLLOWS) as controller:
         filled(host)
         host.controllers.answers["fail_replicas"] = answer
-        rot(host)
+        corrupt(host)
         await asyncio.sleep(10)
         assert 5 <= len(controller.reports) <= 12
         host.controllers.answers["fail_replicas"] = controller._decide
@@ -131,7 +131,7 @@ async def test_the_last_in_sync_replica_is_kept_and_one_line_has_the_remedy(host
     with capture_logs() as logs:
         async with reporting(host, ALONE) as controller:
             filled(host)
-            rot(host)
+            corrupt(host)
             await until(lambda: not partition(controller.image).has_leader)
             for _ in range(2):
                 await controller.publish()
@@ -139,18 +139,18 @@ async def test_the_last_in_sync_replica_is_kept_and_one_line_has_the_remedy(host
             assert partition(controller.image).isr == (1,)
             await asyncio.sleep(10)
             assert len(controller.reports) == 1
-    (told,) = [line for line in logs if "last in-sync replica" in line["event"]]
-    assert told["log_level"] == "error"
-    assert "restore" in told["remedy"]
-    assert "orders-0 from a backup" in told["remedy"]
-    assert told["replicas_that_lack_records"] == [2, 3]
+    (logged,) = [line for line in logs if "last in-sync replica" in line["event"]]
+    assert logged["log_level"] == "error"
+    assert "restore" in logged["remedy"]
+    assert "orders-0 from a backup" in logged["remedy"]
+    assert logged["replicas_that_lack_records"] == [2, 3]
 
 
 async def test_corruption_found_once_is_remembered_after_a_restart_that_reads_less(tmp_path: Path) -> None:
     before = Host(Broker(tmp_path)).start()
     async with reporting(before, ALONE) as controller:
         filled(before)
-        rot(before)
+        corrupt(before)
         await until(lambda: not partition(controller.image).has_leader)
         await controller.publish()
     flip_a_bit(tmp_path / "orders-0")  # back to what it was
@@ -211,7 +211,7 @@ async def test_a_replica_without_a_leader_to_copy_from_waits_for_one(host: Host)
 async def test_a_corrupt_replica_is_deleted_with_its_topic(host: Host) -> None:
     async with reporting(host, ALONE) as controller:
         filled(host)
-        rot(host)
+        corrupt(host)
         await until(lambda: not partition(controller.image).has_leader)
         await controller.publish()
         controller.image = controller.image.replay([TopicDeleted(topic_id=ORDERS)])

@@ -141,7 +141,7 @@ async def test_a_look_up_in_a_segment_that_is_not_swapped_does_not_wait(tmp_path
 
 
 async def scrubbed(replica: Changing) -> list[str]:
-    """What a scrub of all logs takes for rot."""
+    """Return what a scrub of all logs reports as corrupt."""
     found = list[Corruption]()
     with ThreadPoolExecutor(1) as thread:
         scrubber = LogScrubber(
@@ -193,7 +193,7 @@ async def test_a_scrub_during_a_truncation_finds_no_corruption(tmp_path: Path) -
 async def test_reads_in_the_middle_of_a_swap_find_their_indexes_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To make one anew is to read the segment to its end, and that would hold the loop."""
+    """Rebuilding one reads the segment to its end, which would hold the loop."""
     rebuilt = list[Offset]()
     rebuild = Segment.rebuild_indexes
 

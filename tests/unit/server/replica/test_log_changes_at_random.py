@@ -91,7 +91,7 @@ class Run:
         self.broker.sync()
 
     def restart(self) -> None:
-        """In order, in the middle of whatever is under way."""
+        """Stop cleanly in the middle of any change, and start again."""
         waiting, self.broker.unsynced[:] = [*self.broker.unsynced], []
         for partition in waiting[: self.random.randint(0, 1)]:
             ticket = partition.prepare_sync()

@@ -82,7 +82,7 @@ def test_a_compression_type_has_its_own_level(configs: dict[str, str], codec: Co
 
 
 OF_REPLICATION = ("min.insync.replicas", "unclean.leader.election.enable")
-"""What a topic's log is not told of."""
+"""Configs that a topic's log does not get."""
 
 OF_COMPRESSION = ("compression.type", "compression.gzip.level", "compression.lz4.level", "compression.zstd.level")
 

@@ -33,12 +33,12 @@ REPAIR = "repair or replace the disk, then restart the node"
 
 @pytest.fixture
 def two(tmp_path: Path) -> Host:
-    """With two log directories."""
+    """Return a broker with two log directories."""
     return Host(Broker(tmp_path), names=["a", "b"]).start()
 
 
 def fail_syncs_in(host: Host, name: str) -> None:
-    """From now on. Those of every file that is open there and of all that are opened."""
+    """Fail all syncs there from now on, also of files that are already open."""
     host.broker.disk.fails_syncs_in = (f"{host.path(name)}/",)
 
 

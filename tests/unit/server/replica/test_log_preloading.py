@@ -43,7 +43,7 @@ def open_files(directory: Path) -> set[str]:
 
 
 async def lived(directory: Path, *, partitions: int = 2) -> MetadataImage:
-    """What a life that ended without a clean stop left: a record in each partition of `orders`, and its image."""
+    """Leave the state of an unclean stop: a record in each partition of `orders`; return the image."""
     host = Host(Broker(directory)).start()
     await host.act_on(with_topic(cluster(1, 2), *([1, 2] for _ in range(partitions))))
     for number in range(partitions):
@@ -57,8 +57,8 @@ async def test_logs_are_preloaded_before_any_metadata_and_serve_no_requests(tmp_
     host = Host(Broker(tmp_path)).start()
     with capture_logs() as events:
         await host.publisher.log_preloading.open(image)
-    (told,) = [event for event in events if event["event"] == OPEN]
-    assert (told["opened"], told["corrupt"]) == (2, 0)
+    (logged,) = [event for event in events if event["event"] == OPEN]
+    assert (logged["opened"], logged["corrupt"]) == (2, 0)
     assert open_files(tmp_path) == {"orders-0", "orders-1"}
     assert (len(host.broker.partitions), host.fetchers) == (0, [])
     with pytest.raises(Refusal) as refused:
@@ -145,8 +145,8 @@ async def test_a_damaged_log_is_left_until_the_metadata_arrives(tmp_path: Path) 
     (tmp_path / "orders-1" / "corrupt-replica").write_text("found yesterday\n")
     with capture_logs() as events:
         await host.publisher.log_preloading.open(image)
-    (told,) = [event for event in events if event["event"] == OPEN]
-    assert (told["opened"], told["corrupt"]) == (1, 1)
+    (logged,) = [event for event in events if event["event"] == OPEN]
+    assert (logged["opened"], logged["corrupt"]) == (1, 1)
     await host.act_on(image)
     (offline,) = host.broker.partitions.offline
     assert (offline.topic_partition.partition, "found yesterday" in offline.reason) == (1, True)

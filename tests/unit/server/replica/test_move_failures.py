@@ -1,4 +1,4 @@
-"""What becomes of moves when disks are full or fail, replicas rot, or topics are deleted."""
+"""Moves when disks are full or fail, replicas are corrupt, or topics are deleted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_full_disk_makes_a_move_wait(mover: Mover, disk: WatchedDisk, paths: l
     partition = written(mover, *LETTERS)
 
     async def scenario() -> None:
-        with capture_logs() as told:
+        with capture_logs() as logged:
             mover.is_full = True
             await mover.moves.move(partition, paths[1])
             await asyncio.sleep(10)
@@ -34,7 +34,7 @@ def test_a_full_disk_makes_a_move_wait(mover: Mover, disk: WatchedDisk, paths: l
             await asyncio.sleep(10)
             disk.is_full = False
             await settled(partition)
-        assert [each["event"] for each in told].count("replica move delayed, disk full") == 1
+        assert [each["event"] for each in logged].count("replica move delayed, disk full") == 1
 
     mover.run(scenario)
     assert mover.failed == []
@@ -169,7 +169,7 @@ def test_a_replica_that_is_found_corrupt_is_not_moved(mover: Mover, paths: list[
     partition = written(mover, *LETTERS)
     with open(partition.log.segments()[0].path, "r+b") as opened:
         opened.seek(100)
-        opened.write(b"rot")
+        opened.write(b"bad")
 
     async def scenario() -> None:
         await mover.moves.move(partition, paths[1])

@@ -37,10 +37,10 @@ def test_a_replica_is_served_from_the_other_log_directory(
     before = partition.log
 
     async def scenario() -> None:
-        with capture_logs() as told:
+        with capture_logs() as logged:
             await mover.moved(partition, paths[1])
-        assert [each["event"] for each in told] == ["replica move started", "replica moved"]
-        assert (told[1]["moved_from"], told[1]["directory"], told[1]["log_end"]) == (paths[0], paths[1], 10)
+        assert [each["event"] for each in logged] == ["replica move started", "replica moved"]
+        assert (logged[1]["moved_from"], logged[1]["directory"], logged[1]["log_end"]) == (paths[0], paths[1], 10)
         assert partition.log is not before
         assert partition.log.config == before.config
         assert (partition.log_directory, mover.places()) == (paths[1], [paths[1]])

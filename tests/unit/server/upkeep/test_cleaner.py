@@ -139,11 +139,11 @@ def test_a_log_that_was_moved_before_its_turn_came_is_not_compacted_where_it_was
 
 def test_of_each_key_the_newest_record_stays(broker: Broker) -> None:
     partition, cleaning = compacted(broker), Cleaning(broker)
-    with capture_logs() as told:
+    with capture_logs() as logged:
         assert cleaning.clean()
     assert contents(partition) == NEWEST
     assert cleaning.removed
-    assert [(each["event"], each["records_before"], each["records"]) for each in told] == [("log compacted", 12, 3)]
+    assert [(each["event"], each["records_before"], each["records"]) for each in logged] == [("log compacted", 12, 3)]
     assert not cleaning.clean()
 
 
@@ -221,10 +221,10 @@ def test_the_compaction_of_a_log_that_was_truncated_meanwhile_is_discarded(broke
         partition.log.truncate_to(Offset(7))
 
     cleaning = Cleaning(broker, MeddlingDisk(truncate))
-    with capture_logs() as told:
+    with capture_logs() as logged:
         assert cleaning.clean()
     assert contents(partition) == [record for record in before if record[0] < 6]
-    assert (cleaning.removed, left_behind(broker), told) == ([], [], [])
+    assert (cleaning.removed, left_behind(broker), logged) == ([], [], [])
 
 
 def test_the_compaction_of_a_log_that_was_reconfigured_meanwhile_is_discarded(broker: Broker) -> None:
@@ -271,11 +271,11 @@ def test_a_log_that_cannot_be_compacted_is_reported_once_and_does_not_block_othe
 
     monkeypatch.setattr(cleaner, "clean", clean)
     cleaning = Cleaning(broker)
-    with capture_logs() as told:
+    with capture_logs() as logged:
         while cleaning.clean():
             pass
     assert contents(second) == NEWEST
-    assert [(each["log_level"], each["event"]) for each in told if each["log_level"] == "error"] == [
+    assert [(each["log_level"], each["event"]) for each in logged if each["log_level"] == "error"] == [
         ("error", "internal error")
     ]
     assert first.is_open
@@ -289,11 +289,11 @@ def test_a_log_whose_keys_do_not_fit_into_memory_is_reported_with_the_config_to_
         partition.append(build_batch([Record(at, WALL_MS, b"%d" % key, b"v") for at, key in enumerate(keys)]), 1)
     roll(partition)
     cleaning = Cleaning(broker, cleaner_dedupe_buffer_bytes=10_000)
-    with capture_logs() as told:
+    with capture_logs() as logged:
         assert cleaning.clean()
         assert not cleaning.clean()
-    assert [each["log_level"] for each in told] == ["error"]
-    assert "log.cleaner.dedupe.buffer.size" in told[0]["reason"]
+    assert [each["log_level"] for each in logged] == ["error"]
+    assert "log.cleaner.dedupe.buffer.size" in logged[0]["reason"]
 
 
 def test_a_compaction_without_room_is_retried_later(broker: Broker) -> None:
@@ -305,10 +305,10 @@ def test_a_compaction_without_room_is_retried_later(broker: Broker) -> None:
     cleaning = Cleaning(broker, MeddlingDisk(full))
 
     async def scenario() -> None:
-        with capture_logs() as told:
+        with capture_logs() as logged:
             assert await cleaning.cleaner.clean_dirtiest()
             assert not await cleaning.cleaner.clean_dirtiest()
-        assert [each["log_level"] for each in told] == ["warning"]
+        assert [each["log_level"] for each in logged] == ["warning"]
         await asyncio.sleep(cleaner.RETRY_AFTER_S)
         assert await cleaning.cleaner.clean_dirtiest()
 

@@ -100,7 +100,7 @@ def test_work_resumes_when_space_is_back() -> None:
 
 def test_the_shortage_and_its_end_are_logged_once_each_without_an_append() -> None:
     watched = Watched(10, MIB)
-    with capture_logs() as told:
+    with capture_logs() as logged:
         for _ in range(20):
             assert not watched.is_admitted()
             watched.now_ms += RECHECK_AFTER_MS
@@ -108,7 +108,7 @@ def test_the_shortage_and_its_end_are_logged_once_each_without_an_append() -> No
         for _ in range(3):
             watched.space.recheck()
             watched.now_ms += RECHECK_AFTER_MS
-    assert [(each["log_level"], each["event"]) for each in told] == [
+    assert [(each["log_level"], each["event"]) for each in logged] == [
         ("warning", "disk full, appends refused"),
         ("info", "disk space recovered"),
     ]

@@ -74,13 +74,13 @@ def files(partition: Partition, suffix: str) -> list[str]:
 
 async def test_old_segments_are_deleted_at_the_next_check(broker: Broker) -> None:
     partition = filled(broker, 50_000, 40_000, 0, retention_ms=30_000)
-    with capture_logs() as told:
+    with capture_logs() as logged:
         async with maintaining(broker):
             await asyncio.sleep(0.9)
             assert partition.log.log_start_offset == 0
             await asyncio.sleep(0.2)
             assert partition.log.log_start_offset == 2
-    assert [each["event"] for each in told] == ["segments deleted by retention"]
+    assert [each["event"] for each in logged] == ["segments deleted by retention"]
 
 
 async def test_the_active_segment_is_deleted_too_when_all_of_it_is_too_old(broker: Broker) -> None:
@@ -145,12 +145,12 @@ async def test_deleted_records_give_their_space_back_without_waiting_for_the_che
 async def test_a_log_that_cannot_be_maintained_does_not_block_others(broker: Broker) -> None:
     broken = filled(broker, 50_000, retention_ms=1)
     broker.disk.fails_syncs = True
-    with capture_logs() as told:
+    with capture_logs() as logged:
         async with maintaining(broker):
             await asyncio.sleep(3)
     assert len(broker.failures) == 1
     assert not broken.is_open
-    assert [each["event"] for each in told] == ["retention delayed"]
+    assert [each["event"] for each in logged] == ["retention delayed"]
 
 
 # --- files ---------------------------------------------------------------------------------------------------
@@ -170,14 +170,14 @@ async def test_files_outlive_their_segment_by_the_configured_time(broker: Broker
 
 async def test_files_of_a_partition_that_was_deleted_meanwhile_cause_no_error(broker: Broker) -> None:
     partition = filled(broker, 50_000, 0, retention_ms=30_000)
-    with capture_logs() as told:
+    with capture_logs() as logged:
         async with maintaining(broker):
             await asyncio.sleep(1.1)
             broker.partitions.remove(partition)
             partition.retire()
             remove_directory(partition)
             await asyncio.sleep(100)
-    assert [each["event"] for each in told] == ["segments deleted by retention"]
+    assert [each["event"] for each in logged] == ["segments deleted by retention"]
 
 
 # --- the smaller tasks -----------------------------------------------------------------------------------------

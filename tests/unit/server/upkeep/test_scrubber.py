@@ -65,7 +65,7 @@ def filled(broker: Broker) -> Partition:
     return partition
 
 
-def rot(partition: Partition, segment: int, position: int = -1) -> None:
+def corrupt(partition: Partition, segment: int, position: int = -1) -> None:
     """The last byte of a segment's file changes on the disk."""
     path = Path(partition.log.segments()[segment].path)
     data = bytearray(path.read_bytes())
@@ -83,7 +83,7 @@ def test_sound_logs_are_read_through(broker: Broker) -> None:
 @pytest.mark.parametrize("segment", [0, 1, 2, 3])
 def test_corruption_is_found_in_closed_segments_and_in_the_active_one(broker: Broker, segment: int) -> None:
     partition = filled(broker)
-    rot(partition, segment)
+    corrupt(partition, segment)
     tally, found = scrub(broker)
     assert tally.corrupt == 1
     assert [each.file for each in found] == [partition.log.segments()[segment].path]
@@ -120,7 +120,7 @@ def test_a_segment_that_a_compaction_is_renaming_is_not_corrupt(broker: Broker) 
 def test_unsynced_bytes_are_not_scrubbed(broker: Broker) -> None:
     partition = filled(broker)
     partition.append(batch("unsynced"), 1)
-    rot(partition, 3)
+    corrupt(partition, 3)
     assert scrub(broker)[1] == []
     partition.log.roll()
     assert len(scrub(broker)[1]) == 1
@@ -128,7 +128,7 @@ def test_unsynced_bytes_are_not_scrubbed(broker: Broker) -> None:
 
 def test_an_unknown_leader_epoch_is_corruption(broker: Broker) -> None:
     partition = filled(broker)
-    rot(partition, 0, position=15)
+    corrupt(partition, 0, position=15)
     ((found),) = scrub(broker)[1]
     assert found.reason == "the batch at offset 0 has leader epoch 1, expected 0"
 
@@ -136,7 +136,7 @@ def test_an_unknown_leader_epoch_is_corruption(broker: Broker) -> None:
 def test_a_segment_that_is_dropped_during_the_read_is_not_corrupt(broker: Broker) -> None:
     partition = filled(broker)
     for number in range(4):
-        rot(partition, number)
+        corrupt(partition, number)
 
     def drop_all() -> None:
         partition.log.truncate_fully_and_start_at(Offset(10))
@@ -160,7 +160,7 @@ def test_records_rewritten_during_the_read_are_not_corrupt(broker: Broker) -> No
 
 def test_the_log_may_grow_while_its_active_segment_is_read(broker: Broker) -> None:
     partition = filled(broker)
-    rot(partition, 3)
+    corrupt(partition, 3)
 
     def grow() -> None:
         partition.append(batch("more"), 1)
@@ -202,21 +202,21 @@ def test_a_stopped_scrub_ends(broker: Broker) -> None:
 
 async def test_a_pass_begins_soon_after_the_start_and_is_repeated(broker: Broker) -> None:
     filled(broker)
-    with capture_logs() as told:
+    with capture_logs() as logged:
         running = asyncio.create_task(scrubber(broker, []).run())
         await asyncio.sleep(FIRST_AFTER_S - 1)
-        assert told == []
+        assert logged == []
         await asyncio.sleep(2)
-        assert [(each["event"], each["segments"]) for each in told] == [("logs scrubbed", 4)]
+        assert [(each["event"], each["segments"]) for each in logged] == [("logs scrubbed", 4)]
         await asyncio.sleep(1_000)
-        assert len(told) == 2
+        assert len(logged) == 2
         running.cancel()
         await asyncio.wait([running])
 
 
 def test_corruption_takes_the_replica_offline(broker: Broker) -> None:
     partition = filled(broker)
-    rot(partition, 1)
+    corrupt(partition, 1)
     run_virtually(
         LogScrubber(
             partitions=broker.partitions,
