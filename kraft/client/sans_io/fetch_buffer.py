@@ -20,7 +20,7 @@ from kraft.client.sans_io.backoff import Backoff
 from kraft.client.sans_io.read_epochs import UNKNOWN, ReadEpochs
 from kraft.client.settings import ConsumerSettings
 from kraft.client.values import FoundOffset, PartitionColumns
-from kraft.log.format.record_batch import BatchHeader, split
+from kraft.log.format.record_batch import BatchHeader, read_header, split
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
 from kraft.model.ids import TopicPartition
@@ -142,15 +142,15 @@ class FetchBuffer:
         self._restarted(self.track(partition)).reset_to = timestamp_ms
 
     def position_found(self, track: Track, generation: int, found: FoundOffset) -> None:
-        """Take the result of a look-up, unless there was a seek since."""
-        if track.generation == generation and track.reset_to is not None:
+        """Take the result of a look-up, unless there was a seek or an error since."""
+        if track.generation == generation and track.reset_to is not None and track.error is None:
             self.seek(track.partition, found.offset)
             fresh = self._tracks[track.partition]
             fresh.epochs.read(found.record_epoch, found.offset)
             fresh.checked_epoch = found.leader_epoch
 
     def fail(self, partition: TopicPartition, error: Exception) -> None:
-        """Stop the track until the next seek; polls raise the error."""
+        """Stop the track until the next seek and drop what was fetched ahead; polls raise the error."""
         track = self._tracks[partition]
         track.error = error
         track.chunks.clear()
@@ -250,6 +250,9 @@ class FetchBuffer:
             track = self._tracks.get(TopicPartition(asked.topic, asked.partition))
             if track is None or track.generation != generation or track.fetch_offset != asked.fetch_offset:
                 continue
+            # Records that arrive after an error lie behind it: returning them would skip what could not be read.
+            if track.error is not None:
+                continue
             # Records from a former leader may be missing in the log of a newer leader that was checked since.
             if asked.current_leader_epoch >= track.checked_epoch:
                 yield track, asked
@@ -278,7 +281,9 @@ class FetchBuffer:
         try:
             headers = [header for header, _ in split(records)]
         except InvalidBatch as error:
-            track.error = InvalidBatch(f"{track.partition} at offset {track.fetch_offset}: {error.message}")
+            self._keep(track, _valid_start(records))
+            if track.error is None:
+                track.error = InvalidBatch(f"{track.partition} at offset {track.fetch_offset}: {error.message}")
             return
         header = headers[-1]
         if header.next_offset <= (track.fetch_offset or 0):
@@ -410,6 +415,19 @@ def _note_epochs(track: Track, headers: list[BatchHeader]) -> None:
         return
     for header in headers:
         track.epochs.read(header.leader_epoch, header.base_offset)
+
+
+def _valid_start(records: bytes) -> bytes:
+    """Return the whole batches before the first one that `split` cannot read."""
+    end = 0
+    while True:
+        try:
+            size_bytes = read_header(records, end).size_bytes
+        except InvalidBatch:
+            return records[:end]
+        if end + size_bytes > len(records):
+            return records[:end]
+        end += size_bytes
 
 
 def _out_of_range(track: Track, result: FetchPartitionResult) -> str:
