@@ -149,13 +149,15 @@ class Consumer:
         engine = self._started()
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         while True:
+            # Each error is raised once before the records of other partitions, and again when there are none.
+            if (error := self._buffer.next_error(raised_before=False)) is not None:
+                raise error
             parts = list(self._take(max_records))
             if parts:
                 engine.fetcher.wake_up()
                 return parts
-            for track in self._buffer.tracks:
-                if track.error is not None:
-                    raise track.error
+            if (error := self._buffer.next_error(raised_before=True)) is not None:
+                raise error
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0:
                 return []

@@ -70,6 +70,7 @@ class Track:
     retry_at_ms: int = 0
     failures: int = 0
     error: Exception | None = None
+    was_error_raised: bool = False
 
     @property
     def is_fetchable(self) -> bool:
@@ -408,6 +409,15 @@ class FetchBuffer:
         chunk = track.chunks.popleft()
         track.buffered_bytes -= len(chunk.records)
         return chunk
+
+    def next_error(self, *, raised_before: bool) -> Exception | None:
+        """Return an error to raise: of a track without buffered records, or, with `raised_before`, of any track."""
+        for track in self._tracks.values():
+            is_due = not (track.was_error_raised or track.ready or track.chunks)
+            if track.error is not None and (raised_before or is_due):
+                track.was_error_raised = True
+                return track.error
+        return None
 
 
 def _note_epochs(track: Track, headers: list[BatchHeader]) -> None:

@@ -342,6 +342,23 @@ def test_a_position_found_after_a_corrupt_batch_does_not_clear_the_error() -> No
     assert track.position is None
 
 
+async def test_an_error_is_raised_although_another_partition_is_busy() -> None:
+    cluster = FakeCluster(brokers=1)
+    corrupted, _ = cluster.create("orders", partitions=2)
+    fill(cluster, "orders", 10, 0)
+    fill(cluster, "orders", 100, 1)
+    corrupt(corrupted, 0)
+    async with consumer_of(cluster, auto_offset_reset="earliest", max_poll_records=10) as consumer:
+        consumer.assign([tp("orders", 0), tp("orders", 1)])
+        assert [record.partition for record in await consumer.poll()] == [1] * 10
+        with pytest.raises(InvalidBatch, match="orders-0 at offset 0: the checksum"):
+            await consumer.poll()
+        # Raised once, the error holds up the other partition no longer.
+        assert len(await read(consumer, 90)) == 90
+        with pytest.raises(InvalidBatch, match="orders-0 at offset 0: the checksum"):
+            await consumer.poll()
+
+
 async def test_a_range_is_read_exactly_whatever_batches_it_cuts() -> None:
     cluster = FakeCluster()
     cluster.create("orders")
