@@ -229,6 +229,14 @@ class FetchBuffer:
         for track, _ in self._current(sent):
             self._retry(track, now_ms)
 
+    def refused(self, sent: SentFetch, refusal: Refusal, now_ms: int) -> None:
+        """Take a Refusal of the whole request: retry later, or stop the tracks if retries do not end it."""
+        for track, _ in self._current(sent):
+            if refusal.error_code.retriable:
+                self._retry(track, now_ms)
+            else:
+                track.error = Refusal(refusal.error_code, f"{track.partition}: {refusal.message}")
+
     def is_wanted(self, sent: SentFetch, partitions: Container[TopicPartition]) -> bool:
         """True while the response would serve a partition that the same node still leads."""
         return any(track.partition in partitions for track, _ in self._current(sent))
@@ -343,14 +351,21 @@ class FetchBuffer:
                 self._retry(track, now_ms)
                 is_stale = True
             else:
-                what = f"{track.partition}: the end offset of leader epoch {asked.leader_epoch} is not available"
-                track.error = Refusal(result.error_code, f"{what}: {result.error_code.name}")
+                track.error = _check_failed(track, asked, result.error_code, result.error_code.name)
         return is_stale
 
     def check_lost(self, sent: SentCheck, now_ms: int) -> None:
         """Retry later: the request will get no response."""
         for track, _ in self._current_checks(sent):
             self._retry(track, now_ms)
+
+    def check_refused(self, sent: SentCheck, refusal: Refusal, now_ms: int) -> None:
+        """Take a Refusal of the whole request: retry later, or stop the tracks if retries do not end it."""
+        for track, asked in self._current_checks(sent):
+            if refusal.error_code.retriable:
+                self._retry(track, now_ms)
+            else:
+                track.error = _check_failed(track, asked, refusal.error_code, refusal.message)
 
     def check_not_served(self, sent: SentCheck) -> None:
         """Skip the check: the leader does not have this API."""
@@ -438,6 +453,11 @@ def _valid_start(records: bytes) -> bytes:
         if end + size_bytes > len(records):
             return records[:end]
         end += size_bytes
+
+
+def _check_failed(track: Track, asked: EpochEndPartition, code: ErrorCode, reason: str) -> Refusal:
+    what = f"{track.partition}: the end offset of leader epoch {asked.leader_epoch} is not available"
+    return Refusal(code, f"{what}: {reason}")
 
 
 def _out_of_range(track: Track, result: FetchPartitionResult) -> str:

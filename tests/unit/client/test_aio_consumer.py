@@ -201,6 +201,35 @@ async def test_a_leader_that_hangs_is_left_as_soon_as_another_leads() -> None:
         assert asyncio.get_running_loop().time() - started_s < 6
 
 
+@pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.INVALID_REQUEST])
+async def test_a_fetch_stream_that_ends_with_a_refusal_does_not_end_the_fetching(code: ErrorCode) -> None:
+    async with consumer_of_orders() as (cluster, consumer):
+        await read(consumer, 10)
+        (stream,) = cluster.brokers[1].streams
+        stream.refuse(Refusal(code, "the stream is refused"))
+        fill(cluster, "orders", 10)
+        if not code.retriable:
+            for _ in range(2):
+                with pytest.raises(Refusal, match="INVALID_REQUEST: orders-0: the stream is refused"):
+                    await consumer.poll(timeout_ms=5_000)
+            consumer.seek(tp("orders"), 10)
+        assert [record.offset for record in await read(consumer, 10)] == list(range(10, 20))
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.INVALID_REQUEST])
+async def test_a_refused_check_of_a_new_leader_does_not_end_the_fetching(code: ErrorCode) -> None:
+    async with consumer_of_orders() as (cluster, consumer):
+        await read(consumer, 10)
+        cluster.brokers[2].refusals["offset_for_leader_epoch"] = Refusal(code, "the call is refused")
+        cluster.move_leader("orders", 0, 2)
+        fill(cluster, "orders", 10)
+        if not code.retriable:
+            with pytest.raises(Refusal, match=r"INVALID_REQUEST: orders-0: .* the call is refused"):
+                await consumer.poll(timeout_ms=5_000)
+            consumer.seek(tp("orders"), 10)
+        assert [record.offset for record in await read(consumer, 10)] == list(range(10, 20))
+
+
 async def test_an_offset_out_of_range_is_reset_as_the_policy_says() -> None:
     cluster = FakeCluster()
     cluster.create("orders")
