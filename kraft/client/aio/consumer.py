@@ -285,7 +285,11 @@ class Consumer:
     # --- about partitions -------------------------------------------------------------------------------------
 
     async def partitions_for(self, topic: str, timeout_ms: int | None = None) -> list[int]:
-        """Return the partitions of the topic. Raises a Refusal that names it if it does not exist, or Unreachable."""
+        """Return the partitions of the topic: cached ones, refreshed while the consumer fetches (metadata.max.age.ms).
+
+        A topic that was deleted after it was cached is still returned. Raises a Refusal that names a topic that is
+        neither cached nor exists, or Unreachable.
+        """
         metadata = await self._started().metadata.topic(topic, self._timeout(timeout_ms))
         return sorted(each.partition for each in metadata.partitions)
 
