@@ -45,7 +45,7 @@ class AnyBroker:
         self._backoff = backoff
         self._clock = clock
         self._refused_timeout_ms = refused_timeout_ms
-        """Set to 0 by the first answer: later calls wait for a cluster that restarts."""
+        """Set to 0 by the first answer or Refusal: from then on, calls wait for a cluster that restarts."""
 
     def learn(self, addresses: Iterable[str]) -> None:
         """Replace the known brokers. The bootstrap servers are kept, in case no broker answers."""
@@ -85,6 +85,7 @@ class AnyBroker:
                     self._preferred = None
                     nobody_listens = nobody_listens and error.nobody_listens
                 except Refusal as error:
+                    self._refused_timeout_ms = 0
                     if not is_transient(error.error_code):
                         raise
                     refusal = error

@@ -126,7 +126,11 @@ class Consumer:
     # --- about partitions -------------------------------------------------------------------------------------
 
     def partitions_for(self, topic: str, timeout_ms: int | None = None) -> list[int]:
-        """Return the partitions of the topic. Raises a Refusal that names it if it does not exist, or Unreachable."""
+        """Return the partitions of the topic: cached ones, refreshed while the consumer fetches (metadata.max.age.ms).
+
+        A topic that was deleted after it was cached is still returned. Raises a Refusal that names a topic that is
+        neither cached nor exists, or Unreachable.
+        """
         return self._thread.run(self._consumer.partitions_for(topic, timeout_ms))
 
     def topics(self, timeout_ms: int | None = None) -> list[str]:

@@ -1,6 +1,7 @@
 """Interface between the client and the network. `kraft.rpc.peers` implements it; tests use a cluster in memory.
 
-All calls raise `Unreachable`, after which it is unknown whether the other side carried the request out.
+All calls raise `Unreachable`, after which it is unknown whether the other side carried the request out, or the Refusal
+that ended the call.
 """
 
 from __future__ import annotations

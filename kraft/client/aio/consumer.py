@@ -149,13 +149,15 @@ class Consumer:
         engine = self._started()
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         while True:
+            # Each error is raised once before the records of other partitions, and again when there are none.
+            if (error := self._buffer.next_error(raised_before=False)) is not None:
+                raise error
             parts = list(self._take(max_records))
             if parts:
                 engine.fetcher.wake_up()
                 return parts
-            for track in self._buffer.tracks:
-                if track.error is not None:
-                    raise track.error
+            if (error := self._buffer.next_error(raised_before=True)) is not None:
+                raise error
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0:
                 return []
@@ -283,7 +285,11 @@ class Consumer:
     # --- about partitions -------------------------------------------------------------------------------------
 
     async def partitions_for(self, topic: str, timeout_ms: int | None = None) -> list[int]:
-        """Return the partitions of the topic. Raises a Refusal that names it if it does not exist, or Unreachable."""
+        """Return the partitions of the topic: cached ones, refreshed while the consumer fetches (metadata.max.age.ms).
+
+        A topic that was deleted after it was cached is still returned. Raises a Refusal that names a topic that is
+        neither cached nor exists, or Unreachable.
+        """
         metadata = await self._started().metadata.topic(topic, self._timeout(timeout_ms))
         return sorted(each.partition for each in metadata.partitions)
 

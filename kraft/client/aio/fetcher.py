@@ -216,6 +216,9 @@ class Fetcher:
         except Unreachable:
             self._buffer.check_lost(sent, self._clock.monotonic_ms())
             self._metadata.request_refresh()
+        except Refusal as refusal:
+            self._buffer.check_refused(sent, refusal, self._clock.monotonic_ms())
+            self._metadata.request_refresh()
         else:
             if self._buffer.checked(sent, response, self._clock.monotonic_ms()):
                 self._metadata.request_refresh()
@@ -232,6 +235,11 @@ class Fetcher:
                 response = await self._receive(stream, sent)
         except (Unreachable, TimeoutError):
             self._buffer.lost(sent, self._clock.monotonic_ms())
+            self._metadata.request_refresh()
+            self.wake_up()
+            return False
+        except Refusal as refusal:
+            self._buffer.refused(sent, refusal, self._clock.monotonic_ms())
             self._metadata.request_refresh()
             self.wake_up()
             return False

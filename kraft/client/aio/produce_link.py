@@ -11,6 +11,7 @@ from typing import Final
 from kraft.client.ports import ProduceStream
 from kraft.client.sans_io.send_buffer import Attempt
 from kraft.client.settings import ProducerSettings
+from kraft.model.errors import Refusal
 from kraft.model.produce import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
 from kraft.rpc.peers import Unreachable
 from kraft.runtime.clock import Clock
@@ -37,7 +38,10 @@ class LinkEvents:
 
 
 class ProduceLink:
-    """Produce stream to one leader. Requests are sent and answered in order. A broken link is not used again."""
+    """Produce stream to one leader. Requests are sent and answered in order. A broken link is not used again.
+
+    A broker that refuses an append with acks=0 ends the stream with the Refusal, which breaks the link.
+    """
 
     def __init__(
         self, address: str, stream: ProduceStream, settings: ProducerSettings, clock: Clock, events: LinkEvents
@@ -115,7 +119,7 @@ class ProduceLink:
             async with asyncio.timeout(FINISH_MAX_S):
                 await self._stream.finish()
                 await asyncio.wait([self._receiving])
-        except (Unreachable, TimeoutError):
+        except (Unreachable, Refusal, TimeoutError):
             return
 
     async def _send_all(self) -> None:
@@ -123,7 +127,7 @@ class ProduceLink:
             in_flight = await self._outbox.get()
             try:
                 await self._stream.send(in_flight.request)
-            except Unreachable as error:
+            except (Unreachable, Refusal) as error:
                 self.fail(str(error))
                 return
             if self._settings.acks == 0 and not self.is_broken:
@@ -137,7 +141,7 @@ class ProduceLink:
         while not self.is_broken:
             try:
                 response = await self._stream.receive()
-            except Unreachable as error:
+            except (Unreachable, Refusal) as error:
                 self.fail(str(error))
                 return
             self._take(response)

@@ -163,7 +163,11 @@ class Producer:
         return future
 
     async def partitions_for(self, topic: str) -> list[int]:
-        """Return the partitions of the topic. Raises a Refusal that names it if it does not exist."""
+        """Return the partitions of the topic: cached ones, refreshed while records are sent (metadata.max.age.ms).
+
+        A topic that was deleted after it was cached is still returned. Raises a Refusal that names a topic that is
+        neither cached nor exists, or Unreachable.
+        """
         return list(range(await self._started().partition_count(topic)))
 
     # --- flush and close --------------------------------------------------------------------------------------

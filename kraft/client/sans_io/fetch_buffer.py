@@ -20,7 +20,7 @@ from kraft.client.sans_io.backoff import Backoff
 from kraft.client.sans_io.read_epochs import UNKNOWN, ReadEpochs
 from kraft.client.settings import ConsumerSettings
 from kraft.client.values import FoundOffset, PartitionColumns
-from kraft.log.format.record_batch import BatchHeader, split
+from kraft.log.format.record_batch import BatchHeader, read_header, split
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
 from kraft.model.ids import TopicPartition
@@ -70,6 +70,7 @@ class Track:
     retry_at_ms: int = 0
     failures: int = 0
     error: Exception | None = None
+    was_error_raised: bool = False
 
     @property
     def is_fetchable(self) -> bool:
@@ -142,15 +143,15 @@ class FetchBuffer:
         self._restarted(self.track(partition)).reset_to = timestamp_ms
 
     def position_found(self, track: Track, generation: int, found: FoundOffset) -> None:
-        """Take the result of a look-up, unless there was a seek since."""
-        if track.generation == generation and track.reset_to is not None:
+        """Take the result of a look-up, unless there was a seek or an error since."""
+        if track.generation == generation and track.reset_to is not None and track.error is None:
             self.seek(track.partition, found.offset)
             fresh = self._tracks[track.partition]
             fresh.epochs.read(found.record_epoch, found.offset)
             fresh.checked_epoch = found.leader_epoch
 
     def fail(self, partition: TopicPartition, error: Exception) -> None:
-        """Stop the track until the next seek; polls raise the error."""
+        """Stop the track until the next seek and drop what was fetched ahead; polls raise the error."""
         track = self._tracks[partition]
         track.error = error
         track.chunks.clear()
@@ -228,6 +229,14 @@ class FetchBuffer:
         for track, _ in self._current(sent):
             self._retry(track, now_ms)
 
+    def refused(self, sent: SentFetch, refusal: Refusal, now_ms: int) -> None:
+        """Take a Refusal of the whole request: retry later, or stop the tracks if retries do not end it."""
+        for track, _ in self._current(sent):
+            if refusal.error_code.retriable:
+                self._retry(track, now_ms)
+            else:
+                track.error = Refusal(refusal.error_code, f"{track.partition}: {refusal.message}")
+
     def is_wanted(self, sent: SentFetch, partitions: Container[TopicPartition]) -> bool:
         """True while the response would serve a partition that the same node still leads."""
         return any(track.partition in partitions for track, _ in self._current(sent))
@@ -249,6 +258,9 @@ class FetchBuffer:
         for asked, generation in zip(sent.request.partitions, sent.generations, strict=True):
             track = self._tracks.get(TopicPartition(asked.topic, asked.partition))
             if track is None or track.generation != generation or track.fetch_offset != asked.fetch_offset:
+                continue
+            # Records that arrive after an error lie behind it: returning them would skip what could not be read.
+            if track.error is not None:
                 continue
             # Records from a former leader may be missing in the log of a newer leader that was checked since.
             if asked.current_leader_epoch >= track.checked_epoch:
@@ -278,7 +290,9 @@ class FetchBuffer:
         try:
             headers = [header for header, _ in split(records)]
         except InvalidBatch as error:
-            track.error = InvalidBatch(f"{track.partition} at offset {track.fetch_offset}: {error.message}")
+            self._keep(track, _valid_start(records))
+            if track.error is None:
+                track.error = InvalidBatch(f"{track.partition} at offset {track.fetch_offset}: {error.message}")
             return
         header = headers[-1]
         if header.next_offset <= (track.fetch_offset or 0):
@@ -337,14 +351,21 @@ class FetchBuffer:
                 self._retry(track, now_ms)
                 is_stale = True
             else:
-                what = f"{track.partition}: the end offset of leader epoch {asked.leader_epoch} is not available"
-                track.error = Refusal(result.error_code, f"{what}: {result.error_code.name}")
+                track.error = _check_failed(track, asked, result.error_code, result.error_code.name)
         return is_stale
 
     def check_lost(self, sent: SentCheck, now_ms: int) -> None:
         """Retry later: the request will get no response."""
         for track, _ in self._current_checks(sent):
             self._retry(track, now_ms)
+
+    def check_refused(self, sent: SentCheck, refusal: Refusal, now_ms: int) -> None:
+        """Take a Refusal of the whole request: retry later, or stop the tracks if retries do not end it."""
+        for track, asked in self._current_checks(sent):
+            if refusal.error_code.retriable:
+                self._retry(track, now_ms)
+            else:
+                track.error = _check_failed(track, asked, refusal.error_code, refusal.message)
 
     def check_not_served(self, sent: SentCheck) -> None:
         """Skip the check: the leader does not have this API."""
@@ -404,12 +425,39 @@ class FetchBuffer:
         track.buffered_bytes -= len(chunk.records)
         return chunk
 
+    def next_error(self, *, raised_before: bool) -> Exception | None:
+        """Return an error to raise: of a track without buffered records, or, with `raised_before`, of any track."""
+        for track in self._tracks.values():
+            is_due = not (track.was_error_raised or track.ready or track.chunks)
+            if track.error is not None and (raised_before or is_due):
+                track.was_error_raised = True
+                return track.error
+        return None
+
 
 def _note_epochs(track: Track, headers: list[BatchHeader]) -> None:
     if headers[0].leader_epoch == track.epochs.latest == headers[-1].leader_epoch:
         return
     for header in headers:
         track.epochs.read(header.leader_epoch, header.base_offset)
+
+
+def _valid_start(records: bytes) -> bytes:
+    """Return the whole batches before the first one that `split` cannot read."""
+    end = 0
+    while True:
+        try:
+            size_bytes = read_header(records, end).size_bytes
+        except InvalidBatch:
+            return records[:end]
+        if end + size_bytes > len(records):
+            return records[:end]
+        end += size_bytes
+
+
+def _check_failed(track: Track, asked: EpochEndPartition, code: ErrorCode, reason: str) -> Refusal:
+    what = f"{track.partition}: the end offset of leader epoch {asked.leader_epoch} is not available"
+    return Refusal(code, f"{what}: {reason}")
 
 
 def _out_of_range(track: Track, result: FetchPartitionResult) -> str:

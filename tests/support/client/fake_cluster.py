@@ -20,7 +20,7 @@ from kraft.model.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,
 )
-from kraft.model.errors import ErrorCode
+from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
 from kraft.model.ids import TopicId, TopicPartition
 from kraft.model.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -168,6 +168,8 @@ class FakeBroker:
         self.loses_answers = 0
         """Streams of the next produce requests break after the request was carried out."""
         self.loses_requests = 0
+        self.refusals: dict[str, Refusal] = {}
+        """For each call's name, the Refusal that its next request gets."""
         self.produced: list[ProduceRequest] = []
         self.fetched: list[FetchRequest] = []
         self.streams: list[FakeStream] = []
@@ -189,6 +191,8 @@ class FakeBroker:
         if self.hangs:
             await asyncio.sleep(timeout_s)
             raise Unreachable(self.address, "no answer within the time allowed")
+        if name in self.refusals:
+            raise self.refusals.pop(name)
         answer: Response = getattr(self if hasattr(self, name) else self._admin, name)(request)
         return answer
 

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from kraft.model.errors import ErrorCode
+from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fetch import FetchPartitionResult, FetchRequest, FetchResponse
 from kraft.model.produce import ProduceRequest, ProduceResponse
 from kraft.rpc.peers import Unreachable
@@ -19,11 +19,19 @@ class FakeStream:
     def __init__(self, broker: FakeBroker) -> None:
         self.broker = broker
         self.broken = asyncio.Event()
+        self.refusal: Refusal | None = None
 
     def break_off(self) -> None:
         self.broken.set()
 
+    def refuse(self, refusal: Refusal) -> None:
+        """End the stream with a Refusal, which every later call raises."""
+        self.refusal = refusal
+        self.break_off()
+
     def check(self) -> None:
+        if self.refusal is not None:
+            raise Refusal(self.refusal.error_code, self.refusal.message)
         if self.broken.is_set() or not self.broker.is_up:
             raise Unreachable(self.broker.address, "the stream broke")
 
@@ -65,9 +73,9 @@ class FakeProduceStream(FakeStream):
             self.break_off()
         elif request.acks:
             self.answers.put_nowait(response)
-        elif any(result.error_code for result in response.partitions):
-            # A broker has no other sign of a request that gets no response.
-            self.break_off()
+        elif refused := [result.error_code for result in response.partitions if result.error_code]:
+            # A broker has no other sign for a request that gets no response.
+            self.refuse(Refusal(refused[0], "the append failed"))
 
     async def finish(self) -> None:
         self.check()
@@ -86,7 +94,8 @@ class FakeProduceStream(FakeStream):
             await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
             if answer.done():
                 return answer.result()
-            raise Unreachable(self.broker.address, "the stream broke")
+            self.check()
+            raise AssertionError("a broken stream raises")
         finally:
             answer.cancel()
             broken.cancel()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
@@ -191,6 +192,45 @@ async def test_without_acks_a_broken_stream_is_reason_to_look_for_the_new_leader
             await producer.send_and_wait("orders", b"%d" % number)
             await asyncio.sleep(1)
     assert cluster.values("orders")[-8:] == [b"%d" % number for number in range(3, 11)]
+
+
+async def test_without_acks_a_refused_append_breaks_the_link_at_once() -> None:
+    failures: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+    cluster = FakeCluster()
+    cluster.create("orders", leader_id=1)
+    async with producer_of(cluster, acks=0) as producer:
+        await producer.send_and_wait("orders", b"0")
+        cluster.move_leader("orders", 0, 2)
+        await producer.send_and_wait("orders", b"1")
+        cluster.calls.clear()
+        await asyncio.sleep(1)
+        assert "broker-1:9094 metadata" in cluster.calls, "without another record to send"
+        await producer.send_and_wait("orders", b"2")
+    gc.collect()
+    assert failures == []
+    assert cluster.values("orders") == [b"0", b"2"]
+
+
+async def test_without_acks_a_refusal_at_the_end_of_the_stream_does_not_fail_the_close() -> None:
+    cluster = FakeCluster(brokers=1)
+    cluster.create("orders")
+    producer = producer_of(cluster, acks=0)
+    await producer.send_and_wait("orders", b"a")
+    (stream,) = cluster.brokers[1].streams
+    stream.refusal = Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the append failed")
+    await producer.close()
+
+
+async def test_a_stream_that_ends_with_a_refusal_neither_loses_nor_repeats_a_record() -> None:
+    cluster = FakeCluster(brokers=1)
+    cluster.create("orders")
+    async with producer_of(cluster) as producer:
+        await producer.send_and_wait("orders", b"a")
+        cluster.brokers[1].streams[-1].refuse(Refusal(ErrorCode.INVALID_REQUEST, "not a valid request"))
+        async with asyncio.timeout(5):
+            await producer.send_and_wait("orders", b"b")
+    assert cluster.values("orders") == [b"a", b"b"]
 
 
 async def test_a_new_topic_is_waited_for() -> None:

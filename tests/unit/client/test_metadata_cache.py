@@ -177,6 +177,23 @@ async def test_a_new_client_gives_up_soon_when_every_address_refuses(
     await cache.close()
 
 
+@pytest.mark.parametrize("code", [ErrorCode.NOT_CONTROLLER, ErrorCode.INVALID_REQUEST])
+async def test_a_broker_that_refused_has_answered(code: ErrorCode) -> None:
+    cluster = FakeCluster(brokers=1)
+    cache = cache_of(cluster, bootstrap_refused_timeout_ms=1_000)
+    cluster.brokers[1].refusals["metadata"] = Refusal(code, "no metadata")
+    refreshing = asyncio.create_task(cache.refresh(10_000))
+    await asyncio.sleep(0.01)
+    cluster.brokers[1].is_up = False
+    if not code.retriable:
+        with pytest.raises(Refusal, match="no metadata"):
+            await refreshing
+        refreshing = asyncio.create_task(cache.refresh(10_000))
+    with pytest.raises(NoBrokerReachable, match="no broker answered within 10 s"):
+        await refreshing
+    await cache.close()
+
+
 def test_when_nobody_answers_every_address_is_named_within_the_time_allowed() -> None:
     async def scenario(cluster: FakeCluster, cache: MetadataCache) -> None:
         for broker in cluster.brokers.values():
