@@ -81,7 +81,7 @@ show_progress() {
     case $line in
       *Downloading\ * | *Building\ *) [ -n "$is_known" ] || total=$((total + 1)) ;;
       *Downloaded\ * | *Built\ * | Collecting\ *) finished=$((finished + 1)) ;;
-      \ [-+~]\ * | \ \ * | Installing\ * | Looking\ * | Using\ * | Uninstalled\ * | Requirement\ already* | Successfully\ *) continue ;;
+      \ [-+~]\ * | \ \ * | Installing\ * | Looking\ * | Ignoring\ * | Using\ * | Uninstalled\ * | Requirement\ already* | Successfully\ *) continue ;;
       *)
         clear_bar
         say "$prefix$line"
