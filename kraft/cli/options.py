@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -48,6 +50,16 @@ def open_admin(bootstrap_server: str, timeout_ms: int) -> Admin:
     from kraft.client import Admin
 
     return Admin(bootstrap_server, default_api_timeout_ms=timeout_ms, bootstrap_refused_timeout_ms=REFUSED_TIMEOUT_MS)
+
+
+def json_file(path: Path, option: str) -> object:
+    """Return the content of the file that the option names. Raises BadParameter."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise typer.BadParameter(f"{path} cannot be read: {error.strerror}", param_hint=option) from None
+    except ValueError as error:
+        raise typer.BadParameter(f"{path} is not JSON: {error}", param_hint=option) from None
 
 
 def topic_name(positional: str | None, option: str | None) -> str:

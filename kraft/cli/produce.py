@@ -15,7 +15,6 @@ from kraft.cli.options import (
     DEFAULT_TIMEOUT_MS,
     REFUSED_TIMEOUT_MS,
     BootstrapServer,
-    Timeout,
     TopicArgument,
     TopicOption,
     key_values,
@@ -69,7 +68,14 @@ def produce(
         int | None, typer.Option("--partition", help="Partition of every record. By default the key decides.")
     ] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
-    timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
+    timeout_ms: Annotated[
+        int,
+        typer.Option(
+            "--timeout-ms",
+            min=1,
+            help="Longest wait for the topic and for buffer memory, in milliseconds. Records are retried for 2 min.",
+        ),
+    ] = DEFAULT_TIMEOUT_MS,
 ) -> None:
     """Send each line of standard input as a record."""
     from kraft.client import Producer

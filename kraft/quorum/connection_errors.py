@@ -16,8 +16,14 @@ _DETAILS: Final = (
 )
 
 
+_STOPPING: Final = "Cancelling all calls"
+"""gRPC's text for a call that ended because the peer's server stops."""
+
+
 def short_reason(details: str) -> str:
     """Return the reason at the end of gRPC's `details`; any other text unchanged."""
+    if details == _STOPPING:
+        return "the peer is stopping"
     for pattern in _DETAILS:
         if found := pattern.fullmatch(details):
             reason = found["reason"]

@@ -268,8 +268,8 @@ class PeerLink:
         address = str(self._config.voters[self.peer_id])
         fields = {"node": self._config.node_id, "peer": self.peer_id, "address": address}
         if handshake_failure:
-            log.warning("raft handshake failed", **fields, problem=problem)
+            log.warning("raft handshake failed", **fields, reason=problem)
         elif self._is_up:
-            log.warning("raft connection lost", **fields, problem=problem)
+            log.warning("raft connection lost", **fields, reason=problem)
         else:
-            log.info("raft connection failed", **fields, problem=problem)
+            log.info("raft connection failed", **fields, reason=problem)

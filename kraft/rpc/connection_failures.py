@@ -24,6 +24,8 @@ def connection_failure(details: str) -> str:
     for sign, reason in {
         _REFUSED: "connection refused; is a node running there?",
         "Connection reset": "the connection was reset",
+        "Socket closed": "the connection was closed",
+        "Cancelling all calls": "the node is stopping",
         "Domain name not found": "unknown host",
         "DNS": "unknown host",
         "Timeout": "connecting took too long",

@@ -151,7 +151,7 @@ def test_a_payload_that_another_term_stores_is_skipped() -> None:
 
 
 def test_without_the_fence_such_a_payload_would_count() -> None:
-    with weakened.applying_what_another_term_stored(), pytest.raises(Violation, match="was refused, and is committed"):
+    with weakened.applying_what_another_term_stored(), pytest.raises(Violation, match="was refused, but is committed"):
         a_payload_that_another_term_stores_counts_on_no_voter()
 
 

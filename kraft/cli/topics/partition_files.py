@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import typer
 
+from kraft.cli.options import json_file
 from kraft.client import NotSupportedYet
 from kraft.model.ids import TopicPartition
 
@@ -68,10 +69,7 @@ def as_assignment(assignment: Assignment) -> dict[str, Any]:
 
 
 def _read(path: Path, option: str, take: Callable[[object], list[Content]]) -> list[Content]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise typer.BadParameter(f"{path} cannot be read: {error}", param_hint=option) from None
+    content = json_file(path, option)
     try:
         found = take(content)
         _check_named_once(found)

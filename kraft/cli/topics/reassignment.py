@@ -64,7 +64,7 @@ def execute(admin: Admin, assignment_file: Path, *, additional: bool, output: Ou
     for replica in sorted({replica for replicas in wanted.values() for replica in replicas} - known):
         # A broker that is down is accepted only if it already holds a replica of one of the partitions.
         if not any(replica in replicas for replicas in current.values()):
-            raise ReassignmentFailed(f"Unknown broker id {replica}")
+            raise ReassignmentFailed(f"Unknown broker id {replica}: kraft brokers list shows the registered ones")
     if output is Output.TABLE:
         print(f"Current partition replica assignment\n\n{assignment_text(current)}\n")
         print("Save this to use as the --reassignment-json-file option during rollback")
@@ -175,7 +175,7 @@ def _places(admin: Admin, broker_ids: Sequence[int], *, rack_aware: bool) -> lis
     registered = {broker.broker_id: broker for broker in admin.describe_cluster().brokers}
     for broker_id in broker_ids:
         if broker_id not in registered:
-            raise ReassignmentFailed(f"Unknown broker id {broker_id}")
+            raise ReassignmentFailed(f"Unknown broker id {broker_id}: kraft brokers list shows the registered ones")
     racks = {broker_id: registered[broker_id].rack if rack_aware else "" for broker_id in broker_ids}
     if any(racks.values()) and not all(racks.values()):
         raise ReassignmentFailed(

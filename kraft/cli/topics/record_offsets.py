@@ -10,6 +10,7 @@ from pathlib import Path
 
 import typer
 
+from kraft.cli.options import json_file
 from kraft.model.ids import TopicPartition
 
 _OPTION = "--offset-json-file"
@@ -18,10 +19,7 @@ _VERSION = 1
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
     """Return the first offset to keep, by partition. Raises BadParameter, which names the file and the fault."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise typer.BadParameter(f"{path} cannot be read: {error}", param_hint=_OPTION) from None
+    content = json_file(path, _OPTION)
     try:
         return _offsets(content)
     except ValueError as error:

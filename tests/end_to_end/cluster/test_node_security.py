@@ -264,9 +264,9 @@ def test_a_voter_with_a_certificate_of_another_authority_is_named_by_both_sides(
     addresses = [voter.partition("@")[2] for voter in voters_of(cluster).split(",")]
     (line,) = ours
     assert (line["level"], line["peer"], line["address"]) == ("warning", 3, addresses[2])
-    assert "certificate is not trusted by ssl.truststore.location (unable to get local issuer" in line["problem"]
+    assert "certificate is not trusted by ssl.truststore.location (unable to get local issuer" in line["reason"]
     assert {line["peer"]: line["address"] for line in theirs}.items() <= {1: addresses[0], 2: addresses[1]}.items()
-    assert "it may not trust this node's certificate: compare ssl.truststore.location there" in theirs[0]["problem"]
+    assert "it may not trust this node's certificate: compare ssl.truststore.location there" in theirs[0]["reason"]
 
 
 def test_a_node_whose_certificate_nobody_would_accept_does_not_start(config: Path, tmp_path: Path) -> None:

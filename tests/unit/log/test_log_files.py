@@ -221,6 +221,19 @@ def test_a_cleaned_log_reads_as_the_newest_of_each_key_at_its_own_offset_also_af
     assert again.cleaned_end_offset == log.cleaned_end_offset
 
 
+def test_a_truncation_below_the_cleaned_end_lowers_it() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, COMPACT)
+    for number in range(30):
+        keyed(log, f"k{number % 3}", f"{number}")
+    for path in log.install_cleaned(*cleaned(disk, log)):
+        disk.remove(path)
+    below = Offset(log.cleaned_end_offset - 1)
+    log.truncate_to(below)
+    assert log.cleaned_end_offset <= below
+    assert read_checkpoint(disk, DIRECTORY).cleaned_end_offset <= below
+
+
 def test_a_cleaning_of_a_log_that_changed_meanwhile_is_discarded() -> None:
     disk = MemoryDisk()
     log = open_log(disk, COMPACT)

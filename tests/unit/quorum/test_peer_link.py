@@ -229,7 +229,7 @@ def test_a_refused_connection_is_logged_once_in_two_words(tmp_path: Path) -> Non
     with capture_logs() as logs:
         asyncio.run(run())
     (logged,) = logs
-    assert (logged["event"], logged["problem"]) == ("raft connection failed", "connection refused")
+    assert (logged["event"], logged["reason"]) == ("raft connection failed", "connection refused")
 
 
 def test_a_handshake_that_fails_again_is_logged_once_with_the_voters_address(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_a_handshake_that_fails_again_is_logged_once_with_the_voters_address(tmp
     with capture_logs() as logs:
         asyncio.run(run())
     (logged,) = logs
-    assert (logged["log_level"], logged["event"], logged["problem"]) == (
+    assert (logged["log_level"], logged["event"], logged["reason"]) == (
         "warning",
         "raft handshake failed",
         "it expects TLS",

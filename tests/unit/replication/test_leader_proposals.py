@@ -123,6 +123,17 @@ def test_r11_a_late_state_is_ignored(leader_epoch: int, partition_epoch: int) ->
     assert (leader.isr, leader.partition_epoch) == ((1,), 8)
 
 
+def test_r11_a_late_success_of_an_earlier_attempt_leaves_the_later_proposal_open() -> None:
+    leader = leading((1, 2, 3))
+    fetched(leader, 2, 10, 900)
+    assert [attempt for attempt, _ in proposals(leader.tick(1_500))] == [1], "replica 3 lags"
+    changed(leader, (1, 2), 8)
+    assert [attempt for attempt, _ in proposals(fetched(leader, 3, 10, 1_600))] == [2]
+
+    accepted(leader, 1, (1, 2), 8)
+    assert leader.maximal_isr == {1, 2, 3}, "replica 3 may be in the ISR by now"
+
+
 def test_an_answer_that_changed_nothing_ends_the_proposal() -> None:
     leader = leading((1, 2))
     fetched(leader, 3, 10)

@@ -50,7 +50,7 @@ def test_the_likely_cause_of_a_closed_handshake_depends_on_tls_here(uses_tls: bo
     [
         (f"{CONNECTING}Failed to connect to remote host: Connection refused", "connection refused; is a node running"),
         ("errors resolving nowhere:9094: [field:hostname lookup error: Domain name not found]", "unknown host"),
-        ("Socket closed", "Socket closed"),
+        ("Socket closed", "the connection was closed"),
         ("node 2 is starting or stopping", "node 2 is starting or stopping"),
         ("", "the connection failed"),
     ],

@@ -39,7 +39,7 @@ def test_kafkas_files_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("{", "cannot be read"),
+        ("{", "is not JSON"),
         ("[]", 'expected {"version": 1, "partitions": [...]}'),
         ('{"partitions": []}', "names no partitions"),
         ('{"version": 2, "partitions": [{}]}', "version 2 is not supported"),

@@ -26,7 +26,7 @@ def test_kafkas_own_file_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("{", "cannot be read"),
+        ("{", "is not JSON"),
         ("[]", 'expected {"version": 1'),
         ('{"partitions": []}', "names no partition"),
         ('{"version": 2, "partitions": []}', "version 2 is not supported: expected 1"),
