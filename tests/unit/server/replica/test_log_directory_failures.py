@@ -15,11 +15,13 @@ from kraft.server.identity.storage import StorageError
 from kraft.server.replica.high_watermarks import read_high_watermarks
 from kraft.server.replica.log_directories import as_log_directory
 from kraft.server.replica.partitions import Damage
+from kraft.server.replica.publisher import ReplicaPublisher
 from tests.support.cluster_images import ORDERS, cluster, partition, with_topic
 from tests.support.server.replicas import Broker, batch, outcome, until, values_in
 from tests.unit.server.replica.failing_replicas import (
     LEADS,
     as_registered_anew,
+    corrupt,
     filled,
     reporting,
     restarted,
@@ -75,6 +77,28 @@ async def test_a_failed_directory_takes_its_partitions_offline_and_no_others(two
         await two.removals.remove_waiting()
         assert two.directories("b") == ["later-0", "later-1"]
         assert two.directories("a") == ["orders-0", "orders-1"], "nor is anything deleted there"
+
+
+async def test_a_replica_whose_directory_fails_while_it_is_recreated_stays_offline(
+    two: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_again = ReplicaPublisher._create_again
+
+    def create_as_the_disk_fails(publisher: ReplicaPublisher, *arguments: Any) -> Any:
+        opened = create_again(publisher, *arguments)
+        two.failures.directory_failed(as_log_directory(two.path("a")), "input/output error")
+        return opened
+
+    monkeypatch.setattr(ReplicaPublisher, "_create_again", create_as_the_disk_fails)
+    async with reporting(two, with_topic(cluster(1, 2, 3), [2, 1, 3])) as controller:
+        filled(two)
+        corrupt(two)
+        await until(lambda: len(controller.reports) == 1)
+        await controller.publish()
+        with pytest.raises(Refusal, match="KAFKA_STORAGE_ERROR"):
+            two.partition()
+        (offline,) = two.broker.partitions.offline
+        assert offline.damage is Damage.UNREACHABLE
 
 
 async def test_a_partition_of_a_failed_directory_keeps_its_records_after_a_restart(tmp_path: Path) -> None:
