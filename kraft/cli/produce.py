@@ -34,6 +34,16 @@ _PROGRESS_INTERVAL_S: Final = 0.2
 _PROPERTIES: Final = ("parse.key", "key.separator")
 
 
+TopicTimeout = Annotated[
+    int,
+    typer.Option(
+        "--timeout-ms",
+        min=1,
+        help="Longest wait for the topic and for buffer memory, in milliseconds. Records are retried for 2 min.",
+    ),
+]
+
+
 def produce(
     positional: TopicArgument = None,
     topic: TopicOption = None,
@@ -68,14 +78,7 @@ def produce(
         int | None, typer.Option("--partition", help="Partition of every record. By default the key decides.")
     ] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
-    timeout_ms: Annotated[
-        int,
-        typer.Option(
-            "--timeout-ms",
-            min=1,
-            help="Longest wait for the topic and for buffer memory, in milliseconds. Records are retried for 2 min.",
-        ),
-    ] = DEFAULT_TIMEOUT_MS,
+    timeout_ms: TopicTimeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
     """Send each line of standard input as a record."""
     from kraft.client import Producer

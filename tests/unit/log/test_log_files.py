@@ -199,13 +199,19 @@ def cleaned(disk: MemoryDisk, log: PartitionLog) -> tuple[CleaningResult, list[S
     return result, open_cleaned(disk, DIRECTORY, result, log.config.index_interval_bytes)
 
 
-def test_a_cleaned_log_reads_as_the_newest_of_each_key_at_its_own_offset_also_after_a_crash() -> None:
-    disk = MemoryDisk()
+def cleaned_log(disk: MemoryDisk) -> PartitionLog:
+    """Return a compacted log of three keys with offsets 0 to 29."""
     log = open_log(disk, COMPACT)
     for number in range(30):
         keyed(log, f"k{number % 3}", f"{number}")
     for path in log.install_cleaned(*cleaned(disk, log)):
         disk.remove(path)
+    return log
+
+
+def test_a_cleaned_log_reads_as_the_newest_of_each_key_at_its_own_offset_also_after_a_crash() -> None:
+    disk = MemoryDisk()
+    log = cleaned_log(disk)
     active = log.segments()[-1]
     kept = read_records(log)
     below = {record.key: record.offset for record in kept if record.offset < active.base_offset}
@@ -223,11 +229,7 @@ def test_a_cleaned_log_reads_as_the_newest_of_each_key_at_its_own_offset_also_af
 
 def test_a_truncation_below_the_cleaned_end_lowers_it() -> None:
     disk = MemoryDisk()
-    log = open_log(disk, COMPACT)
-    for number in range(30):
-        keyed(log, f"k{number % 3}", f"{number}")
-    for path in log.install_cleaned(*cleaned(disk, log)):
-        disk.remove(path)
+    log = cleaned_log(disk)
     below = Offset(log.cleaned_end_offset - 1)
     log.truncate_to(below)
     assert log.cleaned_end_offset <= below
