@@ -67,7 +67,7 @@ class EntityType(StrEnum):
 
 
 EntityTypeOption = Annotated[
-    EntityType | None, typer.Option("--entity-type", help="Kind of entity. [default: topics]", show_default=False)
+    EntityType | None, typer.Option("--entity-type", help="Entity type. [default: topics]", show_default=False)
 ]
 EntityNameOption = Annotated[
     str | None, typer.Option("--entity-name", help="Name of the entity, or id of the broker.", show_default=False)

@@ -24,8 +24,8 @@ def _blocking(
     @wraps(method)
     def wait(admin: Admin, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         # A generator runs in the caller's thread: it may call this admin client.
-        args = tuple(map(_exhausted, args))  # type: ignore[assignment]
-        kwargs = {name: _exhausted(value) for name, value in kwargs.items()}  # type: ignore[assignment]
+        args = tuple(map(_exhausted, args))  # type: ignore[assignment]  # A ParamSpec cannot say "the same types".
+        kwargs = {name: _exhausted(value) for name, value in kwargs.items()}  # type: ignore[assignment]  # As above.
         return admin._thread.run(method(admin._admin, *args, **kwargs))
 
     return wait

@@ -29,7 +29,9 @@ VerifyIndexOnly = Annotated[
 MaxMessageSize = Annotated[
     int, typer.Option("--max-message-size", min=1, help="Largest batch that an index entry may point to, in bytes.")
 ]
-MaxBytes = Annotated[int, typer.Option("--max-bytes", min=0, help="Bytes to read of a .log file, in whole batches.")]
+MaxBytes = Annotated[
+    int, typer.Option("--max-bytes", min=0, help="Most bytes to read from a .log file; only whole batches.")
+]
 DecoderClass = Annotated[str | None, typer.Option(metavar="CLASS", help="Decoder; only plain text is supported.")]
 NotSupported = Annotated[bool, typer.Option(hidden=True)]
 Directory = Annotated[str, typer.Argument(metavar="DIR", help="Directory of a partition, or a log directory.")]

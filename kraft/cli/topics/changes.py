@@ -66,7 +66,9 @@ TopicsFileOption = Annotated[
 ]
 BrokerListOption = Annotated[
     str | None,
-    typer.Option("--broker-list", metavar="ID[,...]", help="Brokers to move to, for --generate.", show_default=False),
+    typer.Option(
+        "--broker-list", metavar="ID[,...]", help="Brokers to place replicas on, for --generate.", show_default=False
+    ),
 ]
 DisableRackAwareOption = Annotated[
     bool, typer.Option("--disable-rack-aware", help="Do not spread replicas over racks, for --generate.")
@@ -191,7 +193,7 @@ def reassign(
     execute: Annotated[bool, typer.Option("--execute", help="Start the moves of a reassignment file.")] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Show the progress of a reassignment file.")] = False,
     cancel: CancelOption = False,
-    list_all: Annotated[bool, typer.Option("--list", help="List all unfinished moves.")] = False,
+    list_all: Annotated[bool, typer.Option("--list", help="List all ongoing reassignments.")] = False,
     topics_file: TopicsFileOption = None,
     broker_list: BrokerListOption = None,
     disable_rack_aware: DisableRackAwareOption = False,

@@ -39,6 +39,6 @@ class LogFile(RotatingFileHandler):
             text = f"kraft: log.file cannot be written to, events go to standard error only: {self._problem}"
             print(text, file=self._standard_error, flush=True)
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  Named by the base class.
         """Keep the error for `emit`. The method of the base class prints a traceback for each event."""
         self._problem = str(sys.exc_info()[1])
