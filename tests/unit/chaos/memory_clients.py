@@ -20,9 +20,10 @@ from kraft.client import (
 
 class MemoryCluster:
     """Shared by the clients. Every `lost_answers_every`-th record is stored, and its producer is told of a timeout;
-    every `failed_polls_every`-th poll raises."""
+    every `failed_polls_every`-th poll raises Unreachable. With `polls_that_break`, every poll ends in a bug, and the
+    cluster has failed as told after so many."""
 
-    def __init__(self, *, lost_answers_every: int = 0, failed_polls_every: int = 0, polls_break: bool = False) -> None:
+    def __init__(self, *, lost_answers_every: int = 0, failed_polls_every: int = 0, polls_that_break: int = 0) -> None:
         self.guard = threading.Lock()
         self.logs: dict[TopicPartition, list[bytes]] = {}
         self.created: list[tuple[str, int, int, Mapping[str, str]]] = []
@@ -30,9 +31,14 @@ class MemoryCluster:
         self._polls = count(1)
         self._lost_answers_every = lost_answers_every
         self._failed_polls_every = failed_polls_every
-        self._polls_break = polls_break
-        self.has_failed_as_told = not failed_polls_every
-        """True once a poll has raised, if some are to."""
+        self._polls_that_break = polls_that_break
+        self._failed_polls = 0
+
+    @property
+    def has_failed_as_told(self) -> bool:
+        """Whether the polls that are to raise have raised."""
+        least = self._polls_that_break or min(1, self._failed_polls_every)
+        return self._failed_polls >= least
 
     def admin(self, _: str) -> MemoryAdmin:
         return MemoryAdmin(self)
@@ -49,10 +55,14 @@ class MemoryCluster:
         return bool(self._lost_answers_every) and next(self._sends) % self._lost_answers_every == 0
 
     def check_poll(self) -> None:
-        if self._polls_break:
+        with self.guard:
+            poll = next(self._polls)
+            fails = self._failed_polls_every and poll % self._failed_polls_every == 0
+            if self._polls_that_break or fails:
+                self._failed_polls += 1
+        if self._polls_that_break:
             raise ZeroDivisionError("a bug of the client")
-        if self._failed_polls_every and next(self._polls) % self._failed_polls_every == 0:
-            self.has_failed_as_told = True
+        if fails:
             raise Unreachable("a:1", "closed")
 
 

@@ -107,7 +107,7 @@ def test_values_of_a_key_are_sent_once_and_increase_for_each_process(
 def test_a_bug_in_the_client_is_reported_and_not_swallowed(
     work: Callable[[MemoryCluster, int], AppendWorkload],
 ) -> None:
-    workload = work(MemoryCluster(polls_break=True), 10)
+    workload = work(MemoryCluster(polls_that_break=PLAN.consumers), 10)
     assert len(workload.crashes) == 2
     assert "consumer-1 ended by an error" in min(workload.crashes)
     assert "ZeroDivisionError: a bug of the client" in workload.crashes[0]
