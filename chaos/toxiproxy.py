@@ -6,6 +6,7 @@ It is written in Go and is no dependency of ours: without it, and without Go to 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -27,6 +28,15 @@ VERSION: Final = "v2.12.0"
 MODULE: Final = f"github.com/Shopify/toxiproxy/v2/cmd/server@{VERSION}"
 PROGRAM: Final = "toxiproxy-server"
 HOST: Final = "127.0.0.1"
+
+OFFICIAL_GO: Final = Path("/usr/local/go/bin/go")
+"""Where Go's own instructions install it, which is often on nobody's PATH."""
+
+_GO_MIN: Final = (1, 21)
+"""The first Go that fetches the newer Go that a module asks for. Distributions ship older ones."""
+
+_GO_VERSION: Final = re.compile(r"go version go(\d+)\.(\d+)")
+_GO_ANSWER_DEADLINE_S: Final = 30.0
 
 _BUILD_DEADLINE_S: Final = 300.0
 _ANSWER_DEADLINE_S: Final = 5.0
@@ -65,9 +75,7 @@ def find_or_build(tell: Callable[[str], None] = lambda _: None) -> Path:
 
 
 def _build(built: Path, tell: Callable[[str], None]) -> None:
-    go = shutil.which("go")
-    if go is None:
-        raise ToxiproxyMissing(f"there is no {PROGRAM} on the PATH or built earlier, and no go to build it with")
+    go = _find_go()
     tell(f"building {PROGRAM} {VERSION} with {go}, which takes about half a minute")
     temporary = built.parent
     environment = os.environ | {"GOBIN": str(temporary)}
@@ -90,6 +98,30 @@ def _build(built: Path, tell: Callable[[str], None]) -> None:
         lines = finished.stderr.strip().splitlines() or ["no reason given"]
         raise ToxiproxyMissing(f"go install {MODULE} failed: {lines[-1]}")
     (temporary / "server").rename(built)
+
+
+def _find_go() -> str:
+    """Return a Go that can build the program. Raises ToxiproxyMissing."""
+    tried = f"there is no {PROGRAM} on the PATH or built earlier, and no go to build it with"
+    for go in filter(None, (shutil.which("go"), shutil.which(OFFICIAL_GO))):
+        version = _version_of(go)
+        if version >= _GO_MIN:
+            return go
+        tried += f"; {go} is {'.'.join(map(str, version))}, but {'.'.join(map(str, _GO_MIN))} or later is required"
+    raise ToxiproxyMissing(tried)
+
+
+def _version_of(go: str) -> tuple[int, int]:
+    try:
+        finished = subprocess.run(
+            [go, "version"], capture_output=True, text=True, timeout=_GO_ANSWER_DEADLINE_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ToxiproxyMissing(f"{go} version does not answer: {error}") from None
+    found = _GO_VERSION.match(finished.stdout)
+    if found is None:
+        raise ToxiproxyMissing(f"{go} version answers {finished.stdout.strip()!r}")
+    return int(found[1]), int(found[2])
 
 
 # --- a running server --------------------------------------------------------------------------------------------

@@ -180,7 +180,13 @@ def _print_cluster(cluster: LocalCluster) -> None:
 
 
 def _watch(cluster: LocalCluster, stop: _StopRequest) -> None:
+    """Report each node that ends, until `stop`. Raises NodeFailed when the last one has ended."""
+    running = list(cluster.nodes.values())
     while not stop():
-        for node in cluster.nodes.values():
-            node.check_running()
+        for node in [node for node in running if not node.is_running]:
+            running.remove(node)
+            if not running:
+                node.check_running()
+            print(node.described(f"ended with exit code {node.exit_code}"), flush=True)
+            print("The other nodes continue.", flush=True)
         time.sleep(_WATCH_INTERVAL_S)

@@ -125,12 +125,19 @@ def test_nodes_that_nobody_gave_an_id_are_numbered_and_keep_their_numbers(
     assert after == before
 
 
-def test_a_node_that_dies_is_named_and_ends_the_command(start_dev: Callable[..., Dev], base_port: str) -> None:
+def test_a_node_that_dies_is_named_and_the_others_go_on_until_the_last_one(
+    start_dev: Callable[..., Dev], base_port: str
+) -> None:
     dev = start_dev("--nodes", "2", "--base-port", base_port)
     dev.wait_for("Ctrl-C stops it")
-    pids = dev.node_pids()
-    os.kill(pids[-1], signal.SIGKILL)
+    first, last = dev.node_pids()
+    os.kill(last, signal.SIGKILL)
+    dev.wait_for("The other nodes continue.")
+    assert re.search(r"node \d ended with exit code -9; the end of ", dev.output)
+    assert dev.process.poll() is None
+    assert psutil.pid_exists(first)
+
+    os.kill(first, signal.SIGKILL)
     assert dev.process.wait(60) == 1
     dev.wait_for("(end of output)")
     assert re.search(r"kraft: node \d ended with exit code -9; the end of ", dev.output)
-    assert not any(psutil.pid_exists(pid) for pid in pids)

@@ -59,6 +59,16 @@ HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("-port") + 1])), Handler).s
 """
 
 
+GO = """\
+#!/bin/sh
+if [ "$1" = version ]; then
+  echo "go version go{version} linux/amd64"
+  exit
+fi
+{install}
+"""
+
+
 @pytest.fixture
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache in which nothing was built, and a PATH on which nothing is."""
@@ -66,6 +76,7 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     programs.mkdir()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(programs))
+    monkeypatch.setattr(toxiproxy, "OFFICIAL_GO", tmp_path / "go" / "bin" / "go")
     return tmp_path
 
 
@@ -92,7 +103,7 @@ def test_an_installed_program_is_taken(tools: Path) -> None:
 
 
 def test_go_builds_it_once(tools: Path) -> None:
-    go = script(tools / "bin" / "go", '#!/bin/sh\necho "$@" > "$GOBIN/server"\n')
+    go = script(tools / "bin" / "go", GO.format(version="1.23.4", install='echo "$@" > "$GOBIN/server"'))
     said: list[str] = []
     built = find_or_build(said.append)
     go.unlink()
@@ -103,8 +114,19 @@ def test_go_builds_it_once(tools: Path) -> None:
     assert built == tools / "kraft" / "toxiproxy-server-v2.12.0"
 
 
+def test_a_go_that_is_too_old_is_passed_over(tools: Path) -> None:
+    old = script(tools / "bin" / "go", GO.format(version="1.19.8", install="exit 1"))
+    with pytest.raises(ToxiproxyMissing, match=f"; {old} is 1.19, but 1.21 or later is required$"):
+        find_or_build()
+
+    toxiproxy.OFFICIAL_GO.parent.mkdir(parents=True)
+    script(toxiproxy.OFFICIAL_GO, GO.format(version="1.22.1", install='echo new > "$GOBIN/server"'))
+    assert find_or_build().read_text() == "new\n"
+
+
 def test_a_failed_build_is_reported_in_one_line(tools: Path) -> None:
-    script(tools / "bin" / "go", '#!/bin/sh\necho "downloading" >&2\necho "dial tcp: no route" >&2\nexit 1\n')
+    install = 'echo "downloading" >&2; echo "dial tcp: no route" >&2; exit 1'
+    script(tools / "bin" / "go", GO.format(version="1.21.0", install=install))
     with pytest.raises(ToxiproxyMissing, match=r"go install .*@v2\.12\.0 failed: dial tcp: no route"):
         find_or_build()
 
