@@ -168,6 +168,13 @@ def _naming(changed: Iterable[str], sources: Mapping[str, Source]) -> list[str]:
 # --- the command ---------------------------------------------------------------------------------------------------
 
 
+def message(files: int, changed: int, left: int) -> str:
+    """Return the line that says how many files of tests run, for how many changed files, and how many do not run."""
+    files_run = f"{files} file{'' if files == 1 else 's'} of unit tests"
+    rest = f"; {left} more {'is' if left == 1 else 'are'} left to make test" if left else ""
+    return f"{files_run} for {changed} changed file{'' if changed == 1 else 's'}{rest}"
+
+
 def main(arguments: list[str]) -> int:
     try:
         changed = changed_files(ROOT)
@@ -177,8 +184,7 @@ def main(arguments: list[str]) -> int:
     selection = selection_for(changed, read_sources(ROOT))
     files = list(dict.fromkeys([*WHOLE_TREE, *selection.limited(FILES_MAX)]))
     left = len(selection) - len(selection.limited(FILES_MAX))
-    print(f"check: {len(files)} files of unit tests for {len(changed)} changed files", end="")
-    print(f"; {left} more are left to make test" if left else "", flush=True)
+    print(f"check: {message(len(files), len(changed), left)}", flush=True)
     workers = min(os.cpu_count() or 1, len(files) // FILES_OF_A_WORKER)
     parallel = ["-n", str(workers), "--dist", "loadfile"] if workers > 1 else []
     command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow and not spark", *parallel, *files, *arguments]

@@ -15,7 +15,7 @@ from kraft.cli.options import (
     Timeout,
     open_admin,
 )
-from kraft.cli.printing import print_columns, print_json, say
+from kraft.cli.printing import counted, print_columns, print_json, say
 
 if TYPE_CHECKING:
     from kraft.model.brokers import BrokerActionResult, BrokerDescription
@@ -186,14 +186,14 @@ def decommission(
             nonlocal shown
             if left != shown:
                 shown = left
-                say(f"Broker {broker_id}: {left} replicas left to move.")
+                say(f"Broker {broker_id}: {counted(left, 'replica')} left to move.")
 
         moved = empty(admin, broker_id, wait_ms / 1_000, report)
     if output is Output.JSON:
         print_json({"broker_id": broker_id, "decommissioned": True, "moved": moved})
     else:
         print(
-            f"Broker {broker_id} is empty and fenced ({moved} partitions moved): stop it, "
+            f"Broker {broker_id} is empty and fenced ({counted(moved, 'partition')} moved): stop it, "
             f"then run kraft brokers unregister {broker_id}."
         )
 
@@ -208,7 +208,7 @@ def _report(output: Output, broker_id: int, verb: str, result: BrokerActionResul
 def _state(broker: BrokerDescription) -> str:
     if broker.fenced:
         return "fenced"
-    return "shutting-down" if broker.in_controlled_shutdown else "active"
+    return "shutting-down" if broker.in_controlled_shutdown else "in-service"
 
 
 def _as_json(broker: BrokerDescription) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kraft.cli.one_line import one_line_errors
+from kraft.cli.printing import readable_size
 
 if TYPE_CHECKING:
     from kraft.local.cluster_files import NodePlan
@@ -169,7 +170,7 @@ def _print_cluster(cluster: LocalCluster) -> None:
             "broker, controller" if node.is_controller else "broker",
             node.address,
             str(node.pid),
-            f"{node.resident_bytes() / 1_000_000:.0f} MB",
+            readable_size(node.resident_bytes()),
         )
     console = Console(highlight=False)
     console.print(table)

@@ -41,7 +41,7 @@ PartitionOption = Annotated[
 DEFAULT_BOOTSTRAP_SERVER = "localhost:9094"
 DEFAULT_TIMEOUT_MS = 10_000
 REFUSED_TIMEOUT_MS = 1_000
-"""Longest time that a command tries when no node runs at any address."""
+"""Longest time that a command tries when no GRPC listener is at any address."""
 
 
 def open_admin(bootstrap_server: str, timeout_ms: int) -> Admin:

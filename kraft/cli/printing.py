@@ -23,6 +23,24 @@ def print_columns(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> No
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
+def counted(count: int, singular: str, plural: str = "") -> str:
+    """Return the count with its noun; the plural ends in s unless given."""
+    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
+
+
+def readable_size(size_bytes: int) -> str:
+    """Return a size for people: in the largest of B, KiB, MiB, GiB and TiB of which it is at least one."""
+    if size_bytes < 1024:
+        return f"{size_bytes} B"
+    size, unit = size_bytes / 1024, "KiB"
+    for larger in ("MiB", "GiB", "TiB"):
+        # From 1023.95 on, one decimal place would be 1024.0.
+        if size < 1023.95:
+            break
+        size, unit = size / 1024, larger
+    return f"{size:.1f} {unit}"
+
+
 def say(text: str) -> None:
     """Print a message for people on standard error."""
     print(text, file=sys.stderr, flush=True)
@@ -56,6 +74,11 @@ class Progress:
         if self._is_shown:
             self._was_shown = True
             print(f"\r{count:,} {self._words}", end="", file=sys.stderr, flush=True)
+
+    def say(self, text: str) -> None:
+        """Print a message for people in place of the count, which the next `show` prints again."""
+        self.clear()
+        say(text)
 
     def clear(self) -> None:
         if self._was_shown:

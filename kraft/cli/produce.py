@@ -20,7 +20,8 @@ from kraft.cli.options import (
     key_values,
     topic_name,
 )
-from kraft.cli.printing import Progress, say
+from kraft.cli.printing import Progress, counted, say
+from kraft.cli.send_delays import SendDelays
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 READ_BYTES: Final = 1 << 18
 """Bytes per read from a file or pipe; a terminal returns one line at a time."""
+
+INTERRUPTED_FLUSH_MS: Final = 1_000
+"""Longest wait for records to be stored after Ctrl-C."""
 
 _PROGRESS_INTERVAL_S: Final = 0.2
 _PROPERTIES: Final = ("parse.key", "key.separator")
@@ -94,11 +98,12 @@ def produce(
         bootstrap_refused_timeout_ms=REFUSED_TIMEOUT_MS,
         **{key: value for key, value in settings.items() if value is not None},
     )
+    sending = _Sending(producer, name, separator, partition)
     with producer:
         # A missing topic is an error before the user types anything.
         producer.partitions_for(name)
-        stored = _send_lines(producer, name, separator, partition)
-    say(f"{stored:,} record{'' if stored == 1 else 's'} stored in {name}")
+        sending.run()
+    say(sending.outcome())
 
 
 def _separator(option: str | None, properties: dict[str, str]) -> bytes | None:
@@ -114,24 +119,61 @@ def _separator(option: str | None, properties: dict[str, str]) -> bytes | None:
     return None if option is None else os.fsencode(option)
 
 
-def _send_lines(producer: Producer, topic: str, separator: bytes | None, partition: int | None) -> int:
-    """Return the number of records stored. Raises the first error of a record that is not."""
-    progress = Progress("records stored")
-    waiting: list[Future[Delivery]] = []
-    stored = lines_read = 0
-    shown_at_s = time.monotonic()
-    for lines in _lines():
-        keys, values = (None, lines) if separator is None else _split(lines, separator, lines_read)
-        lines_read += len(lines)
-        waiting.append(producer.produce_many(topic, values, keys, partition=partition))
-        while waiting and waiting[0].done():
-            stored += waiting.pop(0).result().records
-        if time.monotonic() - shown_at_s >= _PROGRESS_INTERVAL_S:
-            shown_at_s = time.monotonic()
-            progress.show(stored)
-    producer.flush()
-    progress.clear()
-    return stored + sum(future.result().records for future in waiting)
+class _Sending:
+    """Lines of standard input on their way to a topic."""
+
+    def __init__(self, producer: Producer, topic: str, separator: bytes | None, partition: int | None) -> None:
+        self._progress = Progress("records stored")
+        self._producer = producer
+        self._topic = topic
+        self._separator = separator
+        self._partition = partition
+        self._lines_read = 0
+        self._stored = 0
+        self._waiting: list[Future[Delivery]] = []
+
+    def run(self) -> None:
+        """Send each line and wait until it is stored. Raises the first error of a record that is not.
+
+        Reports delays meanwhile, and on a KeyboardInterrupt what is stored.
+        """
+        with SendDelays(self._producer, self._progress.say):
+            try:
+                self._send_all()
+            except KeyboardInterrupt:
+                self._end_early()
+                raise
+
+    def _send_all(self) -> None:
+        shown_at_s = time.monotonic()
+        for lines in _lines():
+            keys, values = _split(lines, self._separator, self._lines_read)
+            self._lines_read += len(lines)
+            self._waiting.append(self._producer.produce_many(self._topic, values, keys, partition=self._partition))
+            while self._waiting and self._waiting[0].done():
+                self._stored += self._waiting.pop(0).result().records
+            if time.monotonic() - shown_at_s >= _PROGRESS_INTERVAL_S:
+                shown_at_s = time.monotonic()
+                self._progress.show(self._stored)
+        self._producer.flush()
+        self._progress.clear()
+        for future in self._waiting:
+            future.result()
+
+    def _end_early(self) -> None:
+        """Give the last records a moment, unless Ctrl-C is pressed again, then report what is stored."""
+        try:
+            self._producer.flush(INTERRUPTED_FLUSH_MS)
+        finally:
+            self._progress.say(f"Interrupted: {self.outcome()}")
+
+    def outcome(self) -> str:
+        """Return how many records are stored, and of how many lines that is not known."""
+        ended = [future for future in self._waiting if future.done() and future.exception() is None]
+        stored = self._stored + sum(future.result().records for future in ended)
+        unknown = self._lines_read - stored
+        text = f"{counted(stored, 'record')} stored in {self._topic}"
+        return f"{text}, {unknown:,} not known to be stored" if unknown else text
 
 
 def _lines() -> Iterator[list[bytes]]:
@@ -146,7 +188,12 @@ def _lines() -> Iterator[list[bytes]]:
         yield [rest]
 
 
-def _split(lines: list[bytes], separator: bytes, lines_before: int) -> tuple[list[bytes | None], list[bytes]]:
+def _split(
+    lines: list[bytes], separator: bytes | None, lines_before: int
+) -> tuple[list[bytes | None] | None, list[bytes]]:
+    """Return keys and values; without a separator, the lines are values and there are no keys."""
+    if separator is None:
+        return None, lines
     keys: list[bytes | None] = []
     values: list[bytes] = []
     for number, line in enumerate(lines, start=lines_before + 1):

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kraft.cli.one_line import ConfigFile, one_line_errors
 from kraft.cli.printing import fail
+
+if TYPE_CHECKING:
+    from kraft.local.local_nodes import LocalNode
 
 app = typer.Typer(help="Start and stop nodes.", no_args_is_help=True)
 
@@ -103,8 +107,8 @@ def stop(
 ) -> None:
     """Stop your nodes on this machine.
 
-    By default all of them are stopped, otherwise those that match the options. Nodes of other users are never stopped,
-    and nodes of 'kraft dev' only if -c names them.
+    By default all of them are stopped, otherwise those that match the options. If they are of several clusters, choose
+    one with --cluster-id or -c. Nodes of other users are never stopped, and nodes of 'kraft dev' only if -c names them.
     """
     from kraft.local import local_nodes
     from kraft.server.config.loading import load
@@ -120,12 +124,25 @@ def stop(
     ]
     if not chosen:
         fail("no matching node of this user runs on this machine")
+    if config is None and len({node.cluster_id for node in chosen}) > 1:
+        fail(
+            f"nodes of several clusters match: {_by_cluster(chosen)}: "
+            "choose a cluster with --cluster-id, or a node with -c"
+        )
     outcome = local_nodes.stop(chosen, timeout_ms / 1_000)
     for node in outcome.stopped:
         print(f"Stopped {node}.")
     if outcome.still_running:
         named = ", ".join(map(str, outcome.still_running))
         fail(f"not stopped within {timeout_ms / 1_000:g} s: {named}: see its log, or kill it with 'kill -9 PID'")
+
+
+def _by_cluster(nodes: Sequence[LocalNode]) -> str:
+    """Return the clusters with the ids of their nodes, from nodes in the order of cluster ids."""
+    return ", ".join(
+        f"{cluster_id} (node.id {', '.join(str(node.node_id) for node in members)})"
+        for cluster_id, members in groupby(nodes, key=lambda node: node.cluster_id)
+    )
 
 
 @contextmanager

@@ -30,7 +30,14 @@ if TYPE_CHECKING:
     )
     from kraft.client.producer import Producer
     from kraft.client.sans_io.partitioner import partition_for_key
-    from kraft.client.values import ConsumerRecord, Delivery, OffsetAndTimestamp, PartitionColumns, RecordMetadata
+    from kraft.client.values import (
+        ConsumerRecord,
+        Delay,
+        Delivery,
+        OffsetAndTimestamp,
+        PartitionColumns,
+        RecordMetadata,
+    )
     from kraft.log.format.compression import Codec
     from kraft.log.format.record_batch import TimestampType
     from kraft.log.format.record_codec import RecordColumns
@@ -53,6 +60,7 @@ __all__ = [
     "ConfigSource",
     "Consumer",
     "ConsumerRecord",
+    "Delay",
     "Delivery",
     "DeliveryTimeout",
     "ElectionType",
@@ -101,6 +109,7 @@ _HOMES = {
     "kraft.client.producer": ("Producer",),
     "kraft.client.values": (
         "ConsumerRecord",
+        "Delay",
         "Delivery",
         "OffsetAndTimestamp",
         "PartitionColumns",

@@ -8,13 +8,21 @@ from typing import Final, TypeVar
 
 from kraft.client.sans_io.backoff import Backoff
 from kraft.model.errors import ErrorCode, KraftError, Refusal
-from kraft.rpc.peers import Unreachable
+from kraft.rpc.peers import NotAdmitted, NotGrpc, NotServed, Unreachable
 from kraft.runtime.clock import Clock
 
 Answer = TypeVar("Answer")
 
 ATTEMPT_MAX_MS: Final = 3_000
 """A node that hangs delays a call by at most this before the next one is tried."""
+
+
+_OTHER_LISTENER: Final = (
+    "this port does not speak Kraft's gRPC client protocol; use the address of a GRPC listener (default port 9094)"
+)
+_NOT_SERVED: Final = (
+    "this port does not serve the request; use the address of a GRPC listener (default port 9094), or a newer broker"
+)
 
 
 class NoBrokerReachable(Unreachable, KraftError):
@@ -37,7 +45,7 @@ class AnyBroker:
         self, bootstrap: Sequence[str], backoff: Backoff, clock: Clock, *, refused_timeout_ms: int = 0
     ) -> None:
         """`refused_timeout_ms` limits a call if no node has answered yet and every address refuses connections, as
-        when no cluster runs; 0 sets no limit.
+        when no cluster runs, or is that of another listener; 0 sets no limit.
         """
         self._bootstrap = list(bootstrap)
         self._brokers: list[str] = []
@@ -73,7 +81,7 @@ class AnyBroker:
         rounds = 0
         while True:
             refusal: Refusal | None = None
-            nobody_listens = True
+            is_hopeless = True
             for address in self.addresses():
                 left_ms = deadline_ms - self._clock.monotonic_ms()
                 if left_ms <= 0 and reasons:
@@ -81,9 +89,10 @@ class AnyBroker:
                 try:
                     answer = await ask(address, max(1, min(left_ms, attempt_ms)) / 1000)
                 except Unreachable as error:
-                    reasons[address] = error.reason
+                    other_listener = _other_listener(error)
+                    reasons[address] = other_listener or error.reason
                     self._preferred = None
-                    nobody_listens = nobody_listens and error.nobody_listens
+                    is_hopeless = is_hopeless and (error.nobody_listens or other_listener is not None)
                 except Refusal as error:
                     self._refused_timeout_ms = 0
                     if not is_transient(error.error_code):
@@ -96,11 +105,23 @@ class AnyBroker:
                     return answer
             rounds += 1
             delay_ms = self._backoff.delay_ms(rounds)
-            if nobody_listens and refusal is None and self._refused_timeout_ms:
+            if is_hopeless and refusal is None and self._refused_timeout_ms:
                 timeout_ms = min(timeout_ms, self._refused_timeout_ms)
             if self._clock.monotonic_ms() + delay_ms >= began_ms + timeout_ms:
                 raise refusal or NoBrokerReachable(reasons, timeout_ms)
             await asyncio.sleep(delay_ms / 1000)
+
+
+def _other_listener(error: Unreachable) -> str | None:
+    """Return the reason with the remedy if the address is not that of a listener for clients, else None."""
+    match error:
+        case NotGrpc() | NotAdmitted():
+            # Calls of clients need no admission.
+            return _OTHER_LISTENER
+        case NotServed():
+            return _NOT_SERVED
+        case _:
+            return None
 
 
 def is_transient(code: ErrorCode) -> bool:

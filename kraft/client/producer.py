@@ -18,7 +18,7 @@ from kraft.client.loop_thread import LoopThread, shared_loop
 from kraft.client.network import Network
 from kraft.client.receipts import RecordReceipt
 from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS
-from kraft.client.values import Delivery, RecordMetadata
+from kraft.client.values import Delay, Delivery, RecordMetadata
 from kraft.log.format.record_codec import Header
 
 INBOX_RECORDS_MAX: Final = 10_000
@@ -129,6 +129,17 @@ class Producer:
         neither cached nor exists, or Unreachable.
         """
         return self._thread.run(self._producer.partitions_for(topic))
+
+    def longest_delay(self) -> Delay | None:
+        """Return the delay of the record that has waited longest, with its partition and the reason.
+
+        None if no record waits, or only for its turn.
+        """
+
+        async def look() -> Delay | None:
+            return self._producer.longest_delay()
+
+        return self._thread.run(look())
 
     def flush(self, timeout_ms: int | None = None) -> bool:
         """Wait until all records sent so far are stored or failed. Return False if `timeout_ms` passes first."""

@@ -66,6 +66,19 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Delay:
+    """Delay of records that a producer could not store at once.
+
+    `reason` is the last retriable error, or what the producer waits for. `waited_ms` is the time since the oldest of
+    the records was sent; while no attempt has failed, the time without a response.
+    """
+
+    partition: TopicPartition
+    reason: str
+    waited_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionColumns:
     """Records of one partition as columns: lists of equal length, ordered by offset."""
 

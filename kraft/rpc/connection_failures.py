@@ -9,12 +9,19 @@ import re
 from typing import Final
 
 _REFUSED: Final = "Connection refused"
+_CONNECTING: Final = "failed to connect"
+_OTHER_PROTOCOL: Final = ("Socket closed", "Connection reset", "Failed parsing HTTP/2")
 _BAD_CERTIFICATE: Final = re.compile(r"CERTIFICATE_VERIFY_FAILED(?:: (?P<reason>.+?))?(?:: OK)?$")
 
 
 def is_refused(details: str) -> bool:
     """True if the host refused the connection, because no process listens at the port."""
     return _REFUSED in details
+
+
+def is_not_grpc(details: str) -> bool:
+    """True if the peer accepted the connection, but did not begin gRPC's protocol on it."""
+    return _CONNECTING in details and any(sign in details for sign in _OTHER_PROTOCOL)
 
 
 def connection_failure(details: str) -> str:
@@ -24,6 +31,7 @@ def connection_failure(details: str) -> str:
     for sign, reason in {
         _REFUSED: "connection refused; is a node running there?",
         "Connection reset": "the connection was reset",
+        "Failed parsing HTTP/2": "it does not speak gRPC",
         "Socket closed": "the connection was closed",
         "Cancelling all calls": "the node is stopping",
         "Domain name not found": "unknown host",
@@ -46,7 +54,7 @@ def handshake_failure(details: str, *, uses_tls: bool | None = None) -> str | No
         return "its certificate is not for the host name that was dialled"
     if "WRONG_VERSION_NUMBER" in details:
         return "it does not use TLS: compare listener.security.protocol.map of both nodes"
-    if "failed to connect" in details and "Socket closed" in details:
+    if _CONNECTING in details and "Socket closed" in details:
         return f"it closed the connection during the handshake; {_LIKELY_CAUSE[uses_tls]}"
     return None
 

@@ -15,7 +15,7 @@ import grpc.aio
 
 from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.rpc.call import AnyCall, Call, ServerStream, Stream
-from kraft.rpc.connection_failures import connection_failure, is_refused
+from kraft.rpc.connection_failures import connection_failure, is_not_grpc, is_refused
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -49,6 +49,10 @@ class Unreachable(KraftError):
         self.address = address
         self.reason = reason
         self.nobody_listens = nobody_listens
+
+
+class NotGrpc(Unreachable):
+    """The peer accepted the connection, but did not begin gRPC's protocol on it: it may speak another one."""
 
 
 class NotServed(Unreachable):
@@ -191,6 +195,8 @@ def _failure(address: str, error: grpc.aio.AioRpcError) -> Unreachable | Refusal
             reason = "no answer within the time allowed"
         case grpc.StatusCode.UNAVAILABLE:
             details = error.details() or ""
+            if is_not_grpc(details):
+                return NotGrpc(address, connection_failure(details))
             return Unreachable(address, connection_failure(details), nobody_listens=is_refused(details))
         case grpc.StatusCode.UNIMPLEMENTED:
             return NotServed(address, f"UNIMPLEMENTED: {error.details()}")

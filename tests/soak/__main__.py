@@ -1,8 +1,9 @@
 """`python -m tests.soak`, or `make soak`: runs all long searches, each for an equal share of the time.
 
 A search runs in rounds, each with a fresh seed that is printed, until its share is used; a round that has begun is
-finished. One line reports each search; the output of its last round is in build/soak/NAME.log. The exit code is 1 if a
-search failed. A search that this machine cannot run is reported as "not run", with the reason.
+finished. One line says that a search begins, one how it ended; the output of its last round is in build/soak/NAME.log.
+The exit code is 1 if a search failed. A search that this machine cannot run is reported as "not run", with the reason.
+Ctrl-C ends the current round, prints what was finished, and gives the exit code 130.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,6 +30,8 @@ SECONDS_VARIABLE: Final = "SOAK_SECONDS"
 SECONDS: Final = 3_600.0
 LOGS: Final = Path("build", "soak")
 LAST_LINES: Final = 15
+INTERRUPTED: Final = 130
+"""Exit code of a program that Ctrl-C ended."""
 
 
 def _without_fuse() -> str:
@@ -121,20 +124,37 @@ PROGRAMS: Final = (
 
 def run_all(
     programs: list[Program], seconds: float, *, seed: int | None = None, logs: Path, console: Console
-) -> list[Rounds]:
-    """Run each program for its share of `seconds`, and print a line after each."""
+) -> Iterator[Rounds]:
+    """Run each program for its share of `seconds`, print a line before and after each, and yield its rounds."""
     share_s = seconds / len(programs)
     logs.mkdir(parents=True, exist_ok=True)
-    found = []
-    for program in programs:
+    for number, program in enumerate(programs, 1):
         log = logs / f"{program.name}.log"
-        with _progress(program, share_s, console) as tell:
-            rounds = run_rounds(program, share_s, log, seed=seed, tell=tell)
-        found.append(rounds)
+        rounds = _run(program, f"[{number}/{len(programs)}]", share_s, log, seed, console)
         print(f"{program.name:<20} {rounds}", flush=True)
         if rounds.failure:
             _print_failure(rounds, log)
-    return found
+        yield rounds
+
+
+def _run(program: Program, place: str, share_s: float, log: Path, seed: int | None, console: Console) -> Rounds:
+    """Run the rounds of one program, and print that it begins. Prints what it has finished on a KeyboardInterrupt."""
+    begun: list[Rounds] = []
+    with _progress(program, share_s, console) as show:
+
+        def tell(rounds: Rounds) -> None:
+            if not begun:
+                begun.append(rounds)
+                with_seed = f"seed {rounds.seeds[0]}, " if program.has_seed else ""
+                print(f"{place} {program.name} ({with_seed}{share_s:.0f} s)", flush=True)
+            show(rounds)
+
+        try:
+            return run_rounds(program, share_s, log, seed=seed, tell=tell)
+        except KeyboardInterrupt:
+            for rounds in begun:
+                print(f"{program.name:<20} interrupted: {rounds.done(rounds.seeds[:-1])}", flush=True)
+            raise
 
 
 def _print_failure(rounds: Rounds, log: Path) -> None:
@@ -176,15 +196,28 @@ def main(arguments: list[str]) -> int:
         signal.signal(name, signal.default_int_handler)
     console = Console()
     programs = [program for program in PROGRAMS if options.only is None or program.name in options.only]
+    found: list[Rounds] = []
+    code = 0
     try:
-        found = run_all(programs, options.seconds, seed=options.seed, logs=options.logs, console=console)
+        for rounds in run_all(programs, options.seconds, seed=options.seed, logs=options.logs, console=console):
+            found.append(rounds)
+            if rounds.failure:
+                code = 1
     except KeyboardInterrupt:
-        print("interrupted")
-        return 130
+        print(f"interrupted: {len(found)} of {_searches(programs)} finished: {_results(found)}")
+        return INTERRUPTED
+    print(f"{_searches(found)}: {_results(found)}")
+    return code
+
+
+def _searches(which: Sized) -> str:
+    return "1 search" if len(which) == 1 else f"{len(which)} searches"
+
+
+def _results(found: Sequence[Rounds]) -> str:
     failed = sum(bool(rounds.failure) for rounds in found)
     not_run = sum(bool(rounds.not_run) for rounds in found)
-    print(f"{len(found)} searches: {len(found) - failed - not_run} ok, {failed} failed, {not_run} not run")
-    return 1 if failed else 0
+    return f"{len(found) - failed - not_run} ok, {failed} failed, {not_run} not run"
 
 
 if __name__ == "__main__":

@@ -64,11 +64,14 @@ class Rounds:
     def __str__(self) -> str:
         if self.not_run:
             return f"not run: {self.not_run}"
-        plural = "" if len(self.seeds) == 1 else "s"
-        done = f"{len(self.seeds)} round{plural} in {self.seconds:.0f} s"
-        if self.program.has_seed:
-            done += f", seed{plural} {' '.join(map(str, self.seeds))}"
+        done = self.done(self.seeds)
         return f"FAILED ({self.failure}): {done}" if self.failure else f"ok: {done}"
+
+    def done(self, seeds: list[int]) -> str:
+        """Return the number of rounds that these seeds had, the time of all, and the seeds."""
+        plural = "" if len(seeds) == 1 else "s"
+        done = f"{len(seeds)} round{plural} in {self.seconds:.0f} s"
+        return f"{done}, seed{plural} {' '.join(map(str, seeds))}" if self.program.has_seed and seeds else done
 
 
 def run_rounds(

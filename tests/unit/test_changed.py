@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.changed import NotAClone, Selection, changed_files, read_sources, selection_for
+from tests.changed import NotAClone, Selection, changed_files, message, read_sources, selection_for
 
 
 @pytest.fixture
@@ -112,3 +112,15 @@ def test_a_large_change_leaves_the_remotest_tests_to_the_whole_run(clone: Path) 
     selection = selected(clone, "kraft/log/log.py")
     assert selection.limited(3) == [*selection.own, "tests/unit/server/test_direct.py"]
     assert len(selection) == 4
+
+
+@pytest.mark.parametrize(
+    ("counts", "line"),
+    [
+        ((3, 0, 0), "3 files of unit tests for 0 changed files"),
+        ((4, 1, 1), "4 files of unit tests for 1 changed file; 1 more is left to make test"),
+        ((1, 2, 2), "1 file of unit tests for 2 changed files; 2 more are left to make test"),
+    ],
+)
+def test_the_line_before_the_tests_counts_files(counts: tuple[int, int, int], line: str) -> None:
+    assert message(*counts) == line

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +15,6 @@ from rich.console import Console
 
 from tests.soak import __main__ as soak
 from tests.soak.rounds import ROOT, Program, Rounds, run_rounds
-from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -62,16 +62,18 @@ def test_a_failure_ends_the_rounds_of_its_program_and_no_others(
     assert not good.failure
     (seed,) = bad.seeds
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("bad                  FAILED (exit code 1): 1 round in ")
-    assert lines[1:5] == [
+    assert lines[0] == f"[1/3] bad (seed {seed}, 0 s)"
+    assert lines[1].startswith("bad                  FAILED (exit code 1): 1 round in ")
+    assert lines[2:6] == [
         f"  {sys.executable} -m search bad {seed}",
         "  lost 3 records",
         f"  to repeat it: python -m tests.soak --only bad --seed {seed}",
         f"  its whole output: {tmp_path}/logs/bad.log",
     ]
-    assert lines[5] == "absent               not run: there is no FUSE"
-    assert lines[6].startswith("good                 ok: 1 round in ")
-    assert "seed" not in lines[6]
+    assert lines[6] == "absent               not run: there is no FUSE"
+    assert lines[7] == "[3/3] good (0 s)"
+    assert lines[8].startswith("good                 ok: 1 round in ")
+    assert "seed" not in lines[8]
 
 
 def test_a_round_without_an_end_fails(script: Path, tmp_path: Path) -> None:
@@ -100,16 +102,21 @@ def test_an_interrupt_ends_the_search_in_order(script: Path, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM])
 def test_the_command_ends_with_the_code_of_an_interrupt(name: signal.Signals, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.soak", "--only", "replication", "--logs", str(tmp_path)]
+    options = ["--only", "replication", "--seconds", "3600", "--logs", str(tmp_path)]
+    command = [sys.executable, "-m", "tests.soak", *options]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
-            until((tmp_path / "replication.log").exists, "no round has begun", 60)
+            assert process.stdout is not None
+            begins = process.stdout.readline()
             process.send_signal(name)
             output, _ = process.communicate(timeout=60)
         finally:
             process.kill()
     assert process.returncode == 130
-    assert output == "interrupted\n"
+    assert re.fullmatch(r"\[1/1\] replication \(seed [0-9]+, 3600 s\)\n", begins)
+    finished, summary = output.splitlines()
+    assert re.fullmatch(r"replication          interrupted: [0-9]+ rounds? in [0-9]+ s(, seeds? [0-9 ]+)?", finished)
+    assert summary == "interrupted: 0 of 1 search finished: 0 ok, 0 failed, 0 not run"
 
 
 def test_every_program_is_there_under_a_name_of_its_own() -> None:

@@ -13,12 +13,13 @@ from typing import Final
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from kraft.cli.log.kafka_lines import safe
 from kraft.cli.log.read_only_disk import ReadOnlyDisk
 from kraft.cli.options import Output
-from kraft.cli.printing import print_columns, print_json
+from kraft.cli.printing import counted, print_columns, print_json, readable_size
 from kraft.log.segment.paths import LOG_SUFFIX
 from kraft.log.verification.directory import Finding, VerifiedPartition, is_partition_directory, verify_partition
 from kraft.model.ids import LogDirectory, Offset, TopicPartition
@@ -124,6 +125,13 @@ def _verify_one(
 # --- progress -----------------------------------------------------------------------------------------------------
 
 
+class _SpeedColumn(ProgressColumn):
+    """Speed in the units of the sizes beside it; rich's own column has decimal units only."""
+
+    def render(self, task: Task) -> Text:
+        return Text("" if task.speed is None else f"{readable_size(int(task.speed))}/s")
+
+
 class _Bar:
     def __init__(self, progress: Progress, total: int) -> None:
         self._progress = progress
@@ -143,8 +151,8 @@ def _bar(total: int) -> Iterator[_Bar]:
     with Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
+        DownloadColumn(binary_units=True),
+        _SpeedColumn(),
         TimeRemainingColumn(),
         console=console,
         transient=True,
@@ -166,11 +174,14 @@ def _print_table(summary: _Summary) -> None:
         print()
     segments, batches, records, size = _totals(summary)
     faults = sum(not each.is_note for each in summary.findings)
-    verdict = "no faults" if summary.is_sound else f"{faults} {'fault' if faults == 1 else 'faults'}"
-    print(
-        f"{verdict}: {len(summary.partitions)} partitions, {segments} segments, {batches} batches, {records} records, "
-        f"{size} bytes"
+    counts = (
+        counted(len(summary.partitions), "partition"),
+        counted(segments, "segment"),
+        counted(batches, "batch", "batches"),
+        counted(records, "record"),
+        readable_size(size),
     )
+    print(f"{'no faults' if summary.is_sound else counted(faults, 'fault')}: {', '.join(counts)}")
 
 
 def _print_json(directory: str, summary: _Summary) -> None:

@@ -14,7 +14,7 @@ from kraft.client.receipts import DeliveryReceipt, RecordReceipt
 from kraft.client.sans_io.partitioner import StickyPartitioner, partition_for_key
 from kraft.client.sans_io.send_batch import RECORD_OVERHEAD_BYTES, Receipt, record_size
 from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS, ProducerSettings, settings_of
-from kraft.client.values import Delivery, RecordMetadata
+from kraft.client.values import Delay, Delivery, RecordMetadata
 from kraft.log.format.record_codec import Header, Record
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
@@ -169,6 +169,13 @@ class Producer:
         neither cached nor exists, or Unreachable.
         """
         return list(range(await self._started().partition_count(topic)))
+
+    def longest_delay(self) -> Delay | None:
+        """Return the delay of the record that has waited longest, with its partition and the reason.
+
+        None if no record waits, or only for its turn.
+        """
+        return None if self._sender is None else self._sender.longest_delay()
 
     # --- flush and close --------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from kraft.client.network import Network
 from kraft.client.sans_io.send_batch import ProducerIdentity, Receipt
 from kraft.client.sans_io.send_buffer import Attempt, BatchOutcome, Delivered, SendBuffer
 from kraft.client.settings import ProducerSettings
+from kraft.client.values import Delay
 from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
@@ -87,6 +88,9 @@ class Sender:
             self._flushes = [flush for flush in self._flushes if flush[1] is not done]
             return False
         return True
+
+    def longest_delay(self) -> Delay | None:
+        return self._buffer.longest_delay(self._clock.monotonic_ms())
 
     async def close(self) -> None:
         """Fail the records that are not stored and close the connections."""
@@ -177,6 +181,8 @@ class Sender:
     def _dispatch(self, now_ms: int) -> None:
         by_leader: dict[str, list[TopicPartition]] = {}
         self._metadata.request_refresh_if_old()
+        if not self._buffer.needs_identity:
+            self._buffer.trouble = ""
         for partition in self._buffer.waiting():
             leader = self._metadata.leader(partition)
             if leader is None:

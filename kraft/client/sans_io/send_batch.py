@@ -49,6 +49,7 @@ class Batch:
         "partition",
         "receipts",
         "records",
+        "sent_ms",
         "serial",
         "size_bytes",
     )
@@ -67,6 +68,8 @@ class Batch:
         self.encoded_as = 0
         """Numbers the batches that were encoded for this partition."""
         self.base_sequence = -1
+        self.sent_ms = created_ms
+        """The time of the last attempt; before the first one, when the batch was created."""
         self.last_reason = ""
 
     def add(self, records: Sequence[Record], size_bytes: int, receipt: Receipt) -> None:

@@ -20,6 +20,7 @@ from kraft.client.errors import ClientClosed, DeliveryTimeout
 from kraft.client.sans_io.backoff import Backoff
 from kraft.client.sans_io.send_batch import Batch, ProducerIdentity, Receipt
 from kraft.client.settings import ProducerSettings
+from kraft.client.values import Delay
 from kraft.log.format.record_batch import HEADER_BYTES, SEQUENCE_MAX
 from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode, Refusal
@@ -229,7 +230,7 @@ class SendBuffer:
             if attempts and len(batch.encoded) > room:
                 break
             room -= len(batch.encoded)
-            attempts.append(self._begin(lane, batch, leader))
+            attempts.append(self._begin(lane, batch, leader, now_ms))
         return attempts
 
     def leader_moved(self, partition: TopicPartition, leader: str) -> None:
@@ -270,8 +271,9 @@ class SendBuffer:
         lane.next_sequence = batch.next_sequence
         return batch
 
-    def _begin(self, lane: _Lane, batch: Batch, leader: str) -> Attempt:
+    def _begin(self, lane: _Lane, batch: Batch, leader: str, now_ms: int) -> Attempt:
         self._attempts += 1
+        batch.sent_ms = now_ms
         lane.leader = leader
         lane.in_flight[batch] = self._attempts
         lane.is_retrying = False
@@ -411,6 +413,20 @@ class SendBuffer:
                 yield lingers_until_ms
         if lane.retry_at_ms > now_ms:
             yield lane.retry_at_ms
+
+    def longest_delay(self, now_ms: int) -> Delay | None:
+        """Return the delay of the partition whose oldest record has waited longest; None if no reason is known."""
+        delays = (self._delay(lane, now_ms) for lane in self._busy_lanes())
+        return max(filter(None, delays), key=lambda delay: delay.waited_ms, default=None)
+
+    def _delay(self, lane: _Lane, now_ms: int) -> Delay | None:
+        batch = lane.batches[0] if lane.batches else lane.open
+        assert batch is not None, "a busy lane has a batch"
+        since_ms, reason = batch.created_ms, batch.last_reason
+        if not reason and batch in lane.in_flight:
+            since_ms, reason = batch.sent_ms, f"no response from {lane.leader} yet"
+        reason = reason or self.trouble
+        return Delay(partition=lane.partition, reason=reason, waited_ms=now_ms - since_ms) if reason else None
 
     def _busy_lanes(self) -> Iterator[_Lane]:
         return (lane for lane in self._lanes.values() if lane.batches or lane.open is not None)

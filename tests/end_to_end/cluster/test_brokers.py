@@ -45,10 +45,10 @@ def test_brokers_and_the_quorum_are_shown_as_they_are(cluster: Cluster, admin: A
     until(lambda: all(not each.fenced for each in admin.describe_brokers()), "a broker is not in service")
     listed = json.loads(run_kraft(cluster, "brokers", "list", "--output", "json").stdout)
     assert [(each["broker_id"], each["state"], len(each["log_directories"])) for each in listed] == [
-        (1, "active", 1),
-        (2, "active", 1),
-        (3, "active", 1),
-        (4, "active", 1),
+        (1, "in-service", 1),
+        (2, "in-service", 1),
+        (3, "in-service", 1),
+        (4, "in-service", 1),
     ]
     assert [[at["listener"] for at in each["addresses"]] for each in listed] == [["PLAINTEXT", "GRPC"]] * 4
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -112,6 +113,16 @@ def test_a_second_process_on_a_directory_is_refused(plan: NodePlan, tmp_path: Pa
         message = the_one_line(run("server", "start", "-c", cluster_files.config_file(tmp_path, 1)))
         assert f"is in use by another process (pid {cluster.node(1).pid})" in message
         cluster.wait_ready()
+
+
+def test_an_address_of_another_listener_is_soon_refused_with_the_remedy() -> None:
+    with Cluster(nodes=1) as cluster:
+        (controller,) = re.findall(r"CONTROLLER://([^,\s]+)", cluster.node(1).config_path.read_text())
+        for address in (cluster.kafka_bootstrap_servers, controller):
+            for command in (("topics", "list"), ("topics", "create", "orders"), ("brokers", "list")):
+                message = the_one_line(run(*command, "--bootstrap-server", address))
+                assert message.startswith(f"kraft: no broker answered within 1 s ({address}: this port does not s")
+                assert "use the address of a GRPC listener (default port 9094)" in message
 
 
 def test_ports_that_kraft_dev_cannot_have_are_named_with_the_remedy() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
@@ -80,6 +81,31 @@ def test_a_record_above_the_topics_bound_is_refused_in_one_line(cluster: Cluster
         with pytest.raises(Refusal, match=r"max\.message\.bytes"):
             too_large.result(DEADLINE_S)
         assert (fits.result(DEADLINE_S).offset, behind.result(DEADLINE_S).offset) == (0, 1)
+
+
+def test_records_that_wait_for_disk_space_are_reported_and_counted_at_ctrl_c() -> None:
+    with Cluster(1, overrides={"log.free.space.min.bytes": str(1 << 60)}) as cluster:
+        with Admin(cluster.bootstrap_servers) as admin:
+            admin.create_topic("waiting", 1, 1)
+        command = [sys.executable, "-m", "kraft", "produce", "waiting", "--bootstrap-server", cluster.bootstrap_servers]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            deadline = threading.Timer(DEADLINE_S, process.kill)
+            deadline.start()
+            try:
+                assert process.stdin is not None
+                assert process.stderr is not None
+                process.stdin.write(b"one\ntwo\n")
+                process.stdin.flush()
+                reported = process.stderr.readline()
+                process.send_signal(signal.SIGINT)
+                rest = process.stderr.read()
+                code = process.wait(DEADLINE_S)
+            finally:
+                deadline.cancel()
+                process.kill()
+    assert reported.startswith(b"Records for waiting-0 wait to be stored: KAFKA_STORAGE_ERROR: the disk of ")
+    assert rest == b"Interrupted: 0 records stored in waiting, 2 not known to be stored\n"
+    assert code == 130
 
 
 def test_each_number_of_acks_gets_what_it_stands_for(cluster: Cluster) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import Future, wait
 from pathlib import Path
 
 import pytest
 
 from kraft.cli import main as command_line
+from kraft.client import Delivery, Producer
 from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode
@@ -315,6 +317,36 @@ def test_a_line_without_its_separator_is_named(kraft: Shell, cluster: FakeCluste
 def test_a_record_that_is_refused_is_one_line(kraft: Shell, cluster: FakeCluster) -> None:
     cluster.create("orders")[0].refusals.append(ErrorCode.INVALID_RECORD)
     assert kraft.fail("produce", "orders", stdin=b"a\n") == "kraft: INVALID_RECORD: orders-0\n"
+
+
+def test_ctrl_c_reports_what_is_stored_and_what_is_not_known_to_be(
+    kraft: Shell, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (log,) = cluster.create("orders")
+    monkeypatch.setattr("kraft.cli.produce.READ_BYTES", len(b"a\n"))
+    monkeypatch.setattr("kraft.cli.produce.INTERRUPTED_FLUSH_MS", 1)
+    send, flush = Producer.produce_many, Producer.flush
+    sent: list[Future[Delivery]] = []
+
+    def send_while_there_is_space(
+        producer: Producer, topic: str, values: list[bytes], *keys: None, **partition: None
+    ) -> Future[Delivery]:
+        if values == [b"c"]:
+            wait(sent, 60)
+            log.refusals.extend([ErrorCode.KAFKA_STORAGE_ERROR] * 10_000)
+        sent.append(send(producer, topic, values, *keys, **partition))
+        return sent[-1]
+
+    def interrupted_flush(producer: Producer, timeout_ms: int | None = None) -> bool:
+        if timeout_ms is None:
+            raise KeyboardInterrupt
+        return flush(producer, timeout_ms)
+
+    monkeypatch.setattr(Producer, "produce_many", send_while_there_is_space)
+    monkeypatch.setattr(Producer, "flush", interrupted_flush)
+    assert kraft.run("produce", "orders", "--bootstrap-server", "broker-1:9094", stdin=b"a\nb\nc\n") == 130
+    assert kraft.err == "Interrupted: 2 records stored in orders, 1 not known to be stored\n"
+    assert cluster.values("orders") == [b"a", b"b"]
 
 
 def test_records_may_be_sent_to_one_partition(kraft: Shell, cluster: FakeCluster) -> None:

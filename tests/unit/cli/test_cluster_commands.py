@@ -50,13 +50,13 @@ def test_brokers_are_listed_with_their_state(kraft: Shell, cluster: FakeCluster)
     rows = [line.split() for line in kraft.succeed("brokers", "list").splitlines()]
     assert rows == [
         ["BrokerId", "State", "Addresses", "Rack", "Epoch", "Leaders", "Replicas", "InSync", "LogDirs"],
-        ["1", "active", "GRPC://broker-1:9094", "a", "11", "2", "6", "5", "1"],
+        ["1", "in-service", "GRPC://broker-1:9094", "a", "11", "2", "6", "5", "1"],
         ["2", "fenced", "GRPC://broker-2:9094", "-", "12", "2", "6", "5", "1"],
         ["3", "shutting-down", "GRPC://broker-3:9094", "-", "13", "2", "6", "5", "1"],
     ]
     listed = json.loads(kraft.succeed("brokers", "list", "--output", "json"))
     assert [(each["broker_id"], each["state"], each["fenced_by_operator"]) for each in listed] == [
-        (1, "active", False),
+        (1, "in-service", False),
         (2, "fenced", True),
         (3, "shutting-down", False),
     ]
@@ -64,7 +64,7 @@ def test_brokers_are_listed_with_their_state(kraft: Shell, cluster: FakeCluster)
 
 def test_one_broker_is_described(kraft: Shell) -> None:
     lines = dict(line.split(":", 1) for line in kraft.succeed("brokers", "describe", "1").splitlines())
-    assert lines["State"].strip() == "active"
+    assert lines["State"].strip() == "in-service"
     assert lines["Features"].strip() == "metadata.version 1 to 2"
     assert json.loads(kraft.succeed("brokers", "describe", "1", "--output", "json"))["epoch"] == 11
     assert kraft.fail("brokers", "describe", "9") == "kraft: BROKER_ID_NOT_REGISTERED: there is no broker 9\n"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -289,8 +290,8 @@ def test_no_file_is_a_usage_error() -> None:
 def test_a_sound_partition_has_no_faults(directory: Path) -> None:
     code, output, errors = run("verify", directory)
     assert (code, errors) == (0, "")
-    assert output.startswith("no faults: 1 partitions, ")
-    assert "40 batches, 120 records" in output
+    assert output.startswith("no faults: 1 partition, ")
+    assert re.search(r", 40 batches, 120 records, [0-9.]+ KiB$", output)
 
 
 def test_a_log_directory_is_verified_with_every_partition_in_it(directory: Path) -> None:

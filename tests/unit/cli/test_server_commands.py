@@ -108,16 +108,34 @@ def stop(monkeypatch: pytest.MonkeyPatch, nodes: list[LocalNode], *arguments: st
 def test_stop_ends_all_nodes_but_those_that_have_a_launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with (
         node(directory(tmp_path, 1)) as one,
-        node(directory(tmp_path, 2, OTHER_CLUSTER)) as other,
-        node(directory(tmp_path, 3), **{lifeline.ENVIRONMENT_VARIABLE: "3"}) as child_of_dev,
+        node(directory(tmp_path, 2)) as two,
+        node(directory(tmp_path, 3, OTHER_CLUSTER), **{lifeline.ENVIRONMENT_VARIABLE: "3"}) as child_of_dev,
     ):
-        code, said, _ = stop(monkeypatch, found(one, other, child_of_dev))
+        code, said, _ = stop(monkeypatch, found(one, two, child_of_dev))
         assert code == 0
         assert said == (
-            f"Stopped node 2 of cluster {OTHER_CLUSTER} (pid {other.pid}).\n"
             f"Stopped node 1 of cluster {CLUSTER} (pid {one.pid}).\n"
+            f"Stopped node 2 of cluster {CLUSTER} (pid {two.pid}).\n"
         )
-        assert (one.wait(5), other.wait(5), child_of_dev.poll()) == (-15, -15, None)
+        assert (one.wait(5), two.wait(5), child_of_dev.poll()) == (-15, -15, None)
+
+
+@pytest.mark.parametrize("options", [[], ["--node-id", "1"]])
+def test_stop_asks_for_a_cluster_if_nodes_of_several_match(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    with node(directory(tmp_path, 1)) as one, node(directory(tmp_path, 1, OTHER_CLUSTER)) as of_another:
+        nodes = found(one, of_another)
+        code, said, error = stop(monkeypatch, nodes, *options)
+        assert (code, said) == (1, "")
+        assert error == (
+            f"kraft: nodes of several clusters match: {OTHER_CLUSTER} (node.id 1), {CLUSTER} (node.id 1): "
+            "choose a cluster with --cluster-id, or a node with -c\n"
+        )
+        assert (one.poll(), of_another.poll()) == (None, None)
+        code, said, _ = stop(monkeypatch, nodes, "--cluster-id", OTHER_CLUSTER)
+        assert (code, said) == (0, f"Stopped node 1 of cluster {OTHER_CLUSTER} (pid {of_another.pid}).\n")
+        assert (of_another.wait(5), one.poll()) == (-15, None)
 
 
 @pytest.mark.parametrize(

@@ -340,6 +340,78 @@ async def test_memory_that_stays_full_is_an_error_that_names_its_setting() -> No
             await future
 
 
+async def test_the_longest_delay_has_the_reason_for_which_records_wait_now() -> None:
+    cluster = FakeCluster()
+    (partition,) = cluster.create("orders")
+    async with producer_of(cluster) as producer:
+        assert producer.longest_delay() is None
+        await producer.send_and_wait("orders", b"a")
+        assert producer.longest_delay() is None
+        cluster.move_leader("orders", 0, -1)
+        partition.refusals.append(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        future = await producer.send("orders", b"b")
+        await asyncio.sleep(20)
+        delay = producer.longest_delay()
+        assert delay is not None
+        assert (delay.partition, delay.reason, delay.waited_ms) == (tp("orders"), "NOT_LEADER_OR_FOLLOWER", 20_000)
+        unsent = await producer.send("orders", b"c")
+        cluster.move_leader("orders", 0, 2)
+        await future
+        await unsent
+        cluster.brokers[2].hangs = True
+        hanging = await producer.send("orders", b"d")
+        await asyncio.sleep(8)
+        delay = producer.longest_delay()
+        assert delay is not None
+        assert delay.reason == "no response from broker-2:9094 yet"
+        assert 7_900 < delay.waited_ms <= 8_000
+        await producer.close(timeout_ms=0)
+        assert producer.longest_delay() is None
+        with pytest.raises(ClientClosed):
+            await hanging
+
+
+async def test_the_longest_delay_is_that_of_the_oldest_record() -> None:
+    cluster = FakeCluster()
+    older, newer = cluster.create("orders", partitions=2)
+    older.refusals.extend([ErrorCode.KAFKA_STORAGE_ERROR] * 3)
+    newer.refusals.extend([ErrorCode.NOT_ENOUGH_REPLICAS] * 10)
+    async with producer_of(cluster) as producer:
+        first = await producer.send("orders", b"a", partition=0)
+        assert producer.longest_delay() is None, "it waits for its turn"
+        await asyncio.sleep(0.1)
+        second = await producer.send("orders", b"b", partition=1)
+        await asyncio.sleep(0.1)
+        delays = [producer.longest_delay()]
+        await first
+        delays.append(producer.longest_delay())
+        assert [(each.partition, each.reason) for each in delays if each is not None] == [
+            (tp("orders", 0), "KAFKA_STORAGE_ERROR"),
+            (tp("orders", 1), "NOT_ENOUGH_REPLICAS"),
+        ]
+        await second
+
+
+async def test_a_record_that_was_never_sent_has_the_reason_of_the_cluster_until_it_can_be_sent() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders", leader_id=-1)
+    async with producer_of(cluster) as producer:
+        future = await producer.send("orders", b"a")
+        await asyncio.sleep(6)
+        delay = producer.longest_delay()
+        assert delay is not None
+        assert delay.reason == "orders-0 has no leader"
+        cluster.brokers[2].hangs = True
+        cluster.move_leader("orders", 0, 2)
+        await asyncio.sleep(2)
+        delay = producer.longest_delay()
+        assert delay is not None
+        assert delay.reason == "no response from broker-2:9094 yet"
+        await producer.close(timeout_ms=0)
+        with pytest.raises(ClientClosed):
+            await future
+
+
 async def test_flush_waits_for_what_was_sent_before_it_and_says_when_time_was_too_short() -> None:
     cluster = FakeCluster()
     cluster.create("orders")

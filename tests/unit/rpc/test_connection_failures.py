@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.rpc.connection_failures import connection_failure, handshake_failure
+from kraft.rpc.connection_failures import connection_failure, handshake_failure, is_not_grpc
 
 CONNECTING = "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:9093: "
 TLS = "Tls handshake failed (TSI_PROTOCOL_FAILURE): SSL_ERROR_SSL: error:1000007d:SSL routines:OPENSSL_internal:"
@@ -51,6 +51,7 @@ def test_the_likely_cause_of_a_closed_handshake_depends_on_tls_here(uses_tls: bo
         (f"{CONNECTING}Failed to connect to remote host: Connection refused", "connection refused; is a node running"),
         ("errors resolving nowhere:9094: [field:hostname lookup error: Domain name not found]", "unknown host"),
         ("Socket closed", "the connection was closed"),
+        (f"{CONNECTING}Failed parsing HTTP/2 (Expected SETTINGS frame)", "it does not speak gRPC"),
         ("node 2 is starting or stopping", "node 2 is starting or stopping"),
         ("", "the connection failed"),
     ],
@@ -58,3 +59,11 @@ def test_the_likely_cause_of_a_closed_handshake_depends_on_tls_here(uses_tls: bo
 def test_other_failures_are_not_handshake_failures(details: str, message: str) -> None:
     assert handshake_failure(details) is None
     assert connection_failure(details).startswith(message)
+
+
+def test_a_peer_that_ends_a_new_connection_does_not_speak_grpc() -> None:
+    assert is_not_grpc(f"{CONNECTING}Socket closed")
+    assert is_not_grpc(f"{CONNECTING}recvmsg:Connection reset by peer (104)")
+    assert not is_not_grpc(f"{CONNECTING}Failed to connect to remote host: Connection refused")
+    assert not is_not_grpc(f"{CONNECTING}connection attempt timed out before receiving SETTINGS frame"), "it may hang"
+    assert not is_not_grpc("Socket closed"), "the end of a connection that was in use"

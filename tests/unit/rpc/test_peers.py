@@ -18,7 +18,7 @@ from kraft.model.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 from kraft.rpc.calls import FETCH, METADATA, OFFSET_FOR_LEADER_EPOCH
-from kraft.rpc.peers import Connections, NotServed, Unreachable
+from kraft.rpc.peers import Connections, NotGrpc, NotServed, Unreachable
 from tests.support.rpc_servers import public_service, served
 
 pytestmark = pytest.mark.real_time
@@ -62,6 +62,27 @@ def test_an_address_where_nobody_listens_is_unreachable_and_named() -> None:
 
     with ReservedPorts(1) as (port,):
         asyncio.run(scenario(f"127.0.0.1:{port}"))
+
+
+@pytest.mark.parametrize("reads_bytes", [0, 10])
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-OpenSSH\r\n"])
+async def test_a_port_of_another_protocol_is_distinguished_from_an_unreachable_one(
+    reads_bytes: int, answer: bytes
+) -> None:
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(reads_bytes)
+        writer.write(answer)
+        writer.close()
+
+    connections = Connections()
+    server = await asyncio.start_server(respond, "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        with pytest.raises(NotGrpc):
+            await connections.peer(address).call(METADATA, MetadataRequest(topics=[]), CALL_S)
+    finally:
+        await connections.close()
+        server.close()
 
 
 async def test_a_peer_that_does_not_answer_in_time_is_unreachable() -> None:

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kraft.client.any_broker import AnyBroker, NoBrokerReachable
+from kraft.client.sans_io.backoff import Backoff
+from kraft.rpc.peers import NotAdmitted, NotGrpc, NotServed, Unreachable
+from tests.support.virtual_time import LoopClock
+
+REFUSED_TIMEOUT_MS, TIMEOUT_MS = 1_000, 10_000
+
+
+async def failure(*errors: Unreachable) -> NoBrokerReachable:
+    """The error of a new client's call at addresses that answer with these errors."""
+    backoff = Backoff(first_ms=100, max_ms=300, chance=lambda: 0.5)
+    at = {error.address: error for error in errors}
+    nodes = AnyBroker(list(at), backoff, LoopClock(), refused_timeout_ms=REFUSED_TIMEOUT_MS)
+
+    async def ask(address: str, _: float) -> None:
+        raise at[address]
+
+    with pytest.raises(NoBrokerReachable) as caught:
+        await nodes.call(ask, TIMEOUT_MS)
+    return caught.value
+
+
+@pytest.mark.parametrize("kind", [NotGrpc, NotAdmitted])
+async def test_an_address_of_another_listener_is_soon_reported_with_the_remedy(kind: type[Unreachable]) -> None:
+    began_s = asyncio.get_running_loop().time()
+    error = await failure(kind("broker-1:9092", "the connection was closed"))
+    assert str(error) == (
+        "no broker answered within 1 s (broker-1:9092: this port does not speak Kraft's gRPC client protocol; "
+        "use the address of a GRPC listener (default port 9094))"
+    )
+    assert asyncio.get_running_loop().time() - began_s <= REFUSED_TIMEOUT_MS / 1_000
+
+
+async def test_an_address_that_does_not_serve_the_request_may_be_of_another_listener_or_version() -> None:
+    error = await failure(NotServed("broker-1:9093", "UNIMPLEMENTED: Method not found!"))
+    assert error.timeout_ms == REFUSED_TIMEOUT_MS
+    assert "use the address of a GRPC listener (default port 9094), or a newer broker" in str(error)
+
+
+async def test_addresses_that_refuse_and_those_of_other_listeners_are_given_up_together() -> None:
+    error = await failure(
+        Unreachable("broker-1:9094", "connection refused", nobody_listens=True), NotGrpc("broker-2:9092", "closed")
+    )
+    assert error.timeout_ms == REFUSED_TIMEOUT_MS
+    assert error.reasons["broker-1:9094"] == "connection refused"
+
+
+async def test_an_address_that_may_answer_later_is_waited_for() -> None:
+    error = await failure(NotGrpc("broker-1:9092", "closed"), Unreachable("broker-2:9094", "no answer"))
+    assert error.timeout_ms == TIMEOUT_MS
