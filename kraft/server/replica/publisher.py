@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 import structlog
 
@@ -14,15 +11,15 @@ from kraft.log.change import ChangeUnderWay
 from kraft.log.disk import is_disk_full
 from kraft.log.partition_log import PartitionLog
 from kraft.metadata.configs import TopicConfig, overridden
-from kraft.metadata.delta import AssignedPartition, BrokerDelta, RemovedPartition, delta
+from kraft.metadata.delta import AssignedPartition, BrokerDelta, delta
 from kraft.metadata.image import MetadataImage, TopicImage
 from kraft.model.errors import Corruption
-from kraft.model.ids import NO_BROKER, NO_LEADER_EPOCH, BrokerId, LogDirectory, Offset, TopicIdPartition, TopicPartition
+from kraft.model.ids import NO_LEADER_EPOCH, BrokerId, LogDirectory, Offset, TopicIdPartition, TopicPartition
 from kraft.server.cluster.own_registration import OwnRegistration
-from kraft.server.loop import background
-from kraft.server.loop.turns import Turns
+from kraft.server.replica.deletions import ReplicaDeletions
 from kraft.server.replica.failures import ReplicaFailures
 from kraft.server.replica.fetcher import ReplicaFetcher
+from kraft.server.replica.fetchers import ReplicaFetchers
 from kraft.server.replica.high_watermarks import HighWatermarks
 from kraft.server.replica.log_configs import log_config
 from kraft.server.replica.log_preloading import LogPreloading
@@ -30,12 +27,10 @@ from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Damage, OfflineReplica, Partitions
 from kraft.server.replica.removals import ReplicaRemovals
 from kraft.server.replica.storage import ReplicaStorage
-from kraft.server.replica.store import DeletedReplica, DirectoryFailed
+from kraft.server.replica.store import DirectoryFailed
 from kraft.server.replica.surroundings import PartitionSurroundings
 
 log = structlog.get_logger()
-
-RETIRED_AT_ONCE: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,16 +68,19 @@ class ReplicaPublisher:
         self._store = storage.store
         self._directories = storage.directories
         self._failures = failures
-        self._removals = removals
         self._defaults = defaults
         self._high_watermarks = HighWatermarks(storage.disk, storage.directories.online)
         self._surroundings = surroundings
-        self._make_fetcher = make_fetcher
-        self._fatal = fatal
-        self._fetchers: dict[BrokerId, tuple[ReplicaFetcher, asyncio.Task[None]]] = {}
+        self._fetchers = ReplicaFetchers(partitions, make_fetcher, fatal)
         self.log_preloading = LogPreloading(storage, defaults)
-        self._unmarked: list[DeletedReplica] = []
-        self._marking: asyncio.Task[None] | None = None
+        self._deletions = ReplicaDeletions(
+            partitions=partitions,
+            storage=storage,
+            failures=failures,
+            removals=removals,
+            marked=lambda: self._write_checkpoints(needs_room=True),
+            fatal=fatal,
+        )
         self._is_first = True
         self._defaults_changed = False
 
@@ -105,15 +103,15 @@ class ReplicaPublisher:
         held = {one.id for one in (*step.lead, *step.follow) if self._find(one) is not None}
         self._apply_roles(step, held)
         if held:
-            self._update_fetchers()
-        await self._delete(step.remove)
+            self._fetchers.update()
+        await self._deletions.delete(step.remove)
         if self._is_first or self._are_missing([*step.lead, *step.follow]):
             # A new replica may have the name of a deleted one.
-            await self._wait_for_free_names()
+            await self._deletions.wait_for_free_names()
         if self._is_first:
             for failure in await self._storage.in_thread(self._store.list_directories):
                 self._failures.directory_failed(failure.directory, str(failure))
-            await self._resume_removals()
+            await self._deletions.resume_removals()
         must_be_written = await self._open_missing([*step.lead, *step.follow], after)
         if self._is_first:
             self._is_first = False
@@ -130,7 +128,7 @@ class ReplicaPublisher:
         self._apply_roles(step, others)
         recreated = await self._recreate(self._failures.metadata_changed(after), after)
         if others or recreated or step.remove:
-            self._update_fetchers()
+            self._fetchers.update()
         if not step.is_empty or recreated:
             log.info(
                 "metadata applied",
@@ -193,11 +191,8 @@ class ReplicaPublisher:
 
     async def close(self) -> None:
         """End all fetching and close every log durably."""
-        await self._wait_for_free_names()
-        tasks = [task for _, task in self._fetchers.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._deletions.wait_for_free_names()
+        await self._fetchers.close()
         for partition in self._partitions:
             closing = ChangeUnderWay(partition.closing())
             while closing.step is not None:
@@ -318,7 +313,7 @@ class ReplicaPublisher:
         """Create these replicas again, empty, as followers. Return True if any was created."""
         recreated = False
         if free:
-            await self._wait_for_free_names()
+            await self._deletions.wait_for_free_names()
         for replica in free:
             if not self._directories.online:
                 break
@@ -369,67 +364,6 @@ class ReplicaPublisher:
         except DirectoryFailed as failure:
             self._failures.directory_failed(failure.directory, str(failure))
 
-    # --- deletion --------------------------------------------------------------------------------------------
-
-    def _retire(self, removed: RemovedPartition) -> DeletedReplica | None:
-        """Stop serving the replica. Return None when its directory cannot be deleted.
-
-        A replica in an offline log directory stays there; it is renamed as a stray when the directory is back.
-        """
-        partition = self._partitions.find(removed.id)
-        if partition is not None:
-            self._partitions.remove(partition)
-            partition.retire()
-            return DeletedReplica(
-                topic_partition=partition.topic_partition,
-                directory=partition.log_directory,
-                files_in_use=partition.directory_in_use,
-            )
-        replica = self._partitions.find_offline(removed.id)
-        if replica is None:
-            return None
-        self._partitions.forget_offline(replica)
-        if replica.log_directory is None:
-            return None
-        return DeletedReplica(
-            topic_partition=replica.topic_partition, directory=replica.log_directory, files_in_use=replica.files_in_use
-        )
-
-    async def _delete(self, removed: Sequence[RemovedPartition]) -> None:
-        """Stop serving these replicas. The next metadata waits for the disk only if it needs one of their names."""
-        turns = Turns(RETIRED_AT_ONCE)
-        for each in removed:
-            replica = self._retire(each)
-            if replica is not None:
-                self._unmarked.append(replica)
-            await turns.done()
-        if self._unmarked and (self._marking is None or self._marking.done()):
-            self._marking = background.start(self._mark_deleted(), "marking of deleted replicas", self._fatal)
-
-    async def _wait_for_free_names(self) -> None:
-        if self._marking is not None:
-            await asyncio.wait([self._marking])
-
-    async def _mark_deleted(self) -> None:
-        """Rename the deleted replicas and drop their high watermarks; `ReplicaRemovals` removes the files."""
-        while self._unmarked:
-            deleted, self._unmarked = self._unmarked, []
-            marked, failures = await self._storage.in_thread(self._store.mark_deleted, deleted)
-            for failure in failures:
-                self._failures.directory_failed(failure.directory, str(failure))
-            for topic, count in Counter(replica.topic_partition.topic for replica in deleted).items():
-                log.info("replicas marked for deletion", topic=topic, replicas=count)
-            for directory in marked:
-                self._removals.add(directory)
-            await self._write_checkpoints(needs_room=True)
-
-    async def _resume_removals(self) -> None:
-        left = await self._storage.in_thread(self._store.left_to_remove)
-        for directory in left:
-            self._removals.add(directory)
-        if left:
-            log.info("deleted replica removal resumed", replicas=len(left))
-
     # --- configs ---------------------------------------------------------------------------------------------
 
     def _reconfigure(self, topic: TopicImage) -> None:
@@ -445,19 +379,3 @@ class ReplicaPublisher:
 
     def _config(self, topic: TopicImage) -> TopicConfig:
         return overridden(self._defaults, topic.configs)
-
-    # --- fetchers --------------------------------------------------------------------------------------------
-
-    def _update_fetchers(self) -> None:
-        """Keep one fetcher for each broker that leads a followed partition; a fetcher finds its partitions itself."""
-        leaders = {partition.followed for partition in self._partitions} - {NO_BROKER}
-        for gone in self._fetchers.keys() - leaders:
-            _, task = self._fetchers.pop(gone)
-            task.cancel()
-        for leader_id in leaders:
-            if leader_id in self._fetchers:
-                self._fetchers[leader_id][0].assignment_changed()
-            else:
-                fetcher = self._make_fetcher(leader_id)
-                task = background.start(fetcher.run(), f"fetcher from broker {leader_id}", self._fatal)
-                self._fetchers[leader_id] = fetcher, task

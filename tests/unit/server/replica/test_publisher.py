@@ -135,7 +135,7 @@ async def test_a_failover_waits_for_no_deletion_and_no_creation(host: Host) -> N
     image = with_topic(cluster(1, 2, 3), [2, 1, 3], [2, 1, 3])
     await host.act_on(with_topic(image, *[[1, 2]] * 5, topic="gone", topic_id=RECREATED))
     disk = HeldExecutor()
-    host.publisher._storage = replace(host.publisher._storage, thread=disk)
+    host.use_thread(disk)
     gone = host.image.replay([TopicDeleted(topic_id=RECREATED)])
     created = with_topic(gone, [1, 2], topic="created", topic_id=TopicId(UUID(int=300)))
     isr = (1, 2, 3)
@@ -152,7 +152,7 @@ async def test_a_failover_waits_for_no_deletion_and_no_creation(host: Host) -> N
         await settle()
     await acting
     assert host.broker.partitions.by_name("created", 0).leader is not None
-    host.publisher._storage = replace(host.publisher._storage, thread=InlineExecutor())
+    host.use_thread(InlineExecutor())
     await host.publisher.close()
 
 
@@ -160,7 +160,7 @@ async def test_metadata_that_follows_a_deletion_waits_for_no_disk(host: Host) ->
     image = with_topic(cluster(1, 2), [2, 1])
     await host.act_on(with_topic(image, *[[1, 2]] * 300, topic="gone", topic_id=RECREATED))
     disk = HeldExecutor()
-    host.publisher._storage = replace(host.publisher._storage, thread=disk)
+    host.use_thread(disk)
     await host.act_on(host.image.replay([TopicDeleted(topic_id=RECREATED)]))
     await host.act_on(host.image.replay([changed(1, epoch=1)]))
     assert host.partition(0).leader is not None
@@ -174,7 +174,7 @@ async def test_metadata_that_follows_a_deletion_waits_for_no_disk(host: Host) ->
     assert host.broker.partitions.by_name("gone", 0).topic_id == AGAIN
     assert "gone-0" in host.directories()
     assert "gone-0.0-delete" in host.directories()
-    host.publisher._storage = replace(host.publisher._storage, thread=InlineExecutor())
+    host.use_thread(InlineExecutor())
     await host.publisher.close()
 
 
