@@ -1,9 +1,15 @@
-"""Applies new metadata: opens and closes logs, gives partitions their roles, keeps a fetcher for each leader."""
+"""Applies new metadata: opens and closes logs, gives partitions their roles, keeps a fetcher for each leader.
+
+A new replica takes its role, and with it records, only when its directory, its log and its entry in the high watermark
+checkpoint are on the disk. Without room for one of them the creation is undone and tried again later.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import structlog
 
@@ -12,9 +18,17 @@ from kraft.log.disk import is_disk_full
 from kraft.log.partition_log import PartitionLog
 from kraft.metadata.configs import TopicConfig, overridden
 from kraft.metadata.delta import AssignedPartition, BrokerDelta, delta
-from kraft.metadata.image import MetadataImage, TopicImage
+from kraft.metadata.image import EMPTY_IMAGE, MetadataImage, TopicImage
 from kraft.model.errors import Corruption
-from kraft.model.ids import NO_LEADER_EPOCH, BrokerId, LogDirectory, Offset, TopicIdPartition, TopicPartition
+from kraft.model.ids import (
+    NO_LEADER_EPOCH,
+    BrokerId,
+    LogDirectory,
+    Offset,
+    TopicId,
+    TopicIdPartition,
+    TopicPartition,
+)
 from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.replica.deletions import ReplicaDeletions
 from kraft.server.replica.failures import ReplicaFailures
@@ -31,6 +45,9 @@ from kraft.server.replica.store import DirectoryFailed
 from kraft.server.replica.surroundings import PartitionSurroundings
 
 log = structlog.get_logger()
+
+CREATION_RETRY_S: Final = 1.0
+"""Pause after an attempt to create replicas for which there was no room on the disk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,11 +95,15 @@ class ReplicaPublisher:
             storage=storage,
             failures=failures,
             removals=removals,
-            marked=lambda: self._write_checkpoints(needs_room=True),
+            # Without room an entry is left. A new replica of that name takes records only once its own is written.
+            marked=lambda: self._write_checkpoints(needs_room=False),
             fatal=fatal,
         )
         self._is_first = True
         self._defaults_changed = False
+        self._applying = asyncio.Lock()
+        """Held while metadata is applied and while a delayed replica is created: both open replicas and give roles."""
+        self._image = EMPTY_IMAGE
 
     def use_defaults(self, defaults: TopicConfig) -> None:
         """Set the default topic configs, from the next image on, also for open logs."""
@@ -94,6 +115,11 @@ class ReplicaPublisher:
 
         Raises StorageError for a partition that is in two log directories.
         """
+        async with self._applying:
+            await self._apply(before, after)
+            self._image = after
+
+    async def _apply(self, before: MetadataImage, after: MetadataImage) -> None:
         self.log_preloading.stop()
         step = delta(before, after, self._registration.broker_id)
         for topic in tuple(after.topics.values()) if self._defaults_changed else step.reconfigured:
@@ -112,18 +138,15 @@ class ReplicaPublisher:
             for failure in await self._storage.in_thread(self._store.list_directories):
                 self._failures.directory_failed(failure.directory, str(failure))
             await self._deletions.resume_removals()
-        must_be_written = await self._open_missing([*step.lead, *step.follow], after)
+        created, is_outdated = await self._open_missing([*step.lead, *step.follow], after)
         if self._is_first:
             self._is_first = False
             await self._rename_strays()
             await self.log_preloading.release()
             self._high_watermarks.forget_unopened()
-            must_be_written = must_be_written or not self._high_watermarks.is_complete
-        if must_be_written:
-            # The checkpoint has no topic ids. After a crash, an entry left by a deleted topic would count for a new
-            # topic of the same name, with too high an offset. And the loss of a partition that took records before it
-            # was in the checkpoint would not be noticed.
-            await self._write_checkpoints(needs_room=True)
+            is_outdated = is_outdated or not self._high_watermarks.is_complete
+        if created or is_outdated:
+            await self._write_checkpoints_with(created, needs_room=is_outdated)
         others = {one.id for one in (*step.lead, *step.follow)} - held
         self._apply_roles(step, others)
         recreated = await self._recreate(self._failures.metadata_changed(after), after)
@@ -157,8 +180,24 @@ class ReplicaPublisher:
             return
         await self._write_checkpoints(needs_room=False)
 
-    async def _write_checkpoints(self, *, needs_room: bool) -> None:
-        """Write the checkpoints. With `needs_room` an outdated file would do harm: a full disk counts as failed."""
+    async def _write_checkpoints_with(self, created: Sequence[Partition], *, needs_room: bool = False) -> None:
+        """Write the checkpoints with the entries of these new replicas, or undo their creation if there is no room.
+
+        The checkpoint has no topic ids. After a crash, an entry left by a deleted topic would count for a new topic of
+        the same name, with too high an offset. And the loss of a partition that took records before it was in the
+        checkpoint would not be noticed.
+        """
+        without_room = await self._write_checkpoints(needs_room=needs_room)
+        for partition in created:
+            if partition.log_directory in without_room:
+                await self._undo_creation(partition, without_room[partition.log_directory])
+
+    async def _write_checkpoints(self, *, needs_room: bool) -> Mapping[LogDirectory, str]:
+        """Write the checkpoints. Return the log directories without room for them, each with the error.
+
+        With `needs_room` an outdated file would do harm: a full disk counts as failed.
+        """
+        without_room: dict[LogDirectory, str] = {}
         held = self._high_watermarks_held()
         for directory, offsets in held.items():
             if not self._directories.is_online(directory):
@@ -168,13 +207,16 @@ class ReplicaPublisher:
             except OSError as error:
                 if is_disk_full(error) and not needs_room:
                     log.warning("high watermark checkpoint skipped, disk full", directory=directory, reason=str(error))
+                    without_room[directory] = str(error)
                 else:
                     self._failures.directory_failed(directory, str(error))
+        return without_room
 
     def _high_watermarks_held(self) -> dict[LogDirectory, dict[TopicPartition, Offset]]:
         """Return the high watermarks by log directory.
 
-        Replicas in an offline directory are listed in another one, so that their loss is noticed.
+        Replicas in an offline directory are listed in another one, so that their loss is noticed. One that was never
+        created cannot be lost.
         """
         held: dict[LogDirectory, dict[TopicPartition, Offset]] = {each: {} for each in self._directories.online}
         if not held:
@@ -184,6 +226,8 @@ class ReplicaPublisher:
                 held[partition.log_directory][partition.topic_partition] = partition.high_watermark
         elsewhere = self._directories.online[0]
         for replica in self._partitions.offline:
+            if replica.damage is Damage.NOT_CREATED:
+                continue
             known = replica.log_directory
             directory = known if known is not None and known in held else elsewhere
             held[directory][replica.topic_partition] = replica.high_watermark
@@ -205,8 +249,11 @@ class ReplicaPublisher:
     def _are_missing(self, assignments: Sequence[AssignedPartition]) -> bool:
         return any(not self._partitions.is_held(one.id) for one in assignments)
 
-    async def _open_missing(self, assignments: Sequence[AssignedPartition], image: MetadataImage) -> bool:
-        """Open these logs. Return True if the high watermark checkpoints must be written again."""
+    async def _open_missing(
+        self, assignments: Sequence[AssignedPartition], image: MetadataImage
+    ) -> tuple[list[Partition], bool]:
+        """Open these logs. Return the new replicas, and whether the high watermark checkpoints are outdated."""
+        created: list[Partition] = []
         is_outdated = False
         missing = [one for one in assignments if not self._partitions.is_held(one.id)]
         for assigned in missing:
@@ -219,25 +266,27 @@ class ReplicaPublisher:
                     if opened.damage is Damage.UNREACHABLE and opened.log_directory is not None:
                         self._failures.directory_failed(opened.log_directory, opened.reason)
                     self._failures.cannot_open(opened)
-                    is_outdated = True
+                    is_outdated = is_outdated or opened.damage is not Damage.NOT_CREATED
                 case _Opened():
-                    is_outdated = is_outdated or opened.is_new or opened.lacks_committed_records
-                    self._add(assigned, opened, config)
-        return is_outdated
+                    is_outdated = is_outdated or (opened.lacks_committed_records and not opened.is_new)
+                    partition = self._add(assigned.topic_id, opened, config)
+                    if opened.is_new:
+                        created.append(partition)
+        return created, is_outdated
 
-    def _add(self, assigned: AssignedPartition, opened: _Opened, config: TopicConfig) -> None:
+    def _add(self, topic_id: TopicId, opened: _Opened, config: TopicConfig) -> Partition:
         log_end = opened.log.log_end_offset
         high_watermark = opened.log.log_start_offset if opened.high_watermark is None else opened.high_watermark
-        self._partitions.add(
-            Partition(
-                topic_partition=assigned.topic_partition,
-                topic_id=assigned.topic_id,
-                log=opened.log,
-                high_watermark=min(high_watermark, log_end),
-                config=config,
-                surroundings=self._surroundings,
-            )
+        partition = Partition(
+            topic_partition=opened.log.topic_partition,
+            topic_id=topic_id,
+            log=opened.log,
+            high_watermark=min(high_watermark, log_end),
+            config=config,
+            surroundings=self._surroundings,
         )
+        self._partitions.add(partition)
+        return partition
 
     def _open(self, assigned: AssignedPartition, config: TopicConfig) -> _Opened | OfflineReplica:
         """Open one log. Blocks on the disk."""
@@ -254,7 +303,7 @@ class ReplicaPublisher:
             return self._offline(assigned, Damage.CORRUPT, str(corruption), self._store.directory_of(name))
         except DirectoryFailed as failure:
             if failure.is_full and self._store.directory_of(name) is None:
-                return self._offline(assigned, Damage.MISSING, f"no room on the disk to create it: {failure}", None)
+                return self._offline(assigned, Damage.NOT_CREATED, _no_room(failure), None)
             return self._offline(assigned, Damage.UNREACHABLE, str(failure), failure.directory)
         found = _Opened(log=opened, high_watermark=self._high_watermarks.take(name, directory), is_new=is_new)
         if found.lacks_committed_records and not is_new and assigned.state.counts_on(self._registration.broker_id):
@@ -309,45 +358,89 @@ class ReplicaPublisher:
             high_watermark=high_watermark or Offset(0),
         )
 
+    # --- replicas that are created again, or later ----------------------------------------------------------
+
+    async def create_delayed(self) -> None:
+        """Create the replicas for which there was no room, as soon as there is, until cancelled."""
+        while True:
+            await asyncio.sleep(CREATION_RETRY_S)
+            for replica in self._partitions.offline:
+                if replica.damage is not Damage.NOT_CREATED or replica.log_directory is not None:
+                    continue
+                # New metadata is applied between two replicas, and may remove this one.
+                async with self._applying:
+                    if self._partitions.find_offline(replica.id) is not replica:
+                        continue
+                    if not await self._recreate([replica], self._image):
+                        break
+                    self._fetchers.update()
+
     async def _recreate(self, free: Sequence[OfflineReplica], image: MetadataImage) -> bool:
-        """Create these replicas again, empty, as followers. Return True if any was created."""
-        recreated = False
+        """Create these offline replicas, empty, and give them their roles. Return True if any was created."""
+        created: list[Partition] = []
         if free:
             await self._deletions.wait_for_free_names()
         for replica in free:
             if not self._directories.online:
                 break
-            topic = image.topics[replica.topic_id]
-            config, state = self._config(topic), topic.partitions[replica.topic_partition.partition]
-            assigned = AssignedPartition(topic=topic.topic, topic_id=topic.topic_id, state=state, is_new=False)
+            config = self._config(image.topics[replica.topic_id])
             try:
                 opened = await self._storage.in_thread(self._create_again, replica, config)
             except Corruption as corruption:
                 log.error("replica not recreated", partition=str(replica.topic_partition), reason=str(corruption))
-                continue
             except DirectoryFailed as failure:
-                if failure.is_full:
-                    log.warning(
-                        "replica recreation delayed", partition=str(replica.topic_partition), reason=str(failure)
-                    )
-                else:
-                    # A log created there may come back with the directory, so it is not created in another one.
-                    lost = replace(replica, damage=Damage.UNREACHABLE, log_directory=failure.directory)
-                    self._partitions.take_offline(lost)
-                    self._failures.directory_failed(failure.directory, str(failure))
-                continue
-            if self._partitions.find_offline(replica.id) is not replica:
-                # Its directory failed meanwhile.
-                opened.release()
-                continue
-            self._partitions.forget_offline(replica)
-            self._add(assigned, _Opened(log=opened, high_watermark=None, is_new=True), config)
-            partition = self._partitions.by_id(replica.id)
+                await self._cannot_recreate(replica, failure)
+            else:
+                if self._partitions.find_offline(replica.id) is not replica:
+                    # Its directory failed meanwhile.
+                    opened.release()
+                    continue
+                self._partitions.forget_offline(replica)
+                new = _Opened(log=opened, high_watermark=None, is_new=True)
+                created.append(self._add(replica.topic_id, new, config))
+        if created:
+            await self._write_checkpoints_with(created)
+        created = [partition for partition in created if self._partitions.find(partition.id) is partition]
+        for partition in created:
+            log.info("replica created", partition=str(partition.topic_partition), directory=partition.log_directory)
+            self._give_role(partition, image)
+        return bool(created)
+
+    def _give_role(self, partition: Partition, image: MetadataImage) -> None:
+        state = image.topics[partition.topic_id].partitions[partition.topic_partition.partition]
+        if state.leader == self._registration.broker_id:
+            partition.lead(state, self._registration.broker_epoch)
+        else:
             partition.follow(state)
-            recreated = True
-        if recreated:
-            await self._write_checkpoints(needs_room=True)
-        return recreated
+
+    async def _cannot_recreate(self, replica: OfflineReplica, failure: DirectoryFailed) -> None:
+        if not failure.is_full:
+            # A log created there may come back with the directory, so it is not created in another one.
+            lost = replace(replica, damage=Damage.UNREACHABLE, log_directory=failure.directory)
+            self._partitions.take_offline(lost)
+            self._failures.directory_failed(failure.directory, str(failure))
+        elif replica.damage is not Damage.NOT_CREATED:
+            log.warning("replica recreation delayed", partition=str(replica.topic_partition), reason=str(failure))
+            if await self._storage.in_thread(self._store.directory_of, replica.topic_partition) is None:
+                delayed = replace(replica, damage=Damage.NOT_CREATED, log_directory=None, reason=_no_room(failure))
+                self._partitions.take_offline(delayed)
+
+    async def _undo_creation(self, partition: Partition, reason: str) -> None:
+        """Take a new replica offline, and remove its directory: it is created later."""
+        replica = self._failures.cannot_create(partition, _no_room(reason))
+        if replica is None:
+            return
+        try:
+            await self._storage.in_thread(self._remove_created, replica, partition.log_directory)
+        except DirectoryFailed as failure:
+            self._failures.directory_failed(failure.directory, str(failure))
+        if self._partitions.find_offline(replica.id) is replica:
+            self._partitions.take_offline(replace(replica, log_directory=None))
+
+    def _remove_created(self, replica: OfflineReplica, directory: LogDirectory) -> None:
+        """Remove the directory of a new replica. Blocks on the disk."""
+        with replica.files_in_use:
+            self._store.undo_creation(replica.topic_partition, directory)
 
     def _create_again(self, replica: OfflineReplica, config: TopicConfig) -> PartitionLog:
         """Quarantine the damaged log, if any, and create an empty one. Blocks on the disk."""
@@ -379,3 +472,7 @@ class ReplicaPublisher:
 
     def _config(self, topic: TopicImage) -> TopicConfig:
         return overridden(self._defaults, topic.configs)
+
+
+def _no_room(error: object) -> str:
+    return f"no room on the disk to create it, which is tried again: {error}"
