@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 import structlog
@@ -432,9 +432,11 @@ def failures_of(directory: LogDirectory) -> Iterator[None]:
 
 
 def _facts(opened: PartitionLog) -> dict[str, object]:
-    report = opened.recovery_report
+    """Return the ends of the log, and what recovery did: the fields of its report that say more than nothing."""
+    report = {each.name: getattr(opened.recovery_report, each.name) for each in fields(opened.recovery_report)}
     return {
         "log_start": opened.log_start_offset,
         "log_end": opened.log_end_offset,
-        **{name: getattr(report, name) for name in report.__slots__ if getattr(report, name)},
+        # A log that was cut to its start was torn at offset 0.
+        **{name: value for name, value in report.items() if value or (name == "torn_at" and value is not None)},
     }

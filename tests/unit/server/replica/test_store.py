@@ -7,6 +7,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from structlog.testing import capture_logs
 
 from kraft.model.errors import Corruption
 from kraft.model.ids import LeaderEpoch, LogDirectory, TopicId, TopicPartition
@@ -314,6 +315,21 @@ def test_a_directory_that_cannot_be_read_does_not_seem_to_be_empty(two: tuple[Pa
     assert [failure.directory for failure in store.list_directories()] == [str(b)]
     with pytest.raises(DirectoryFailed, match="Input/output error"):
         store.holds(ORDERS_0, ORDERS)
+
+
+def test_what_recovery_did_is_logged(tmp_path: Path) -> None:
+    written(store_of(tmp_path))
+    file = tmp_path / "orders-0" / f"{0:020}.log"
+    file.write_bytes(b"torn")
+    (tmp_path / "orders-0" / "leader-epoch-checkpoint").unlink()
+    # As after a crash in the first append.
+    (tmp_path / "orders-0" / "log-checkpoint").unlink(missing_ok=True)
+    with capture_logs() as events:
+        store_of(tmp_path).open(ORDERS_0, ORDERS, DEFAULTS).release()
+    (opened,) = [event for event in events if event["event"] == "log opened"]
+    assert (opened["torn_at"], opened["torn_bytes"], opened["torn_file"]) == (0, 4, str(file))
+    assert opened["torn_reason"]
+    assert opened["epochs_rebuilt"]
 
 
 def test_without_room_for_the_log_of_a_new_partition_nothing_is_left(
