@@ -90,7 +90,7 @@ def test_a_broker_that_is_stopped_while_it_waits_for_a_controller_leaves_its_log
         cluster.node(4).start()
         first(cluster, 4, OPEN)
         cluster.node(4).terminate()
-        (began,) = events(cluster, 4, "node starting")
+        (began,) = events(cluster, 4, "node process started")
         assert began["clean_shutdown"], "the stop before this start was a clean one"
     cluster.start()
     cluster.wait_ready()
@@ -112,7 +112,7 @@ def test_every_controller_serves_the_metadata_and_a_broker_goes_on_at_another_on
     with Admin(cluster.bootstrap_servers) as admin:
         admin.create_topic("later", partitions=4, replication_factor=2)
     until(lambda: "later" in topics(cluster), "a broker does not come to know of the topic")
-    (left,) = events(cluster, 4, "switching metadata source")
+    (left,) = events(cluster, 4, "metadata stream failed")
     moved = events(cluster, 4, "metadata stream opened")[-1]
     assert (left["controller"], moved["controller"] != followed[4]) == (followed[4], True)
     assert moved["after_index"] > 0, "it goes on from where it was"
