@@ -16,6 +16,7 @@ import structlog
 from kraft.log.change import ChangeUnderWay
 from kraft.log.disk import is_disk_full
 from kraft.log.partition_log import PartitionLog
+from kraft.metadata.change_counts import ChangeCounts
 from kraft.metadata.configs import TopicConfig, overridden
 from kraft.metadata.delta import AssignedPartition, BrokerDelta, delta
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage, TopicImage
@@ -160,6 +161,7 @@ class ReplicaPublisher:
                 removes=len(step.remove),
                 replicas=len(self._partitions),
                 offline=len(self._partitions.offline),
+                **_changes_led(before, step).facts(),
             )
 
     def _apply_roles(self, step: BrokerDelta, keys: Collection[TopicIdPartition]) -> None:
@@ -472,6 +474,17 @@ class ReplicaPublisher:
 
     def _config(self, topic: TopicImage) -> TopicConfig:
         return overridden(self._defaults, topic.configs)
+
+
+def _changes_led(before: MetadataImage, step: BrokerDelta) -> ChangeCounts:
+    """Count the changes of the partitions that this broker leads after the step and that existed before it."""
+    counts = ChangeCounts()
+    for assigned in step.lead:
+        topic = before.topics.get(assigned.topic_id)
+        state = None if topic is None else topic.partitions.get(assigned.state.partition)
+        if state is not None:
+            counts.add(state, assigned.state.leader, assigned.state.isr)
+    return counts
 
 
 def _no_room(error: object) -> str:

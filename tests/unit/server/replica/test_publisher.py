@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from structlog.testing import capture_logs
 
 from kraft.metadata.records import TopicConfigSet, TopicDeleted
 from kraft.model.errors import ErrorCode, Refusal
@@ -319,3 +320,15 @@ async def test_closing_ends_every_fetcher_and_makes_every_log_durable(host: Host
     await host.publisher.close()
     assert [fetcher.is_running for fetcher in host.fetchers] == [False]
     assert host.partition().log.synced_end_offset == 1
+
+
+async def test_applied_metadata_is_logged_with_what_changed_in_the_partitions_that_this_broker_leads(
+    host: Host,
+) -> None:
+    with capture_logs() as events:
+        await host.act_on(with_topic(cluster(1, 2), [1, 2], [2, 1], [2, 1]))
+        await host.act_on(host.image.replay([changed(1, epoch=1, isr=(1,), partition=number) for number in (0, 1)]))
+    first, second = [event for event in events if event["event"] == "metadata applied"]
+    assert not {"leaders_elected", "isr_shrunk"} & first.keys(), "the partitions are new"
+    assert (second["leads"], second["leaders_elected"], second["isr_shrunk"]) == (2, 1, 2)
+    await host.publisher.close()
