@@ -220,11 +220,11 @@ def _altered_list(configs: Mapping[str, str], key: str, value: str, defaults: To
 
 
 def _check_min_insync_replicas(demanded: int, replication_factor: int) -> None:
-    """Refuse a minimum above the number of replicas: every acks=all write would be refused for ever."""
+    """Refuse a minimum above the number of replicas: it has no more effect than that number."""
     if demanded > replication_factor:
         problem = (
-            f"min.insync.replicas would be {demanded}, but the topic has {replication_factor} replicas, so no acks=all "
-            f"write could succeed: set min.insync.replicas={replication_factor} at most"
+            f"min.insync.replicas would be {demanded}, but the topic has {replication_factor} replicas: "
+            f"set min.insync.replicas={replication_factor} at most"
         )
         raise Refusal(ErrorCode.INVALID_CONFIG, problem)
 

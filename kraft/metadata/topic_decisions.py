@@ -190,13 +190,12 @@ def assignment_problem(image: MetadataImage, replicas: Sequence[BrokerId], repli
 
 
 def _check_min_insync_replicas(new_topic: NewTopic, replication_factor: int, demanded: int) -> None:
-    """Refuse a minimum above the number of replicas: every acks=all write would be refused for ever."""
+    """Refuse a minimum above the number of replicas: it has no more effect than that number."""
     if demanded > replication_factor:
         origin = "set on the topic" if "min.insync.replicas" in new_topic.configs else "the cluster's default"
         problem = (
-            f"min.insync.replicas is {demanded} ({origin}), but the replication factor is {replication_factor}, so no "
-            f"acks=all write could succeed: raise the replication factor to {demanded}, "
-            f"or set min.insync.replicas={replication_factor} on the topic"
+            f"min.insync.replicas is {demanded} ({origin}), but the replication factor is {replication_factor}: "
+            f"raise the replication factor to {demanded}, or set min.insync.replicas={replication_factor} on the topic"
         )
         raise Refusal(ErrorCode.INVALID_CONFIG, problem)
 

@@ -12,13 +12,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Final
 
-from kraft.client import DeliveryTimeout, ErrorCode, Producer
+from kraft.client import Admin, DeliveryTimeout, ErrorCode, Producer
 from kraft.testing import Cluster
 from tests.soak.loads.numbered_load import Contents, NumberedLoad, compare
 from tests.support.records import create_topic
@@ -95,6 +95,54 @@ def run(*, times: int, head_room_bytes: int, directory: Path, tell: Callable[[Fu
                 assert final.acknowledged == load.sent, "a number without an outcome"
         verify(disk / "data")
     return found
+
+
+def create_on_full_disk(directory: Path) -> str:
+    """Create a topic while the disk of one node is full to the last byte, free space, and send a record.
+
+    Mounts below `directory`. Returns the error that producers got while the disk was full. Raises CannotMount, and
+    AssertionError if the node ends or its logs are not sound in the end.
+    """
+    with _small_disk(directory / "disk") as disk:
+        settings = {
+            "log.dirs": str(disk / "data"),
+            "log.free.space.min.bytes": "0",
+            # Without a reserve, only the partitions' logs are guaranteed to survive a completely full disk.
+            "metadata.log.dir": str(directory / "metadata"),
+        }
+        with Cluster(nodes=1, directory=directory / "cluster", overrides=settings) as cluster:
+            pid = cluster.node(1).pid
+            ballast = _fill(disk)
+            with Admin(cluster.bootstrap_servers) as admin:
+                admin.create_topic(_TOPIC, partitions=1, replication_factor=1)
+            refusal = _wait_until_offline(cluster.bootstrap_servers)
+            _free(ballast)
+            with Producer(cluster.bootstrap_servers, delivery_timeout_ms=int(_FULL_DEADLINE_S * 1_000)) as producer:
+                producer.send(_TOPIC, b"late", partition=0).result(timeout=2 * _FULL_DEADLINE_S)
+            assert cluster.node(1).pid == pid, "the node was restarted"
+        verify(disk / "data")
+    return refusal
+
+
+def _fill(disk: Path) -> list[Path]:
+    """Write a ballast file until nothing more fits on the disk."""
+    ballast = disk / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        for size in (MIB, 1):
+            with suppress(OSError):
+                while True:
+                    file.write(bytes(size))
+    return [ballast]
+
+
+def _wait_until_offline(bootstrap_servers: str) -> str:
+    """Return the error with which records for the new topic are refused."""
+    until_s = time.monotonic() + _FULL_DEADLINE_S
+    while time.monotonic() < until_s:
+        refusal = _refusal(bootstrap_servers)
+        if refusal is not None and _code(refusal) is ErrorCode.KAFKA_STORAGE_ERROR:
+            return refusal
+    raise TimeoutError(f"the new topic was not refused within {_FULL_DEADLINE_S:.0f} s")
 
 
 def verify(directory: Path) -> None:

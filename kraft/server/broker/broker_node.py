@@ -62,6 +62,7 @@ class BrokerNode:
             tasks.create_task(replicas.tick())
             tasks.create_task(replicas.checkpoint())
             await metadata.loader.first_image_applied.wait()
+            tasks.create_task(replicas.publisher.create_delayed())
             tasks.create_task(replicas.moves.run())
             await listen()
             tasks.create_task(metadata.lifecycle.keep_alive(metadata.loader))

@@ -174,17 +174,30 @@ class BrokerLifecycle:
         fence it does not; then it sends one at once when the metadata shows that the operator fence was removed.
         """
         while True:
+            was_fenced = self.is_fenced
             result = await self._heartbeat(
                 metadata.published_index, wants_shutdown=False, deadline_s=self._session_timeout_s / 2
             )
             if result is not None:
                 metadata.note_committed(result.committed_index)
+            if self.is_fenced and not was_fenced:
+                await self._log_fenced(metadata)
             if not self.is_fenced:
                 await asyncio.sleep(self._heartbeat_interval_s)
             elif self._has_operator_fence(metadata.image):
                 await metadata.until(lambda image: not self._has_operator_fence(image), self._heartbeat_interval_s)
             else:
                 await asyncio.sleep(min(self._heartbeat_interval_s, FENCED_HEARTBEAT_INTERVAL_S))
+
+    async def _log_fenced(self, metadata: FollowedMetadata) -> None:
+        """Log that this broker was fenced, once the metadata shows whether an operator did it."""
+        await metadata.until(self._is_fenced_in, self._heartbeat_interval_s)
+        cause = {"reason": "operator fence"} if self._has_operator_fence(metadata.image) else {}
+        log.warning("broker fenced", broker=self._identity.broker_id, **cause)
+
+    def _is_fenced_in(self, image: MetadataImage) -> bool:
+        registration = image.broker(self._identity.broker_id)
+        return registration is not None and registration.fenced
 
     def _has_operator_fence(self, image: MetadataImage) -> bool:
         registration = image.broker(self._identity.broker_id)
@@ -251,6 +264,4 @@ class BrokerLifecycle:
                 log.info("broker unfenced", broker=request.broker_id)
             elif wants_shutdown:
                 log.info("broker fenced", broker=request.broker_id, reason="controlled shutdown")
-            else:
-                log.warning("broker fenced", broker=request.broker_id)
         return result

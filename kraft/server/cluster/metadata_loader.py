@@ -135,7 +135,7 @@ class MetadataLoader:
             try:
                 await self._follow(peer)
             except (Unreachable, Refusal, _FellBehind) as error:
-                log.info("switching metadata source", controller=peer.address, reason=str(error))
+                log.info("metadata stream failed", controller=peer.address, reason=str(error))
             except TimeoutError:
                 log.warning("controller not responding", controller=peer.address)
             await asyncio.sleep(RECONNECT_AFTER_S)

@@ -13,6 +13,9 @@ from kraft.metadata import broker_decisions
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.broker_presence import BrokerPresence, BrokerToDial
 from kraft.metadata.broker_sessions import BrokerSessions
+from kraft.metadata.change_counts import ChangeCounts
+from kraft.metadata.decision import Decision
+from kraft.metadata.image import MetadataImage
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId
@@ -96,11 +99,15 @@ class BrokerWatch:
         registration = self._host.image.broker(broker_id)
         heard_ms = self._sessions.last_contact_ms(broker_id)
         if registration is not None and not registration.fenced:
-            epoch = registration.broker_epoch
-            await self._host.submit(
-                lambda image: broker_decisions.fence_broker(image, broker_id, epoch, self._topic_defaults(image))
-            )
-            log.warning("broker fenced", broker=broker_id, reason=reason)
+            epoch, changes = registration.broker_epoch, ChangeCounts()
+
+            def fence(image: MetadataImage) -> Decision[None]:
+                return changes.of(
+                    image, broker_decisions.fence_broker(image, broker_id, epoch, self._topic_defaults(image))
+                )
+
+            await self._host.submit(fence)
+            log.warning("broker fenced", broker=broker_id, reason=reason, **changes.facts())
         if self._sessions.last_contact_ms(broker_id) == heard_ms:
             # A broker that sent a heartbeat meanwhile may be in service again, so its session must continue.
             self._sessions.end(broker_id)

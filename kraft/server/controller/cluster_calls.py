@@ -10,6 +10,9 @@ import structlog
 
 from kraft.metadata import broker_decisions, partition_decisions
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
+from kraft.metadata.change_counts import ChangeCounts
+from kraft.metadata.decision import Decision
+from kraft.metadata.image import MetadataImage
 from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest, ProducerIdBlock
 from kraft.model.alter_partition import AlterPartitionRequest, AlterPartitionResult
 from kraft.model.errors import ErrorCode, Refusal
@@ -56,14 +59,18 @@ class ClusterCalls:
         self._topic_defaults = topic_defaults
 
     async def register_broker(self, request: RegisterBrokerRequest) -> RegistrationResult:
+        changes = ChangeCounts()
+
+        def register(image: MetadataImage) -> Decision[RegistrationResult]:
+            decision = broker_decisions.register_broker(
+                image, request, session_is_alive=alive, defaults=self._topic_defaults(image)
+            )
+            return changes.of(image, decision)
+
         try:
             self._check_initialised()
             alive = self._watch.has_live_session(request.broker_id)
-            result = await self._host.submit(
-                lambda image: broker_decisions.register_broker(
-                    image, request, session_is_alive=alive, defaults=self._topic_defaults(image)
-                )
-            )
+            result = await self._host.submit(register)
         except Refusal as refusal:
             return RegistrationResult(error_code=refusal.error_code, error_message=refusal.message)
         self._watch.registered(request.broker_id, result.broker_epoch)
@@ -72,6 +79,7 @@ class ClusterCalls:
             broker=request.broker_id,
             broker_epoch=result.broker_epoch,
             advertised=[str(endpoint) for endpoint in request.endpoints],
+            **changes.facts(),
         )
         return result
 
@@ -81,30 +89,29 @@ class ClusterCalls:
             raise Refusal(ErrorCode.NOT_CONTROLLER, "the controller is becoming active: retry")
 
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResult:
-        try:
-            self._host.check_active()
-            decision = broker_decisions.heartbeat(
-                self._host.image,
+        changes = ChangeCounts()
+
+        def decide(image: MetadataImage) -> Decision[HeartbeatResult]:
+            return broker_decisions.heartbeat(
+                image,
                 request,
                 caught_up_from_index=self._caught_up_from(request.broker_id),
                 committed_index=self._host.committed_index,
-                defaults=self._topic_defaults(self._host.image),
+                defaults=self._topic_defaults(image),
             )
+
+        try:
+            self._host.check_active()
+            decision = decide(self._host.image)
             self._watch.heartbeat_received(request.broker_id, request.broker_epoch)
             self._view.heartbeat_received(request.broker_id, request.metadata_index)
             if not decision.records:
                 return decision.response
-            return await self._host.submit(
-                lambda image: broker_decisions.heartbeat(
-                    image,
-                    request,
-                    caught_up_from_index=self._caught_up_from(request.broker_id),
-                    committed_index=self._host.committed_index,
-                    defaults=self._topic_defaults(image),
-                )
-            )
+            result = await self._host.submit(lambda image: changes.of(image, decide(image)))
         except Refusal as refusal:
             return HeartbeatResult(error_code=refusal.error_code, error_message=refusal.message)
+        _log_heartbeat(request, result, changes)
+        return result
 
     def _caught_up_from(self, broker_id: BrokerId) -> int:
         return self._host.registration_index.get(broker_id, 0)
@@ -118,13 +125,19 @@ class ClusterCalls:
             return AlterPartitionResult(error_code=refusal.error_code, error_message=refusal.message)
 
     async def fail_replicas(self, request: FailReplicasRequest) -> FailReplicasResult:
-        try:
-            result = await self._host.submit(
-                lambda image: partition_decisions.fail_replicas(image, request, defaults=self._topic_defaults(image))
+        changes = ChangeCounts()
+
+        def fail(image: MetadataImage) -> Decision[FailReplicasResult]:
+            return changes.of(
+                image, partition_decisions.fail_replicas(image, request, defaults=self._topic_defaults(image))
             )
+
+        try:
+            result = await self._host.submit(fail)
         except Refusal as refusal:
             return FailReplicasResult(error_code=refusal.error_code, error_message=refusal.message)
-        log.warning("replica failures reported", broker=request.broker_id, replicas=len(request.replicas))
+        replicas = len(request.replicas)
+        log.warning("replica failures reported", broker=request.broker_id, replicas=replicas, **changes.facts())
         return result
 
     async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> ProducerIdBlock:
@@ -185,3 +198,12 @@ class ClusterCalls:
             ALLOCATE_PRODUCER_IDS.served_by(self.allocate_producer_ids),
             FOLLOW_METADATA.served_by(self.follow_metadata),
         ]
+
+
+def _log_heartbeat(request: HeartbeatRequest, result: HeartbeatResult, changes: ChangeCounts) -> None:
+    """Log what a heartbeat that changed the metadata brought about."""
+    if not request.wants_shutdown:
+        event = "broker unfencing committed"
+    else:
+        event = "controlled shutdown committed" if result.may_stop else "controlled shutdown accepted"
+    log.info(event, broker=request.broker_id, **changes.facts())

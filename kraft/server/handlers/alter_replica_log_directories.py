@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
+import structlog
+
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.model.log_directories import AlterReplicaLogDirectoriesRequest, ReplicaDirectory, ReplicaDirectoryResult
 from kraft.server.replica.log_directories import LogDirectories
 from kraft.server.replica.moves import ReplicaMoves
 from kraft.server.replica.partitions import Partitions
+
+log = structlog.get_logger()
+
+TEXT_MAX: Final = 300
+"""The most characters that a log event repeats of a request."""
 
 
 class AlterReplicaLogDirectoriesHandler:
@@ -22,7 +32,9 @@ class AlterReplicaLogDirectoriesHandler:
         NONE: the replica is in its directory already, or its move has begun and continues after the response.
         """
         wanted = {(each.topic, each.partition): each for each in request.replicas}
-        return [await self._alter(each) for each in wanted.values()]
+        results = [await self._alter(each) for each in wanted.values()]
+        _log_refusals(list(wanted.values()), results)
+        return results
 
     async def _alter(self, wanted: ReplicaDirectory) -> ReplicaDirectoryResult:
         error_code, message = ErrorCode.NONE, ""
@@ -49,3 +61,20 @@ class AlterReplicaLogDirectoriesHandler:
             await self._moves.prefer(TopicPartition(wanted.topic, wanted.partition), wanted.directory)
             raise Refusal(ErrorCode.REPLICA_NOT_AVAILABLE, refusal.message) from None
         await self._moves.move(partition, wanted.directory)
+
+
+def _log_refusals(wanted: Sequence[ReplicaDirectory], results: Sequence[ReplicaDirectoryResult]) -> None:
+    """Log one line for each kind of refusal, with the first replica of that kind: a request may name many."""
+    refused: dict[ErrorCode, list[tuple[ReplicaDirectory, ReplicaDirectoryResult]]] = {}
+    for replica, result in zip(wanted, results, strict=True):
+        if result.error_code is not ErrorCode.NONE:
+            refused.setdefault(result.error_code, []).append((replica, result))
+    for error_code, those in refused.items():
+        replica, result = those[0]
+        log.warning(
+            "replica moves refused",
+            replicas=len(those),
+            partition=f"{replica.topic}-{replica.partition}"[:TEXT_MAX],
+            directory=replica.directory[:TEXT_MAX],
+            reason=f"{error_code.name}: {result.error_message}"[:TEXT_MAX],
+        )

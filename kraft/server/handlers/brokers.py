@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import structlog
 
+from kraft.metadata.change_counts import ChangeCounts
 from kraft.metadata.configs import TopicConfig
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.operator_decisions import fence_by_operator, unfence_by_operator, unregister_broker
@@ -66,11 +67,12 @@ class ControllerBrokersHandler:
         self._topic_defaults = topic_defaults
 
     async def fence(self, request: FenceBrokerRequest) -> BrokerActionResult:
+        changes = ChangeCounts()
         result = await self._decisions.submit(
-            lambda image: fence_by_operator(image, request, defaults=self._topic_defaults(image))
+            lambda image: changes.of(image, fence_by_operator(image, request, defaults=self._topic_defaults(image)))
         )
         if result.changed:
-            log.warning("operator fence set", broker=request.broker_id, leaderless=len(result.leaderless))
+            log.warning("operator fence set", broker=request.broker_id, **changes.facts())
         return result
 
     async def unfence(self, request: UnfenceBrokerRequest) -> BrokerActionResult:

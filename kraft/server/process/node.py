@@ -108,7 +108,7 @@ class _Node:
         self._files_max = raise_file_limit()
         self._storage = await asyncio.to_thread(storage.take_clean_shutdown_markers, config, self._storage)
         log.info(
-            "node starting",
+            "node process started",
             node=config.node_id,
             cluster=self._storage.cluster_id,
             roles=sorted(config.roles),
@@ -162,7 +162,7 @@ class _Node:
             self._failed.set_result(reason)
 
     async def _stop(self) -> None:
-        log.info("node stopping", node=self._config.node_id)
+        log.info("node stop requested", node=self._config.node_id)
         if self._broker is not None:
             await self._move_leaderships_away(self._broker)
         await asyncio.gather(*self._listeners.stopping(GRACE_S))

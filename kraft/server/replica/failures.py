@@ -1,12 +1,14 @@
 """Handles failed log directories and corrupt replicas of a broker.
 
 There are two kinds of failure. A failed log directory takes all its replicas offline: nothing is written to it again in
-this process. A corrupt or missing replica goes offline alone.
+this process. A corrupt or missing replica goes offline alone, and so does a new one for which there is no room on the
+disk.
 
-Both are reported to the active controller, repeatedly, until the metadata shows the result: this broker has left the
+They are reported to the active controller, repeatedly, until the metadata shows the result: this broker has left the
 ISR and another one leads. Then a corrupt replica is not needed any more, and is replaced by a new copy of the leader's
 log. If this broker was the last one in the ISR, no other replica has all acknowledged records, so this replica stays as
-it is, and an operator decides.
+it is, and an operator decides. Of a new replica that is alone in the ISR nothing is reported: it leads as soon as there
+is room for it.
 """
 
 from __future__ import annotations
@@ -108,6 +110,15 @@ class ReplicaFailures:
         self._partitions.take_offline(replica)
         self._changed.set()
 
+    def cannot_create(self, partition: Partition, reason: str) -> OfflineReplica | None:
+        """Take a new replica without records offline, for which there is no room on the disk after all.
+
+        Return None if it is offline already. Its directory is still there.
+        """
+        self._take_offline(partition, Damage.NOT_CREATED, reason)
+        replica = self._partitions.find_offline(partition.id)
+        return replica if replica is not None and replica.damage is Damage.NOT_CREATED else None
+
     def _take_offline(self, partition: Partition, damage: Damage, reason: str) -> None:
         if self._partitions.find(partition.id) is not partition:
             return
@@ -141,7 +152,7 @@ class ReplicaFailures:
     # --- metadata --------------------------------------------------------------------------------------------
 
     def metadata_changed(self, image: MetadataImage) -> list[OfflineReplica]:
-        """Note the new metadata. Return the offline replicas that may be created again from their leader's log."""
+        """Note the new metadata. Return the lost replicas that may be created again from their leader's log."""
         self._image = image
         self._changed.set()
         free = []
@@ -170,7 +181,7 @@ class ReplicaFailures:
         this broker can bring it back into the ISR.
         """
         return (
-            replica.damage is not Damage.UNREACHABLE
+            replica.damage in (Damage.CORRUPT, Damage.MISSING)
             and state.has_leader
             and not state.counts_on(self._broker_id)
             and state.leader_epoch > replica.leader_epoch
@@ -221,6 +232,9 @@ class ReplicaFailures:
         return unsettled
 
     def _is_settled(self, replica: OfflineReplica, state: PartitionImage) -> bool:
+        if replica.damage is Damage.NOT_CREATED and state.isr == (self._broker_id,) and not state.elr:
+            # No other broker could lead, and after a report this one would not lead before its next start.
+            return True
         if state.leader == self._broker_id or state.leader_epoch <= replica.leader_epoch:
             return False
         return not state.counts_on(self._broker_id) or self._is_last_in_sync(state)
@@ -271,5 +285,7 @@ def _remedy(replica: OfflineReplica) -> str:
             )
         case Damage.MISSING:
             return "put its directory back into a log directory and restart the node, or delete the topic"
+        case Damage.NOT_CREATED:
+            return "free space on the disk; restart the node if the partition has no leader after that"
         case Damage.UNREACHABLE:
             return "repair the log directory or its disk and restart the node, or delete the topic"

@@ -67,17 +67,16 @@ class IsrProposals:
             partition_epoch=proposal.partition_epoch,
             new_isr=list(proposal.isr),
         )
+        name, proposed = str(partition.topic_partition), [member.broker_id for member in proposal.isr]
         try:
             result = await self._controllers.call(ALTER_PARTITION, request, ATTEMPT_MAX_S)
         except (NoController, Refusal) as error:
+            log.info("isr change unanswered", partition=name, proposed=proposed, reason=str(error))
             result = AlterPartitionResult(error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=str(error))
-        if result.error_code is ErrorCode.NONE:
-            log.info("isr changed", partition=str(partition.topic_partition), isr=list(result.isr))
         else:
-            log.info(
-                "isr change refused",
-                partition=str(partition.topic_partition),
-                proposed=[member.broker_id for member in proposal.isr],
-                reason=f"{result.error_code.name}: {result.error_message}",
-            )
+            if result.error_code is ErrorCode.NONE:
+                log.info("isr changed", partition=name, isr=list(result.isr))
+            else:
+                reason = f"{result.error_code.name}: {result.error_message}"
+                log.info("isr change refused", partition=name, proposed=proposed, reason=reason)
         partition.alter_partition_answered(proposal, result)

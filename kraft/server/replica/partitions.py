@@ -26,7 +26,9 @@ class Damage(Enum):
     CORRUPT = auto()
     """Its bytes are not the ones that were written. They are kept."""
     MISSING = auto()
-    """Its directory is missing: it was lost, or there was no room on the disk to create it."""
+    """Its directory is missing, and with it the records that it held."""
+    NOT_CREATED = auto()
+    """There is no room on the disk for a new replica. It never held a record, so it may be created at any time."""
     UNREACHABLE = auto()
     """Its log directory has failed, or it may be in one that could not be used at the start."""
 

@@ -1,10 +1,13 @@
-"""Applies new metadata: opens and closes logs, gives partitions their roles, keeps a fetcher for each leader."""
+"""Applies new metadata: opens and closes logs, gives partitions their roles, keeps a fetcher for each leader.
+
+A new replica takes its role, and with it records, only when its directory, its log and its entry in the high watermark
+checkpoint are on the disk. Without room for one of them the creation is undone and tried again later.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,16 +16,25 @@ import structlog
 from kraft.log.change import ChangeUnderWay
 from kraft.log.disk import is_disk_full
 from kraft.log.partition_log import PartitionLog
+from kraft.metadata.change_counts import ChangeCounts
 from kraft.metadata.configs import TopicConfig, overridden
-from kraft.metadata.delta import AssignedPartition, BrokerDelta, RemovedPartition, delta
-from kraft.metadata.image import MetadataImage, TopicImage
+from kraft.metadata.delta import AssignedPartition, BrokerDelta, delta
+from kraft.metadata.image import EMPTY_IMAGE, MetadataImage, TopicImage
 from kraft.model.errors import Corruption
-from kraft.model.ids import NO_BROKER, NO_LEADER_EPOCH, BrokerId, LogDirectory, Offset, TopicIdPartition, TopicPartition
+from kraft.model.ids import (
+    NO_LEADER_EPOCH,
+    BrokerId,
+    LogDirectory,
+    Offset,
+    TopicId,
+    TopicIdPartition,
+    TopicPartition,
+)
 from kraft.server.cluster.own_registration import OwnRegistration
-from kraft.server.loop import background
-from kraft.server.loop.turns import Turns
+from kraft.server.replica.deletions import ReplicaDeletions
 from kraft.server.replica.failures import ReplicaFailures
 from kraft.server.replica.fetcher import ReplicaFetcher
+from kraft.server.replica.fetchers import ReplicaFetchers
 from kraft.server.replica.high_watermarks import HighWatermarks
 from kraft.server.replica.log_configs import log_config
 from kraft.server.replica.log_preloading import LogPreloading
@@ -30,12 +42,13 @@ from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Damage, OfflineReplica, Partitions
 from kraft.server.replica.removals import ReplicaRemovals
 from kraft.server.replica.storage import ReplicaStorage
-from kraft.server.replica.store import DeletedReplica, DirectoryFailed
+from kraft.server.replica.store import DirectoryFailed
 from kraft.server.replica.surroundings import PartitionSurroundings
 
 log = structlog.get_logger()
 
-RETIRED_AT_ONCE: Final = 100
+CREATION_RETRY_S: Final = 1.0
+"""Pause after an attempt to create replicas for which there was no room on the disk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,18 +86,25 @@ class ReplicaPublisher:
         self._store = storage.store
         self._directories = storage.directories
         self._failures = failures
-        self._removals = removals
         self._defaults = defaults
         self._high_watermarks = HighWatermarks(storage.disk, storage.directories.online)
         self._surroundings = surroundings
-        self._make_fetcher = make_fetcher
-        self._fatal = fatal
-        self._fetchers: dict[BrokerId, tuple[ReplicaFetcher, asyncio.Task[None]]] = {}
+        self._fetchers = ReplicaFetchers(partitions, make_fetcher, fatal)
         self.log_preloading = LogPreloading(storage, defaults)
-        self._unmarked: list[DeletedReplica] = []
-        self._marking: asyncio.Task[None] | None = None
+        self._deletions = ReplicaDeletions(
+            partitions=partitions,
+            storage=storage,
+            failures=failures,
+            removals=removals,
+            # Without room an entry is left. A new replica of that name takes records only once its own is written.
+            marked=lambda: self._write_checkpoints(needs_room=False),
+            fatal=fatal,
+        )
         self._is_first = True
         self._defaults_changed = False
+        self._applying = asyncio.Lock()
+        """Held while metadata is applied and while a delayed replica is created: both open replicas and give roles."""
+        self._image = EMPTY_IMAGE
 
     def use_defaults(self, defaults: TopicConfig) -> None:
         """Set the default topic configs, from the next image on, also for open logs."""
@@ -96,6 +116,11 @@ class ReplicaPublisher:
 
         Raises StorageError for a partition that is in two log directories.
         """
+        async with self._applying:
+            await self._apply(before, after)
+            self._image = after
+
+    async def _apply(self, before: MetadataImage, after: MetadataImage) -> None:
         self.log_preloading.stop()
         step = delta(before, after, self._registration.broker_id)
         for topic in tuple(after.topics.values()) if self._defaults_changed else step.reconfigured:
@@ -105,32 +130,29 @@ class ReplicaPublisher:
         held = {one.id for one in (*step.lead, *step.follow) if self._find(one) is not None}
         self._apply_roles(step, held)
         if held:
-            self._update_fetchers()
-        await self._delete(step.remove)
+            self._fetchers.update()
+        await self._deletions.delete(step.remove)
         if self._is_first or self._are_missing([*step.lead, *step.follow]):
             # A new replica may have the name of a deleted one.
-            await self._wait_for_free_names()
+            await self._deletions.wait_for_free_names()
         if self._is_first:
             for failure in await self._storage.in_thread(self._store.list_directories):
                 self._failures.directory_failed(failure.directory, str(failure))
-            await self._resume_removals()
-        must_be_written = await self._open_missing([*step.lead, *step.follow], after)
+            await self._deletions.resume_removals()
+        created, is_outdated = await self._open_missing([*step.lead, *step.follow], after)
         if self._is_first:
             self._is_first = False
             await self._rename_strays()
             await self.log_preloading.release()
             self._high_watermarks.forget_unopened()
-            must_be_written = must_be_written or not self._high_watermarks.is_complete
-        if must_be_written:
-            # The checkpoint has no topic ids. After a crash, an entry left by a deleted topic would count for a new
-            # topic of the same name, with too high an offset. And the loss of a partition that took records before it
-            # was in the checkpoint would not be noticed.
-            await self._write_checkpoints(needs_room=True)
+            is_outdated = is_outdated or not self._high_watermarks.is_complete
+        if created or is_outdated:
+            await self._write_checkpoints_with(created, needs_room=is_outdated)
         others = {one.id for one in (*step.lead, *step.follow)} - held
         self._apply_roles(step, others)
         recreated = await self._recreate(self._failures.metadata_changed(after), after)
         if others or recreated or step.remove:
-            self._update_fetchers()
+            self._fetchers.update()
         if not step.is_empty or recreated:
             log.info(
                 "metadata applied",
@@ -139,6 +161,7 @@ class ReplicaPublisher:
                 removes=len(step.remove),
                 replicas=len(self._partitions),
                 offline=len(self._partitions.offline),
+                **_changes_led(before, step).facts(),
             )
 
     def _apply_roles(self, step: BrokerDelta, keys: Collection[TopicIdPartition]) -> None:
@@ -159,8 +182,24 @@ class ReplicaPublisher:
             return
         await self._write_checkpoints(needs_room=False)
 
-    async def _write_checkpoints(self, *, needs_room: bool) -> None:
-        """Write the checkpoints. With `needs_room` an outdated file would do harm: a full disk counts as failed."""
+    async def _write_checkpoints_with(self, created: Sequence[Partition], *, needs_room: bool = False) -> None:
+        """Write the checkpoints with the entries of these new replicas, or undo their creation if there is no room.
+
+        The checkpoint has no topic ids. After a crash, an entry left by a deleted topic would count for a new topic of
+        the same name, with too high an offset. And the loss of a partition that took records before it was in the
+        checkpoint would not be noticed.
+        """
+        without_room = await self._write_checkpoints(needs_room=needs_room)
+        for partition in created:
+            if partition.log_directory in without_room:
+                await self._undo_creation(partition, without_room[partition.log_directory])
+
+    async def _write_checkpoints(self, *, needs_room: bool) -> Mapping[LogDirectory, str]:
+        """Write the checkpoints. Return the log directories without room for them, each with the error.
+
+        With `needs_room` an outdated file would do harm: a full disk counts as failed.
+        """
+        without_room: dict[LogDirectory, str] = {}
         held = self._high_watermarks_held()
         for directory, offsets in held.items():
             if not self._directories.is_online(directory):
@@ -170,13 +209,16 @@ class ReplicaPublisher:
             except OSError as error:
                 if is_disk_full(error) and not needs_room:
                     log.warning("high watermark checkpoint skipped, disk full", directory=directory, reason=str(error))
+                    without_room[directory] = str(error)
                 else:
                     self._failures.directory_failed(directory, str(error))
+        return without_room
 
     def _high_watermarks_held(self) -> dict[LogDirectory, dict[TopicPartition, Offset]]:
         """Return the high watermarks by log directory.
 
-        Replicas in an offline directory are listed in another one, so that their loss is noticed.
+        Replicas in an offline directory are listed in another one, so that their loss is noticed. One that was never
+        created cannot be lost.
         """
         held: dict[LogDirectory, dict[TopicPartition, Offset]] = {each: {} for each in self._directories.online}
         if not held:
@@ -186,6 +228,8 @@ class ReplicaPublisher:
                 held[partition.log_directory][partition.topic_partition] = partition.high_watermark
         elsewhere = self._directories.online[0]
         for replica in self._partitions.offline:
+            if replica.damage is Damage.NOT_CREATED:
+                continue
             known = replica.log_directory
             directory = known if known is not None and known in held else elsewhere
             held[directory][replica.topic_partition] = replica.high_watermark
@@ -193,11 +237,8 @@ class ReplicaPublisher:
 
     async def close(self) -> None:
         """End all fetching and close every log durably."""
-        await self._wait_for_free_names()
-        tasks = [task for _, task in self._fetchers.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._deletions.wait_for_free_names()
+        await self._fetchers.close()
         for partition in self._partitions:
             closing = ChangeUnderWay(partition.closing())
             while closing.step is not None:
@@ -210,8 +251,11 @@ class ReplicaPublisher:
     def _are_missing(self, assignments: Sequence[AssignedPartition]) -> bool:
         return any(not self._partitions.is_held(one.id) for one in assignments)
 
-    async def _open_missing(self, assignments: Sequence[AssignedPartition], image: MetadataImage) -> bool:
-        """Open these logs. Return True if the high watermark checkpoints must be written again."""
+    async def _open_missing(
+        self, assignments: Sequence[AssignedPartition], image: MetadataImage
+    ) -> tuple[list[Partition], bool]:
+        """Open these logs. Return the new replicas, and whether the high watermark checkpoints are outdated."""
+        created: list[Partition] = []
         is_outdated = False
         missing = [one for one in assignments if not self._partitions.is_held(one.id)]
         for assigned in missing:
@@ -224,25 +268,27 @@ class ReplicaPublisher:
                     if opened.damage is Damage.UNREACHABLE and opened.log_directory is not None:
                         self._failures.directory_failed(opened.log_directory, opened.reason)
                     self._failures.cannot_open(opened)
-                    is_outdated = True
+                    is_outdated = is_outdated or opened.damage is not Damage.NOT_CREATED
                 case _Opened():
-                    is_outdated = is_outdated or opened.is_new or opened.lacks_committed_records
-                    self._add(assigned, opened, config)
-        return is_outdated
+                    is_outdated = is_outdated or (opened.lacks_committed_records and not opened.is_new)
+                    partition = self._add(assigned.topic_id, opened, config)
+                    if opened.is_new:
+                        created.append(partition)
+        return created, is_outdated
 
-    def _add(self, assigned: AssignedPartition, opened: _Opened, config: TopicConfig) -> None:
+    def _add(self, topic_id: TopicId, opened: _Opened, config: TopicConfig) -> Partition:
         log_end = opened.log.log_end_offset
         high_watermark = opened.log.log_start_offset if opened.high_watermark is None else opened.high_watermark
-        self._partitions.add(
-            Partition(
-                topic_partition=assigned.topic_partition,
-                topic_id=assigned.topic_id,
-                log=opened.log,
-                high_watermark=min(high_watermark, log_end),
-                config=config,
-                surroundings=self._surroundings,
-            )
+        partition = Partition(
+            topic_partition=opened.log.topic_partition,
+            topic_id=topic_id,
+            log=opened.log,
+            high_watermark=min(high_watermark, log_end),
+            config=config,
+            surroundings=self._surroundings,
         )
+        self._partitions.add(partition)
+        return partition
 
     def _open(self, assigned: AssignedPartition, config: TopicConfig) -> _Opened | OfflineReplica:
         """Open one log. Blocks on the disk."""
@@ -259,7 +305,7 @@ class ReplicaPublisher:
             return self._offline(assigned, Damage.CORRUPT, str(corruption), self._store.directory_of(name))
         except DirectoryFailed as failure:
             if failure.is_full and self._store.directory_of(name) is None:
-                return self._offline(assigned, Damage.MISSING, f"no room on the disk to create it: {failure}", None)
+                return self._offline(assigned, Damage.NOT_CREATED, _no_room(failure), None)
             return self._offline(assigned, Damage.UNREACHABLE, str(failure), failure.directory)
         found = _Opened(log=opened, high_watermark=self._high_watermarks.take(name, directory), is_new=is_new)
         if found.lacks_committed_records and not is_new and assigned.state.counts_on(self._registration.broker_id):
@@ -314,45 +360,89 @@ class ReplicaPublisher:
             high_watermark=high_watermark or Offset(0),
         )
 
+    # --- replicas that are created again, or later ----------------------------------------------------------
+
+    async def create_delayed(self) -> None:
+        """Create the replicas for which there was no room, as soon as there is, until cancelled."""
+        while True:
+            await asyncio.sleep(CREATION_RETRY_S)
+            for replica in self._partitions.offline:
+                if replica.damage is not Damage.NOT_CREATED or replica.log_directory is not None:
+                    continue
+                # New metadata is applied between two replicas, and may remove this one.
+                async with self._applying:
+                    if self._partitions.find_offline(replica.id) is not replica:
+                        continue
+                    if not await self._recreate([replica], self._image):
+                        break
+                    self._fetchers.update()
+
     async def _recreate(self, free: Sequence[OfflineReplica], image: MetadataImage) -> bool:
-        """Create these replicas again, empty, as followers. Return True if any was created."""
-        recreated = False
+        """Create these offline replicas, empty, and give them their roles. Return True if any was created."""
+        created: list[Partition] = []
         if free:
-            await self._wait_for_free_names()
+            await self._deletions.wait_for_free_names()
         for replica in free:
             if not self._directories.online:
                 break
-            topic = image.topics[replica.topic_id]
-            config, state = self._config(topic), topic.partitions[replica.topic_partition.partition]
-            assigned = AssignedPartition(topic=topic.topic, topic_id=topic.topic_id, state=state, is_new=False)
+            config = self._config(image.topics[replica.topic_id])
             try:
                 opened = await self._storage.in_thread(self._create_again, replica, config)
             except Corruption as corruption:
                 log.error("replica not recreated", partition=str(replica.topic_partition), reason=str(corruption))
-                continue
             except DirectoryFailed as failure:
-                if failure.is_full:
-                    log.warning(
-                        "replica recreation delayed", partition=str(replica.topic_partition), reason=str(failure)
-                    )
-                else:
-                    # A log created there may come back with the directory, so it is not created in another one.
-                    lost = replace(replica, damage=Damage.UNREACHABLE, log_directory=failure.directory)
-                    self._partitions.take_offline(lost)
-                    self._failures.directory_failed(failure.directory, str(failure))
-                continue
-            if self._partitions.find_offline(replica.id) is not replica:
-                # Its directory failed meanwhile.
-                opened.release()
-                continue
-            self._partitions.forget_offline(replica)
-            self._add(assigned, _Opened(log=opened, high_watermark=None, is_new=True), config)
-            partition = self._partitions.by_id(replica.id)
+                await self._cannot_recreate(replica, failure)
+            else:
+                if self._partitions.find_offline(replica.id) is not replica:
+                    # Its directory failed meanwhile.
+                    opened.release()
+                    continue
+                self._partitions.forget_offline(replica)
+                new = _Opened(log=opened, high_watermark=None, is_new=True)
+                created.append(self._add(replica.topic_id, new, config))
+        if created:
+            await self._write_checkpoints_with(created)
+        created = [partition for partition in created if self._partitions.find(partition.id) is partition]
+        for partition in created:
+            log.info("replica created", partition=str(partition.topic_partition), directory=partition.log_directory)
+            self._give_role(partition, image)
+        return bool(created)
+
+    def _give_role(self, partition: Partition, image: MetadataImage) -> None:
+        state = image.topics[partition.topic_id].partitions[partition.topic_partition.partition]
+        if state.leader == self._registration.broker_id:
+            partition.lead(state, self._registration.broker_epoch)
+        else:
             partition.follow(state)
-            recreated = True
-        if recreated:
-            await self._write_checkpoints(needs_room=True)
-        return recreated
+
+    async def _cannot_recreate(self, replica: OfflineReplica, failure: DirectoryFailed) -> None:
+        if not failure.is_full:
+            # A log created there may come back with the directory, so it is not created in another one.
+            lost = replace(replica, damage=Damage.UNREACHABLE, log_directory=failure.directory)
+            self._partitions.take_offline(lost)
+            self._failures.directory_failed(failure.directory, str(failure))
+        elif replica.damage is not Damage.NOT_CREATED:
+            log.warning("replica recreation delayed", partition=str(replica.topic_partition), reason=str(failure))
+            if await self._storage.in_thread(self._store.directory_of, replica.topic_partition) is None:
+                delayed = replace(replica, damage=Damage.NOT_CREATED, log_directory=None, reason=_no_room(failure))
+                self._partitions.take_offline(delayed)
+
+    async def _undo_creation(self, partition: Partition, reason: str) -> None:
+        """Take a new replica offline, and remove its directory: it is created later."""
+        replica = self._failures.cannot_create(partition, _no_room(reason))
+        if replica is None:
+            return
+        try:
+            await self._storage.in_thread(self._remove_created, replica, partition.log_directory)
+        except DirectoryFailed as failure:
+            self._failures.directory_failed(failure.directory, str(failure))
+        if self._partitions.find_offline(replica.id) is replica:
+            self._partitions.take_offline(replace(replica, log_directory=None))
+
+    def _remove_created(self, replica: OfflineReplica, directory: LogDirectory) -> None:
+        """Remove the directory of a new replica. Blocks on the disk."""
+        with replica.files_in_use:
+            self._store.undo_creation(replica.topic_partition, directory)
 
     def _create_again(self, replica: OfflineReplica, config: TopicConfig) -> PartitionLog:
         """Quarantine the damaged log, if any, and create an empty one. Blocks on the disk."""
@@ -368,67 +458,6 @@ class ReplicaPublisher:
             await self._storage.in_thread(self._store.rename_strays, held)
         except DirectoryFailed as failure:
             self._failures.directory_failed(failure.directory, str(failure))
-
-    # --- deletion --------------------------------------------------------------------------------------------
-
-    def _retire(self, removed: RemovedPartition) -> DeletedReplica | None:
-        """Stop serving the replica. Return None when its directory cannot be deleted.
-
-        A replica in an offline log directory stays there; it is renamed as a stray when the directory is back.
-        """
-        partition = self._partitions.find(removed.id)
-        if partition is not None:
-            self._partitions.remove(partition)
-            partition.retire()
-            return DeletedReplica(
-                topic_partition=partition.topic_partition,
-                directory=partition.log_directory,
-                files_in_use=partition.directory_in_use,
-            )
-        replica = self._partitions.find_offline(removed.id)
-        if replica is None:
-            return None
-        self._partitions.forget_offline(replica)
-        if replica.log_directory is None:
-            return None
-        return DeletedReplica(
-            topic_partition=replica.topic_partition, directory=replica.log_directory, files_in_use=replica.files_in_use
-        )
-
-    async def _delete(self, removed: Sequence[RemovedPartition]) -> None:
-        """Stop serving these replicas. The next metadata waits for the disk only if it needs one of their names."""
-        turns = Turns(RETIRED_AT_ONCE)
-        for each in removed:
-            replica = self._retire(each)
-            if replica is not None:
-                self._unmarked.append(replica)
-            await turns.done()
-        if self._unmarked and (self._marking is None or self._marking.done()):
-            self._marking = background.start(self._mark_deleted(), "marking of deleted replicas", self._fatal)
-
-    async def _wait_for_free_names(self) -> None:
-        if self._marking is not None:
-            await asyncio.wait([self._marking])
-
-    async def _mark_deleted(self) -> None:
-        """Rename the deleted replicas and drop their high watermarks; `ReplicaRemovals` removes the files."""
-        while self._unmarked:
-            deleted, self._unmarked = self._unmarked, []
-            marked, failures = await self._storage.in_thread(self._store.mark_deleted, deleted)
-            for failure in failures:
-                self._failures.directory_failed(failure.directory, str(failure))
-            for topic, count in Counter(replica.topic_partition.topic for replica in deleted).items():
-                log.info("replicas marked for deletion", topic=topic, replicas=count)
-            for directory in marked:
-                self._removals.add(directory)
-            await self._write_checkpoints(needs_room=True)
-
-    async def _resume_removals(self) -> None:
-        left = await self._storage.in_thread(self._store.left_to_remove)
-        for directory in left:
-            self._removals.add(directory)
-        if left:
-            log.info("deleted replica removal resumed", replicas=len(left))
 
     # --- configs ---------------------------------------------------------------------------------------------
 
@@ -446,18 +475,17 @@ class ReplicaPublisher:
     def _config(self, topic: TopicImage) -> TopicConfig:
         return overridden(self._defaults, topic.configs)
 
-    # --- fetchers --------------------------------------------------------------------------------------------
 
-    def _update_fetchers(self) -> None:
-        """Keep one fetcher for each broker that leads a followed partition; a fetcher finds its partitions itself."""
-        leaders = {partition.followed for partition in self._partitions} - {NO_BROKER}
-        for gone in self._fetchers.keys() - leaders:
-            _, task = self._fetchers.pop(gone)
-            task.cancel()
-        for leader_id in leaders:
-            if leader_id in self._fetchers:
-                self._fetchers[leader_id][0].assignment_changed()
-            else:
-                fetcher = self._make_fetcher(leader_id)
-                task = background.start(fetcher.run(), f"fetcher from broker {leader_id}", self._fatal)
-                self._fetchers[leader_id] = fetcher, task
+def _changes_led(before: MetadataImage, step: BrokerDelta) -> ChangeCounts:
+    """Count the changes of the partitions that this broker leads after the step and that existed before it."""
+    counts = ChangeCounts()
+    for assigned in step.lead:
+        topic = before.topics.get(assigned.topic_id)
+        state = None if topic is None else topic.partitions.get(assigned.state.partition)
+        if state is not None:
+            counts.add(state, assigned.state.leader, assigned.state.isr)
+    return counts
+
+
+def _no_room(error: object) -> str:
+    return f"no room on the disk to create it, which is tried again: {error}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 import structlog
@@ -70,7 +70,8 @@ class DeletedReplica:
 class PartitionStore:
     """Partition directories. Methods block on the disk; the broker calls them in one thread. All raise DirectoryFailed.
 
-    A partition is in one log directory: where it is found, or, if it is new, in the one with the fewest partitions.
+    A partition is in one log directory: where it is found, or, if it is new, in the one with the fewest partitions
+    among those with room.
 
     Logs may be preloaded before the broker has metadata: this is the longest part of a start, and does not depend on
     the partitions' roles. A preloaded log is only recovered: if it is not opened with its topic id later, it is closed
@@ -158,8 +159,9 @@ class PartitionStore:
 
     def open(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
         """Return the recovered log of that partition, or a new empty one. Raises Corruption and StorageError."""
-        found = self._find(topic_partition, topic_id)
-        directory = found or self._create(topic_partition, topic_id)
+        directory = self._find(topic_partition, topic_id)
+        if directory is None:
+            return self._created(topic_partition, topic_id, config)
         self._check_not_marked(directory, str(topic_partition))
         key = FoundPartition(directory=directory, topic_partition=topic_partition, topic_id=topic_id)
         if key in self._preloaded:
@@ -167,11 +169,10 @@ class PartitionStore:
             opened.reconfigure(log_config(config))
         else:
             opened = self._opened(directory, topic_partition, config)
-        if found is not None:
-            log.info("log opened", partition=str(topic_partition), **_facts(opened))
-            if rebuilt := opened.recovery_report.indexes_rebuilt:
-                event = "indexes rebuilt"
-                log.warning(event, partition=str(topic_partition), directory=directory, segments=rebuilt)
+        log.info("log opened", partition=str(topic_partition), **_facts(opened))
+        if rebuilt := opened.recovery_report.indexes_rebuilt:
+            event = "indexes rebuilt"
+            log.warning(event, partition=str(topic_partition), directory=directory, segments=rebuilt)
         return opened
 
     def _opened(self, directory: LogDirectory, topic_partition: TopicPartition, config: TopicConfig) -> PartitionLog:
@@ -289,26 +290,51 @@ class PartitionStore:
             )
         return found[0] if found else None
 
-    def _create(self, topic_partition: TopicPartition, topic_id: TopicId) -> LogDirectory:
-        preferred = self._preferred.pop(topic_partition, None)
-        if preferred is not None and self._directories.is_online(preferred):
-            directory = preferred
-        else:
-            directory = min(self._directories.online, key=self._partition_count)
+    def _created(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
+        """Return a new empty log, in the first of its log directories with room."""
+        *others, last = self._places_for(topic_partition)
+        for directory in others:
+            try:
+                return self._created_in(directory, topic_partition, topic_id, config)
+            except DirectoryFailed as failure:
+                if not failure.is_full or str(topic_partition) in self._names_in(directory):
+                    raise
+        return self._created_in(last, topic_partition, topic_id, config)
+
+    def _places_for(self, topic_partition: TopicPartition) -> Sequence[LogDirectory]:
+        """Return the log directories in which that partition may be created, the preferred one first."""
+        preferred = self._preferred.get(topic_partition)
+        return sorted(self._directories.online, key=lambda each: (each != preferred, self._partition_count(each)))
+
+    def _created_in(
+        self, directory: LogDirectory, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig
+    ) -> PartitionLog:
+        """Return a new empty log in that log directory; without room for it, leave nothing behind."""
         path = f"{directory}/{topic_partition}"
+        self._names_in(directory).add(str(topic_partition))
         try:
             with failures_of(directory):
                 self._disk.make_dir(path)
                 self._disk.write_atomically(f"{path}/{METADATA_FILE}", encode_metadata(topic_id))
                 self._disk.sync_dir(directory)
+            opened = self._opened(directory, topic_partition, config)
         except DirectoryFailed as failure:
             if failure.is_full:
-                # The next attempt may choose another directory, and a partition must be in one only.
-                with suppress(OSError):
-                    self._disk.remove_tree(path)
+                self.undo_creation(topic_partition, directory)
             raise
-        self._names_in(directory).add(str(topic_partition))
-        return directory
+        self._preferred.pop(topic_partition, None)
+        return opened
+
+    def undo_creation(self, topic_partition: TopicPartition, directory: LogDirectory) -> None:
+        """Remove the directory of a new replica that lacks room and has no records.
+
+        The next attempt may choose another log directory, and a partition must be in one only.
+        """
+        with failures_of(directory):
+            with suppress(FileNotFoundError):
+                self._disk.remove_tree(f"{directory}/{topic_partition}")
+            self._disk.sync_dir(directory)
+        self._names_in(directory).discard(str(topic_partition))
 
     def _partition_count(self, directory: LogDirectory) -> int:
         return sum(_PARTITION_DIRECTORY.fullmatch(name) is not None for name in self._names_in(directory))
@@ -406,9 +432,11 @@ def failures_of(directory: LogDirectory) -> Iterator[None]:
 
 
 def _facts(opened: PartitionLog) -> dict[str, object]:
-    report = opened.recovery_report
+    """Return the ends of the log, and what recovery did: the fields of its report that say more than nothing."""
+    report = {each.name: getattr(opened.recovery_report, each.name) for each in fields(opened.recovery_report)}
     return {
         "log_start": opened.log_start_offset,
         "log_end": opened.log_end_offset,
-        **{name: getattr(report, name) for name in report.__slots__ if getattr(report, name)},
+        # A log that was cut to its start was torn at offset 0.
+        **{name: value for name, value in report.items() if value or (name == "torn_at" and value is not None)},
     }

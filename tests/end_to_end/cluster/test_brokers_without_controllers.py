@@ -103,7 +103,7 @@ def test_a_broker_that_is_stopped_while_it_waits_for_a_controller_leaves_its_log
         cluster.node(4).start()
         first(cluster, 4, OPEN)
         cluster.node(4).terminate()
-        (began,) = events(cluster, 4, "node starting")
+        (began,) = events(cluster, 4, "node process started")
         assert began["clean_shutdown"], "the stop before this start was a clean one"
     cluster.start()
     cluster.wait_ready()

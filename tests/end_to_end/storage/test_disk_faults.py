@@ -46,3 +46,11 @@ def test_a_full_disk_refuses_producers_serves_readers_and_is_worked_on_again(
         assert met.resumed_s <= full_disk_runs.RESUMED_WITHIN_S
         # One append may use the reserve; the node's own files take little.
         assert met.free_bytes > head_room_bytes // 2 or head_room_bytes == 0
+
+
+def test_a_topic_that_was_created_on_a_full_disk_is_written_to_once_there_is_room(tmp_path: Path) -> None:
+    try:
+        refusal = full_disk_runs.create_on_full_disk(tmp_path)
+    except CannotMount as reason:
+        pytest.skip(str(reason))
+    assert "no room on the disk to create it" in refusal

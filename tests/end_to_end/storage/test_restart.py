@@ -41,7 +41,7 @@ class Restart:
 
     @property
     def was_clean(self) -> bool:
-        (started,) = (each for each in self.events if each["event"] == "node starting")
+        (started,) = (each for each in self.events if each["event"] == "node process started")
         return bool(started["clean_shutdown"])
 
     @property

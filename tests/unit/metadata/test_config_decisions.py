@@ -132,7 +132,7 @@ def test_a_list_that_the_topic_does_not_set_begins_as_the_clusters() -> None:
         (op(DELETE, "retention.m"), ErrorCode.INVALID_CONFIG, "did you mean 'retention.ms'?"),
         (op(SET, "log.retention.hours", "1"), ErrorCode.INVALID_CONFIG, "for a topic use 'retention.ms'"),
         (op(SET, "remote.storage.enable", "true"), ErrorCode.INVALID_CONFIG, "not supported yet"),
-        (op(SET, "min.insync.replicas", "4"), ErrorCode.INVALID_CONFIG, "the topic has 3 replicas"),
+        (op(SET, "min.insync.replicas", "4"), ErrorCode.INVALID_CONFIG, "the topic has 3 replicas: set"),
         (op(SET, "min.compaction.lag.ms", "11"), ErrorCode.INVALID_CONFIG, "is above max.compaction.lag.ms (10)"),
         (op(APPEND, "retention.ms", "1"), ErrorCode.INVALID_CONFIG, "nothing can be appended to retention.ms"),
         (op(SUBTRACT, "segment.ms", "1"), ErrorCode.INVALID_CONFIG, "nothing can be subtracted from segment.ms"),

@@ -136,7 +136,7 @@ def test_names_that_collide_are_refused_within_one_request_too() -> None:
         (
             NewTopic(topic="a", replication_factor=1, configs={"min.insync.replicas": "2"}),
             ErrorCode.INVALID_CONFIG,
-            "raise the replication factor to 2, or set min.insync.replicas=1",
+            "the replication factor is 1: raise the replication factor to 2, or set min.insync.replicas=1",
         ),
     ],
 )

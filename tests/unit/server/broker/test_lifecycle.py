@@ -6,9 +6,10 @@ from dataclasses import replace
 from uuid import UUID
 
 import pytest
+from structlog.testing import capture_logs
 
 from kraft.metadata.features import SUPPORTED_FEATURES
-from kraft.metadata.records import OperatorFenceSet
+from kraft.metadata.records import BrokerFenced, OperatorFenceSet
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.heartbeat import HeartbeatRequest, HeartbeatResult
@@ -180,6 +181,25 @@ async def test_a_broker_with_an_operator_fence_sends_a_heartbeat_at_once_when_it
     await metadata.operator_fences(False)
     await asyncio.sleep(0.01)
     assert len(controllers.asked) == 11
+    beating.cancel()
+    await asyncio.wait([beating])
+
+
+@pytest.mark.parametrize("by_operator", [True, False])
+async def test_a_broker_that_is_fenced_logs_whether_an_operator_did_it(by_operator: bool) -> None:
+    controllers, metadata = FakeControllers(heartbeat=IN_SERVICE), Metadata()
+    with capture_logs() as events:
+        beating = asyncio.create_task(lifecycle(controllers).keep_alive(metadata))
+        await asyncio.sleep(HEARTBEAT_S / 2)
+        # The heartbeat may be quicker than the metadata.
+        controllers.answers["heartbeat"] = HeartbeatResult(is_fenced=True)
+        await asyncio.sleep(HEARTBEAT_S)
+        if by_operator:
+            await metadata.operator_fences(True)
+        await metadata.replay(BrokerFenced(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1)))
+        await asyncio.sleep(HEARTBEAT_S)
+    fenced = [event for event in events if event["event"] == "broker fenced"]
+    assert [event.get("reason") for event in fenced] == ["operator fence" if by_operator else None]
     beating.cancel()
     await asyncio.wait([beating])
 

@@ -3,15 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Iterable, MutableMapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
+from structlog.testing import capture_logs
+
+from kraft.model.brokers import FenceBrokerRequest, UnfenceBrokerRequest
 from kraft.model.errors import ErrorCode
 from kraft.model.heartbeat import HeartbeatRequest
-from kraft.model.ids import BrokerId, DirectoryId
+from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId
+from kraft.model.topics import CreateTopicsRequest, NewTopic
 from tests.support.cluster_images import registration
 from tests.support.server.replicas import until
 from tests.unit.server.controller.controlling import SESSION_S, Parts, controller
+
+COUNTED = {"event", "leaders_elected", "leaderless", "isr_shrunk"}
+
+
+def counted(events: Iterable[MutableMapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in event.items() if name in COUNTED} for event in events]
+
+
+@asynccontextmanager
+async def two_brokers_in_service() -> AsyncIterator[tuple[Parts, list[BrokerEpoch]]]:
+    """Yield a controller and its brokers' epochs; broker 1 leads two of four partitions that both hold."""
+    async with controller() as parts:
+        epochs = [await parts.register(broker_id) for broker_id in (1, 2)]
+        for broker_id, epoch in enumerate(epochs, start=1):
+            await parts.beat(broker_id, epoch)
+        topics = [NewTopic(topic="orders", partitions=4, replication_factor=2)]
+        await parts.controller.create_topics(CreateTopicsRequest(topics=topics, timeout_ms=1))
+        yield parts, epochs
 
 
 async def test_no_broker_registers_before_the_cluster_has_its_id() -> None:
@@ -92,3 +117,31 @@ async def test_a_controlled_shutdown_ends_with_the_leave_to_stop() -> None:
         answers = [await parts.calls.heartbeat(request) for _ in range(2)]
         assert [answer.may_stop for answer in answers] == [False, True]
         assert parts.broker(1).fenced
+
+
+async def test_what_a_broker_that_comes_or_goes_changes_is_counted_in_one_line_of_the_log() -> None:
+    async with two_brokers_in_service() as (parts, epochs):
+        with capture_logs() as events:
+            await parts.controller.brokers.fence(FenceBrokerRequest(broker_id=1, timeout_ms=1))
+            await parts.controller.brokers.unfence(UnfenceBrokerRequest(broker_id=1, timeout_ms=1))
+            await parts.beat(1, epochs[0])
+            again = await parts.calls.register_broker(registration(2, process=2))
+            await parts.beat(2, again.broker_epoch)
+        assert counted(events) == [
+            {"event": "operator fence set", "leaders_elected": 2, "isr_shrunk": 4},
+            {"event": "operator fence removed"},
+            {"event": "broker unfencing committed"},
+            {"event": "broker registration committed", "leaderless": 4},
+            {"event": "broker unfencing committed", "leaders_elected": 4},
+        ]
+
+
+async def test_the_steps_of_a_controlled_shutdown_are_logged_with_counts() -> None:
+    async with two_brokers_in_service() as (parts, epochs):
+        with capture_logs() as events:
+            assert not await parts.beat(1, epochs[0], wants_shutdown=True)
+            assert await parts.beat(1, epochs[0], wants_shutdown=True)
+        assert counted(events) == [
+            {"event": "controlled shutdown accepted", "leaders_elected": 2, "isr_shrunk": 4},
+            {"event": "controlled shutdown committed"},
+        ]

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import NO_LEADER_EPOCH, LogDirectory, Offset, TopicPartition
@@ -14,7 +15,7 @@ from kraft.model.log_directories import (
     ReplicaDirectory,
 )
 from kraft.runtime.disk import RealDisk
-from kraft.server.handlers.alter_replica_log_directories import AlterReplicaLogDirectoriesHandler
+from kraft.server.handlers.alter_replica_log_directories import TEXT_MAX, AlterReplicaLogDirectoriesHandler
 from kraft.server.handlers.describe_log_directories import DescribeLogDirectoriesHandler
 from kraft.server.replica.log_directories import as_log_directory
 from kraft.server.replica.partitions import Damage, OfflineReplica
@@ -99,6 +100,25 @@ def test_a_directory_that_is_out_of_use_takes_no_replica(paths: list[LogDirector
     async def scenario() -> None:
         assert await altered(mover, ("orders", 0, paths[1])) == [("orders", 0, Code.KAFKA_STORAGE_ERROR)]
         assert await altered(mover, ("orders", 0, paths[0])) == [("orders", 0, Code.NONE)]
+
+    mover.run(scenario)
+
+
+def test_refusals_are_logged_once_for_each_kind(mover: Mover, paths: list[LogDirectory]) -> None:
+    mover.open()
+    nowhere = LogDirectory("/nowhere" * 100)
+
+    async def scenario() -> None:
+        with capture_logs() as events:
+            await altered(mover, ("orders", 0, paths[0]))
+            assert events == []
+            await altered(mover, *[("orders", number, nowhere) for number in range(3)], ("bills", 0, paths[1]))
+        assert [(each["event"], each["replicas"], each["partition"]) for each in events] == [
+            ("replica moves refused", 3, "orders-0"),
+            ("replica moves refused", 1, "bills-0"),
+        ]
+        assert events[0]["reason"].startswith("LOG_DIR_NOT_FOUND: this broker has no log directory /nowhere")
+        assert max(len(str(field)) for field in events[0].values()) == TEXT_MAX
 
     mover.run(scenario)
 

@@ -151,8 +151,8 @@ def test_a_file_that_a_node_began_is_gone_on_with(tmp_path: Path) -> None:
     file = tmp_path / "node-1.log"
     file.write_text('{"event": "node stopped"}\n')
     logging_setup.configure(LoggingSettings(file=file), io.StringIO())
-    structlog.get_logger().info("node starting")
-    assert events_in(file) == ["node stopped", "node starting"]
+    structlog.get_logger().info("node process started")
+    assert events_in(file) == ["node stopped", "node process started"]
 
 
 def test_a_file_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:

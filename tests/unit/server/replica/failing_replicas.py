@@ -86,14 +86,23 @@ async def reporting(host: Host, image: MetadataImage) -> AsyncIterator[Cluster]:
     """The host acts on `image`, and its failures are reported."""
     controller = Cluster(host, image)
     await controller.publish()
-    task = asyncio.create_task(host.failures.run())
     try:
-        yield controller
+        async with running(host.failures.run()):
+            yield controller
+    finally:
+        await host.publisher.close()
+
+
+@asynccontextmanager
+async def running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run the work as a task, which is cancelled in the end."""
+    task = asyncio.create_task(work)
+    try:
+        yield
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
-        await host.publisher.close()
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
@@ -118,9 +119,14 @@ class Host:
         await self.publisher.publish(self.image, image)
         self.image = image
 
+    def use_thread(self, thread: Executor) -> None:
+        """Use the store in that thread from now on."""
+        publisher = self.publisher
+        publisher._storage = publisher._deletions._storage = replace(publisher._storage, thread=thread)
+
     async def marked(self) -> None:
         """Wait until deleted replicas are marked as such on the disk."""
-        await self.publisher._wait_for_free_names()
+        await self.publisher._deletions.wait_for_free_names()
 
     def partition(self, number: int = 0, topic_id: TopicId = ORDERS) -> Partition:
         return self.broker.partitions.by_id(TopicIdPartition(topic_id, number))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from kraft.model.alter_partition import AlterPartitionRequest, AlterPartitionResult, IsrMember
 from kraft.model.errors import ErrorCode, Refusal
@@ -74,8 +75,12 @@ async def test_an_accepted_isr_takes_effect_at_the_leader(broker: Broker) -> Non
 
 async def test_without_a_controller_the_replica_is_waited_for_and_proposed_again(broker: Broker) -> None:
     world = leading(broker, NoController("no controller is active"))
-    fetched(world.partition, 0)
-    await asyncio.sleep(1)
+    with capture_logs() as events:
+        fetched(world.partition, 0)
+        await asyncio.sleep(1)
+    assert [(each["event"], each["reason"]) for each in events] == [
+        ("isr change unanswered", "no controller is active")
+    ]
     leader = world.partition.as_leader()
     assert (set(leader.isr), set(leader.maximal_isr)) == ({1}, {1, 2})
     world.controllers.answers["alter_partition"] = ACCEPTED
@@ -93,8 +98,12 @@ async def test_a_refused_replica_is_not_waited_for_any_longer(broker: Broker) ->
         isr=[BrokerId(1)],
     )
     world = leading(broker, refusal)
-    fetched(world.partition, 0)
-    await asyncio.sleep(1)
+    with capture_logs() as events:
+        fetched(world.partition, 0)
+        await asyncio.sleep(1)
+    assert [(each["event"], each["reason"]) for each in events] == [
+        ("isr change refused", "INELIGIBLE_REPLICA: fenced")
+    ]
     assert world.partition.as_leader().maximal_isr == {1}
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from structlog.testing import capture_logs
 
 from kraft.metadata.records import TopicConfigSet, TopicDeleted
 from kraft.model.errors import ErrorCode, Refusal
@@ -135,7 +136,7 @@ async def test_a_failover_waits_for_no_deletion_and_no_creation(host: Host) -> N
     image = with_topic(cluster(1, 2, 3), [2, 1, 3], [2, 1, 3])
     await host.act_on(with_topic(image, *[[1, 2]] * 5, topic="gone", topic_id=RECREATED))
     disk = HeldExecutor()
-    host.publisher._storage = replace(host.publisher._storage, thread=disk)
+    host.use_thread(disk)
     gone = host.image.replay([TopicDeleted(topic_id=RECREATED)])
     created = with_topic(gone, [1, 2], topic="created", topic_id=TopicId(UUID(int=300)))
     isr = (1, 2, 3)
@@ -152,7 +153,7 @@ async def test_a_failover_waits_for_no_deletion_and_no_creation(host: Host) -> N
         await settle()
     await acting
     assert host.broker.partitions.by_name("created", 0).leader is not None
-    host.publisher._storage = replace(host.publisher._storage, thread=InlineExecutor())
+    host.use_thread(InlineExecutor())
     await host.publisher.close()
 
 
@@ -160,7 +161,7 @@ async def test_metadata_that_follows_a_deletion_waits_for_no_disk(host: Host) ->
     image = with_topic(cluster(1, 2), [2, 1])
     await host.act_on(with_topic(image, *[[1, 2]] * 300, topic="gone", topic_id=RECREATED))
     disk = HeldExecutor()
-    host.publisher._storage = replace(host.publisher._storage, thread=disk)
+    host.use_thread(disk)
     await host.act_on(host.image.replay([TopicDeleted(topic_id=RECREATED)]))
     await host.act_on(host.image.replay([changed(1, epoch=1)]))
     assert host.partition(0).leader is not None
@@ -174,7 +175,7 @@ async def test_metadata_that_follows_a_deletion_waits_for_no_disk(host: Host) ->
     assert host.broker.partitions.by_name("gone", 0).topic_id == AGAIN
     assert "gone-0" in host.directories()
     assert "gone-0.0-delete" in host.directories()
-    host.publisher._storage = replace(host.publisher._storage, thread=InlineExecutor())
+    host.use_thread(InlineExecutor())
     await host.publisher.close()
 
 
@@ -319,3 +320,15 @@ async def test_closing_ends_every_fetcher_and_makes_every_log_durable(host: Host
     await host.publisher.close()
     assert [fetcher.is_running for fetcher in host.fetchers] == [False]
     assert host.partition().log.synced_end_offset == 1
+
+
+async def test_applied_metadata_is_logged_with_what_changed_in_the_partitions_that_this_broker_leads(
+    host: Host,
+) -> None:
+    with capture_logs() as events:
+        await host.act_on(with_topic(cluster(1, 2), [1, 2], [2, 1], [2, 1]))
+        await host.act_on(host.image.replay([changed(1, epoch=1, isr=(1,), partition=number) for number in (0, 1)]))
+    first, second = [event for event in events if event["event"] == "metadata applied"]
+    assert not {"leaders_elected", "isr_shrunk"} & first.keys(), "the partitions are new"
+    assert (second["leads"], second["leaders_elected"], second["isr_shrunk"]) == (2, 1, 2)
+    await host.publisher.close()

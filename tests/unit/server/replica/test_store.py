@@ -7,10 +7,11 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from structlog.testing import capture_logs
 
 from kraft.model.errors import Corruption
 from kraft.model.ids import LeaderEpoch, LogDirectory, TopicId, TopicPartition
-from kraft.runtime.disk import RealDisk
+from kraft.runtime.disk import RealDisk, RealFile
 from kraft.server.identity.storage import StorageError
 from kraft.server.replica.log_directories import LogDirectories, as_log_directory
 from kraft.server.replica.removals import DeletedDirectory
@@ -314,6 +315,37 @@ def test_a_directory_that_cannot_be_read_does_not_seem_to_be_empty(two: tuple[Pa
     assert [failure.directory for failure in store.list_directories()] == [str(b)]
     with pytest.raises(DirectoryFailed, match="Input/output error"):
         store.holds(ORDERS_0, ORDERS)
+
+
+def test_what_recovery_did_is_logged(tmp_path: Path) -> None:
+    written(store_of(tmp_path))
+    file = tmp_path / "orders-0" / f"{0:020}.log"
+    file.write_bytes(b"torn")
+    (tmp_path / "orders-0" / "leader-epoch-checkpoint").unlink()
+    # As after a crash in the first append.
+    (tmp_path / "orders-0" / "log-checkpoint").unlink(missing_ok=True)
+    with capture_logs() as events:
+        store_of(tmp_path).open(ORDERS_0, ORDERS, DEFAULTS).release()
+    (opened,) = [event for event in events if event["event"] == "log opened"]
+    assert (opened["torn_at"], opened["torn_bytes"], opened["torn_file"]) == (0, 4, str(file))
+    assert opened["torn_reason"]
+    assert opened["epochs_rebuilt"]
+
+
+def test_without_room_for_the_log_of_a_new_partition_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    store = store_of(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(RealFile, "reserve", full)
+        with pytest.raises(DirectoryFailed) as failed:
+            store.open(ORDERS_0, ORDERS, replace(DEFAULTS, preallocate=True))
+    assert failed.value.is_full
+    assert (names(tmp_path), store.directory_of(ORDERS_0)) == ([], None)
+    assert store.open(ORDERS_0, ORDERS, DEFAULTS).log_end_offset == 0
 
 
 def test_a_partition_for_which_there_is_no_room_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -1,0 +1,42 @@
+"""Keeps one fetcher for each broker that leads partitions which this broker follows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from kraft.model.ids import NO_BROKER, BrokerId
+from kraft.server.loop import background
+from kraft.server.replica.fetcher import ReplicaFetcher
+from kraft.server.replica.partitions import Partitions
+
+
+class ReplicaFetchers:
+    def __init__(
+        self, partitions: Partitions, make_fetcher: Callable[[BrokerId], ReplicaFetcher], fatal: Callable[[str], None]
+    ) -> None:
+        self._partitions = partitions
+        self._make_fetcher = make_fetcher
+        self._fatal = fatal
+        self._running: dict[BrokerId, tuple[ReplicaFetcher, asyncio.Task[None]]] = {}
+
+    def update(self) -> None:
+        """Start and stop fetchers as the leaders of the followed partitions require; each finds its partitions."""
+        leaders = {partition.followed for partition in self._partitions} - {NO_BROKER}
+        for gone in self._running.keys() - leaders:
+            _, task = self._running.pop(gone)
+            task.cancel()
+        for leader_id in leaders:
+            if leader_id in self._running:
+                self._running[leader_id][0].assignment_changed()
+            else:
+                fetcher = self._make_fetcher(leader_id)
+                task = background.start(fetcher.run(), f"fetcher from broker {leader_id}", self._fatal)
+                self._running[leader_id] = fetcher, task
+
+    async def close(self) -> None:
+        """End all fetching."""
+        tasks = [task for _, task in self._running.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
