@@ -101,13 +101,9 @@ class Peer:
         method = self._channel.unary_unary(call.method, *_codecs(call))
         try:
             message = await method(call.request.to_message(request), timeout=timeout_s)
-        except grpc.aio.AioRpcError as error:
+        except (grpc.aio.AioRpcError, asyncio.CancelledError) as error:
             _raise_if_cancelled()
             raise _failure(self.address, error) from error
-        except asyncio.CancelledError as cancelled:
-            # gRPC also raises this in a task that was not cancelled, when another task has closed the channel.
-            _raise_if_cancelled()
-            raise Unreachable(self.address, "the connection was closed") from cancelled
         return call.response.to_value(message)
 
     async def follow(self, stream: ServerStream[Request, Response], request: Request) -> AsyncGenerator[Response, None]:
@@ -117,12 +113,9 @@ class Peer:
         try:
             async for message in messages:
                 yield stream.response.to_value(message)
-        except grpc.aio.AioRpcError as error:
+        except (grpc.aio.AioRpcError, asyncio.CancelledError) as error:
             _raise_if_cancelled()
             raise _failure(self.address, error) from error
-        except asyncio.CancelledError as cancelled:
-            _raise_if_cancelled()
-            raise Unreachable(self.address, "the connection was closed") from cancelled
         finally:
             messages.cancel()
 
@@ -194,7 +187,10 @@ def _raise_if_cancelled() -> None:
         raise asyncio.CancelledError
 
 
-def _failure(address: str, error: grpc.aio.AioRpcError) -> Unreachable | Refusal:
+def _failure(address: str, error: grpc.aio.AioRpcError | asyncio.CancelledError) -> Unreachable | Refusal:
+    if isinstance(error, asyncio.CancelledError):
+        # gRPC also raises this in a task that was not cancelled, when another task has closed the channel.
+        return Unreachable(address, "the connection was closed")
     match error.code():
         case grpc.StatusCode.FAILED_PRECONDITION:
             code, _, message = (error.details() or "").partition(": ")

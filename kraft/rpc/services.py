@@ -46,7 +46,7 @@ STREAM_REQUESTS_IN_FLIGHT_MAX: Final = 64
 """A stream with this many unanswered requests is not read until some are answered."""
 
 REASON_BYTES_MAX: Final = 4 * 1024
-"""Limit on the text of an error as gRPC encodes it. Clients refuse trailers above 8 KiB at random, and lose the error."""
+"""Limit on the text of an error as gRPC encodes it. Clients may refuse trailers above 8 KiB, and lose the error."""
 
 _ESCAPED_BYTE_SIZE: Final = 3
 """gRPC writes a byte that is not printable ASCII as `%` and two digits."""
