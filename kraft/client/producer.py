@@ -82,9 +82,11 @@ class Producer:
     ) -> Future[RecordMetadata]:
         """Queue one record and return a future of its RecordMetadata. Errors, a missing topic too, are in the future.
 
+        The future cannot be cancelled, as in Kafka: a record that is queued is sent.
         Waits at most `max_block_ms` while the buffers are full, then raises BufferExhausted. Raises ClientClosed.
         """
         future: Future[RecordMetadata] = Future()
+        future.set_running_or_notify_cancel()
         time_ms = self._network.clock.wall_ms() if timestamp_ms is None else checked_timestamp(timestamp_ms)
         key, value, checked = checked_bytes("key", key), checked_bytes("value", value), checked_headers(headers)
         sent = _Sent(topic, value, key, checked, partition, time_ms, future)
@@ -123,7 +125,7 @@ class Producer:
         return self._thread.run(produce())
 
     def partitions_for(self, topic: str) -> list[int]:
-        """Return the partitions of the topic: cached ones, refreshed while records are sent (metadata.max.age.ms).
+        """Return the partitions of the topic: cached ones, refreshed every metadata.max.age.ms.
 
         A topic that was deleted after it was cached is still returned. Raises a Refusal that names a topic that is
         neither cached nor exists, or Unreachable.
@@ -149,13 +151,14 @@ class Producer:
         """
         with self._guard:
             self._is_closed = True
+            self._guard.notify_all()
 
         async def close() -> None:
-            if timeout_ms is None:
-                await self._drained()
-            elif self._drain_task is not None:
+            began_ms = self._network.clock.monotonic_ms()
+            if not await self._drained(timeout_ms) and self._drain_task is not None:
                 self._drain_task.cancel()
-            await self._producer.close(timeout_ms)
+            used_ms = self._network.clock.monotonic_ms() - began_ms
+            await self._producer.close(None if timeout_ms is None else max(0, timeout_ms - used_ms))
             # A drain that was cancelled before its first step did not fail its records.
             self._fail_rest()
 
@@ -164,8 +167,10 @@ class Producer:
 
     def _wait_for_room(self) -> None:
         max_block_ms = self._producer.settings.max_block_ms
-        has_room = self._guard.wait_for(lambda: len(self._inbox) < INBOX_RECORDS_MAX, max_block_ms / 1000)
-        if not has_room:
+        may_go_on = self._guard.wait_for(
+            lambda: self._is_closed or len(self._inbox) < INBOX_RECORDS_MAX, max_block_ms / 1000
+        )
+        if not may_go_on:
             raise BufferExhausted(
                 f"the queue of {INBOX_RECORDS_MAX} unsent records stayed full for max.block.ms={max_block_ms}"
             )
@@ -231,6 +236,7 @@ class Producer:
 def _thread_future(many: asyncio.Future[Delivery]) -> Future[Delivery]:
     """Return a future for threads that finishes as the given one does."""
     future: Future[Delivery] = Future()
+    future.set_running_or_notify_cancel()
 
     def finish(done: asyncio.Future[Delivery]) -> None:
         if future.done():
