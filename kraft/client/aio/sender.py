@@ -176,7 +176,6 @@ class Sender:
 
     def _dispatch(self, now_ms: int) -> None:
         by_leader: dict[str, list[TopicPartition]] = {}
-        self._metadata.request_refresh_if_old()
         for partition in self._buffer.waiting():
             leader = self._metadata.leader(partition)
             if leader is None:
