@@ -20,6 +20,8 @@ from kraft.client.receipts import RecordReceipt
 from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS
 from kraft.client.values import Delivery, RecordMetadata
 from kraft.log.format.record_codec import Header
+from kraft.model.errors import Refusal
+from kraft.rpc.peers import Unreachable
 
 INBOX_RECORDS_MAX: Final = 10_000
 """Maximum of records in the inbox; `send` waits while it is full, as for `buffer_memory`."""
@@ -34,6 +36,7 @@ class _Sent:
     partition: int | None
     timestamp_ms: int
     future: Future[RecordMetadata]
+    queued_ms: int
 
 
 class Producer:
@@ -57,6 +60,9 @@ class Producer:
         self._inbox: deque[_Sent] = deque()
         self._taken: deque[_Sent] = deque()
         """Records taken from the inbox and not yet in a batch. Only the event loop uses it, so it needs no guard."""
+        self._found_topics: set[str] = set()
+        self._failed_lookups: dict[str, tuple[int, Exception]] = {}
+        """For each topic that was not found, when its look-up began and its error. Only the event loop uses it."""
         self._guard = threading.Condition()
         self._is_draining = False
         self._drain_task: asyncio.Task[None] | None = None
@@ -89,7 +95,7 @@ class Producer:
         future.set_running_or_notify_cancel()
         time_ms = self._network.clock.wall_ms() if timestamp_ms is None else checked_timestamp(timestamp_ms)
         key, value, checked = checked_bytes("key", key), checked_bytes("value", value), checked_headers(headers)
-        sent = _Sent(topic, value, key, checked, partition, time_ms, future)
+        sent = _Sent(topic, value, key, checked, partition, time_ms, future, self._network.clock.monotonic_ms())
         with self._guard:
             if len(self._inbox) >= INBOX_RECORDS_MAX:
                 self._wait_for_room()
@@ -186,6 +192,7 @@ class Producer:
                 while self._taken:
                     await self._submit(self._taken.popleft())
         finally:
+            self._failed_lookups.clear()
             self._fail_rest()
 
     def _take_inbox(self) -> bool:
@@ -198,6 +205,8 @@ class Producer:
 
     async def _submit(self, sent: _Sent) -> None:
         try:
+            if sent.topic not in self._found_topics:
+                await self._find_topic(sent)
             await self._producer.submit(
                 sent.topic,
                 sent.value,
@@ -212,6 +221,22 @@ class Producer:
             raise
         except Exception as error:  # noqa: BLE001  The record's future carries it to the sender.
             sent.future.set_exception(error)
+
+    async def _find_topic(self, sent: _Sent) -> None:
+        """Wait for metadata of the topic. Records that were queued before a look-up that failed share its error.
+
+        Otherwise each would wait as long as the first, and all records behind them as long as they all together.
+        """
+        failed = self._failed_lookups.get(sent.topic)
+        if failed is not None and sent.queued_ms <= failed[0]:
+            raise failed[1]
+        began_ms = self._network.clock.monotonic_ms()
+        try:
+            await self._producer.find_topic(sent.topic)
+        except (Refusal, Unreachable) as error:
+            self._failed_lookups[sent.topic] = began_ms, error
+            raise
+        self._found_topics.add(sent.topic)
 
     def _fail_rest(self) -> None:
         """Fail the records that are left if a close ended the drain early."""

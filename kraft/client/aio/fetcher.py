@@ -140,6 +140,7 @@ class Fetcher:
     def _check_still_exists(self, partition: TopicPartition, now_ms: int) -> None:
         refusal = self._metadata.refusal_of(partition.topic)
         if refusal is None or refusal.error_code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            self._missing_since_ms.pop(partition.topic, None)
             return
         since_ms = self._missing_since_ms.setdefault(partition.topic, now_ms)
         if now_ms - since_ms >= MISSING_TOPIC_GRACE_MS:

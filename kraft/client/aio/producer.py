@@ -98,6 +98,10 @@ class Producer:
             await self.send(topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
         )
 
+    async def find_topic(self, topic: str) -> None:
+        """Wait for metadata of the topic, as `send` does."""
+        await self._started().partition_count(topic)
+
     async def submit(
         self,
         topic: str,

@@ -273,6 +273,20 @@ async def test_a_topic_that_is_deleted_is_noticed() -> None:
             await consumer.poll(timeout_ms=30_000)
 
 
+async def test_a_topic_that_two_brokers_did_not_know_at_different_times_is_not_missing() -> None:
+    async with consumer_of_orders() as (cluster, consumer):
+        await read(consumer, 10)
+        cluster.move_leader("orders", 0, -1)
+        for _ in range(2):
+            cluster.hidden_topics.add("orders")
+            assert await consumer.poll(timeout_ms=2_000) == []
+            cluster.hidden_topics.clear()
+            assert await consumer.poll(timeout_ms=10_000) == []
+        cluster.move_leader("orders", 0, 2)
+        fill(cluster, "orders", 1)
+        assert len(await read(consumer, 1)) == 1
+
+
 async def test_brokers_that_do_not_answer_are_named() -> None:
     cluster = FakeCluster(brokers=1)
     cluster.brokers[1].is_up = False

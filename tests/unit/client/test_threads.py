@@ -24,6 +24,7 @@ from kraft.client import (
 )
 from kraft.client.aio.admin import Admin as AsyncAdmin
 from kraft.client.loop_thread import LoopThread, shared_loop
+from kraft.client.metadata_cache import MetadataCache
 from kraft.client.network import Network
 from kraft.model.metadata import TopicMetadata
 from tests.support.client.fake_cluster import FakeCluster, tp
@@ -167,6 +168,32 @@ def test_a_send_that_waits_for_room_while_the_producer_is_closed_says_so(
         gate.set()
         closing.result(30)
     assert first.done()
+
+
+def test_records_of_a_missing_topic_share_one_look_up(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata_cache, "MISSING_TOPIC_GRACE_MS", 100)
+    find = MetadataCache.topic
+    lookups: list[str] = []
+
+    async def counted(self: MetadataCache, name: str, timeout_ms: int) -> TopicMetadata:
+        lookups.append(name)
+        return await find(self, name, timeout_ms)
+
+    monkeypatch.setattr(MetadataCache, "topic", counted)
+    cluster.create("orders")
+    gate = threading.Event()
+    with Producer(**settings_for(cluster)) as producer:
+        # No look-up begins before all records are in the inbox.
+        shared_loop().call_soon(lambda: gate.wait(60))
+        missing = [producer.send("ordres", b"x") for _ in range(20)]
+        stored = producer.send("orders", b"x")
+        gate.set()
+        for future in missing:
+            assert isinstance(future.exception(60), Refusal)
+        assert stored.result(60).offset == 0
+        assert lookups == ["ordres", "orders"]
+        cluster.create("ordres")
+        assert producer.send("ordres", b"x").result(60).offset == 0, "a later record is looked up again"
 
 
 def test_an_exception_inside_the_block_does_not_wait_for_the_brokers(cluster: FakeCluster) -> None:
