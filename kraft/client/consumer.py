@@ -126,7 +126,7 @@ class Consumer:
     # --- about partitions -------------------------------------------------------------------------------------
 
     def partitions_for(self, topic: str, timeout_ms: int | None = None) -> list[int]:
-        """Return the partitions of the topic: cached ones, refreshed while the consumer fetches (metadata.max.age.ms).
+        """Return the partitions of the topic: cached ones, refreshed every metadata.max.age.ms.
 
         A topic that was deleted after it was cached is still returned. Raises a Refusal that names a topic that is
         neither cached nor exists, or Unreachable.

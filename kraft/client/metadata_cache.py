@@ -1,6 +1,7 @@
 """The client's cache of metadata: brokers, the topics that it uses, and the leader of each partition.
 
-It is refreshed when it is too old and when a request shows that it is wrong, never more often than the backoff allows.
+It is refreshed when it is too old, also while the client is idle, and when a request shows that it is wrong, never more
+often than the backoff allows.
 A leader is replaced only by one of a newer epoch, so that a broker that lags cannot send the client to an old leader.
 """
 
@@ -13,6 +14,7 @@ from typing import Final
 from uuid import UUID
 
 from kraft.client.any_broker import AnyBroker
+from kraft.client.errors import ClientClosed
 from kraft.client.ports import Connections
 from kraft.client.sans_io.backoff import Backoff
 from kraft.client.settings import ClientSettings
@@ -68,6 +70,8 @@ class MetadataCache:
         self._refreshed_at_ms: int | None = None
         self._refreshes_without_change = 0
         self._refreshing: asyncio.Task[None] | None = None
+        self._age_timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
         self.trouble = ""
         """The reason why the last refresh failed; empty if it succeeded."""
         self.on_refresh: Callable[[], None] = lambda: None
@@ -98,9 +102,10 @@ class MetadataCache:
         now_ms = self._clock.monotonic_ms()
         deadline_ms = now_ms + timeout_ms
         missing_until_ms = now_ms + min(timeout_ms, MISSING_TOPIC_GRACE_MS)
-        self._wanted.add(name)
         failures = 0
         while True:
+            # In each round, because another look-up of the same name may have ended and discarded it.
+            self._wanted.add(name)
             await self.refresh(deadline_ms - self._clock.monotonic_ms())
             if name in self._topics:
                 return self._topics[name].metadata
@@ -115,15 +120,16 @@ class MetadataCache:
     # --- refreshing -------------------------------------------------------------------------------------------
 
     def request_refresh(self) -> None:
-        """Refresh soon in the background. Does nothing while a refresh is in progress."""
+        """Refresh soon in the background. Does nothing while a refresh is in progress. Raises ClientClosed."""
+        if self._is_closed:
+            raise ClientClosed("the client is closed")
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = asyncio.get_running_loop().create_task(self._refresh_soon(), name="metadata refresh")
 
-    def request_refresh_if_old(self) -> None:
-        if self._refreshed_at_ms is not None and self._age_ms() >= self._settings.metadata_max_age_ms:
-            self.request_refresh()
-
     async def close(self) -> None:
+        self._is_closed = True
+        if self._age_timer is not None:
+            self._age_timer.cancel()
         if self._refreshing is not None:
             self._refreshing.cancel()
             await asyncio.wait([self._refreshing])
@@ -162,8 +168,17 @@ class MetadataCache:
             await self.refresh(self._settings.request_timeout_ms)
         except (Unreachable, Refusal) as error:
             self.trouble = str(error)
-            self._refreshed_at_ms = self._clock.monotonic_ms()
+            self._restart_age()
         self.on_refresh()
+
+    def _restart_age(self) -> None:
+        """Count the age of the metadata from now on; at its maximum it is refreshed."""
+        self._refreshed_at_ms = self._clock.monotonic_ms()
+        if self._age_timer is not None:
+            self._age_timer.cancel()
+        if not self._is_closed:
+            delay_s = self._settings.metadata_max_age_ms / 1000
+            self._age_timer = asyncio.get_running_loop().call_later(delay_s, self.request_refresh)
 
     def _age_ms(self) -> int:
         assert self._refreshed_at_ms is not None
@@ -178,7 +193,7 @@ class MetadataCache:
             known.leaders[partition.partition] = (leader_id, leader_epoch)
 
     def _learn(self, response: MetadataResponse, asked: list[str]) -> None:
-        self._refreshed_at_ms = self._clock.monotonic_ms()
+        self._restart_age()
         described = {topic.topic: topic for topic in response.topics}
         for name in asked:
             topic = described.get(name)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kraft.client.ports import Connections
+from kraft.client.errors import ClientClosed
+from kraft.client.ports import Connections, Node
 from kraft.runtime.clock import Clock, SystemClock
 from kraft.runtime.entropy import Entropy, SystemEntropy
 
@@ -21,13 +22,34 @@ class Network:
         clock: Clock | None = None,
         entropy: Entropy | None = None,
     ) -> None:
-        self.connect: Callable[[], Connections] = connect or _grpc_connections
+        self._connect: Callable[[], Connections] = connect or _grpc_connections
         self.clock: Clock = clock or SystemClock()
         self.entropy: Entropy = entropy or SystemEntropy()
+
+    def connect(self) -> Connections:
+        """Return the connections of one client. After it has closed them, calls that use them raise ClientClosed."""
+        return _ClosableConnections(self._connect())
 
     def chance(self) -> float:
         """Return a random number from 0 to 1."""
         return self.entropy.below(_CHANCE_STEPS) / _CHANCE_STEPS
+
+
+class _ClosableConnections:
+    """Connections that are not opened again after the client has closed them."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._is_closed = False
+
+    def peer(self, address: str) -> Node:
+        if self._is_closed:
+            raise ClientClosed("the client is closed")
+        return self._connections.peer(address)
+
+    async def close(self) -> None:
+        self._is_closed = True
+        await self._connections.close()
 
 
 def _grpc_connections() -> Connections:

@@ -20,6 +20,8 @@ from kraft.client.receipts import RecordReceipt
 from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS
 from kraft.client.values import Delay, Delivery, RecordMetadata
 from kraft.log.format.record_codec import Header
+from kraft.model.errors import Refusal
+from kraft.rpc.peers import Unreachable
 
 INBOX_RECORDS_MAX: Final = 10_000
 """Maximum of records in the inbox; `send` waits while it is full, as for `buffer_memory`."""
@@ -34,6 +36,7 @@ class _Sent:
     partition: int | None
     timestamp_ms: int
     future: Future[RecordMetadata]
+    queued_ms: int
 
 
 class Producer:
@@ -57,6 +60,9 @@ class Producer:
         self._inbox: deque[_Sent] = deque()
         self._taken: deque[_Sent] = deque()
         """Records taken from the inbox and not yet in a batch. Only the event loop uses it, so it needs no guard."""
+        self._found_topics: set[str] = set()
+        self._failed_lookups: dict[str, tuple[int, Exception]] = {}
+        """For each topic that was not found, when its look-up began and its error. Only the event loop uses it."""
         self._guard = threading.Condition()
         self._is_draining = False
         self._drain_task: asyncio.Task[None] | None = None
@@ -82,12 +88,14 @@ class Producer:
     ) -> Future[RecordMetadata]:
         """Queue one record and return a future of its RecordMetadata. Errors, a missing topic too, are in the future.
 
+        The future cannot be cancelled, as in Kafka: a record that is queued is sent.
         Waits at most `max_block_ms` while the buffers are full, then raises BufferExhausted. Raises ClientClosed.
         """
         future: Future[RecordMetadata] = Future()
+        future.set_running_or_notify_cancel()
         time_ms = self._network.clock.wall_ms() if timestamp_ms is None else checked_timestamp(timestamp_ms)
         key, value, checked = checked_bytes("key", key), checked_bytes("value", value), checked_headers(headers)
-        sent = _Sent(topic, value, key, checked, partition, time_ms, future)
+        sent = _Sent(topic, value, key, checked, partition, time_ms, future, self._network.clock.monotonic_ms())
         with self._guard:
             if len(self._inbox) >= INBOX_RECORDS_MAX:
                 self._wait_for_room()
@@ -123,7 +131,7 @@ class Producer:
         return self._thread.run(produce())
 
     def partitions_for(self, topic: str) -> list[int]:
-        """Return the partitions of the topic: cached ones, refreshed while records are sent (metadata.max.age.ms).
+        """Return the partitions of the topic: cached ones, refreshed every metadata.max.age.ms.
 
         A topic that was deleted after it was cached is still returned. Raises a Refusal that names a topic that is
         neither cached nor exists, or Unreachable.
@@ -160,13 +168,14 @@ class Producer:
         """
         with self._guard:
             self._is_closed = True
+            self._guard.notify_all()
 
         async def close() -> None:
-            if timeout_ms is None:
-                await self._drained()
-            elif self._drain_task is not None:
+            began_ms = self._network.clock.monotonic_ms()
+            if not await self._drained(timeout_ms) and self._drain_task is not None:
                 self._drain_task.cancel()
-            await self._producer.close(timeout_ms)
+            used_ms = self._network.clock.monotonic_ms() - began_ms
+            await self._producer.close(None if timeout_ms is None else max(0, timeout_ms - used_ms))
             # A drain that was cancelled before its first step did not fail its records.
             self._fail_rest()
 
@@ -175,8 +184,10 @@ class Producer:
 
     def _wait_for_room(self) -> None:
         max_block_ms = self._producer.settings.max_block_ms
-        has_room = self._guard.wait_for(lambda: len(self._inbox) < INBOX_RECORDS_MAX, max_block_ms / 1000)
-        if not has_room:
+        may_go_on = self._guard.wait_for(
+            lambda: self._is_closed or len(self._inbox) < INBOX_RECORDS_MAX, max_block_ms / 1000
+        )
+        if not may_go_on:
             raise BufferExhausted(
                 f"the queue of {INBOX_RECORDS_MAX} unsent records stayed full for max.block.ms={max_block_ms}"
             )
@@ -192,6 +203,7 @@ class Producer:
                 while self._taken:
                     await self._submit(self._taken.popleft())
         finally:
+            self._failed_lookups.clear()
             self._fail_rest()
 
     def _take_inbox(self) -> bool:
@@ -204,6 +216,8 @@ class Producer:
 
     async def _submit(self, sent: _Sent) -> None:
         try:
+            if sent.topic not in self._found_topics:
+                await self._find_topic(sent)
             await self._producer.submit(
                 sent.topic,
                 sent.value,
@@ -218,6 +232,22 @@ class Producer:
             raise
         except Exception as error:  # noqa: BLE001  The record's future carries it to the sender.
             sent.future.set_exception(error)
+
+    async def _find_topic(self, sent: _Sent) -> None:
+        """Wait for metadata of the topic. Records that were queued before a look-up that failed share its error.
+
+        Otherwise each would wait as long as the first, and all records behind them as long as they all together.
+        """
+        failed = self._failed_lookups.get(sent.topic)
+        if failed is not None and sent.queued_ms <= failed[0]:
+            raise failed[1]
+        began_ms = self._network.clock.monotonic_ms()
+        try:
+            await self._producer.find_topic(sent.topic)
+        except (Refusal, Unreachable) as error:
+            self._failed_lookups[sent.topic] = began_ms, error
+            raise
+        self._found_topics.add(sent.topic)
 
     def _fail_rest(self) -> None:
         """Fail the records that are left if a close ended the drain early."""
@@ -242,6 +272,7 @@ class Producer:
 def _thread_future(many: asyncio.Future[Delivery]) -> Future[Delivery]:
     """Return a future for threads that finishes as the given one does."""
     future: Future[Delivery] = Future()
+    future.set_running_or_notify_cancel()
 
     def finish(done: asyncio.Future[Delivery]) -> None:
         if future.done():

@@ -36,6 +36,18 @@ _MAY_BE_ZERO: Final = {
     "retry_backoff_max_ms",
 }
 
+_INT_MAX: Final = (1 << 31) - 1
+
+_LONG: Final = {
+    "buffer_memory",
+    "linger_ms",
+    "max_block_ms",
+    "metadata_max_age_ms",
+    "retry_backoff_ms",
+    "retry_backoff_max_ms",
+}
+"""Numbers of 64 bits in Kafka; the others have 32."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
@@ -69,6 +81,8 @@ class ClientSettings:
             value = getattr(self, field.name)
             if type(value) is int and value < self._least(field.name):
                 raise InvalidSetting(f"{_dotted(field.name)}={value} must be at least {self._least(field.name)}")
+            if type(value) is int and value > _INT_MAX and field.name not in _LONG:
+                raise InvalidSetting(f"{_dotted(field.name)}={value} must be at most {_INT_MAX}")
         if self.retry_backoff_max_ms < self.retry_backoff_ms:
             raise InvalidSetting(
                 f"retry.backoff.max.ms={self.retry_backoff_max_ms} is below retry.backoff.ms={self.retry_backoff_ms}"

@@ -17,6 +17,7 @@ import grpc.aio
 from kraft.rpc import introductions
 from kraft.rpc.introductions import HEADER, SESSION_FORGOTTEN, ClusterSecrets, Introduction
 from kraft.rpc.pb import membership_pb2, membership_pb2_grpc
+from kraft.rpc.stream_errors import peers_error, with_status_first
 
 CHALLENGE_DEADLINE_S: Final = 5.0
 
@@ -64,7 +65,9 @@ class IntroducedChannel(grpc.aio.Channel):
 
     def stream_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
         inner = self._channel.stream_stream(method, *args, **kwargs)
-        return lambda: _IntroducedCall(self._introducer, method, lambda metadata: inner(metadata=metadata))
+        return lambda: _IntroducedCall(
+            self._introducer, method, lambda metadata: with_status_first(inner(metadata=metadata))
+        )
 
     def stream_unary(self, *_args: Any, **_kwargs: Any) -> NoReturn:
         raise NotImplementedError("no call between nodes is of this kind")
@@ -166,7 +169,7 @@ class _IntroducedCall:
             await call.write(message)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
             if await self._restarted(call, error) is None:
-                raise
+                raise await peers_error(call, error) from error
 
     async def read(self) -> Any:
         call = await self._begun()
@@ -210,7 +213,9 @@ class _IntroducedCall:
         async with self._beginning:
             if self._call is not call:
                 return self._call
-            failure = error if isinstance(error, grpc.aio.AioRpcError) else await _failure_of(call)
+            failure = await peers_error(call, error)
+            if not isinstance(failure, grpc.aio.AioRpcError):
+                return None
             self._introducer.refused(self._session, failure)
             if not self._may_restart or not _is_forgotten(failure):
                 return None
@@ -231,13 +236,6 @@ class _IntroducedCall:
 def _is_forgotten(error: grpc.aio.AioRpcError) -> bool:
     """True if the other end only needs a new session."""
     return error.code() is grpc.StatusCode.UNAUTHENTICATED and error.details() == SESSION_FORGOTTEN
-
-
-async def _failure_of(call: Any) -> grpc.aio.AioRpcError:
-    """Return the error of a call that has ended; gRPC does not give the reason to a writer."""
-    return grpc.aio.AioRpcError(
-        await call.code(), grpc.aio.Metadata(), grpc.aio.Metadata(), details=await call.details()
-    )
 
 
 def _left(deadline: float) -> float:

@@ -16,6 +16,7 @@ import grpc.aio
 from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.rpc.call import AnyCall, Call, ServerStream, Stream
 from kraft.rpc.connection_failures import connection_failure, is_not_grpc, is_refused
+from kraft.rpc.stream_errors import peers_error, with_status_first
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -104,7 +105,7 @@ class Peer:
         method = self._channel.unary_unary(call.method, *_codecs(call))
         try:
             message = await method(call.request.to_message(request), timeout=timeout_s)
-        except grpc.aio.AioRpcError as error:
+        except (grpc.aio.AioRpcError, asyncio.CancelledError) as error:
             _raise_if_cancelled()
             raise _failure(self.address, error) from error
         return call.response.to_value(message)
@@ -116,7 +117,7 @@ class Peer:
         try:
             async for message in messages:
                 yield stream.response.to_value(message)
-        except grpc.aio.AioRpcError as error:
+        except (grpc.aio.AioRpcError, asyncio.CancelledError) as error:
             _raise_if_cancelled()
             raise _failure(self.address, error) from error
         finally:
@@ -124,7 +125,7 @@ class Peer:
 
     def open(self, stream: Stream[Request, Response]) -> CallStream[Request, Response]:
         method = self._channel.stream_stream(stream.method, *_codecs(stream))
-        return CallStream(self.address, method(), stream)
+        return CallStream(self.address, with_status_first(method()), stream)
 
 
 class CallStream(Generic[Request, Response]):
@@ -136,6 +137,7 @@ class CallStream(Generic[Request, Response]):
     def __init__(self, address: str, call: Any, stream: Stream[Request, Response]) -> None:
         self.address = address
         self._call = call
+        self._is_closed = False
         self._request = stream.request
         self._response = stream.response
 
@@ -156,6 +158,7 @@ class CallStream(Generic[Request, Response]):
 
     async def close(self) -> None:
         """End the call. Pending responses are dropped, and a task that waits for one gets Unreachable."""
+        self._is_closed = True
         self._call.cancel()
 
     async def _checked(self, step: Awaitable[Any]) -> Any:
@@ -163,13 +166,15 @@ class CallStream(Generic[Request, Response]):
             return await step
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError) as error:
             _raise_if_cancelled()
-            raise self._broken(error) from error
+            raise await self._broken(error) from error
         except asyncio.CancelledError as cancelled:
             # gRPC also raises this in a task that was not cancelled, when another task has closed the stream.
             _raise_if_cancelled()
-            raise self._broken(cancelled) from cancelled
+            raise Unreachable(self.address, "the stream is closed") from cancelled
 
-    def _broken(self, error: BaseException) -> Unreachable | Refusal:
+    async def _broken(self, error: Exception) -> Unreachable | Refusal:
+        if not self._is_closed:
+            error = await peers_error(self._call, error)
         if isinstance(error, grpc.aio.AioRpcError):
             return _failure(self.address, error)
         return Unreachable(self.address, "the stream is closed")
@@ -186,7 +191,10 @@ def _raise_if_cancelled() -> None:
         raise asyncio.CancelledError
 
 
-def _failure(address: str, error: grpc.aio.AioRpcError) -> Unreachable | Refusal:
+def _failure(address: str, error: grpc.aio.AioRpcError | asyncio.CancelledError) -> Unreachable | Refusal:
+    if isinstance(error, asyncio.CancelledError):
+        # gRPC also raises this in a task that was not cancelled, when another task has closed the channel.
+        return Unreachable(address, "the connection was closed")
     match error.code():
         case grpc.StatusCode.FAILED_PRECONDITION:
             code, _, message = (error.details() or "").partition(": ")

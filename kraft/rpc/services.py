@@ -45,6 +45,12 @@ SERVER_OPTIONS: Final = [
 STREAM_REQUESTS_IN_FLIGHT_MAX: Final = 64
 """A stream with this many unanswered requests is not read until some are answered."""
 
+REASON_BYTES_MAX: Final = 4 * 1024
+"""Limit on the text of an error as gRPC encodes it. Clients may refuse trailers above 8 KiB, and lose the error."""
+
+_ESCAPED_BYTE_SIZE: Final = 3
+"""gRPC writes a byte that is not printable ASCII as `%` and two digits."""
+
 ITEMS_AT_ONCE: Final = 200
 """Items of a long list encoded before other tasks get a turn on the event loop."""
 
@@ -154,8 +160,19 @@ async def answered(response: Awaitable[Response], context: Context) -> Response:
 
 
 async def _abort(context: Context, code: grpc.StatusCode, details: str) -> NoReturn:
-    await context.abort(code, details)
+    await context.abort(code, fitting(details))
     raise AssertionError("abort always raises")
+
+
+def fitting(details: str) -> str:
+    """Return the text as gRPC can send it: cut to REASON_BYTES_MAX, and without bytes that are not UTF-8."""
+    text = details.encode("utf-8", "backslashreplace").decode()
+    room = REASON_BYTES_MAX
+    for position, character in enumerate(text):
+        room -= 1 if " " <= character <= "~" and character != "%" else _ESCAPED_BYTE_SIZE * len(character.encode())
+        if room < 0:
+            return text[:position] + "..."
+    return text
 
 
 async def in_order(

@@ -33,7 +33,8 @@ class Consumer:
     """Asyncio consumer. Reads its assigned partitions in offset order and fetches ahead of the polls.
 
     Waits for a new leader when one moves or fails. An error that retries do not end (a missing topic, an offset out
-    of range or a truncated log with auto.offset.reset=none, corrupt bytes) is raised by the next poll.
+    of range or a truncated log with auto.offset.reset=none, corrupt bytes) is raised by the next poll. If a topic or a
+    position is not found within default.api.timeout.ms, poll raises the reason once, and the look-up begins again.
     """
 
     def __init__(
@@ -121,10 +122,11 @@ class Consumer:
         deadline_ms = self._clock.monotonic_ms() + self._timeout(timeout_ms)
         while True:
             track = self._buffer.track(partition)
-            if track.position is not None:
+            if track.position is not None and not track.needs_position:
                 return track.position
-            if track.error is not None:
-                raise track.error
+            if (error := self._buffer.take_error(track)) is not None:
+                self._wake_up()
+                raise error
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0:
                 waited_ms = self._timeout(timeout_ms)
@@ -151,12 +153,15 @@ class Consumer:
         while True:
             # Each error is raised once before the records of other partitions, and again when there are none.
             if (error := self._buffer.next_error(raised_before=False)) is not None:
-                raise error
-            parts = list(self._take(max_records))
-            if parts:
                 engine.fetcher.wake_up()
+                raise error
+            taken = list(self._take(max_records))
+            if taken:
+                engine.fetcher.wake_up()
+            if parts := [part for part in taken if part.columns.offsets]:
                 return parts
             if (error := self._buffer.next_error(raised_before=True)) is not None:
+                engine.fetcher.wake_up()
                 raise error
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0:
@@ -170,7 +175,10 @@ class Consumer:
                 yield record
 
     def _take(self, max_records: int | None) -> Iterator[PartitionColumns]:
-        """Yield parts of at most `max_records` together, partition by partition, and advance the positions."""
+        """Yield parts of at most `max_records` together, partition by partition, and advance the positions.
+
+        A part may be empty: of a batch that has no records for a reader, or none left after a compaction.
+        """
         left = max_records
         for _ in range(len(self._turns)):
             partition = self._turns[0]
@@ -178,9 +186,8 @@ class Consumer:
                 part = self._next_part(self._buffer.track(partition), left)
                 if part is None:
                     break
-                if part.columns.offsets:
-                    yield part
-                    left = None if left is None else left - len(part.columns.offsets)
+                yield part
+                left = None if left is None else left - len(part.columns.offsets)
             if left == 0:
                 # The next poll begins with the next partition, so that a busy one does not starve the others.
                 self._turns.rotate(-1)
@@ -285,7 +292,7 @@ class Consumer:
     # --- about partitions -------------------------------------------------------------------------------------
 
     async def partitions_for(self, topic: str, timeout_ms: int | None = None) -> list[int]:
-        """Return the partitions of the topic: cached ones, refreshed while the consumer fetches (metadata.max.age.ms).
+        """Return the partitions of the topic: cached ones, refreshed every metadata.max.age.ms.
 
         A topic that was deleted after it was cached is still returned. Raises a Refusal that names a topic that is
         neither cached nor exists, or Unreachable.

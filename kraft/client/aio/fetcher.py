@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from contextlib import aclosing
 from typing import Any, Final
 
-from kraft.client.aio.offset_lookup import OffsetLookup, no_such_partition
+from kraft.client.aio.offset_lookup import OffsetLookup, Outcome, no_such_partition
 from kraft.client.any_broker import ATTEMPT_MAX_MS
+from kraft.client.errors import ClientClosed
 from kraft.client.metadata_cache import MISSING_TOPIC_GRACE_MS, MetadataCache
 from kraft.client.ports import Connections, FetchStream
 from kraft.client.sans_io.fetch_buffer import FetchBuffer, SentCheck, SentFetch
 from kraft.client.settings import ConsumerSettings
+from kraft.client.values import FoundOffset
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fetch import FetchResponse
 from kraft.model.ids import TopicPartition
@@ -41,26 +45,37 @@ class Fetcher:
         self._lookup = lookup
         self._clock = clock
         self._is_closed = False
+        self._failure: BaseException | None = None
+        """The error that ended a task: an internal error, since the tasks handle every other one."""
         self._changed = asyncio.Event()
         self._news = asyncio.Event()
         self._leaders: dict[str, asyncio.Task[None]] = {}
         self._leader_changed: dict[str, asyncio.Event] = {}
         self._missing_since_ms: dict[str, int] = {}
-        self._lookup_task: asyncio.Task[None] | None = None
+        self._lookups: set[asyncio.Task[None]] = set()
+        self._looked_up: dict[TopicPartition, int] = {}
+        """The generation of each track whose position is being looked up."""
         self._topics_task: asyncio.Task[None] | None = None
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="kraft consumer")
+        self._task = self._started(self._run(), "kraft consumer")
 
     def wake_up(self) -> None:
         """Wake the task after a change: an assignment, a position, room in the buffer, metadata."""
         self._changed.set()
 
-    async def wait_for_news(self, timeout_ms: int | None) -> None:
-        """Wait until something was fetched, looked up or failed since the last call, or the timeout passes."""
+    async def wait_for_news(self, timeout_ms: int) -> None:
+        """Wait until something was fetched, looked up or failed since the last call, or the timeout passes.
+
+        Raises ClientClosed, or the error that ended one of the tasks.
+        """
         try:
-            async with asyncio.timeout(None if timeout_ms is None else max(0, timeout_ms) / 1000):
+            async with asyncio.timeout(max(0, timeout_ms) / 1000):
                 await self._news.wait()
         except TimeoutError:
             return
+        if self._is_closed:
+            raise ClientClosed("the consumer is closed")
+        if self._failure is not None:
+            raise self._failure
         self._news.clear()
 
     @property
@@ -69,11 +84,22 @@ class Fetcher:
 
     async def close(self) -> None:
         self._is_closed = True
-        tasks = [self._task, *self._leaders.values()]
-        tasks += [task for task in (self._lookup_task, self._topics_task) if task is not None]
+        self._news.set()
+        tasks = [self._task, *self._leaders.values(), *self._lookups]
+        tasks += [] if self._topics_task is None else [self._topics_task]
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
+
+    def _started(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            self._failure = failure
+            self._news.set()
 
     # --- leaders and positions --------------------------------------------------------------------------------
 
@@ -81,15 +107,12 @@ class Fetcher:
         while True:
             self._changed.clear()
             now_ms = self._clock.monotonic_ms()
-            self._metadata.request_refresh_if_old()
             self._look_topics_up()
             self._look_positions_up()
             for address in self._find_leaders(now_ms):
                 if address not in self._leaders:
                     self._leader_changed[address] = asyncio.Event()
-                    self._leaders[address] = asyncio.get_running_loop().create_task(
-                        self._fetch_from(address), name=f"fetch from {address}"
-                    )
+                    self._leaders[address] = self._started(self._fetch_from(address), f"fetch from {address}")
             for event in self._leader_changed.values():
                 event.set()
             retry_at_ms = self._buffer.next_retry_ms(now_ms)
@@ -117,13 +140,14 @@ class Fetcher:
     def _check_still_exists(self, partition: TopicPartition, now_ms: int) -> None:
         refusal = self._metadata.refusal_of(partition.topic)
         if refusal is None or refusal.error_code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            self._missing_since_ms.pop(partition.topic, None)
             return
         since_ms = self._missing_since_ms.setdefault(partition.topic, now_ms)
         if now_ms - since_ms >= MISSING_TOPIC_GRACE_MS:
             self._fail(partition, refusal)
 
-    def _fail(self, partition: TopicPartition, error: Exception) -> None:
-        self._buffer.fail(partition, error)
+    def _fail(self, partition: TopicPartition, error: Exception, *, is_passing: bool = False) -> None:
+        self._buffer.fail(partition, error, is_passing=is_passing)
         self._news.set()
 
     def _look_topics_up(self) -> None:
@@ -133,50 +157,59 @@ class Fetcher:
             if track.error is None and self._metadata.partition_count(track.partition.topic) is None
         ]
         if unknown and (self._topics_task is None or self._topics_task.done()):
-            self._topics_task = asyncio.get_running_loop().create_task(self._find_topics(unknown), name="topics")
+            self._topics_task = self._started(self._find_topics(unknown), "topics")
 
     async def _find_topics(self, partitions: list[TopicPartition]) -> None:
         for topic in {partition.topic for partition in partitions}:
             try:
                 await self._metadata.topic(topic, self._settings.default_api_timeout_ms)
             except Refusal as error:
-                self._fail_all([partition for partition in partitions if partition.topic == topic], error)
+                self._fail_unknown([partition for partition in partitions if partition.topic == topic], error)
             except Unreachable as error:
-                self._fail_all(partitions, error)
+                self._fail_unknown(partitions, error)
                 break
         self.wake_up()
 
-    def _fail_all(self, partitions: list[TopicPartition], error: Exception) -> None:
-        for track in self._buffer.tracks:
-            if track.partition in partitions:
-                self._fail(track.partition, error)
-
-    def _look_positions_up(self) -> None:
-        if self._lookup_task is not None and not self._lookup_task.done():
-            return
-        wanted: dict[TopicPartition, tuple[int, int]] = {}
+    def _fail_unknown(self, partitions: list[TopicPartition], error: Exception) -> None:
         for track in self._buffer.tracks:
             is_known = self._metadata.partition_count(track.partition.topic) is not None
-            if track.reset_to is not None and track.error is None and is_known:
-                wanted[track.partition] = track.generation, track.reset_to
-        if wanted:
-            self._lookup_task = asyncio.get_running_loop().create_task(self._find_positions(wanted), name="positions")
+            if track.partition in partitions and track.error is None and not is_known:
+                self._fail(track.partition, error, is_passing=_is_passing(error))
 
-    async def _find_positions(self, wanted: dict[TopicPartition, tuple[int, int]]) -> None:
-        timestamps_ms = {partition: timestamp_ms for partition, (_, timestamp_ms) in wanted.items()}
-        try:
-            found = await self._lookup.find(timestamps_ms, self._settings.default_api_timeout_ms)
-        except (Refusal, Unreachable) as error:
-            for track in self._buffer.tracks:
-                if track.partition in wanted and track.generation == wanted[track.partition][0]:
-                    self._fail(track.partition, error)
+    def _look_positions_up(self) -> None:
+        """Start a look-up of the positions that are needed and not being looked up."""
+        wanted: dict[TopicPartition, int] = {}
+        for track in self._buffer.tracks:
+            is_known = self._metadata.partition_count(track.partition.topic) is not None
+            is_looked_up = self._looked_up.get(track.partition) == track.generation
+            if track.reset_to is not None and track.needs_position and is_known and not is_looked_up:
+                wanted[track.partition] = track.reset_to
+                self._looked_up[track.partition] = track.generation
+        if wanted:
+            generations = {partition: self._looked_up[partition] for partition in wanted}
+            task = self._started(self._find_positions(wanted, generations), "positions")
+            self._lookups.add(task)
+            task.add_done_callback(self._lookups.discard)
+
+    async def _find_positions(
+        self, timestamps_ms: dict[TopicPartition, int], generations: dict[TopicPartition, int]
+    ) -> None:
+        timeout_ms = self._settings.default_api_timeout_ms
+        async with aclosing(self._lookup.find_each(timestamps_ms, timeout_ms)) as outcomes:
+            async for partition, outcome in outcomes:
+                self._take_position(partition, generations[partition], outcome)
+                self._news.set()
+                self.wake_up()
+
+    def _take_position(self, partition: TopicPartition, generation: int, outcome: Outcome) -> None:
+        if self._looked_up.get(partition) == generation:
+            del self._looked_up[partition]
+        if not self._buffer.wants_position(partition, generation):
+            return
+        if isinstance(outcome, FoundOffset):
+            self._buffer.position_found(partition, outcome)
         else:
-            for track in self._buffer.tracks:
-                if track.partition in found:
-                    generation = wanted[track.partition][0]
-                    self._buffer.position_found(track, generation, found[track.partition])
-        self._news.set()
-        self.wake_up()
+            self._fail(partition, outcome, is_passing=_is_passing(outcome))
 
     # --- one leader -------------------------------------------------------------------------------------------
 
@@ -297,3 +330,8 @@ class Fetcher:
             if leader is not None and leader.address == address:
                 led[track.partition] = leader.epoch
         return led
+
+
+def _is_passing(error: Exception) -> bool:
+    """True if what failed may succeed later."""
+    return isinstance(error, Unreachable) or (isinstance(error, Refusal) and error.error_code.retriable)

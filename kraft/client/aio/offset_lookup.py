@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import TypeAlias
 
 from kraft.client.any_broker import ATTEMPT_MAX_MS, NoBrokerReachable
 from kraft.client.metadata_cache import MetadataCache
@@ -16,6 +18,8 @@ from kraft.model.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from kraft.rpc.calls import LIST_OFFSETS
 from kraft.rpc.peers import Unreachable
 from kraft.runtime.clock import Clock
+
+Outcome: TypeAlias = FoundOffset | Refusal | Unreachable
 
 
 class OffsetLookup:
@@ -32,89 +36,102 @@ class OffsetLookup:
     ) -> dict[TopicPartition, FoundOffset]:
         """Return each partition's first record at or after the timestamp, which may be special (EARLIEST_TIMESTAMP).
 
-        Raises NoBrokerReachable with the leader's address, or a Refusal with the partition, when the timeout passes.
+        Raises NoBrokerReachable with the leader's address, or a Refusal with the partition: at once if retries do not
+        end it, otherwise when the timeout passes.
         """
+        found: dict[TopicPartition, FoundOffset] = {}
+        async with aclosing(self.find_each(timestamps_ms, timeout_ms)) as outcomes:
+            async for partition, outcome in outcomes:
+                if not isinstance(outcome, FoundOffset):
+                    raise outcome
+                found[partition] = outcome
+        return found
+
+    async def find_each(
+        self, timestamps_ms: Mapping[TopicPartition, int], timeout_ms: int
+    ) -> AsyncGenerator[tuple[TopicPartition, Outcome], None]:
+        """Yield what `find` returns or raises for each partition; one without a leader does not delay the others."""
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         for topic in {partition.topic for partition in timestamps_ms}:
             await self._metadata.topic(topic, max(1, deadline_ms - self._clock.monotonic_ms()))
-        found: dict[TopicPartition, FoundOffset] = {}
+        missing = dict(timestamps_ms)
         failures = 0
-        while True:
-            missing = {each: time_ms for each, time_ms in timestamps_ms.items() if each not in found}
-            troubles = await self._ask_leaders(missing, found, deadline_ms)
-            if not troubles:
-                return found
+        while missing:
+            final, passing = await self._ask_leaders(missing, deadline_ms)
+            for partition, outcome in final.items():
+                del missing[partition]
+                yield partition, outcome
+            if not missing:
+                return
             failures += 1
             delay_ms = self._backoff.delay_ms(failures)
             if self._clock.monotonic_ms() + delay_ms >= deadline_ms:
-                trouble = next(iter(troubles.values()))
-                if isinstance(trouble, Unreachable):
-                    raise NoBrokerReachable({trouble.address: trouble.reason}, timeout_ms)
-                raise trouble
+                for partition, error in passing.items():
+                    yield partition, _timed_out(error, timeout_ms)
+                return
             self._metadata.request_refresh()
             await asyncio.sleep(delay_ms / 1000)
 
     async def _ask_leaders(
-        self,
-        missing: dict[TopicPartition, int],
-        found: dict[TopicPartition, FoundOffset],
-        deadline_ms: int,
-    ) -> dict[TopicPartition, Exception]:
-        """Ask every leader once; add to `found` and return the errors of those to retry."""
-        troubles: dict[TopicPartition, Exception] = {}
+        self, missing: Mapping[TopicPartition, int], deadline_ms: int
+    ) -> tuple[dict[TopicPartition, Outcome], dict[TopicPartition, Refusal | Unreachable]]:
+        """Ask every leader once. Return the final outcomes, and the errors of those to retry."""
+        final: dict[TopicPartition, Outcome] = {}
+        passing: dict[TopicPartition, Refusal | Unreachable] = {}
         by_leader: dict[str, list[ListOffsetsPartition]] = {}
         for partition, timestamp_ms in missing.items():
-            self._check_exists(partition)
+            count = self._metadata.partition_count(partition.topic)
             leader = self._metadata.leader(partition)
-            if leader is None:
-                troubles[partition] = Refusal(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
-                continue
-            asked = ListOffsetsPartition(
-                topic=partition.topic,
-                partition=partition.partition,
-                timestamp_ms=timestamp_ms,
-                current_leader_epoch=leader.epoch,
-            )
-            by_leader.setdefault(leader.address, []).append(asked)
+            if count is not None and not 0 <= partition.partition < count:
+                final[partition] = no_such_partition(partition, count)
+            elif leader is None:
+                passing[partition] = Refusal(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
+            else:
+                asked = ListOffsetsPartition(
+                    topic=partition.topic,
+                    partition=partition.partition,
+                    timestamp_ms=timestamp_ms,
+                    current_leader_epoch=leader.epoch,
+                )
+                by_leader.setdefault(leader.address, []).append(asked)
         answers = await asyncio.gather(
             *(self._ask(address, asked, deadline_ms) for address, asked in by_leader.items())
         )
         for answer in answers:
             for partition, outcome in answer.items():
-                if isinstance(outcome, FoundOffset):
-                    found[partition] = outcome
+                if isinstance(outcome, Unreachable) or (isinstance(outcome, Refusal) and outcome.error_code.retriable):
+                    passing[partition] = outcome
                 else:
-                    troubles[partition] = outcome
-        return troubles
+                    final[partition] = outcome
+        return final, passing
 
     async def _ask(
         self, address: str, asked: list[ListOffsetsPartition], deadline_ms: int
-    ) -> dict[TopicPartition, FoundOffset | Exception]:
+    ) -> dict[TopicPartition, Outcome]:
+        """Return an outcome for each partition, whatever the leader answers."""
         left_ms = max(1, min(ATTEMPT_MAX_MS, deadline_ms - self._clock.monotonic_ms()))
+        partitions = {TopicPartition(each.topic, each.partition): each for each in asked}
         try:
             request = ListOffsetsRequest(partitions=asked)
             response = await self._connections.peer(address).call(LIST_OFFSETS, request, left_ms / 1000)
         except Unreachable as error:
-            return {TopicPartition(each.topic, each.partition): error for each in asked}
-        outcomes: dict[TopicPartition, FoundOffset | Exception] = {}
-        epochs = {TopicPartition(each.topic, each.partition): each.current_leader_epoch for each in asked}
+            return dict.fromkeys(partitions, error)
+        except Refusal as refusal:
+            return {each: Refusal(refusal.error_code, f"{each}: {refusal.message}") for each in partitions}
+        outcomes: dict[TopicPartition, Outcome] = dict.fromkeys(
+            partitions, Unreachable(address, "its response lacks the partition")
+        )
         for result in response.partitions:
             partition = TopicPartition(result.topic, result.partition)
-            refusal = Refusal(result.error_code, f"{partition}: {result.error_message or result.error_code.name}")
+            if partition not in partitions:
+                continue
             if result.error_code is ErrorCode.NONE:
-                outcomes[partition] = FoundOffset(
-                    result.offset, result.timestamp_ms, result.leader_epoch, epochs[partition]
-                )
-            elif result.error_code.retriable:
-                outcomes[partition] = refusal
+                epoch = partitions[partition].current_leader_epoch
+                outcomes[partition] = FoundOffset(result.offset, result.timestamp_ms, result.leader_epoch, epoch)
             else:
-                raise refusal
+                reason = result.error_message or result.error_code.name
+                outcomes[partition] = Refusal(result.error_code, f"{partition}: {reason}")
         return outcomes
-
-    def _check_exists(self, partition: TopicPartition) -> None:
-        count = self._metadata.partition_count(partition.topic)
-        if count is not None and not 0 <= partition.partition < count:
-            raise no_such_partition(partition, count)
 
 
 def no_such_partition(partition: TopicPartition, count: int) -> Refusal:
@@ -123,3 +140,7 @@ def no_such_partition(partition: TopicPartition, count: int) -> Refusal:
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         f"topic {partition.topic!r} has partitions 0 to {count - 1}, not {partition.partition}",
     )
+
+
+def _timed_out(error: Refusal | Unreachable, timeout_ms: int) -> Refusal | Unreachable:
+    return NoBrokerReachable({error.address: error.reason}, timeout_ms) if isinstance(error, Unreachable) else error

@@ -98,6 +98,10 @@ class Producer:
             await self.send(topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
         )
 
+    async def find_topic(self, topic: str) -> None:
+        """Wait for metadata of the topic, as `send` does."""
+        await self._started().partition_count(topic)
+
     async def submit(
         self,
         topic: str,
@@ -163,7 +167,7 @@ class Producer:
         return future
 
     async def partitions_for(self, topic: str) -> list[int]:
-        """Return the partitions of the topic: cached ones, refreshed while records are sent (metadata.max.age.ms).
+        """Return the partitions of the topic: cached ones, refreshed every metadata.max.age.ms.
 
         A topic that was deleted after it was cached is still returned. Raises a Refusal that names a topic that is
         neither cached nor exists, or Unreachable.
@@ -191,8 +195,11 @@ class Producer:
         self._is_closed = True
         if self._sender is not None:
             sender, self._sender = self._sender, None
-            await sender.flush(timeout_ms)
-            await sender.close()
+            try:
+                await sender.flush(timeout_ms)
+            finally:
+                # Also when this close is cancelled: the producer has no other way left to close.
+                await sender.close()
 
     # --- inside -----------------------------------------------------------------------------------------------
 

@@ -111,6 +111,9 @@ class RecordDeletion:
             response = await self._connections.peer(address).call(DELETE_RECORDS, request, left_ms / 1000)
         except Unreachable as error:
             return {TopicPartition(each.topic, each.partition): error for each in asked}
+        except Refusal as refusal:
+            partitions = [TopicPartition(each.topic, each.partition) for each in asked]
+            return {each: Refusal(refusal.error_code, f"{each}: {refusal.message}") for each in partitions}
         outcomes: dict[TopicPartition, int | Exception] = {}
         for result in response.partitions:
             partition = TopicPartition(result.topic, result.partition)

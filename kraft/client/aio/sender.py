@@ -180,7 +180,6 @@ class Sender:
 
     def _dispatch(self, now_ms: int) -> None:
         by_leader: dict[str, list[TopicPartition]] = {}
-        self._metadata.request_refresh_if_old()
         if not self._buffer.needs_identity:
             self._buffer.trouble = ""
         for partition in self._buffer.waiting():

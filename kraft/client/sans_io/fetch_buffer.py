@@ -14,6 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from kraft.client.errors import LogTruncated, describe_truncation
 from kraft.client.sans_io.backoff import Backoff
@@ -31,6 +32,8 @@ from kraft.model.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
+
+OFFSET_MAX: Final = (1 << 63) - 1
 
 log = logging.getLogger("kraft.client")
 
@@ -70,7 +73,19 @@ class Track:
     retry_at_ms: int = 0
     failures: int = 0
     error: Exception | None = None
+    is_error_passing: bool = False
+    """The error may end by itself: it is raised once, and then what failed is tried again."""
     was_error_raised: bool = False
+
+    @property
+    def is_read(self) -> bool:
+        """True if the user has every record that was fetched."""
+        return not (self.ready or self.chunks)
+
+    @property
+    def needs_position(self) -> bool:
+        """True if the position has to be looked up now: records fetched before a reset are returned first."""
+        return self.reset_to is not None and self.error is None and self.is_read
 
     @property
     def is_fetchable(self) -> bool:
@@ -132,8 +147,8 @@ class FetchBuffer:
         return track
 
     def seek(self, partition: TopicPartition, offset: int, stop_at: int | None = None) -> None:
-        if offset < 0:
-            raise ValueError(f"{partition}: cannot seek to offset {offset}, which is below 0")
+        if not 0 <= offset <= OFFSET_MAX:
+            raise ValueError(f"{partition}: cannot seek to offset {offset}, which is not between 0 and 2^63-1")
         track = self._restarted(self.track(partition))
         track.position = track.fetch_offset = offset
         track.stop_at = stop_at
@@ -142,18 +157,27 @@ class FetchBuffer:
         """Have the position looked up by a timestamp when it is needed."""
         self._restarted(self.track(partition)).reset_to = timestamp_ms
 
-    def position_found(self, track: Track, generation: int, found: FoundOffset) -> None:
-        """Take the result of a look-up, unless there was a seek or an error since."""
-        if track.generation == generation and track.reset_to is not None and track.error is None:
-            self.seek(track.partition, found.offset)
-            fresh = self._tracks[track.partition]
-            fresh.epochs.read(found.record_epoch, found.offset)
-            fresh.checked_epoch = found.leader_epoch
+    def wants_position(self, partition: TopicPartition, generation: int) -> bool:
+        """True unless there was an assignment, a seek or an error since the look-up of the position began."""
+        track = self._tracks.get(partition)
+        return track is not None and track.generation == generation and track.needs_position
 
-    def fail(self, partition: TopicPartition, error: Exception) -> None:
-        """Stop the track until the next seek and drop what was fetched ahead; polls raise the error."""
+    def position_found(self, partition: TopicPartition, found: FoundOffset) -> None:
+        """Continue at the offset that a look-up found."""
+        self.seek(partition, found.offset)
         track = self._tracks[partition]
+        track.epochs.read(found.record_epoch, found.offset)
+        track.checked_epoch = found.leader_epoch
+
+    def fail(self, partition: TopicPartition, error: Exception, *, is_passing: bool = False) -> None:
+        """Stop the track and drop what was fetched ahead; polls raise the error.
+
+        The track stops until the next seek, or, if the error is passing, until it was raised.
+        """
+        track = self._tracks[partition]
+        assert not is_passing or track.is_read, "only a track without records can continue where it stopped"
         track.error = error
+        track.is_error_passing = is_passing
         track.chunks.clear()
         track.buffered_bytes = 0
 
@@ -428,11 +452,19 @@ class FetchBuffer:
     def next_error(self, *, raised_before: bool) -> Exception | None:
         """Return an error to raise: of a track without buffered records, or, with `raised_before`, of any track."""
         for track in self._tracks.values():
-            is_due = not (track.was_error_raised or track.ready or track.chunks)
+            is_due = track.is_read and not track.was_error_raised
             if track.error is not None and (raised_before or is_due):
-                track.was_error_raised = True
-                return track.error
+                return self.take_error(track)
         return None
+
+    def take_error(self, track: Track) -> Exception | None:
+        """Return the track's error to raise it. After a passing one the track continues."""
+        error = track.error
+        if track.is_error_passing:
+            track.error, track.is_error_passing = None, False
+        else:
+            track.was_error_raised = error is not None
+        return error
 
 
 def _note_epochs(track: Track, headers: list[BatchHeader]) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -9,6 +9,8 @@ import pytest
 from kraft.client.aio.consumer import Consumer
 from kraft.client.any_broker import NoBrokerReachable
 from kraft.client.errors import ClientClosed, NotSupportedYet
+from kraft.log.format.record_batch import read_header, rebuild_batch
+from kraft.log.format.record_codec import RecordColumns
 from kraft.model.errors import ErrorCode, Refusal
 from tests.support.client.fake_cluster import FakeCluster, tp
 from tests.support.client.fake_partition import all_values
@@ -271,6 +273,20 @@ async def test_a_topic_that_is_deleted_is_noticed() -> None:
             await consumer.poll(timeout_ms=30_000)
 
 
+async def test_a_topic_that_two_brokers_did_not_know_at_different_times_is_not_missing() -> None:
+    async with consumer_of_orders() as (cluster, consumer):
+        await read(consumer, 10)
+        cluster.move_leader("orders", 0, -1)
+        for _ in range(2):
+            cluster.hidden_topics.add("orders")
+            assert await consumer.poll(timeout_ms=2_000) == []
+            cluster.hidden_topics.clear()
+            assert await consumer.poll(timeout_ms=10_000) == []
+        cluster.move_leader("orders", 0, 2)
+        fill(cluster, "orders", 1)
+        assert len(await read(consumer, 1)) == 1
+
+
 async def test_brokers_that_do_not_answer_are_named() -> None:
     cluster = FakeCluster(brokers=1)
     cluster.brokers[1].is_up = False
@@ -349,6 +365,83 @@ async def test_offsets_are_asked_for_again_where_the_leader_has_just_moved() -> 
         cluster.move_leader("orders", 0, -1)
         with pytest.raises(Refusal, match="orders-0"):
             await consumer.end_offsets([tp("orders")], timeout_ms=3_000)
+
+
+async def test_batches_without_records_make_room_for_more() -> None:
+    """A compaction may leave a batch empty; here one fills the buffer, and no poll returns anything of it."""
+    cluster = FakeCluster(brokers=1)
+    partition = cluster.create("orders")[0]
+    fill(cluster, "orders", 3)
+    (whole,) = partition.batches
+    partition.batches[0] = rebuild_batch(read_header(whole), RecordColumns([], [], [], [], []))
+    fill(cluster, "orders", 1)
+    settings = {"auto_offset_reset": "earliest", "max_partition_fetch_bytes": 1, "fetch_max_bytes": 1}
+    async with consumer_of(cluster, **settings) as consumer:
+        consumer.assign([tp("orders")])
+        await consumer.position(tp("orders"))
+        await asyncio.sleep(1)
+        assert [each.offset for each in await consumer.poll(timeout_ms=60_000)] == [3]
+
+
+@pytest.mark.parametrize("has_assignment", [False, True])
+async def test_an_idle_consumer_learns_of_new_partitions(has_assignment: bool) -> None:
+    cluster = FakeCluster()
+    cluster.create("orders")
+    async with consumer_of(cluster) as consumer:
+        assert await consumer.partitions_for("orders") == [0]
+        if has_assignment:
+            consumer.assign([tp("orders")])
+            consumer.pause(tp("orders"))
+            await consumer.position(tp("orders"))
+        cluster.create("orders", partitions=2)
+        await asyncio.sleep(301)
+        assert await consumer.partitions_for("orders") == [0, 1]
+
+
+async def test_an_error_in_a_task_of_the_consumer_is_raised_and_does_not_hang() -> None:
+    async with consumer_of_orders() as (cluster, consumer):
+        await read(consumer, 10)
+
+        def fail(_: object) -> None:
+            raise ZeroDivisionError("a bug of ours")
+
+        cluster.brokers[1].fetch = fail  # type: ignore[assignment, method-assign]
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError):
+                await consumer.poll(timeout_ms=60_000)
+
+
+async def test_an_offset_that_no_log_can_have_is_refused() -> None:
+    async with consumer_of_orders() as (_, consumer):
+        with pytest.raises(ValueError, match=r"9223372036854775808, which is not between 0 and 2\^63-1"):
+            consumer.seek(tp("orders"), 1 << 63)
+
+
+@pytest.mark.parametrize("waiting", ["poll", "position", "end_offsets", "read_columns", "partitions_for"])
+async def test_a_call_that_waits_while_the_consumer_is_closed_says_so(waiting: str) -> None:
+    cluster = FakeCluster(brokers=1)
+    partition = cluster.create("orders")[0]
+    consumer = consumer_of(cluster)
+    await consumer.partitions_for("orders")
+    partition.leader_id = -1
+    await asyncio.sleep(301)
+    consumer.assign([tp("orders")])
+    cluster.brokers[1].is_up = waiting != "partitions_for"
+    calls: dict[str, Callable[[], Awaitable[object]]] = {
+        "poll": lambda: consumer.poll(timeout_ms=60_000),
+        "position": lambda: consumer.position(tp("orders")),
+        "end_offsets": lambda: consumer.end_offsets([tp("orders")]),
+        "read_columns": lambda: anext(consumer.read_columns(tp("orders"), 0, 5)),
+        "partitions_for": lambda: consumer.partitions_for("payments"),
+    }
+    task = asyncio.ensure_future(calls[waiting]())
+    await asyncio.sleep(3)
+    assert not task.done()
+    await consumer.close()
+    started_s = asyncio.get_running_loop().time()
+    with pytest.raises(ClientClosed):
+        await task
+    assert asyncio.get_running_loop().time() - started_s < 2
 
 
 async def test_iteration_goes_on_for_ever() -> None:

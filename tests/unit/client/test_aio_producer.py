@@ -427,6 +427,44 @@ async def test_flush_waits_for_what_was_sent_before_it_and_says_when_time_was_to
         assert isinstance(late.exception(), ClientClosed)
 
 
+async def test_an_idle_producer_learns_of_new_leaders_and_partitions() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders", leader_id=1)
+    async with producer_of(cluster) as producer:
+        await producer.send_and_wait("orders", b"a")
+        cluster.create("orders", partitions=2, leader_id=2)
+        cluster.partition("orders").leader_epoch = 1
+        await asyncio.sleep(301)
+        assert await producer.partitions_for("orders") == [0, 1]
+        await producer.send_and_wait("orders", b"b", partition=0)
+    assert len(cluster.brokers[1].produced) == 1, "the record went to the new leader at once"
+
+
+async def test_a_send_that_waits_while_the_producer_is_closed_says_so() -> None:
+    cluster = FakeCluster(brokers=1)
+    cluster.brokers[1].is_up = False
+    producer = producer_of(cluster)
+    sending = asyncio.create_task(producer.send("orders", b"a"))
+    await asyncio.sleep(3)
+    await producer.close()
+    with pytest.raises(ClientClosed):
+        await asyncio.wait_for(sending, 2)
+
+
+async def test_a_close_that_is_cancelled_closes_all_the_same() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders", leader_id=1)
+    producer = producer_of(cluster)
+    await producer.partitions_for("orders")
+    cluster.brokers[1].hangs = True
+    future = await producer.send("orders", b"a")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            await producer.close()
+    assert isinstance(future.exception(), ClientClosed)
+    assert cluster.closed == 1
+
+
 async def test_a_closed_producer_takes_nothing() -> None:
     cluster = FakeCluster()
     cluster.create("orders")

@@ -8,7 +8,6 @@ import pytest
 
 from kraft.client.sans_io.fetch_buffer import FetchBuffer
 from kraft.client.settings import ConsumerSettings
-from kraft.client.values import FoundOffset
 from kraft.model.errors import InvalidBatch
 from tests.support.client.fake_cluster import FakeCluster, tp
 from tests.support.client.fake_partition import FakePartition, all_values
@@ -97,10 +96,9 @@ def test_a_position_found_after_a_corrupt_batch_does_not_clear_the_error() -> No
     buffer = FetchBuffer(ConsumerSettings(bootstrap_servers=("any:1",), auto_offset_reset="earliest"), lambda: 0.5)
     buffer.assign([tp("orders")])
     track = buffer.track(tp("orders"))
+    assert buffer.wants_position(tp("orders"), track.generation)
     buffer.fail(tp("orders"), InvalidBatch("orders-0 at offset 10: corrupt"))
-    buffer.position_found(track, track.generation, FoundOffset(20, -1, 0, 0))
-    assert buffer.track(tp("orders")) is track
-    assert track.position is None
+    assert not buffer.wants_position(tp("orders"), track.generation)
 
 
 async def test_an_error_is_raised_although_another_partition_is_busy() -> None:

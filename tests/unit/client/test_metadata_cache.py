@@ -92,6 +92,19 @@ def test_a_missing_topic_is_waited_for_a_while_and_then_named() -> None:
     in_cluster(scenario)
 
 
+def test_a_look_up_that_gives_up_does_not_end_another_one_of_the_same_topic() -> None:
+    async def scenario(cluster: FakeCluster, cache: MetadataCache) -> None:
+        first = asyncio.create_task(cache.topic("payments", 60_000))
+        await asyncio.sleep(3)
+        second = asyncio.create_task(cache.topic("payments", 60_000))
+        with pytest.raises(Refusal):
+            await first
+        cluster.create("payments")
+        assert (await second).topic == "payments"
+
+    in_cluster(scenario)
+
+
 def test_a_deleted_topic_has_no_leaders_but_keeps_its_partitions() -> None:
     async def scenario(cluster: FakeCluster, cache: MetadataCache) -> None:
         await cache.topic("orders", 1_000)
@@ -124,13 +137,17 @@ def test_metadata_is_asked_for_again_when_it_is_older_than_its_maximum_age() -> 
         await cache.topic("orders", 1_000)
         cluster.calls.clear()
         await asyncio.sleep(299)
-        cache.request_refresh_if_old()
-        await asyncio.sleep(0.5)
         assert cluster.calls == []
-        await asyncio.sleep(1)
-        cache.request_refresh_if_old()
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(2)
         assert len(cluster.calls) == 1, "metadata.max.age.ms is 300000 by default"
+        for broker in cluster.brokers.values():
+            broker.is_up = False
+        await asyncio.sleep(600)
+        for broker in cluster.brokers.values():
+            broker.is_up = True
+        cluster.move_leader("orders", 0, 3)
+        await asyncio.sleep(301)
+        assert leader_of(cache, tp("orders")) == ("broker-3:9094", 1), "also after a refresh that failed"
 
     in_cluster(scenario)
 

@@ -47,6 +47,19 @@ async def test_a_leader_that_has_just_moved_is_looked_for_again() -> None:
         assert await admin.delete_records({ORDERS_0: 2}) == {ORDERS_0: 2}
 
 
+@pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.INVALID_REQUEST])
+async def test_a_refused_call_is_repeated_if_that_may_help(code: ErrorCode) -> None:
+    cluster = orders(10, 20)
+    cluster.brokers[1].refusals["delete_records"] = Refusal(code, "the call is refused")
+    async with admin_of(cluster) as admin:
+        if code.retriable:
+            assert await admin.delete_records({ORDERS_0: 1, ORDERS_1: 2}) == {ORDERS_0: 1, ORDERS_1: 2}
+        else:
+            with pytest.raises(Refusal, match="INVALID_REQUEST: orders-0: the call is refused"):
+                await admin.delete_records({ORDERS_0: 1, ORDERS_1: 2})
+            assert cluster.partition("orders", 1).log_start_offset == 2
+
+
 async def test_what_is_refused_is_raised_after_the_rest_was_deleted() -> None:
     cluster = orders(10, 20)
     async with admin_of(cluster) as admin:

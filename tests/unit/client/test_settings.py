@@ -74,6 +74,12 @@ def test_reset_policies_have_kafkas_words_of_today_and_of_old(word: str, policy:
     assert consumer(**{"auto.offset.reset": word}).auto_offset_reset == policy
 
 
+def test_a_number_of_32_bits_cannot_be_larger() -> None:
+    with pytest.raises(InvalidSetting, match=r"fetch\.max\.bytes=2147483648 must be at most 2147483647"):
+        consumer(fetch_max_bytes=1 << 31)
+    assert producer(buffer_memory=1 << 40, max_block_ms=(1 << 63) - 1).buffer_memory == 1 << 40
+
+
 def test_a_wrong_reset_policy_is_named_with_those_there_are() -> None:
     words = r"earliest, latest, none, nor of the old names smallest, largest"
     with pytest.raises(InvalidSetting, match=rf"auto\.offset\.reset=oldest is not one of {words}"):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
-from concurrent.futures import wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 import pytest
 
-import kraft.client
+import kraft.client.producer
 from kraft.client import (
     Admin,
     ClientClosed,
@@ -20,10 +20,13 @@ from kraft.client import (
     RecordTooLarge,
     Refusal,
     decode_columns,
+    metadata_cache,
 )
 from kraft.client.aio.admin import Admin as AsyncAdmin
 from kraft.client.loop_thread import LoopThread, shared_loop
+from kraft.client.metadata_cache import MetadataCache
 from kraft.client.network import Network
+from kraft.model.metadata import TopicMetadata
 from tests.support.client.fake_cluster import FakeCluster, tp
 
 
@@ -114,6 +117,83 @@ def test_closing_at_once_tells_everybody_who_waits(cluster: FakeCluster) -> None
     producer.close(timeout_ms=0)
     for future in futures:
         assert isinstance(future.exception(10), ClientClosed)
+
+
+def test_a_close_with_a_timeout_stores_what_was_sent(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata_cache, "MISSING_TOPIC_GRACE_MS", 60_000)
+    cluster.create("orders")
+    cluster.hidden_topics.add("orders")
+    known = FakeCluster.topic_metadata
+    lookups: list[str] = []
+
+    def known_at_last(self: FakeCluster, name: str) -> TopicMetadata:
+        lookups.append(name)
+        if len(lookups) == 4:
+            self.hidden_topics.clear()
+        return known(self, name)
+
+    monkeypatch.setattr(FakeCluster, "topic_metadata", known_at_last)
+    producer = Producer(**settings_for(cluster), linger_ms=10_000)
+    futures = [producer.send("orders", b"x") for _ in range(10)]
+    producer.close(timeout_ms=60_000)
+    assert [future.result(0).offset for future in futures] == list(range(10))
+
+
+def test_a_future_cannot_be_cancelled_and_the_records_behind_it_are_sent(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    gate = threading.Event()
+    with Producer(**settings_for(cluster)) as producer:
+        # Nothing leaves the inbox before the gate opens.
+        shared_loop().call_soon(lambda: gate.wait(60))
+        futures = [producer.send("orders", b"x" * (2 << 20)), producer.send("orders", b"x")]
+        assert not any(future.cancel() for future in futures)
+        gate.set()
+        assert isinstance(futures[0].exception(10), RecordTooLarge)
+        assert futures[1].result(10).offset == 0
+        assert producer.send("orders", b"x").result(10).offset == 1
+
+
+def test_a_send_that_waits_for_room_while_the_producer_is_closed_says_so(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kraft.client.producer, "INBOX_RECORDS_MAX", 1)
+    gate = threading.Event()
+    producer = Producer(**settings_for(cluster), max_block_ms=90_000)
+    shared_loop().call_soon(lambda: gate.wait(60))
+    first = producer.send("orders", b"x")
+    with ThreadPoolExecutor(2) as threads:
+        second = threads.submit(producer.send, "orders", b"x")
+        closing = threads.submit(producer.close, 0)
+        assert isinstance(second.exception(30), ClientClosed)
+        gate.set()
+        closing.result(30)
+    assert first.done()
+
+
+def test_records_of_a_missing_topic_share_one_look_up(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata_cache, "MISSING_TOPIC_GRACE_MS", 100)
+    find = MetadataCache.topic
+    lookups: list[str] = []
+
+    async def counted(self: MetadataCache, name: str, timeout_ms: int) -> TopicMetadata:
+        lookups.append(name)
+        return await find(self, name, timeout_ms)
+
+    monkeypatch.setattr(MetadataCache, "topic", counted)
+    cluster.create("orders")
+    gate = threading.Event()
+    with Producer(**settings_for(cluster)) as producer:
+        # No look-up begins before all records are in the inbox.
+        shared_loop().call_soon(lambda: gate.wait(60))
+        missing = [producer.send("ordres", b"x") for _ in range(20)]
+        stored = producer.send("orders", b"x")
+        gate.set()
+        for future in missing:
+            assert isinstance(future.exception(60), Refusal)
+        assert stored.result(60).offset == 0
+        assert lookups == ["ordres", "orders"]
+        cluster.create("ordres")
+        assert producer.send("ordres", b"x").result(60).offset == 0, "a later record is looked up again"
 
 
 def test_an_exception_inside_the_block_does_not_wait_for_the_brokers(cluster: FakeCluster) -> None:

@@ -53,6 +53,9 @@ class Call:
         self.answers -= 1
         return await self._unread.get()
 
+    def done(self) -> bool:
+        return self.is_over
+
     async def code(self) -> grpc.StatusCode:
         assert self.end is not None
         return self.end[0]

@@ -136,6 +136,22 @@ async def test_a_server_that_stops_ends_the_streams_of_its_clients() -> None:
         await receiving
 
 
+async def test_a_call_whose_channel_another_task_closes_is_unreachable_and_not_cancelled() -> None:
+    begun = asyncio.Event()
+
+    async def begin(request: MetadataRequest) -> MetadataResponse:
+        begun.set()
+        return await silent(request)
+
+    async with served(public_service(metadata=begin)) as (connections, address):
+        calling = asyncio.create_task(connections.peer(address).call(METADATA, MetadataRequest(topics=[]), 60))
+        async with asyncio.timeout(CALL_S):
+            await begun.wait()
+        await connections.close()
+        with pytest.raises(Unreachable, match="the connection was closed"):
+            await calling
+
+
 async def test_where_leader_epochs_end_is_asked_and_answered() -> None:
     request = OffsetForLeaderEpochRequest(
         partitions=[EpochEndPartition(topic="orders", partition=3, leader_epoch=4, current_leader_epoch=5)]

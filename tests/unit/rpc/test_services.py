@@ -434,3 +434,39 @@ async def test_many_records_are_encoded_in_turns_and_arrive_whole_and_in_order()
 
     async with served(public_service(fetch_records=fetch_records)) as (connections, address):
         assert await connections.peer(address).call(FETCH_RECORDS, request, CALL_S) == answer
+
+
+@pytest.mark.parametrize("text", ["x" * 20_000, "漢" * 20_000, "no: %41\n\udcff" * 2_000])
+async def test_a_refusal_keeps_its_code_and_the_start_of_its_reason_however_long_that_is(text: str) -> None:
+    async def refuse(_: MetadataRequest) -> MetadataResponse:
+        raise Refusal(ErrorCode.INVALID_REQUEST, text)
+
+    async with served(public_service(metadata=refuse)) as (connections, address):
+        with pytest.raises(Refusal) as refused:
+            await connections.peer(address).call(METADATA, MetadataRequest(topics=[]), CALL_S)
+    assert refused.value.error_code is ErrorCode.INVALID_REQUEST
+    assert refused.value.message.endswith("...")
+    readable = text.encode("utf-8", "backslashreplace").decode()
+    assert readable.startswith(refused.value.message.removesuffix("..."))
+    assert len(refused.value.message) > 400
+
+
+async def test_a_refused_stream_gives_its_reason_to_the_task_that_sends_and_to_the_one_that_receives() -> None:
+    async def refuse(_: FetchRequest) -> FetchResponse:
+        raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "broker 2 is the leader")
+
+    async def send_on(stream: Any) -> None:
+        while True:
+            await stream.send(fetch(1))
+
+    async with served(public_service(fetch=refuse)) as (connections, address), asyncio.timeout(60):
+        # Whether a write fails before the status is read differs from stream to stream.
+        for _ in range(20):
+            stream = connections.peer(address).open(FETCH)
+            errors = await asyncio.gather(send_on(stream), stream.receive(), return_exceptions=True)
+            for error in [*errors, *await asyncio.gather(stream.send(fetch(2)), return_exceptions=True)]:
+                assert isinstance(error, Refusal), error
+                assert (error.error_code, error.message) == (
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                    "broker 2 is the leader",
+                )
