@@ -180,6 +180,17 @@ def test_segments_below_the_log_start_are_deleted_and_it_stays_inside_the_first_
     assert open_log(disk, config).log_start_offset == inside
 
 
+def test_a_log_that_lost_records_below_its_start_goes_on_from_there() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    append(log, "a", "b", "c")
+    log.advance_log_start(Offset(3))
+    disk.crash()
+    again = open_log(disk)
+    assert (again.log_start_offset, again.log_end_offset) == (3, 3)
+    assert append(again, "d").base_offset == 3
+
+
 def test_the_log_start_never_passes_the_end() -> None:
     log = open_log(MemoryDisk())
     append(log, "a")

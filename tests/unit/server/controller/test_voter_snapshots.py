@@ -161,6 +161,7 @@ async def test_a_snapshot_that_is_taken_over_is_durable_and_the_host_stands_ther
             parts.snapshots.keep, Snapshot(id=SnapshotId(index=70, term=4), chunks=chunks)
         )
         assert parts.host.committed_index == 2, "the quorum has not taken it over yet"
+        assert parts.store.generations() == [SnapshotId(index=70, term=4), SnapshotId(index=2, term=2)]
         restore()
         assert (parts.host.image, parts.host.committed_index) == (image, 70)
         # The snapshot exists already, so nothing is written.
