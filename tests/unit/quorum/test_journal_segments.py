@@ -279,6 +279,17 @@ def test_a_journal_of_format_1_with_a_torn_tail_is_cut_first() -> None:
     assert state(QuorumJournal(Path("node"), disk)) == GOLDEN_1_STATE
 
 
+def test_a_truncation_of_format_1_before_the_first_entry_is_refused() -> None:
+    """It does not say which entry it leaves as the last."""
+    disk = SimDisk()
+    QuorumJournal(Path("node"), disk).close()
+    record = journal_format._TRUNCATION_1.pack(journal_format._Type.TRUNCATION_1, 3)
+    frame = journal_format.encode_frame(len(GOLDEN_1), record)
+    disk.write_file(f"node/{DIRECTORY_NAME}/{FILE_NAME}", GOLDEN_1 + frame)
+    with pytest.raises(Corruption, match="truncated from entry 3, before the first entry 4"):
+        QuorumJournal(Path("node"), disk)
+
+
 def test_a_journal_of_a_later_format_is_refused(tmp_path: Path) -> None:
     header = bytearray(GOLDEN_1[:12])
     header[11] = FORMAT_VERSION + 1
