@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
 from kraft.log.recovery.log_checkpoint import read_checkpoint
 from kraft.model.errors import Refusal
@@ -11,6 +12,7 @@ from kraft.model.ids import Offset
 from tests.support.disks.memory_disk import MemoryDisk
 from tests.support.log.log_building import (
     DIRECTORY,
+    NOW_MS,
     SMALL_SEGMENTS,
     append,
     open_log,
@@ -60,6 +62,19 @@ def test_a_segment_removed_during_a_sync_is_closed_when_the_sync_is_complete() -
     assert ticket.error is None
     log.complete_sync(ticket)
     assert (log.synced_end_offset, log.log_end_offset) == (2, 2)
+    with pytest.raises(OSError, match="closed"):
+        ticket.file.sync()
+
+
+def test_a_segment_deleted_by_retention_during_a_sync_is_closed_when_the_sync_is_complete() -> None:
+    log = open_log(MemoryDisk(), LogConfig(retention_ms=0))
+    append(log, "a")
+    ticket = log.prepare_sync()
+    assert log.apply_retention(NOW_MS, Offset(1)), "the segment that is synced is deleted"
+    ticket.run()
+    assert ticket.error is None
+    log.complete_sync(ticket)
+    assert (log.log_start_offset, log.synced_end_offset, log.log_end_offset) == (1, 1, 1)
     with pytest.raises(OSError, match="closed"):
         ticket.file.sync()
 

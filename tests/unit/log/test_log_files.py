@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from errno import ENOSPC
 from unittest.mock import patch
 
@@ -164,6 +165,32 @@ def test_records_below_the_log_start_are_gone_at_once_and_for_good() -> None:
     assert (again.log_start_offset, read_all(again)) == (3, ["value 3"]), "the last one was not synced"
 
 
+def test_segments_below_the_log_start_are_deleted_and_it_stays_inside_the_first_one_left() -> None:
+    disk, config = MemoryDisk(), replace(SMALL_SEGMENTS, retention_ms=UNLIMITED)
+    log = open_log(disk, config)
+    for number in range(12):
+        append(log, f"value {number}")
+    inside = Offset(log.segments()[2].base_offset + 1)
+    log.advance_log_start(inside)
+    log.apply_retention(NOW_MS, Offset(12))
+    assert log.segments()[0].base_offset == inside - 1
+    assert log.log_start_offset == inside, "deleted records are not back"
+    sync(log)
+    disk.crash()
+    assert open_log(disk, config).log_start_offset == inside
+
+
+def test_a_log_that_lost_records_below_its_start_goes_on_from_there() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    append(log, "a", "b", "c")
+    log.advance_log_start(Offset(3))
+    disk.crash()
+    again = open_log(disk)
+    assert (again.log_start_offset, again.log_end_offset) == (3, 3)
+    assert append(again, "d").base_offset == 3
+
+
 def test_the_log_start_never_passes_the_end() -> None:
     log = open_log(MemoryDisk())
     append(log, "a")
@@ -248,6 +275,24 @@ def test_a_cleaning_of_a_log_that_changed_meanwhile_is_discarded() -> None:
     assert [record.value for record in read_records(log)] == before
     assert not [name for name in disk.list(DIRECTORY) if name.endswith(".cleaned")]
     assert log.cleaned_end_offset == 0
+
+
+def test_a_segment_replaced_during_a_sync_is_closed_when_the_sync_is_complete() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, COMPACT)
+    for number in range(3):
+        keyed(log, "k", f"{number}")
+    ticket = log.prepare_sync()
+    log.roll()
+    keyed(log, "k", "3")
+    log.install_cleaned(*cleaned(disk, log))
+    assert log.cleaned_end_offset == 3, "the segment that is synced was replaced"
+    ticket.run()
+    assert ticket.error is None
+    log.complete_sync(ticket)
+    assert log.synced_end_offset == 3
+    with pytest.raises(OSError, match="closed"):
+        ticket.file.sync()
 
 
 # --- what stands beside the segments --------------------------------------------------------------------------

@@ -316,6 +316,25 @@ def at(index: int, term: int) -> SnapshotId:
     return SnapshotId(index=index, term=term)
 
 
+@pytest.mark.parametrize("has_write_under_way", [False, True])
+def test_entries_after_a_base_that_replaced_others_are_durable_when_they_are_written(
+    tmp_path: Path, *, has_write_under_way: bool
+) -> None:
+    journal = journal_of(tmp_path, 1, 1, 1, 1)
+    if has_write_under_way:
+        journal.add(b"\0command 5", 5, 1)
+    write = journal.next_write()
+    assert (write is not None) == has_write_under_way
+    journal.begin_rebase(2, 3)
+    journal.add(b"\0of another leader", 3, 3)
+    if write is not None:
+        journal.carry_out(write)
+        journal.written()
+    assert (journal.synced_index, journal.last_index) == (2, 3)
+    journal.sync()
+    assert journal.synced_index == 3
+
+
 def test_a_journal_goes_on_from_a_snapshot_that_it_reaches_beyond(tmp_path: Path) -> None:
     journal = journal_of(tmp_path, 1, 1, 2)
     join_snapshot(journal, at(2, 1))

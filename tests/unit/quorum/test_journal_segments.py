@@ -9,7 +9,7 @@ from crc32c import crc32c
 
 from kraft.log.disk import Disk
 from kraft.model.errors import Corruption
-from kraft.quorum import journal_segments
+from kraft.quorum import journal_format, journal_segments
 from kraft.quorum.command import NO_OP
 from kraft.quorum.journal import DIRECTORY_NAME, FILE_NAME, QuorumJournal
 from kraft.quorum.journal_format import FORMAT_VERSION
@@ -185,7 +185,11 @@ def test_power_lost_anywhere_while_a_journal_is_trimmed_leaves_the_old_or_the_ne
 
 @pytest.mark.usefixtures("small_segments")
 def test_a_segment_that_is_missing_damaged_or_another_one_is_refused() -> None:
-    for damage, words in ((remove_second, "missing"), (cut_second, "at byte"), (swap_first_two_further, "segment 1")):
+    for damage, words in (
+        (remove_second, "missing"),
+        (cut_second, "a later segment"),
+        (swap_first_two_further, "segment 1"),
+    ):
         disk = SimDisk()
         grown(disk, 20)
         damage(disk, segment_paths(Path("node"), disk))
@@ -205,6 +209,28 @@ def swap_first_two_further(disk: SimDisk, paths: list[str]) -> None:
     first, second = (disk.read_file(path) for path in paths[1:3])
     disk.write_file(paths[1], second)
     disk.write_file(paths[2], first)
+
+
+@pytest.mark.usefixtures("small_segments")
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        (journal_format.encode_trim(18, 9), "trimmed to entry 18 of term 9, which is missing"),
+        (journal_format.encode_trim(30, 3), "trimmed to entry 30 of term 3, which is missing"),
+        (journal_format.encode_entry(30, 3, b"command"), "entry 30 follows entry 20"),
+        (journal_format.encode_entry(21, 3, b"command")[:-1], "an entry is longer than its frame"),
+        (b"\xff", "record type 255"),
+        (journal_format.encode_start(99, 20, 9), "the segment continues entry 20, but the one before ends at 20"),
+        (journal_format.encode_start(99, 18, 3), "the segment continues entry 18, but the one before ends at 20"),
+    ],
+)
+def test_a_record_that_is_unreadable_or_does_not_fit_the_entries_is_refused(record: bytes, words: str) -> None:
+    disk = SimDisk()
+    path = str(grown(disk, 20).path)
+    before = disk.read_file(path)
+    disk.write_file(path, before + journal_format.encode_frame(len(before), record))
+    with pytest.raises(Corruption, match=words):
+        QuorumJournal(Path("node"), disk)
 
 
 GOLDEN_1 = bytes.fromhex(
@@ -237,6 +263,9 @@ def test_a_journal_of_format_1_is_read_and_goes_on_in_a_segment_of_this_format()
     add(journal, 8, 5)
     assert state(QuorumJournal(Path("node"), disk)) == state(journal)
     assert segment_count(disk) == 2, "a second start makes no further one"
+    journal.trim(5)
+    assert disk.exists(path), "it has entry 6, which no later segment has"
+    assert state(QuorumJournal(Path("node"), disk)) == state(journal)
     journal.trim(7)
     assert not disk.exists(path)
     assert state(QuorumJournal(Path("node"), disk)) == state(journal)
@@ -248,6 +277,17 @@ def test_a_journal_of_format_1_with_a_torn_tail_is_cut_first() -> None:
     disk.write_file(f"node/{DIRECTORY_NAME}/{FILE_NAME}", GOLDEN_1 + b"\xf1KQF torn")
     assert state(QuorumJournal(Path("node"), disk)) == GOLDEN_1_STATE
     assert state(QuorumJournal(Path("node"), disk)) == GOLDEN_1_STATE
+
+
+def test_a_truncation_of_format_1_before_the_first_entry_is_refused() -> None:
+    """It does not say which entry it leaves as the last."""
+    disk = SimDisk()
+    QuorumJournal(Path("node"), disk).close()
+    record = journal_format._TRUNCATION_1.pack(journal_format._Type.TRUNCATION_1, 3)
+    frame = journal_format.encode_frame(len(GOLDEN_1), record)
+    disk.write_file(f"node/{DIRECTORY_NAME}/{FILE_NAME}", GOLDEN_1 + frame)
+    with pytest.raises(Corruption, match="truncated from entry 3, before the first entry 4"):
+        QuorumJournal(Path("node"), disk)
 
 
 def test_a_journal_of_a_later_format_is_refused(tmp_path: Path) -> None:

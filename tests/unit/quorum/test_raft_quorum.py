@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from kraft.quorum.command import CommandKind
 from kraft.quorum.messages import Message
 from kraft.quorum.peer_link import PeerLink
 from kraft.quorum.port import NotLeader, PayloadTooLarge, ProposalUnknown
+from kraft.quorum.snapshots import Snapshot, SnapshotId
 from tests.unit.quorum.loopback import DEADLINE_S, LoopbackCluster, propose, running_cluster, until
 
 Scene = Callable[[LoopbackCluster], Awaitable[None]]
@@ -254,3 +256,20 @@ def test_a_voter_that_is_very_far_behind_catches_up_through_a_small_window(
         assert leader.quorum.is_leader
 
     play(tmp_path, scene)
+
+
+def test_a_snapshot_replaces_what_is_before_it_unless_more_was_applied_while_it_was_written(tmp_path: Path) -> None:
+    async def run() -> None:
+        quorum = LoopbackCluster(tmp_path, 3).make_voter(3).quorum
+        await quorum.start()
+        # Committed, and not on this voter's disk yet.
+        quorum._committed.append((1, 1, b"of the leader"))
+        installed: list[int] = []
+        for index in (40, 30):
+            snapshot = Snapshot(id=SnapshotId(index=index, term=3), chunks=())
+            quorum._restore(snapshot, partial(installed.append, index))
+        assert installed == [40]
+        assert (quorum.last_applied, list(quorum._committed)) == (40, [])
+        await quorum.stop()
+
+    asyncio.run(run())

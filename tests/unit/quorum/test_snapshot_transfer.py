@@ -37,10 +37,16 @@ def test_a_snapshot_arrives_with_its_last_part() -> None:
     assert taken(*parts(EMPTY)) == [EMPTY]
 
 
+def test_nothing_is_kept_of_a_snapshot_that_has_arrived() -> None:
+    incoming = IncomingSnapshot()
+    assert [incoming.take(LEADER, part) for part in parts()][-1] == SNAPSHOT
+    assert incoming._chunks == []
+
+
 def test_a_snapshot_of_which_a_part_was_lost_never_becomes_whole() -> None:
     one, two, three = parts()
     for arriving in ((one, three), (two, three), (three,), (one, one, three), (one, two, two, three)):
-        assert SNAPSHOT not in taken(*arriving), [part.number for part in arriving]
+        assert taken(*arriving) == [None] * len(arriving), [part.number for part in arriving]
 
 
 def test_a_snapshot_that_is_sent_again_starts_from_its_beginning() -> None:
@@ -116,6 +122,7 @@ def test_a_snapshot_beyond_the_limits_is_neither_sent_nor_kept(
     incoming.take(LEADER, parts()[1])
     with pytest.raises(BadMessage, match=r"the snapshot at entry 40 has more than .* the maximum is"):
         incoming.take(LEADER, parts()[2])
+    assert incoming._chunks == []
     assert incoming.take(LEADER, parts()[2]) is None
 
 

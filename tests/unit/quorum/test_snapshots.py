@@ -141,6 +141,13 @@ def test_one_that_stands_there_already_is_not_written_again(store: SnapshotStore
     assert store.write(at(5), CHUNKS) == 0
 
 
+def test_one_older_than_the_latest_is_not_written(store: SnapshotStore) -> None:
+    store.write(at(5), CHUNKS)
+    store.write(at(10), CHUNKS)
+    assert store.write(at(8), CHUNKS) == 0
+    assert store.generations() == [at(10), at(5)], "the earlier one, up to which the journal is trimmed, is kept"
+
+
 def test_a_damaged_snapshot_is_renamed_and_the_one_before_it_used(disk: MemoryDisk, store: SnapshotStore) -> None:
     store.write(at(5), CHUNKS)
     store.write(at(10), CHUNKS)

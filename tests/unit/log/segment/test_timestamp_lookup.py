@@ -9,7 +9,7 @@ from kraft.log.disk import Disk
 from kraft.log.format.compression import PIECE_BYTES, Codec, compress
 from kraft.log.format.record_batch import TimestampType, _assemble, build_batch
 from kraft.log.format.record_codec import Record, encode_records
-from kraft.log.log_config import LogConfig
+from kraft.log.log_config import NEVER, LogConfig
 from kraft.log.partition_log import PartitionLog
 from kraft.log.segment.timestamp_lookup import HEADERS_AT_ONCE
 from kraft.model.errors import Corruption
@@ -159,6 +159,51 @@ def test_the_newest_record_left_is_found_where_the_newest_of_the_segment_was_del
     assert newest(log) is None
 
 
+def test_the_first_of_equally_new_records_is_found_where_the_newest_of_its_segment_was_deleted() -> None:
+    log = open_log(MemoryDisk())
+    for timestamp_ms in (9_000, 4_000):
+        append(log, "a", timestamp_ms=timestamp_ms)
+    log.roll()
+    append(log, "b", timestamp_ms=4_000)
+    log.advance_log_start(Offset(1))
+    assert newest(log) == (1, 4_000)
+
+
+def test_records_are_found_behind_segments_that_are_deleted() -> None:
+    log = open_log(MemoryDisk())
+    for _ in range(4):
+        append(log, "a", timestamp_ms=5_000)
+        log.roll()
+    log.advance_log_start(Offset(3))
+    assert len(log.segments()) == 5, "the files are deleted later"
+    assert offset_at(log, 4_000) == (3, 5_000)
+
+
+def test_a_batch_that_compaction_emptied_is_not_the_result() -> None:
+    log = open_log(MemoryDisk())
+    emptied = _assemble(
+        payload=b"",
+        attributes=0,
+        record_count=0,
+        base_timestamp_ms=9_000,
+        max_timestamp_ms=9_000,
+        producer=(7, 0, 0),
+        base_offset=0,
+        leader_epoch=0,
+        last_offset_delta=2,
+    )
+    log.append_as_follower(emptied)
+    append(log, "b", timestamp_ms=5_000)
+    assert offset_at(log, 4_000) == (3, 5_000)
+
+
+def test_a_time_far_from_that_of_the_batch_is_looked_up() -> None:
+    latest_ms = 2**63 - 1
+    log = open_log(MemoryDisk(), LogConfig(message_timestamp_after_max_ms=NEVER))
+    write(log, claiming(latest_ms, -5))
+    assert offset_at(log, latest_ms) == (0, latest_ms)
+
+
 def test_records_without_a_timestamp_are_found_by_none() -> None:
     log = open_log(MemoryDisk())
     append(log, "a", timestamp_ms=-1)
@@ -279,6 +324,19 @@ def test_what_is_appended_meanwhile_is_not_looked_at() -> None:
     assert looked_up(late) is None
     assert looked_up(of_all) == (0, 1_000)
     assert log.still_has(of_all.segments)
+
+
+def test_bytes_that_are_being_appended_are_not_looked_at() -> None:
+    """The loop may be in the middle of a write: half a batch would look corrupt."""
+    disk = MemoryDisk()
+    log = open_log(disk)
+    for timestamp_ms in (9_000, 1_000):
+        append(log, "a", timestamp_ms=timestamp_ms)
+    log.advance_log_start(Offset(1))
+    late, of_all = log.prepare_lookup(5_000), log.prepare_newest_lookup()
+    disk._files[f"{FIRST}.log"].data += b"half a batch"
+    assert looked_up(late) is None
+    assert looked_up(of_all) == (1, 1_000)
 
 
 def test_a_segment_that_was_dropped_before_it_was_opened_is_gone_and_that_is_noticed() -> None:

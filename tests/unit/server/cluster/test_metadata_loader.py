@@ -10,10 +10,12 @@ from uuid import UUID
 import pytest
 from structlog.testing import capture_logs
 
+from kraft.metadata.features import METADATA_VERSION, UnsupportedFeatureLevel
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.metadata.records import (
     BrokerUnfenced,
     ClusterInitialised,
+    FeatureLevelSet,
     MetadataRecord,
     TopicCreated,
     TransactionAborted,
@@ -231,6 +233,8 @@ async def test_a_broker_switches_from_a_controller_that_lacks_committed_entries(
         await loader.until(lambda image: bool(image.cluster_id), 5)
         active.commit(8, topic("orders", 1))
         loader.note_committed(8)
+        # An earlier heartbeat, whose response comes later.
+        loader.note_committed(4)
         assert not await loader.until(lambda image: image.topic("orders") is not None, LAG_MAX_S - 1)
         assert await loader.until(lambda image: image.topic("orders") is not None, 3)
         assert active.asked_after == [4]
@@ -419,3 +423,34 @@ async def test_a_long_snapshot_or_transaction_does_not_cause_a_switch() -> None:
         assert await loader.until(lambda image: image.topic("t-11") is not None, 60)
         assert slow.asked_after == [0]
         assert other.asked_after == []
+
+
+# --- feature levels ----------------------------------------------------------------------------------------------
+
+LATER_LEVEL = FeatureLevelSet(feature=METADATA_VERSION, level=9)
+LATER = r"the cluster is at level 9 of metadata\.version"
+
+
+async def test_an_entry_of_a_level_beyond_its_own_support_stops_the_broker() -> None:
+    controller, published = up_to_date(), Published()
+    controller.commit(5, LATER_LEVEL)
+    loader = loader_of(Controllers(controller), published)
+    with pytest.raises(UnsupportedFeatureLevel, match=LATER):
+        await asyncio.wait_for(loader.run(), 60)
+    assert loader.current_image().index == 4
+
+
+async def test_a_snapshot_of_a_level_beyond_its_own_support_stops_the_broker() -> None:
+    controller, published = Controller(), Published()
+    controller.snapshot = snapshot_of(image_with("a").replay([LATER_LEVEL]), 50)
+    loader = loader_of(Controllers(controller), published)
+    with pytest.raises(UnsupportedFeatureLevel, match=LATER):
+        await asyncio.wait_for(loader.run(), 60)
+    assert published.steps == []
+
+
+def test_a_snapshot_of_its_own_of_a_level_beyond_its_support_is_not_used() -> None:
+    loader = loader_of(Controllers(Controller()), Published())
+    with pytest.raises(UnsupportedFeatureLevel, match=LATER):
+        loader.start_from(LoadedImage(image=image_with("a").replay([LATER_LEVEL]), index=40, term=2))
+    assert loader.current_image().index == 0

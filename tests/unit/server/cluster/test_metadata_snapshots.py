@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from threading import Event
 from uuid import UUID
 
 import pytest
@@ -26,7 +27,7 @@ from kraft.server.cluster.metadata_snapshots import (
 )
 from tests.support.cluster_images import CLUSTER, cluster, with_topic
 from tests.support.disks.memory_disk import MemoryDisk
-from tests.support.server.replicas import until
+from tests.support.server.replicas import settle, until
 
 pytestmark = pytest.mark.real_time
 
@@ -177,6 +178,19 @@ async def test_a_failed_disk_is_reported_once_and_never_written_to_again(failing
         parts.holder.commit(5_000)
         assert not parts.snapshots.is_due
         await parts.snapshots.write()
+        assert (parts.indexes(), parts.written, len(parts.failures)) == ([], [], 1)
+
+
+async def test_a_write_that_waited_behind_one_that_failed_is_not_carried_out() -> None:
+    disk = MemoryDisk()
+    async with parts_on(disk) as parts:
+        disk.fails_next_sync = True
+        thread_is_free = Event()
+        parts.snapshots._thread.submit(thread_is_free.wait)
+        writes = [asyncio.create_task(parts.snapshots.write()) for _ in range(2)]
+        await settle()
+        thread_is_free.set()
+        await asyncio.gather(*writes)
         assert (parts.indexes(), parts.written, len(parts.failures)) == ([], [], 1)
 
 

@@ -5,15 +5,16 @@ from uuid import NAMESPACE_OID, uuid5
 
 import pytest
 
+from kraft.metadata.features import METADATA_VERSION, UnsupportedFeatureLevel
 from kraft.metadata.image import EMPTY_IMAGE
-from kraft.metadata.records import ClusterInitialised, TopicCreated
+from kraft.metadata.records import ClusterInitialised, FeatureLevelSet, TopicCreated
 from kraft.model.errors import Corruption, ErrorCode, Refusal
 from kraft.model.ids import BrokerId, TopicId
 from kraft.rpc.metadata_codec import decode_records
 from kraft.server.cluster.metadata_snapshots import LoadedImage
 from kraft.server.controller.decided_entries import ENTRY_BYTES_MAX
 from kraft.server.controller.state_machine_host import StateMachineHost
-from tests.support.cluster_images import registered
+from tests.support.cluster_images import cluster, registered
 from tests.unit.server.controller.fake_quorum import PAYLOAD_BYTES_MAX, FakeQuorum
 from tests.unit.server.controller.hosting import create, leading, look, settle
 
@@ -211,6 +212,14 @@ async def test_what_other_voters_decided_is_replayed_and_kept_for_those_who_foll
     assert [entry.index for entry in host.entries.after(0) or []] == [3, 4]
     assert (host.committed_index, host.image.cluster_id) == (4, "c")
     assert host.registration_index == {BrokerId(7): 4}
+
+
+def test_a_snapshot_of_a_level_beyond_its_own_support_is_not_used() -> None:
+    image = cluster(1).replay([FeatureLevelSet(feature=METADATA_VERSION, level=9)])
+    host = StateMachineHost(lambda active: None)
+    with pytest.raises(UnsupportedFeatureLevel, match=r"the cluster is at level 9 of metadata\.version"):
+        host.start_from(LoadedImage(image=image, index=4, term=2))
+    assert (host.image, host.committed_index) == (EMPTY_IMAGE, 0)
 
 
 def test_from_a_snapshot_on_only_later_entries_change_anything() -> None:

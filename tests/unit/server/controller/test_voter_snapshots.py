@@ -10,12 +10,13 @@ from structlog.testing import capture_logs
 
 from kraft.metadata.records import ClusterInitialised, TopicCreated
 from kraft.metadata.snapshot_records import snapshot_records
+from kraft.model.errors import Corruption
 from kraft.model.ids import TopicId
 from kraft.quorum.snapshots import Snapshot, SnapshotId, SnapshotStore
 from kraft.rpc.metadata_codec import encode_records
 from kraft.server.cluster.metadata_snapshots import SnapshotPolicy, encode_image
 from kraft.server.controller.state_machine_host import StateMachineHost
-from kraft.server.controller.voter_snapshots import VoterSnapshots
+from kraft.server.controller.voter_snapshots import READ_SNAPSHOT_KEPT_MS, VoterSnapshots
 from tests.support.cluster_images import CLUSTER, cluster
 from tests.support.disks.memory_disk import MemoryDisk
 
@@ -36,12 +37,13 @@ class Parts:
         self.host = StateMachineHost(lambda active: None)
         self.journal = Journal()
         self.failures: list[str] = []
+        self.now_ms = 0
         self.snapshots = VoterSnapshots(
             self.store,
             self.host,
             policy=SnapshotPolicy(entry_bytes_between=1, interval_ms=0),
             cluster_id=CLUSTER,
-            monotonic_ms=lambda: 0,
+            monotonic_ms=lambda: self.now_ms,
             failed=self.failures.append,
         )
         self.snapshots.attach(self.journal)
@@ -110,14 +112,43 @@ async def test_a_voter_that_lags_is_sent_what_is_on_the_disk() -> None:
         assert await latest(parts.snapshots) == snapshot
 
 
+async def test_a_snapshot_that_was_read_long_ago_is_read_again() -> None:
+    async with loaded(MemoryDisk()) as parts:
+        await parts.commit_and_write(2)
+        assert parts.snapshots.latest() is None
+        assert parts.snapshots._reading is not None
+        await parts.snapshots._reading
+        # The voter that lagged was gone meanwhile.
+        await parts.commit_and_write(5)
+        parts.now_ms += READ_SNAPSHOT_KEPT_MS + 1
+        found = await latest(parts.snapshots)
+        assert found is not None
+        assert found.id.index == 5
+
+
+async def test_a_snapshot_is_read_once_however_many_voters_wait_for_it() -> None:
+    async with loaded(MemoryDisk()) as parts:
+        await parts.commit_and_write(2)
+        assert parts.snapshots.latest() is None
+        reading = parts.snapshots._reading
+        assert reading is not None
+        assert parts.snapshots.latest() is None
+        assert parts.snapshots._reading is reading
+        await reading
+
+
 async def test_what_cannot_be_read_is_not_sent_and_said() -> None:
     disk = MemoryDisk()
     async with loaded(disk) as parts:
         await parts.commit_and_write(2)
-        disk.write_file(parts.store.path(SnapshotId(index=2, term=2)), b"damaged")
+        path = parts.store.path(SnapshotId(index=2, term=2))
+        whole = disk.read_file(path)
+        disk.write_file(path, b"damaged")
         with capture_logs() as events:
             assert await latest(parts.snapshots) is None
         assert [event["log_level"] for event in events] == ["error"]
+        disk.write_file(path, whole)
+        assert await latest(parts.snapshots) is not None, "it is read again"
 
 
 async def test_a_snapshot_that_is_taken_over_is_durable_and_the_host_stands_there() -> None:
@@ -130,6 +161,7 @@ async def test_a_snapshot_that_is_taken_over_is_durable_and_the_host_stands_ther
             parts.snapshots.keep, Snapshot(id=SnapshotId(index=70, term=4), chunks=chunks)
         )
         assert parts.host.committed_index == 2, "the quorum has not taken it over yet"
+        assert parts.store.generations() == [SnapshotId(index=70, term=4), SnapshotId(index=2, term=2)]
         restore()
         assert (parts.host.image, parts.host.committed_index) == (image, 70)
         # The snapshot exists already, so nothing is written.
@@ -138,3 +170,12 @@ async def test_a_snapshot_that_is_taken_over_is_durable_and_the_host_stands_ther
         disk.crash()
     async with loaded(disk) as parts:
         assert parts.host.image == image
+
+
+async def test_a_snapshot_that_this_version_cannot_read_is_not_written() -> None:
+    """It would end every later start of this voter."""
+    async with loaded(MemoryDisk()) as parts:
+        unreadable = Snapshot(id=SnapshotId(index=70, term=4), chunks=(b"\xff\xff",))
+        with pytest.raises(Corruption):
+            await asyncio.to_thread(parts.snapshots.keep, unreadable)
+        assert parts.store.generations() == []

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from kraft.log.append_work import AppendMustWait
 from kraft.model.delete_records import (
     HIGH_WATERMARK,
     DeleteRecordsPartition,
@@ -86,6 +87,13 @@ def test_an_offset_that_is_passed_already_is_answered_with_where_the_log_begins(
     assert (result.error_code, result.low_watermark) == (ErrorCode.NONE, 2)
 
 
+def test_an_offset_that_retention_has_passed_is_answered_with_where_the_log_begins(broker: Broker) -> None:
+    partition = led(broker, "a", "b", "c", retention_ms=1)
+    assert partition.apply_retention().result(), "all records are old"
+    (result,) = run_virtually(delete(broker, asking(1)))
+    assert (result.error_code, result.low_watermark) == (ErrorCode.NONE, 3)
+
+
 def test_records_of_a_compacted_topic_are_not_deleted(broker: Broker) -> None:
     led(broker, cleanup_policy=("compact",))
     (result,) = run_virtually(delete(broker, asking(0)))
@@ -148,6 +156,31 @@ async def test_a_leader_that_is_demoted_meanwhile_says_so(broker: Broker) -> Non
     (result,) = await asked
     assert result.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert result.error_code.retriable
+
+
+async def test_a_deletion_that_fails_is_refused_as_such_and_at_once(tmp_path: Path) -> None:
+    broker = Broker(tmp_path, off_loop=True)
+    partition = broker.open()
+    lead(partition, replicas=(1,))
+    with pytest.raises(AppendMustWait):
+        partition.append(batch("a"), 1)
+    make_changes(broker)
+    partition.append(batch("a"), 1)
+    make_changes(broker)
+    began = asyncio.get_running_loop().time()
+    asked = asyncio.create_task(delete(broker, asking(1)))
+    await settle()
+    broker.disk.is_full = True
+    make_changes(broker)
+    (result,) = await asked
+    assert result.error_code is ErrorCode.KAFKA_STORAGE_ERROR, "no replica will delete them later"
+    assert asyncio.get_running_loop().time() == began
+    assert partition.log.log_start_offset == 0
+
+
+def make_changes(broker: Broker) -> None:
+    while broker.unsynced:
+        broker.sync()
 
 
 async def test_segment_removal_is_requested_after_a_deletion(broker: Broker) -> None:

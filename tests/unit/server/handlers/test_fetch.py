@@ -16,7 +16,7 @@ from kraft.model.fetch import FetchResponse
 from kraft.server.handlers import fetch as fetch_module
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.replica.partition import Partition
-from tests.support.server.replicas import Broker, batch, fetched, follow, lead, remove_directory, settle
+from tests.support.server.replicas import Broker, batch, fetched, follow, lead, remove_directory, settle, values_of
 from tests.support.virtual_time import run_virtually
 from tests.unit.server.handlers.fetches import asking, codes, committed, request, values
 
@@ -75,6 +75,15 @@ async def test_fewer_than_the_wanted_bytes_are_waited_with(broker: Broker) -> No
     assert values(await waiting) == [["a", "b"]]
 
 
+async def test_no_more_bytes_are_waited_for_than_the_answer_may_have(broker: Broker) -> None:
+    committed(broker, "a", "b", "c")
+    began = asyncio.get_running_loop().time()
+    size = len(batch("a"))
+    wanted = request(asking(), max_bytes=2 * size, min_bytes=3 * size, max_wait_ms=60_000)
+    assert values(await FetchHandler(broker.partitions).handle(wanted)) == [["a", "b"]]
+    assert asyncio.get_running_loop().time() == began
+
+
 async def test_a_request_for_no_bytes_or_for_no_partition_is_answered_at_once(broker: Broker) -> None:
     committed(broker)
     began = asyncio.get_running_loop().time()
@@ -125,6 +134,34 @@ async def test_an_offset_outside_the_log_is_refused_at_once(broker: Broker, offs
     assert response.partitions[0].log_start_offset == 0
 
 
+def corrupt_last_byte(partition: Partition) -> None:
+    path = Path(partition.log.segments()[-1].path)
+    path.write_bytes(path.read_bytes()[:-1] + b"\xff")
+
+
+async def test_corrupt_bytes_are_not_returned_and_their_replica_is_reported(broker: Broker) -> None:
+    partition = committed(broker, "a", "b")
+    corrupt_last_byte(partition)
+    handler = FetchHandler(broker.partitions)
+    (first,) = (await handler.handle(request(asking(bytes_max=1)))).partitions
+    assert (first.error_code, values_of(first.records)) == (ErrorCode.NONE, ["a"])
+    response = await handler.handle(request(asking(1), max_wait_ms=60_000))
+    assert (codes(response), values(response)) == ([ErrorCode.KAFKA_STORAGE_ERROR], [[]])
+    assert len(broker.corrupt) == 1
+
+
+async def test_a_log_that_cannot_be_read_fails_its_directory(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    partition = committed(broker, "a")
+
+    def fail(position: int, size: int) -> bytes:
+        raise OSError("input/output error")
+
+    monkeypatch.setattr(partition.log._files.active.file, "read_at", fail, raising=False)
+    response = await FetchHandler(broker.partitions).handle(request(asking(), max_wait_ms=60_000))
+    assert (codes(response), values(response)) == ([ErrorCode.KAFKA_STORAGE_ERROR], [[]])
+    assert len(broker.failures) == 1
+
+
 async def test_an_offset_that_is_written_but_not_committed_is_waited_at_and_no_error(broker: Broker) -> None:
     partition = broker.open()
     lead(partition)
@@ -165,6 +202,27 @@ async def test_a_consumer_that_waits_at_a_topic_that_is_deleted_hears_of_it(brok
     broker.partitions.remove(partition)
     partition.retire()
     assert codes(await waiting) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+async def test_a_consumer_that_waits_at_a_leader_that_closes_its_log_is_refused_at_once(broker: Broker) -> None:
+    partition = committed(broker)
+    began = asyncio.get_running_loop().time()
+    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(request(asking(), max_wait_ms=60_000)))
+    await settle()
+    partition.close()
+    assert codes(await waiting) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert asyncio.get_running_loop().time() == began
+
+
+async def test_a_consumer_that_waits_at_a_leader_that_is_elected_again_is_fenced_at_once(broker: Broker) -> None:
+    partition = committed(broker)
+    began = asyncio.get_running_loop().time()
+    wanted = request(asking(epoch=partition.leader_epoch), max_wait_ms=60_000)
+    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
+    await settle()
+    lead(partition, replicas=(1,), epoch=partition.leader_epoch + 1)
+    assert codes(await waiting) == [ErrorCode.FENCED_LEADER_EPOCH]
+    assert asyncio.get_running_loop().time() == began
 
 
 async def test_an_error_of_one_partition_keeps_the_records_of_the_others_from_waiting(broker: Broker) -> None:

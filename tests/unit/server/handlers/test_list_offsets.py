@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from errno import EIO, EMFILE
@@ -15,6 +16,7 @@ from kraft.log.cleaning.compaction import clean
 from kraft.log.format.compression import PIECE_BYTES, Codec
 from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
+from kraft.log.partition_log import PartitionLog
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import Offset
 from kraft.model.list_offsets import (
@@ -133,6 +135,17 @@ def test_the_epoch_is_that_of_the_record_and_at_the_end_the_leaders(
     follow(partition, epoch=4)
     lead(partition, replicas=(1,), epoch=5)
     assert ask(broker, timestamp_ms).leader_epoch == epoch
+
+
+def test_the_epoch_of_a_log_without_records_is_the_leaders(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition, replicas=(1,), epoch=2)
+    partition.append(batch("a"), 1)
+    broker.sync()
+    partition.delete_records(1)
+    lead(partition, replicas=(1,), epoch=5)
+    result = ask(broker, EARLIEST_TIMESTAMP)
+    assert (result.offset, result.leader_epoch) == (1, 5)
 
 
 def test_a_record_that_is_not_committed_is_not_found(broker: Broker) -> None:
@@ -290,6 +303,26 @@ def test_segments_that_were_cleaned_meanwhile_are_looked_into_again(broker: Brok
 
     result = ask(broker, 500, thread=Meanwhile(**{when: clean_all}))
     assert (result.error_code, result.offset, result.timestamp_ms) == (ErrorCode.NONE, 4, 5_000)
+
+
+@pytest.mark.parametrize("when", ["before", "behind"])
+def test_a_log_that_moved_meanwhile_is_looked_into_where_it_is_now(broker: Broker, when: str) -> None:
+    partition = with_a_record_a_second(broker)
+
+    def move() -> None:
+        before = partition.log
+        path = f"{broker.directory}/elsewhere/orders-0"
+        moved = PartitionLog.open(broker.disk, path, before.config, before.topic_partition)
+        while moved.log_end_offset < before.log_end_offset:
+            moved.append_as_follower(before.read(moved.log_end_offset, 1 << 20, before.log_end_offset))
+        moved.take_over(before)
+        partition.log_moved(moved)
+        partition.log_became_durable()
+        shutil.rmtree(before.directory)
+
+    result = ask(broker, 1_500, thread=Meanwhile(**{when: move}))
+    assert (result.error_code, result.offset) == (ErrorCode.NONE, 1)
+    assert (broker.failures, broker.corrupt) == ([], [])
 
 
 def test_a_record_not_committed_when_the_look_up_ran_is_not_found(broker: Broker) -> None:

@@ -206,6 +206,24 @@ def test_a_client_that_reads_no_answers_is_cut_off_and_given_nothing_more_to_rea
     assert line["reason"] == "client did not read its responses for 0.2 s"
 
 
+def test_a_client_that_reads_again_or_is_gone_has_no_unread_responses() -> None:
+    async def test(served: Served) -> None:
+        reads, goes = [await served.client() for _ in range(2)]
+        requests = [b"now, %06d" % number + bytes(400_000) for number in range(20)]
+        for client in (reads, goes):
+            client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # A TCP transport can.
+            client.send(*requests)
+        unread = served.listener._memory.unread.budget
+        await served.until(lambda: len(unread._held) == 2)
+        reads.writer.transport.resume_reading()  # type: ignore[attr-defined]  # A TCP transport can.
+        assert [await reads.answer() for _ in requests] == [b"answer to " + request for request in requests]
+        await served.until(lambda: len(unread._held) == 1)
+        goes.writer.transport.abort()
+        await served.until(lambda: unread.held == 0)
+
+    assert run(test, impatient(unread_s_max_when_crowded=60)) == []
+
+
 def test_clients_that_read_nothing_are_closed_when_unread_responses_take_too_much() -> None:
     async def test(served: Served) -> None:
         reading = await served.client()

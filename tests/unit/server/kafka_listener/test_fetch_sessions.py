@@ -121,3 +121,13 @@ def test_only_a_long_unused_session_makes_room() -> None:
     assert kept.begin(False, now_ms=UNUSED_MS_MAX) is not None
     assert refused(kept, second.session_id, 1) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert len(kept) == 2
+    assert kept.begin(False, now_ms=2 * UNUSED_MS_MAX - 1) is None, "the first was used lately"
+
+
+def test_no_two_sessions_have_one_id() -> None:
+    ids = iter([7, 7, 8])
+    kept = FetchSessions(lambda: next(ids))
+    first, second = kept.begin(False, now_ms=0), kept.begin(False, now_ms=0)
+    assert first is not None
+    assert second is not None
+    assert (first.session_id, second.session_id) == (7, 8)

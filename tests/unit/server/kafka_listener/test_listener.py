@@ -49,6 +49,17 @@ def test_a_turn_ends_with_its_connection() -> None:
     assert [line["reason"] for line in run(test)] == ["asked to shut"]
 
 
+def test_the_memory_of_a_request_is_released_when_its_client_is_gone() -> None:
+    async def test(served: Served) -> None:
+        client = await served.client()
+        client.writer.write((900_000).to_bytes(4, "big") + bytes(300_000))
+        await served.until(lambda: served.listener.receiving_bytes > 900_000)
+        client.writer.close()
+        await served.until(lambda: served.listener.receiving_bytes == 0)
+
+    assert run(test) == []
+
+
 def test_a_request_that_hardly_goes_on_has_to_go_when_others_want_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener_module, "CHECK_PERIOD_S", 0.01)
 

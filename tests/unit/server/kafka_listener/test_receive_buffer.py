@@ -259,6 +259,18 @@ def test_small_requests_do_not_wait_for_the_memory_of_large_ones() -> None:
     assert feed(connections.new(), small, 1_000) == [bytes(16_000)]
 
 
+def test_a_large_request_whose_size_arrives_in_two_pieces_takes_no_memory_of_small_ones() -> None:
+    connections = Connections()
+    buffer = connections.new()
+    large = frame(bytes(SMALL_BYTES_MAX + 1))
+    feed(buffer, large[:2])
+    feed(buffer, large[2:2_000])
+    assert buffer.has_room()
+    assert connections.memory.small.held == 0
+    assert connections.memory.large.held >= 2_000
+    assert feed(buffer, large[2_000:]) == [bytes(SMALL_BYTES_MAX + 1)]
+
+
 def test_a_request_that_hardly_goes_on_is_slow_when_others_wait_for_its_memory() -> None:
     connections = Connections(budget_bytes=5_000)
     lazy, busy = connections.new(1), connections.new(2)
@@ -270,6 +282,9 @@ def test_a_request_that_hardly_goes_on_is_slow_when_others_wait_for_its_memory()
     assert not busy.has_room()
     assert [lazy.is_slow() for _ in range(SLOW_CHECKS_MAX)] == [False] * (SLOW_CHECKS_MAX - 1) + [True]
     assert [busy.is_slow() for _ in range(5)] == [False] * 5, "who waits for memory cannot go on"
+    begun = connections.new(3)
+    feed(begun, large[:KEPT_BYTES_MIN])
+    assert [begun.is_slow() for _ in range(5)] == [False] * 5, "the first bytes of a request are always allowed"
 
 
 def test_a_connection_that_does_not_use_granted_memory_is_slow() -> None:

@@ -102,6 +102,18 @@ async def test_a_replica_whose_disk_fails_in_a_truncation_takes_no_role(tmp_path
         assert (partition.leader, partition.follower) == (None, None)
 
 
+async def test_a_leader_that_is_demoted_before_its_turn_deletes_no_records(tmp_path: Path) -> None:
+    async with held_in_a_roll(tmp_path) as (replica, appending):
+        partition = replica.partition
+        _, deleted = partition.delete_records(2)
+        follow(partition, epoch=1)
+        replica.disk.open_gate.set()
+        for waiting in (asyncio.wait_for(appending, DEADLINE_S), replica.over(deleted)):
+            with pytest.raises(Refusal, match="NOT_LEADER_OR_FOLLOWER"):
+                await waiting
+        assert partition.log.log_start_offset == 0
+
+
 async def test_a_replica_that_is_deleted_in_the_middle_of_a_roll_writes_nothing_more(tmp_path: Path) -> None:
     async with held_in_a_roll(tmp_path) as (replica, appending):
         partition, disk = replica.partition, replica.disk

@@ -6,13 +6,14 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from structlog.testing import capture_logs
 
 from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
-from kraft.model.ids import Offset
+from kraft.model.ids import Offset, TopicId, TopicPartition
 from kraft.runtime.disk import RealDisk
 from kraft.server.replica.log_configs import log_config
 from kraft.server.replica.partition import Partition
@@ -144,13 +145,33 @@ async def test_deleted_records_give_their_space_back_without_waiting_for_the_che
 
 async def test_a_log_that_cannot_be_maintained_does_not_block_others(broker: Broker) -> None:
     broken = filled(broker, 50_000, retention_ms=1)
-    broker.disk.fails_syncs = True
+    sound = filled(
+        broker, 50_000, retention_ms=1, topic_partition=TopicPartition("payments", 0), topic_id=TopicId(UUID(int=7))
+    )
+    broker.disk.fails_syncs_in = (broken.log.directory,)
     with capture_logs() as logged:
         async with maintaining(broker):
             await asyncio.sleep(3)
     assert len(broker.failures) == 1
     assert not broken.is_open
-    assert [each["event"] for each in logged] == ["retention delayed"]
+    assert [each["event"] for each in logged] == ["retention delayed", "segments deleted by retention"]
+    assert (broken.log.log_start_offset, sound.log.log_start_offset) == (0, 1)
+
+
+async def test_retention_that_finds_no_room_in_the_thread_is_applied_later(tmp_path: Path) -> None:
+    filled(Broker(tmp_path), 50_000, 0).close()
+    broker = Broker(tmp_path, off_loop=True)
+    partition = broker.open(high_watermark=2, segment_ms=10**15, retention_ms=30_000)
+    follow(partition)
+    with capture_logs() as logged:
+        async with maintaining(broker):
+            for is_full in (True, False):
+                broker.disk.is_full = is_full
+                await asyncio.sleep(1.1)
+                while broker.unsynced:
+                    broker.sync()
+    assert [each["event"] for each in logged] == ["retention delayed", "segments deleted by retention"]
+    assert partition.log.log_start_offset == 1
 
 
 # --- files ---------------------------------------------------------------------------------------------------
@@ -178,6 +199,25 @@ async def test_files_of_a_partition_that_was_deleted_meanwhile_cause_no_error(br
             remove_directory(partition)
             await asyncio.sleep(100)
     assert [each["event"] for each in logged] == ["segments deleted by retention"]
+
+
+async def test_a_file_that_cannot_be_removed_is_logged_and_the_others_are_removed(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = filled(broker, 50_000, 0, retention_ms=30_000)
+    remove = RealDisk.remove
+
+    def remove_no_index(disk: RealDisk, path: str) -> None:
+        if path.endswith(".index.deleted"):
+            raise OSError("input/output error")
+        remove(disk, path)
+
+    monkeypatch.setattr(RealDisk, "remove", remove_no_index)
+    with capture_logs() as logged:
+        async with maintaining(broker):
+            await asyncio.sleep(100)
+    assert [each["event"] for each in logged] == ["segments deleted by retention", "file deletion failed"]
+    assert files(partition, ".deleted") == ["00000000000000000000.index.deleted"]
 
 
 # --- the smaller tasks -----------------------------------------------------------------------------------------
