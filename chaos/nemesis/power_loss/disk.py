@@ -11,6 +11,7 @@ import select
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -116,7 +117,9 @@ class PowerLossDisk:
     def _command(self, command: dict[str, Any]) -> dict[str, Any]:
         assert self._process is not None, "the disk is not mounted"
         assert self._process.stdin is not None
-        print(json.dumps(command), file=self._process.stdin, flush=True)
+        # A process that has died closed its end: then there is no answer to read.
+        with suppress(BrokenPipeError):
+            print(json.dumps(command), file=self._process.stdin, flush=True)
         return self._read_answer()
 
     def _read_answer(self) -> dict[str, Any]:

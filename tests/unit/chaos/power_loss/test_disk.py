@@ -113,6 +113,8 @@ def test_nothing_stays_mounted_when_the_process_of_the_disk_dies(tmp_path: Path)
         pytest.skip(f"not run: {reason}")
     with PowerLossDisk(tmp_path / "disk", tmp_path / "mounted") as dying:
         os.kill(dying.pid, signal.SIGKILL)
+        # Dead, and left for its parent: everything that it had open is closed.
+        os.waitid(os.P_PID, dying.pid, os.WEXITED | os.WNOWAIT)
         with pytest.raises(CannotMount, match="does not answer"):
             dying.cut_power()
     assert not is_mounted(tmp_path)
