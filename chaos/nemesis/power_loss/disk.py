@@ -125,9 +125,10 @@ class PowerLossDisk:
     def _read_answer(self) -> dict[str, Any]:
         assert self._process is not None
         assert self._process.stdout is not None
-        # One line answers one command, so none is ever left in the buffer, where `select` would not see it.
-        ready, _, _ = select.select([self._process.stdout], [], [], _ANSWER_DEADLINE_S)
-        line = self._process.stdout.readline() if ready else ""
+        # One line answers one command, so none is ever left in the buffer, where `poll` would not see it.
+        waiting = select.poll()
+        waiting.register(self._process.stdout, select.POLLIN)
+        line = self._process.stdout.readline() if waiting.poll(_ANSWER_DEADLINE_S * 1_000) else ""
         if not line:
             raise CannotMount(f"the process of the disk does not answer: {self._said.read_text().strip()}")
         answer: dict[str, Any] = json.loads(line)

@@ -47,6 +47,10 @@ class FailingFile:
         self._disk = disk
         self._path = path
 
+    def __del__(self) -> None:
+        # Many tests leave their logs open, and a process may have only so many files.
+        self._file.close()
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
 
