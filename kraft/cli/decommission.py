@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from kraft.model.errors import KraftError
 from kraft.model.ids import TopicPartition
@@ -29,8 +30,7 @@ class CannotDecommission(KraftError):
     """The broker cannot be emptied; one line, with the remedy."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class Move(Struct, frozen=True, kw_only=True):
     """Current and target replicas of a partition, preferred leader first."""
 
     partition: TopicPartition

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 from collections.abc import Iterator
@@ -10,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, assert_never
 from uuid import UUID
 
 import typer
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from kraft.cli.options import Output, OutputFormat
 
@@ -156,7 +157,7 @@ def _records(path: str, position: int, payload: bytes, index: int) -> Iterator[F
     except Corruption as corruption:
         raise Corruption(path, position, f"entry {index}: {corruption.reason}") from None
     for record in records:
-        fields = {field.name: _plain(getattr(record, field.name)) for field in dataclasses.fields(record)}
+        fields = {name: _plain(value) for name, value in asdict(record).items()}
         yield {"type": "record", "record": type(record).__name__, "fields": fields}
 
 
@@ -166,8 +167,8 @@ def _plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, list):
         return [_plain(item) for item in value]
-    if dataclasses.is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Struct):
+        return {name: _plain(field) for name, field in asdict(value).items()}
     return value
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from msgspec import Struct
+
 from kraft.client.any_broker import AnyBroker
 from kraft.client.errors import ClientClosed
 from kraft.client.ports import Connections
@@ -32,8 +34,7 @@ REFRESH_BACKOFF_MAX_MS: Final = 300
 """Maximum pause between refreshes. Short, because producers wait for a new leader; a refresh costs a broker little."""
 
 
-@dataclass(frozen=True, slots=True)
-class Leader:
+class Leader(Struct, frozen=True):
     """Leader of a partition."""
 
     address: str

@@ -7,9 +7,10 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final
+
+from msgspec import Struct
 
 from kraft.client.aio.producer import Producer as AsyncProducer
 from kraft.client.aio.producer import checked_bytes, checked_headers, checked_timestamp
@@ -27,8 +28,7 @@ INBOX_RECORDS_MAX: Final = 10_000
 """Maximum of records in the inbox; `send` waits while it is full, as for `buffer_memory`."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Sent:
+class _Sent(Struct, frozen=True):
     topic: str
     value: bytes | None
     key: bytes | None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from kraft.log.format.record_batch import TimestampType
 from kraft.log.format.record_codec import Header, RecordColumns
@@ -54,8 +55,7 @@ class FoundOffset(NamedTuple):
     leader_epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
+class Delivery(Struct, frozen=True, kw_only=True):
     """Result of one `produce_many` whose records are all stored.
 
     `end_offsets` holds, for each partition, the offset after its last record of the call.
@@ -65,8 +65,7 @@ class Delivery:
     end_offsets: dict[TopicPartition, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delay:
+class Delay(Struct, frozen=True, kw_only=True):
     """Delay of records that a producer could not store at once.
 
     `reason` is the last retriable error, or what the producer waits for. `waited_ms` is the time since the oldest of
@@ -78,8 +77,7 @@ class Delay:
     waited_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionColumns:
+class PartitionColumns(Struct, frozen=True, kw_only=True):
     """Records of one partition as columns: lists of equal length, ordered by offset."""
 
     partition: TopicPartition

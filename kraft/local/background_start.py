@@ -7,11 +7,11 @@ import socket
 import subprocess
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import psutil
+from msgspec import Struct
 
 from kraft.local import local_nodes
 from kraft.local.node_process import KRAFT, environment
@@ -33,8 +33,7 @@ class NotStarted(ConfigError):
     """The node ended, or is not in service in time; one line."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
+class Started(Struct, frozen=True, kw_only=True):
     """Result of a start. `waits_for` is what the node still needs of others; None if it is in service."""
 
     pid: int

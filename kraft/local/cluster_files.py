@@ -7,8 +7,9 @@ nodes share `cluster.secret`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from kraft.model.ids import BrokerId
 from kraft.server.config import loading, properties
@@ -20,8 +21,7 @@ HOST = "127.0.0.1"
 """A number, because a name could resolve to an IPv6 address that the machine does not have."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodePlan:
+class NodePlan(Struct, frozen=True, kw_only=True):
     """Plan of one node: its ports determine its roles. `settings` override those that follow from the plan."""
 
     node_id: int

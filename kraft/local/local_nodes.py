@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from msgspec import Struct
 
 from kraft.server.identity import storage
 from kraft.server.identity.storage import LOCK_FILE, StorageError, StorageMeta
@@ -18,8 +18,7 @@ _START = ["server", "start"]
 _POLL_S = 0.05
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalNode:
+class LocalNode(Struct, frozen=True, kw_only=True):
     """A running node."""
 
     process: psutil.Process
@@ -39,8 +38,7 @@ class LocalNode:
         return f"node {self.node_id} of cluster {self.cluster_id} (pid {self.pid})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopResult:
+class StopResult(Struct, frozen=True, kw_only=True):
     """Result of `stop`."""
 
     stopped: list[LocalNode]

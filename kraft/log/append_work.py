@@ -7,8 +7,9 @@ thread and appends again; see `kraft.server.replica.waiting_appends`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
+
+from msgspec import Struct
 
 from kraft.log.change import Change
 from kraft.log.format.record_batch import BatchHeader, Buffer
@@ -16,8 +17,7 @@ from kraft.log.log_config import LogConfig
 from kraft.model.ids import Offset
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedRecords:
+class CheckedRecords(Struct, frozen=True, kw_only=True):
     """Batches of a produce request, ready to append: checked and recompressed as `config` demands."""
 
     batches: list[tuple[BatchHeader, memoryview]]

@@ -12,11 +12,11 @@ A file without that line, as Kafka writes it, is also read. The log can always r
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
+from msgspec import Struct
 
 from kraft.model.errors import Corruption
 from kraft.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
@@ -36,8 +36,7 @@ class EpochStart(NamedTuple):
     start_offset: Offset
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderEpochCache:
+class LeaderEpochCache(Struct, frozen=True):
     """The leader epochs of a log; immutable."""
 
     entries: tuple[EpochStart, ...] = ()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kraft.log.format.compression import Codec
 from kraft.log.format.record_batch import HEADER_BYTES, TimestampType
@@ -20,8 +21,7 @@ UNLIMITED: Final = -1
 _DAY_MS: Final = 86_400_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogConfig:
+class LogConfig(Struct, frozen=True, kw_only=True):
     """Configs of one log. Raises ValueError, which names Kafka's key, for an invalid value."""
 
     # --- segments --------------------------------------------------------------------------------------------

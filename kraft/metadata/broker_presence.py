@@ -18,6 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
+
 from kraft.metadata.image import MetadataImage
 from kraft.model.endpoint import Endpoint
 from kraft.model.ids import BrokerEpoch, BrokerId
@@ -34,8 +36,7 @@ DIALLED_AT_ONCE_MAX: Final = 64
 _Registration = tuple[BrokerId, BrokerEpoch]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerToDial:
+class BrokerToDial(Struct, frozen=True, kw_only=True):
     """Broker without a liveness stream, to be dialled at all its endpoints."""
 
     broker_id: BrokerId

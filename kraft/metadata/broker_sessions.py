@@ -6,8 +6,10 @@ becomes active gives every unfenced broker a full session, because it does not k
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kraft.metadata.image import MetadataImage
 from kraft.model.ids import BrokerEpoch, BrokerId
@@ -16,8 +18,7 @@ PAUSED_AFTER_MS: Final = 1_000
 """If `tick` is not called for longer than this, the controller's process was paused, or its machine slept."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Session:
+class _Session(Struct, frozen=True, kw_only=True):
     broker_epoch: BrokerEpoch
     last_contact_ms: int
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from kraft.metadata.broker_configs import EVERY_BROKER, check_broker_config, check_broker_key
 from kraft.metadata.config_types import ListOf, list_items

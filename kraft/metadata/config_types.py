@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
+
+from msgspec import Struct
 
 from kraft.model.configs import ConfigType
 
@@ -35,8 +36,7 @@ class Kind(Protocol[T_co]):
     def read(self, text: str) -> T_co: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IntegerBetween:
+class IntegerBetween(Struct, frozen=True, kw_only=True):
     least: int
     most: int
     also: int | None = None
@@ -61,8 +61,7 @@ class IntegerBetween:
         return int(text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NumberBetween:
+class NumberBetween(Struct, frozen=True, kw_only=True):
     least: int
     most: int
 
@@ -80,8 +79,7 @@ class NumberBetween:
         return float(text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrueOrFalse:
+class TrueOrFalse(Struct, frozen=True, kw_only=True):
     @property
     def type(self) -> ConfigType:
         return ConfigType.BOOLEAN
@@ -96,8 +94,7 @@ class TrueOrFalse:
         return text.lower() == "true"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OneOf:
+class OneOf(Struct, frozen=True, kw_only=True):
     values: tuple[str, ...]
 
     @property
@@ -114,8 +111,7 @@ class OneOf:
         return text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListOf:
+class ListOf(Struct, frozen=True, kw_only=True):
     """A list of `values`, each at most once, in any order, separated by commas. The empty text is the empty list."""
 
     values: tuple[str, ...]

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Generic, TypeVar, overload
+
+from msgspec import Struct
 
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import MetadataRecord
@@ -19,8 +20,7 @@ from kraft.metadata.records import MetadataRecord
 Response = TypeVar("Response")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision(Generic[Response]):
+class Decision(Struct, Generic[Response], frozen=True, kw_only=True):
     """Records to commit, and the response to send once they are committed. Without records nothing changes."""
 
     records: Sequence[MetadataRecord]

@@ -6,15 +6,15 @@ A start is the delta between the empty image and the one that the broker starts 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kraft.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraft.metadata.persistent_maps import PersistentMap, PersistentSequence
 from kraft.model.ids import BrokerId, TopicId, TopicIdPartition, TopicPartition
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssignedPartition:
+class AssignedPartition(Struct, frozen=True, kw_only=True):
     """Partition that this broker holds, in its new state. `is_new`: the broker did not hold it before."""
 
     topic: str
@@ -31,8 +31,7 @@ class AssignedPartition:
         return TopicPartition(self.topic, self.state.partition)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemovedPartition:
+class RemovedPartition(Struct, frozen=True, kw_only=True):
     """Partition to stop serving and whose files to delete. The topic id distinguishes it from one created later."""
 
     topic: str
@@ -44,8 +43,7 @@ class RemovedPartition:
         return TopicIdPartition(self.topic_id, self.partition)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerDelta:
+class BrokerDelta(Struct, frozen=True, kw_only=True):
     """Changes for one broker, to be applied in the order of the fields, so that the name of a deleted topic is free.
 
     `lead`: partitions whose leadership is new here, or whose leader epoch, ISR or replicas changed. `follow`:

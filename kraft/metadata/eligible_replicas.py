@@ -18,7 +18,8 @@ replica there is.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kraft.metadata.configs import TOPIC_CONFIGS, TopicConfig
 from kraft.metadata.features import keeps_eligible_replicas
@@ -28,8 +29,7 @@ from kraft.model.ids import NO_BROKER, BrokerId
 _MINIMUM = TOPIC_CONFIGS["min.insync.replicas"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Eligible:
+class Eligible(Struct, frozen=True, kw_only=True):
     """ELR and last known ELR, both in the order of the replicas; they share no member with each other or the ISR."""
 
     elr: tuple[BrokerId, ...] = ()

@@ -7,9 +7,11 @@ so the cost of a change does not depend on the size of the topic or the cluster 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import TypeVar, assert_never
 from uuid import UUID
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kraft.metadata.persistent_maps import PersistentMap, PersistentSequence
 from kraft.metadata.records import (
@@ -63,8 +65,7 @@ _FIRST_PRODUCER_ID = ProducerId(0)
 _SLICE_PARTITIONS = 250
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerRegistration:
+class BrokerRegistration(Struct, frozen=True, kw_only=True):
     """A broker's last registration and its state.
 
     A fenced broker has no session, or has not caught up with the metadata yet: it leads nothing, and clients are not
@@ -92,8 +93,7 @@ class BrokerRegistration:
         return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionImage:
+class PartitionImage(Struct, frozen=True, kw_only=True):
     """State of a partition. `replicas` are in order of preference; `isr` is a non-empty subset of them.
 
     `leader` is in the ISR, or NO_BROKER. During a reassignment, `adding_replicas` are the replicas that the partition
@@ -138,8 +138,7 @@ class PartitionImage:
         return tuple(replica for replica in self.replicas if replica not in self.adding_replicas)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicImage:
+class TopicImage(Struct, frozen=True, kw_only=True):
     """State of a topic. `configs` holds only the values set on the topic itself."""
 
     topic: str
@@ -153,8 +152,7 @@ class TopicImage:
         return max((len(partition.target_replicas) for partition in self.partitions.values()), default=0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataImage:
+class MetadataImage(Struct, frozen=True, kw_only=True):
     """All metadata of the cluster. `cluster_id` is empty until the cluster is initialised.
 
     `features` are the levels that were set. `broker_configs` are by broker id; those under "" apply to all brokers.

@@ -12,7 +12,8 @@ interrupt producers (as in Kafka since 3.6). The partition epoch grows with ever
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kraft.metadata.configs import KAFKA_DEFAULTS, TOPIC_CONFIGS, TopicConfig
 from kraft.metadata.eligible_replicas import eligible_after, minimum_isr

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig
 from kraft.metadata.decision import Decision

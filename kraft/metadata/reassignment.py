@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kraft.metadata.configs import TopicConfig, overridden
 from kraft.metadata.decision import Decision
@@ -39,8 +40,7 @@ REASSIGNMENTS_PER_REQUEST_MAX = 5_000
 """One request's reassignments have to fit into one entry of the metadata log."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Layout:
+class _Layout(Struct, frozen=True, kw_only=True):
     """Replicas, reassignment and ISR of a partition."""
 
     replicas: tuple[BrokerId, ...]

@@ -1,13 +1,14 @@
 """The records of the metadata log.
 
 Every record carries new values, never differences, so that replaying one needs only the image before it. The fields are
-plain (numbers, text, ids, lists and nested dataclasses) because the log's codec maps them by name.
+plain (numbers, text, ids, lists and nested values) because the log's codec maps them by name.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from kraft.model.client_quotas import QuotaEntity
 from kraft.model.endpoint import Endpoint
@@ -15,15 +16,13 @@ from kraft.model.features import FeatureRange
 from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch, ProducerId, TopicId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterInitialised:
+class ClusterInitialised(Struct, frozen=True, kw_only=True):
     """The first record of a cluster; it is written only once."""
 
     cluster_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegisterBroker:
+class RegisterBroker(Struct, frozen=True, kw_only=True):
     """A broker's process registered under a new epoch. The broker is fenced, even if it was not before.
 
     `features` is empty for a broker of a version that did not send them.
@@ -38,61 +37,53 @@ class RegisterBroker:
     features: list[FeatureRange] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerFenced:
+class BrokerFenced(Struct, frozen=True, kw_only=True):
     """The broker leads nothing until it is unfenced."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerUnfenced:
+class BrokerUnfenced(Struct, frozen=True, kw_only=True):
     """The broker may lead, join an ISR and get new replicas."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerShuttingDown:
+class BrokerShuttingDown(Struct, frozen=True, kw_only=True):
     """The broker asked for a controlled shutdown; only a new registration ends that state."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorFenceSet:
+class OperatorFenceSet(Struct, frozen=True, kw_only=True):
     """An operator set or removed the broker's operator fence, which persists over registrations."""
 
     broker_id: BrokerId
     fenced: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerUnregistered:
+class BrokerUnregistered(Struct, frozen=True, kw_only=True):
     """The broker was removed from the metadata, until it registers again."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerEpochsUsed:
+class BrokerEpochsUsed(Struct, frozen=True, kw_only=True):
     """Every broker epoch below `next_broker_epoch` is used; in snapshots only, since the last broker may be gone."""
 
     next_broker_epoch: BrokerEpoch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicCreated:
+class TopicCreated(Struct, frozen=True, kw_only=True):
     topic: str
     topic_id: TopicId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionCreated:
+class PartitionCreated(Struct, frozen=True, kw_only=True):
     """A partition was created; a topic's partitions come in order from 0. `replicas[0]` is the preferred leader.
 
     Only a snapshot sets `adding_replicas` and `removing_replicas` (subsets of `replicas`, for a reassignment under
@@ -112,8 +103,7 @@ class PartitionCreated:
     last_known_elr: list[BrokerId] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionChanged:
+class PartitionChanged(Struct, frozen=True, kw_only=True):
     """The complete new state of a partition. `leader` is NO_BROKER if no member of the ISR can lead.
 
     If `replicas` is empty, the replicas and a reassignment under way do not change. Otherwise `adding_replicas` and
@@ -134,13 +124,11 @@ class PartitionChanged:
     last_known_elr: list[BrokerId] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicDeleted:
+class TopicDeleted(Struct, frozen=True, kw_only=True):
     topic_id: TopicId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicConfigSet:
+class TopicConfigSet(Struct, frozen=True, kw_only=True):
     """A topic config was set; `value` None returns it to the broker's default."""
 
     topic_id: TopicId
@@ -148,23 +136,20 @@ class TopicConfigSet:
     value: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerIdsAllocated:
+class ProducerIdsAllocated(Struct, frozen=True, kw_only=True):
     """Every producer id below `next_producer_id` is allocated."""
 
     next_producer_id: ProducerId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeatureLevelSet:
+class FeatureLevelSet(Struct, frozen=True, kw_only=True):
     """Every node of the cluster uses this level of the feature from here on."""
 
     feature: str
     level: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfigSet:
+class BrokerConfigSet(Struct, frozen=True, kw_only=True):
     """A dynamic broker config was set. `broker` is an id, or empty for all brokers; `value` None removes the config."""
 
     broker: str
@@ -172,8 +157,7 @@ class BrokerConfigSet:
     value: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientQuotaSet:
+class ClientQuotaSet(Struct, frozen=True, kw_only=True):
     """A client quota was set. `entity` is ordered by type; `value` None removes the quota."""
 
     entity: list[QuotaEntity]
@@ -181,18 +165,15 @@ class ClientQuotaSet:
     value: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionBegun:
+class TransactionBegun(Struct, frozen=True, kw_only=True):
     """Begins a transaction, as the first record of an entry: the records after it take effect together at its end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionEnded:
+class TransactionEnded(Struct, frozen=True, kw_only=True):
     """Ends a transaction, as the last record of an entry: all records since `TransactionBegun` take effect."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionAborted:
+class TransactionAborted(Struct, frozen=True, kw_only=True):
     """Aborts a transaction, as the last record of an entry: no record since `TransactionBegun` takes effect."""
 
 

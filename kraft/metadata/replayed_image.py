@@ -9,14 +9,14 @@ transaction. Source: KIP-868.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.metadata.records import MetadataRecord, TransactionAborted, TransactionBegun, TransactionEnded
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayedImage:
+class ReplayedImage(Struct, frozen=True, kw_only=True):
     """The current `image`, and the `draft` that includes the records of an open transaction; None if there is none.
 
     Both share what is the same in them, so a draft costs only what the transaction changes.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig, checked
 from kraft.metadata.decision import Decision
@@ -28,8 +30,7 @@ Assignment = Sequence[Sequence[BrokerId]]
 """The replicas of each partition from 0, preferred leader first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerDefaults:
+class ControllerDefaults(Struct, frozen=True, kw_only=True):
     """Defaults for new topics.
 
     Kafka's keys: num.partitions, default.replication.factor, and the broker keys of the topic configs.

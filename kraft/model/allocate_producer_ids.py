@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import NO_PRODUCER_ID, BrokerEpoch, BrokerId, ProducerId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AllocateProducerIdsRequest:
+class AllocateProducerIdsRequest(Struct, frozen=True, kw_only=True):
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerIdBlock:
+class ProducerIdBlock(Struct, frozen=True, kw_only=True):
     """`count` producer ids from `first` on, which no other broker gets."""
 
     error_code: ErrorCode = ErrorCode.NONE

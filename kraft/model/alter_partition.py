@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import (
@@ -17,8 +17,7 @@ from kraft.model.ids import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IsrMember:
+class IsrMember(Struct, frozen=True, kw_only=True):
     """Member of a proposed ISR, with the broker epoch of its fetches; UNKNOWN_BROKER_EPOCH before its first fetch.
 
     The controller refuses an epoch that has ended, so that a broker which registered again does not count as its
@@ -30,8 +29,7 @@ class IsrMember:
     broker_epoch: BrokerEpoch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlterPartitionRequest:
+class AlterPartitionRequest(Struct, frozen=True, kw_only=True):
     """Proposal of a new ISR by the leader, with the epochs under which it was made; stale ones are refused."""
 
     broker_id: BrokerId
@@ -43,8 +41,7 @@ class AlterPartitionRequest:
     new_isr: list[IsrMember]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlterPartitionResult:
+class AlterPartitionResult(Struct, frozen=True, kw_only=True):
     """State of the partition after the change; if it was refused, the current state, if the partition exists.
 
     While `elr` is not empty, the leader commits nothing.

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from uuid import UUID
+
+from msgspec import Struct
 
 from kraft.model.endpoint import Endpoint
 from kraft.model.features import FeatureRange
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerDescription:
+class BrokerDescription(Struct, frozen=True, kw_only=True):
     """Description of a broker: its last registration, and its replicas now.
 
     `leaders` counts the partitions that it leads, `replicas` those of which it has a replica, and `in_sync` those of
@@ -31,22 +31,19 @@ class BrokerDescription:
     features: list[FeatureRange]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeBrokersRequest:
+class DescribeBrokersRequest(Struct, frozen=True, kw_only=True):
     """Request to describe these brokers; without ids, every registered broker."""
 
     broker_ids: list[int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeBrokersResponse:
+class DescribeBrokersResponse(Struct, frozen=True, kw_only=True):
     """Descriptions of brokers, by id."""
 
     brokers: list[BrokerDescription]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FenceBrokerRequest:
+class FenceBrokerRequest(Struct, frozen=True, kw_only=True):
     """Request for an operator fence. `force`: even if partitions are left without a leader."""
 
     broker_id: int
@@ -54,20 +51,17 @@ class FenceBrokerRequest:
     force: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnfenceBrokerRequest:
+class UnfenceBrokerRequest(Struct, frozen=True, kw_only=True):
     broker_id: int
     timeout_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnregisterBrokerRequest:
+class UnregisterBrokerRequest(Struct, frozen=True, kw_only=True):
     broker_id: int
     timeout_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerActionResult:
+class BrokerActionResult(Struct, frozen=True, kw_only=True):
     """Result of an action. `changed` is False if there was nothing to do; `leaderless` partitions lost their leader."""
 
     changed: bool

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaEntity:
+
+class QuotaEntity(Struct, frozen=True, kw_only=True):
     """Part of the entity of a quota: a user, a client-id or an ip.
 
     `name` None is the default, for all that have no quota of their own.
@@ -17,24 +17,21 @@ class QuotaEntity:
     name: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaOperation:
+class QuotaOperation(Struct, frozen=True, kw_only=True):
     """Quota to set; `value` None removes it."""
 
     key: str
     value: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaAlteration:
+class QuotaAlteration(Struct, frozen=True, kw_only=True):
     """Operations on the quotas of one entity."""
 
     entity: list[QuotaEntity]
     operations: list[QuotaOperation]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlterClientQuotasRequest:
+class AlterClientQuotasRequest(Struct, frozen=True, kw_only=True):
     """Request to make all of these alterations, or none."""
 
     alterations: list[QuotaAlteration]
@@ -42,8 +39,7 @@ class AlterClientQuotasRequest:
     validate_only: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlterClientQuotasResponse:
+class AlterClientQuotasResponse(Struct, frozen=True, kw_only=True):
     """Response of AlterClientQuotas. `changed` counts the quotas whose value changed, or would with `validate_only`."""
 
     changed: int
@@ -57,8 +53,7 @@ class QuotaMatch(IntEnum):
     ANY = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaFilter:
+class QuotaFilter(Struct, frozen=True, kw_only=True):
     """Filter for entities of a type; `name` is set for EXACT only."""
 
     entity_type: str
@@ -66,8 +61,7 @@ class QuotaFilter:
     name: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeClientQuotasRequest:
+class DescribeClientQuotasRequest(Struct, frozen=True, kw_only=True):
     """Request for the quotas of entities that match every filter; with `strict`, only those without further parts.
 
     Without filters, the quotas of all entities.
@@ -77,20 +71,17 @@ class DescribeClientQuotasRequest:
     strict: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaValue:
+class QuotaValue(Struct, frozen=True, kw_only=True):
     key: str
     value: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaDescription:
+class QuotaDescription(Struct, frozen=True, kw_only=True):
     """Quotas of one entity, by key."""
 
     entity: list[QuotaEntity]
     quotas: list[QuotaValue]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeClientQuotasResponse:
+class DescribeClientQuotasResponse(Struct, frozen=True, kw_only=True):
     quotas: list[QuotaDescription]

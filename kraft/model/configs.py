@@ -5,8 +5,9 @@ Source: KIP-133 (DescribeConfigs), KIP-226 (sources and synonyms), KIP-339 (Incr
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import IntEnum
+
+from msgspec import Struct, field
 
 from kraft.model.errors import ErrorCode
 
@@ -72,8 +73,7 @@ class ConfigType(IntEnum):
 # --- altering ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigAlteration:
+class ConfigAlteration(Struct, frozen=True, kw_only=True):
     """Alteration of one config. `value` is None for DELETE, which returns the key to its default."""
 
     key: str
@@ -81,8 +81,7 @@ class ConfigAlteration:
     value: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceAlteration:
+class ResourceAlteration(Struct, frozen=True, kw_only=True):
     """Alterations of one topic or broker, all or none of which are made.
 
     With `replaces`, set keys that are not named return to their defaults.
@@ -94,8 +93,7 @@ class ResourceAlteration:
     replaces: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IncrementalAlterConfigsRequest:
+class IncrementalAlterConfigsRequest(Struct, frozen=True, kw_only=True):
     """Request to alter configs. Keys that are not named do not change, unless their resource has `replaces`."""
 
     resources: list[ResourceAlteration]
@@ -103,16 +101,14 @@ class IncrementalAlterConfigsRequest:
     validate_only: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceAlterationResult:
+class ResourceAlterationResult(Struct, frozen=True, kw_only=True):
     resource_type: ConfigResourceType
     resource_name: str
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IncrementalAlterConfigsResponse:
+class IncrementalAlterConfigsResponse(Struct, frozen=True, kw_only=True):
     """One result per resource, in the request's order."""
 
     results: list[ResourceAlterationResult]
@@ -121,8 +117,7 @@ class IncrementalAlterConfigsResponse:
 # --- describing ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigResource:
+class ConfigResource(Struct, frozen=True, kw_only=True):
     """Topic by name, or broker by id, whose configs to describe; without `keys`, all of them."""
 
     resource_type: ConfigResourceType
@@ -130,15 +125,13 @@ class ConfigResource:
     keys: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeConfigsRequest:
+class DescribeConfigsRequest(Struct, frozen=True, kw_only=True):
     resources: list[ConfigResource]
     include_synonyms: bool = False
     include_documentation: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigSynonym:
+class ConfigSynonym(Struct, frozen=True, kw_only=True):
     """Config that can supply the value of a key: its own name, its value and its source."""
 
     key: str
@@ -146,8 +139,7 @@ class ConfigSynonym:
     source: ConfigSource
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigEntry:
+class ConfigEntry(Struct, frozen=True, kw_only=True):
     """Config with its value in effect. `synonyms` are in order of precedence; the first supplies the value."""
 
     key: str
@@ -161,8 +153,7 @@ class ConfigEntry:
     synonyms: list[ConfigSynonym] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceDescription:
+class ResourceDescription(Struct, frozen=True, kw_only=True):
     """Configs of one resource, ordered by key."""
 
     resource_type: ConfigResourceType
@@ -172,8 +163,7 @@ class ResourceDescription:
     entries: list[ConfigEntry] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeConfigsResponse:
+class DescribeConfigsResponse(Struct, frozen=True, kw_only=True):
     """One description per resource, in the request's order."""
 
     results: list[ResourceDescription]

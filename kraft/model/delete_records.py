@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from kraft.model.errors import ErrorCode
 
@@ -10,8 +10,7 @@ HIGH_WATERMARK = -1
 """Used in DeleteRecords for the high watermark: delete every committed record."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteRecordsPartition:
+class DeleteRecordsPartition(Struct, frozen=True, kw_only=True):
     """Partition whose records below `before_offset` to delete; HIGH_WATERMARK is the current high watermark."""
 
     topic: str
@@ -19,16 +18,14 @@ class DeleteRecordsPartition:
     before_offset: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteRecordsRequest:
+class DeleteRecordsRequest(Struct, frozen=True, kw_only=True):
     """Request to delete records; `timeout_ms` limits the wait for the replicas."""
 
     timeout_ms: int
     partitions: list[DeleteRecordsPartition]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteRecordsPartitionResult:
+class DeleteRecordsPartitionResult(Struct, frozen=True, kw_only=True):
     """Result for one partition. No in-sync replica has a record below `low_watermark`; -1 on an error."""
 
     topic: str
@@ -38,8 +35,7 @@ class DeleteRecordsPartitionResult:
     low_watermark: int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteRecordsResponse:
+class DeleteRecordsResponse(Struct, frozen=True, kw_only=True):
     """One result per partition, in the request's order."""
 
     partitions: list[DeleteRecordsPartitionResult]

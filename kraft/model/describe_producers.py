@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from kraft.model.errors import ErrorCode
 from kraft.model.partitions import PartitionName
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeProducersRequest:
+class DescribeProducersRequest(Struct, frozen=True, kw_only=True):
     partitions: list[PartitionName]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActiveProducer:
+class ActiveProducer(Struct, frozen=True, kw_only=True):
     """Idempotent producer of a partition. `last_sequence` is -1 if its epoch has written no batch yet."""
 
     producer_id: int
@@ -23,8 +21,7 @@ class ActiveProducer:
     last_timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionProducers:
+class PartitionProducers(Struct, frozen=True, kw_only=True):
     """Producers of one partition, by producer id."""
 
     topic: str

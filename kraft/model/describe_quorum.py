@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from kraft.model.errors import ErrorCode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumMember:
+class QuorumMember(Struct, frozen=True, kw_only=True):
     """Voter or observer; a value that the leader does not know is -1.
 
     `lag` counts the entries of the leader's log that the member does not hold. The timestamps are by the leader's
@@ -23,8 +22,7 @@ class QuorumMember:
     last_caught_up_timestamp_ms: int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumDescription:
+class QuorumDescription(Struct, frozen=True, kw_only=True):
     """Metadata quorum as its leader sees it."""
 
     error_code: ErrorCode = ErrorCode.NONE
@@ -37,6 +35,5 @@ class QuorumDescription:
     cluster_id: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeQuorumRequest:
+class DescribeQuorumRequest(Struct, frozen=True, kw_only=True):
     pass

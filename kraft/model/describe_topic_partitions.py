@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from kraft.model.metadata import TopicMetadata
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionPlace:
+class PartitionPlace(Struct, frozen=True, kw_only=True):
     """Place in the order of topics and partitions; the partition need not exist."""
 
     topic: str
     partition: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicPageRequest:
+class TopicPageRequest(Struct, frozen=True, kw_only=True):
     """Request for a page of these topics; without names, of every topic. `begin` is `following` of the page before."""
 
     topics: list[str]
@@ -24,8 +22,7 @@ class TopicPageRequest:
     begin: PartitionPlace | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicPage:
+class TopicPage(Struct, frozen=True, kw_only=True):
     """Page of topics, by name, with the partitions that fit. `following` begins the next page; None at the end."""
 
     topics: list[TopicMetadata]

@@ -7,8 +7,9 @@ Source: Kafka protocol guide, "Error codes".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
+
+from msgspec import Struct
 
 
 class ErrorCode(IntEnum):
@@ -149,8 +150,7 @@ class InvalidBatch(Refusal):
         super().__init__(code, reason)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordError:
+class RecordError(Struct, frozen=True, kw_only=True):
     """Error in one record of a batch; `batch_index` counts the batch's records from 0."""
 
     batch_index: int

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailedReplica:
+class FailedReplica(Struct, frozen=True, kw_only=True):
     """Replica whose bytes are corrupt or cannot be read.
 
     `leader_epoch` is the last one in which the broker's process used it; -1 if it never did.
@@ -20,15 +19,13 @@ class FailedReplica:
     leader_epoch: LeaderEpoch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailReplicasRequest:
+class FailReplicasRequest(Struct, frozen=True, kw_only=True):
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
     replicas: list[FailedReplica]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailReplicasResult:
+class FailReplicasResult(Struct, frozen=True, kw_only=True):
     """Result of FailReplicas; the new state of the partitions follows in the metadata."""
 
     error_code: ErrorCode = ErrorCode.NONE

@@ -5,11 +5,10 @@ Source: KIP-584 (versioning of features), KIP-1022 (features besides metadata.ve
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeatureRange:
+class FeatureRange(Struct, frozen=True, kw_only=True):
     """Levels of one feature that a node's version supports."""
 
     feature: str
@@ -17,8 +16,7 @@ class FeatureRange:
     max_level: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeatureDescription:
+class FeatureDescription(Struct, frozen=True, kw_only=True):
     """Feature with `finalized_level`, which the cluster uses, and the levels that every registered broker supports.
 
     If the brokers have no level in common, `max_level` is below `min_level`.
@@ -30,27 +28,23 @@ class FeatureDescription:
     finalized_level: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeFeaturesRequest:
+class DescribeFeaturesRequest(Struct, frozen=True, kw_only=True):
     pass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeFeaturesResponse:
+class DescribeFeaturesResponse(Struct, frozen=True, kw_only=True):
     """Features of the cluster; `epoch` is the index of the metadata entry as of which they are described."""
 
     epoch: int
     features: list[FeatureDescription]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeatureUpdate:
+class FeatureUpdate(Struct, frozen=True, kw_only=True):
     feature: str
     level: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateFeaturesRequest:
+class UpdateFeaturesRequest(Struct, frozen=True, kw_only=True):
     """Request to make all of these updates, or none."""
 
     updates: list[FeatureUpdate]
@@ -58,8 +52,7 @@ class UpdateFeaturesRequest:
     validate_only: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateFeaturesResponse:
+class UpdateFeaturesResponse(Struct, frozen=True, kw_only=True):
     """Features whose level changed, with the new level."""
 
     changed: list[FeatureUpdate]

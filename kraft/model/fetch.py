@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from kraft.model.errors import ErrorCode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchPartition:
+class FetchPartition(Struct, frozen=True, kw_only=True):
     """Partition to fetch. `current_leader_epoch` is the one that the client knows, -1 for none."""
 
     topic: str
@@ -18,8 +17,7 @@ class FetchPartition:
     current_leader_epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchRequest:
+class FetchRequest(Struct, frozen=True, kw_only=True):
     """Request that waits up to `max_wait_ms` for `min_bytes`; the response has at least one batch (KIP-74)."""
 
     request_id: int
@@ -29,8 +27,7 @@ class FetchRequest:
     partitions: list[FetchPartition]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchPartitionResult:
+class FetchPartitionResult(Struct, frozen=True, kw_only=True):
     """Result for one partition. `records` are whole batches below the high watermark.
 
     The first batch may begin before `fetch_offset`.
@@ -47,7 +44,6 @@ class FetchPartitionResult:
     leader_epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchResponse:
+class FetchResponse(Struct, frozen=True, kw_only=True):
     request_id: int
     partitions: list[FetchPartitionResult]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FollowMetadataRequest:
+class FollowMetadataRequest(Struct, frozen=True, kw_only=True):
     """Request for the entries after `after_index`, the last one that the broker already holds; 0 for none."""
 
     cluster_id: str
@@ -14,8 +13,7 @@ class FollowMetadataRequest:
     after_index: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataBatch:
+class MetadataBatch(Struct, frozen=True, kw_only=True):
     """Committed entry of the metadata log, or a beat without records, with the index of the last entry sent.
 
     With `in_snapshot`, a part of the snapshot whose last entry is `index`; `ends_snapshot` marks its last part.

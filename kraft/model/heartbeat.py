@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerEpoch, BrokerId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatRequest:
+class HeartbeatRequest(Struct, frozen=True, kw_only=True):
     """Heartbeat of a broker. `metadata_index` is the last metadata entry that it has applied."""
 
     broker_id: BrokerId
@@ -18,8 +17,7 @@ class HeartbeatRequest:
     wants_shutdown: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatResult:
+class HeartbeatResult(Struct, frozen=True, kw_only=True):
     """Result of a heartbeat. `may_stop` answers `wants_shutdown`: no leadership is left to be moved."""
 
     error_code: ErrorCode = ErrorCode.NONE

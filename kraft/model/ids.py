@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from dataclasses import dataclass
 from typing import NamedTuple, NewType
 from uuid import UUID
+
+from msgspec import Struct
 
 BrokerId = NewType("BrokerId", int)
 """`node.id` of a node; a replica of a partition is identified by the broker that holds it."""
@@ -47,8 +48,7 @@ UNKNOWN_BROKER_EPOCH = BrokerEpoch(-1)
 NO_PRODUCER_ID = ProducerId(-1)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TopicPartition:
+class TopicPartition(Struct, frozen=True, order=True):
     """Partition of a topic given by name, as clients know it."""
 
     topic: str

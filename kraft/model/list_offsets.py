@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from kraft.model.errors import ErrorCode
 
@@ -25,8 +25,7 @@ EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
 """Used in ListOffsets for the first offset that is not tiered yet (KIP-1023); there is none, and no error."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListOffsetsPartition:
+class ListOffsetsPartition(Struct, frozen=True, kw_only=True):
     """Partition to search. `timestamp_ms` is one of the negative numbers above, or a time."""
 
     topic: str
@@ -35,13 +34,11 @@ class ListOffsetsPartition:
     current_leader_epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListOffsetsRequest:
+class ListOffsetsRequest(Struct, frozen=True, kw_only=True):
     partitions: list[ListOffsetsPartition]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListOffsetsPartitionResult:
+class ListOffsetsPartitionResult(Struct, frozen=True, kw_only=True):
     """First record at or after the requested time; offset and timestamp are -1 if there is none."""
 
     topic: str
@@ -53,6 +50,5 @@ class ListOffsetsPartitionResult:
     leader_epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListOffsetsResponse:
+class ListOffsetsResponse(Struct, frozen=True, kw_only=True):
     partitions: list[ListOffsetsPartitionResult]

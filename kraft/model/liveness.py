@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from kraft.model.ids import BrokerEpoch, BrokerId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LivenessRequest:
+class LivenessRequest(Struct, frozen=True, kw_only=True):
     """The broker whose process holds the stream open."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LivenessResponse:
+class LivenessResponse(Struct, frozen=True, kw_only=True):
     """Confirms that the controller counts the stream as open."""

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import LogDirectory
 from kraft.model.partitions import PartitionName
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeLogDirectoriesRequest:
+class DescribeLogDirectoriesRequest(Struct, frozen=True, kw_only=True):
     """Request to describe log directories with these replicas; with `all_partitions`, every replica of the broker."""
 
     partitions: list[PartitionName]
     all_partitions: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaSize:
+class ReplicaSize(Struct, frozen=True, kw_only=True):
     """Size of a replica. `offset_lag` counts the records that are known to be committed and that it does not have yet.
 
     With `is_future`, it is the copy of a replica that is being moved to this directory, and `offset_lag` counts the
@@ -32,8 +30,7 @@ class ReplicaSize:
     is_future: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaDirectory:
+class ReplicaDirectory(Struct, frozen=True, kw_only=True):
     """Replica of the broker, and the log directory to move it to."""
 
     topic: str
@@ -41,21 +38,18 @@ class ReplicaDirectory:
     directory: LogDirectory
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlterReplicaLogDirectoriesRequest:
+class AlterReplicaLogDirectoriesRequest(Struct, frozen=True, kw_only=True):
     replicas: list[ReplicaDirectory]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaDirectoryResult:
+class ReplicaDirectoryResult(Struct, frozen=True, kw_only=True):
     topic: str
     partition: int
     error_code: ErrorCode
     error_message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogDirectoryDescription:
+class LogDirectoryDescription(Struct, frozen=True, kw_only=True):
     """Log directory with its replicas, by topic and partition; none if it has failed. An unknown size is -1."""
 
     directory: LogDirectory

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from kraft.model.errors import ErrorCode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataRequest:
+class MetadataRequest(Struct, frozen=True, kw_only=True):
     """Request for the metadata of `topics`; with `all_topics`, of every topic."""
 
     topics: list[str]
@@ -17,8 +17,7 @@ class MetadataRequest:
     allow_auto_topic_creation: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerEndpoint:
+class BrokerEndpoint(Struct, frozen=True, kw_only=True):
     """Address of a broker for clients of the listener that was asked."""
 
     broker_id: int
@@ -27,8 +26,7 @@ class BrokerEndpoint:
     rack: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionMetadata:
+class PartitionMetadata(Struct, frozen=True, kw_only=True):
     """Metadata of a partition. `leader_id` is -1 while the partition has no leader.
 
     `elr`, the eligible leader replicas, are not in sync but hold every committed record; `last_known_elr` once did, and
@@ -45,8 +43,7 @@ class PartitionMetadata:
     last_known_elr: list[int] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicMetadata:
+class TopicMetadata(Struct, frozen=True, kw_only=True):
     error_code: ErrorCode
     error_message: str = ""
     topic: str
@@ -54,8 +51,7 @@ class TopicMetadata:
     partitions: list[PartitionMetadata]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataResponse:
+class MetadataResponse(Struct, frozen=True, kw_only=True):
     """Metadata of the cluster. `controller_id` is the active controller that this broker knows, -1 for none."""
 
     cluster_id: str

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from kraft.model.errors import ErrorCode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpochEndPartition:
+class EpochEndPartition(Struct, frozen=True, kw_only=True):
     """Leader epoch whose end offset to look up; `current_leader_epoch` is as in a fetch."""
 
     topic: str
@@ -17,13 +16,11 @@ class EpochEndPartition:
     current_leader_epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetForLeaderEpochRequest:
+class OffsetForLeaderEpochRequest(Struct, frozen=True, kw_only=True):
     partitions: list[EpochEndPartition]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpochEndPartitionResult:
+class EpochEndPartitionResult(Struct, frozen=True, kw_only=True):
     """Largest leader epoch up to the requested one, and the offset after its last record; -1 if there is none."""
 
     topic: str
@@ -33,8 +30,7 @@ class EpochEndPartitionResult:
     end_offset: int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetForLeaderEpochResponse:
+class OffsetForLeaderEpochResponse(Struct, frozen=True, kw_only=True):
     """One result per partition, in the request's order."""
 
     partitions: list[EpochEndPartitionResult]

@@ -6,8 +6,9 @@ Source: KIP-195 (CreatePartitions), KIP-460 (ElectLeaders), KIP-455 (reassignmen
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import IntEnum
+
+from msgspec import Struct, field
 
 from kraft.model.errors import ErrorCode
 
@@ -24,15 +25,13 @@ class ElectionType(IntEnum):
 # --- more partitions -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaAssignment:
+class ReplicaAssignment(Struct, frozen=True, kw_only=True):
     """Brokers of one partition, preferred leader first."""
 
     replicas: list[int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewPartitions:
+class NewPartitions(Struct, frozen=True, kw_only=True):
     """New partition count of a topic, in all. `assignments` place the new ones; empty for automatic placement."""
 
     topic: str
@@ -40,8 +39,7 @@ class NewPartitions:
     assignments: list[ReplicaAssignment] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreatePartitionsRequest:
+class CreatePartitionsRequest(Struct, frozen=True, kw_only=True):
     topics: list[NewPartitions]
     timeout_ms: int
     validate_only: bool = False
@@ -50,14 +48,12 @@ class CreatePartitionsRequest:
 # --- elections -----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionName:
+class PartitionName(Struct, frozen=True, kw_only=True):
     topic: str
     partition: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElectLeadersRequest:
+class ElectLeadersRequest(Struct, frozen=True, kw_only=True):
     """Request to elect leaders of `partitions`; with `all_partitions`, of every partition of the cluster."""
 
     election_type: ElectionType
@@ -66,16 +62,14 @@ class ElectLeadersRequest:
     timeout_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionResult:
+class PartitionResult(Struct, frozen=True, kw_only=True):
     topic: str
     partition: int
     error_code: ErrorCode
     error_message: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElectLeadersResponse:
+class ElectLeadersResponse(Struct, frozen=True, kw_only=True):
     """One result per partition; with `all_partitions`, those that need no election are left out.
 
     `error_code` is that of the whole request.
@@ -89,8 +83,7 @@ class ElectLeadersResponse:
 # --- reassignment --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reassignment:
+class Reassignment(Struct, frozen=True, kw_only=True):
     """New replicas of a partition. With `cancels`, and no `replicas`, the reassignment under way is cancelled."""
 
     topic: str
@@ -99,15 +92,13 @@ class Reassignment:
     cancels: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlterPartitionReassignmentsRequest:
+class AlterPartitionReassignmentsRequest(Struct, frozen=True, kw_only=True):
     partitions: list[Reassignment]
     timeout_ms: int
     allow_replication_factor_change: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlterPartitionReassignmentsResponse:
+class AlterPartitionReassignmentsResponse(Struct, frozen=True, kw_only=True):
     """One result per partition; `error_code` is that of the whole request."""
 
     results: list[PartitionResult]
@@ -115,16 +106,14 @@ class AlterPartitionReassignmentsResponse:
     error_message: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListPartitionReassignmentsRequest:
+class ListPartitionReassignmentsRequest(Struct, frozen=True, kw_only=True):
     """Request for the reassignments under way of `partitions`; with `all_partitions`, of every partition."""
 
     partitions: list[PartitionName]
     all_partitions: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OngoingReassignment:
+class OngoingReassignment(Struct, frozen=True, kw_only=True):
     """Reassignment under way. `replicas` are all current ones, including those being added and removed."""
 
     topic: str
@@ -134,8 +123,7 @@ class OngoingReassignment:
     removing_replicas: list[int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListPartitionReassignmentsResponse:
+class ListPartitionReassignmentsResponse(Struct, frozen=True, kw_only=True):
     """Reassignments under way, by topic and partition."""
 
     partitions: list[OngoingReassignment]

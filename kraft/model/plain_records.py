@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from kraft.model.errors import ErrorCode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlainHeader:
+class PlainHeader(Struct, frozen=True, kw_only=True):
     key: str
     value: bytes | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlainRecord:
+class PlainRecord(Struct, frozen=True, kw_only=True):
     """Record of ProduceRecords or FetchRecords; with `timestamp_ms` -1, the broker sets the current time."""
 
     key: bytes | None = None
@@ -24,8 +22,7 @@ class PlainRecord:
     offset: int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProduceRecordsRequest:
+class ProduceRecordsRequest(Struct, frozen=True, kw_only=True):
     topic: str
     partition: int
     acks: int
@@ -33,8 +30,7 @@ class ProduceRecordsRequest:
     records: list[PlainRecord]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchRecordsRequest:
+class FetchRecordsRequest(Struct, frozen=True, kw_only=True):
     topic: str
     partition: int
     fetch_offset: int
@@ -42,8 +38,7 @@ class FetchRecordsRequest:
     max_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchRecordsResponse:
+class FetchRecordsResponse(Struct, frozen=True, kw_only=True):
     error_code: ErrorCode
     error_message: str = ""
     high_watermark: int = -1

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from kraft.model.errors import ErrorCode, RecordError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducePartition:
+class ProducePartition(Struct, frozen=True, kw_only=True):
     """Record batches for one partition; `records` is one batch, or several back to back."""
 
     topic: str
@@ -16,8 +15,7 @@ class ProducePartition:
     records: bytes | bytearray | memoryview
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProduceRequest:
+class ProduceRequest(Struct, frozen=True, kw_only=True):
     """Request to append batches. `acks` is 0, 1 or -1 (all in-sync replicas); `timeout_ms` limits the wait for them."""
 
     request_id: int
@@ -26,8 +24,7 @@ class ProduceRequest:
     partitions: list[ProducePartition]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducePartitionResult:
+class ProducePartitionResult(Struct, frozen=True, kw_only=True):
     """Result for one partition. `base_offset` is that of the first record, -1 on an error.
 
     `leader_id` and `leader_epoch` are hints, -1 if unknown.
@@ -46,7 +43,6 @@ class ProducePartitionResult:
     """The invalid records, if the batch was refused because of single records."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProduceResponse:
+class ProduceResponse(Struct, frozen=True, kw_only=True):
     request_id: int
     partitions: list[ProducePartitionResult]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode
@@ -11,8 +12,7 @@ from kraft.model.features import FeatureRange
 from kraft.model.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, DirectoryId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegisterBrokerRequest:
+class RegisterBrokerRequest(Struct, frozen=True, kw_only=True):
     """Registration of a broker's process. `incarnation_id` is random, new in every process.
 
     `directory_ids` are those of the broker's log directories. `features` are the levels that the broker's version
@@ -30,8 +30,7 @@ class RegisterBrokerRequest:
     may_have_lost_records: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegistrationResult:
+class RegistrationResult(Struct, frozen=True, kw_only=True):
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str = ""
     broker_epoch: BrokerEpoch = NO_BROKER_EPOCH

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from uuid import UUID
+
+from msgspec import Struct
 
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import TopicId, TopicIdPartition
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaFetchPartition:
+class ReplicaFetchPartition(Struct, frozen=True, kw_only=True):
     """Partition to fetch. `fetch_offset` N says that everything below N is on the follower's disk."""
 
     topic_id: UUID
@@ -27,8 +27,7 @@ class ReplicaFetchPartition:
         return TopicIdPartition(TopicId(self.topic_id), self.partition)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaFetchRequest:
+class ReplicaFetchRequest(Struct, frozen=True, kw_only=True):
     """Request for every partition that broker `replica_id` copies from this leader."""
 
     replica_id: int
@@ -39,8 +38,7 @@ class ReplicaFetchRequest:
     partitions: list[ReplicaFetchPartition]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaFetchResult:
+class ReplicaFetchResult(Struct, frozen=True, kw_only=True):
     """Result for one partition: records, or the diverging epoch (KIP-595) if the follower's log has diverged."""
 
     topic_id: UUID
@@ -59,6 +57,5 @@ class ReplicaFetchResult:
         return TopicIdPartition(TopicId(self.topic_id), self.partition)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaFetchResponse:
+class ReplicaFetchResponse(Struct, frozen=True, kw_only=True):
     partitions: list[ReplicaFetchResult]

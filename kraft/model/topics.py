@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from kraft.model.errors import ErrorCode
 from kraft.model.metadata import TopicMetadata
 from kraft.model.partitions import ReplicaAssignment
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewTopic:
+class NewTopic(Struct, frozen=True, kw_only=True):
     """Topic to create. A partition count or replication factor of -1 is the cluster's default.
 
     `assignments` places every partition, from partition 0 on; the two numbers must be -1 then.
@@ -24,15 +24,13 @@ class NewTopic:
     assignments: list[ReplicaAssignment] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTopicsRequest:
+class CreateTopicsRequest(Struct, frozen=True, kw_only=True):
     topics: list[NewTopic]
     timeout_ms: int
     validate_only: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicResult:
+class TopicResult(Struct, frozen=True, kw_only=True):
     """Result for one topic. `topic_id` is set on success, and if the request names the topic by id.
 
     `topic` is empty if the request names an id that is not known.
@@ -46,15 +44,13 @@ class TopicResult:
     replication_factor: int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicResults:
+class TopicResults(Struct, frozen=True, kw_only=True):
     """Response of CreateTopics and DeleteTopics: one result per topic, in the request's order, names before ids."""
 
     results: list[TopicResult]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteTopicsRequest:
+class DeleteTopicsRequest(Struct, frozen=True, kw_only=True):
     """Request to delete topics by name, or by id, which never means another topic with the same name."""
 
     topics: list[str]
@@ -62,21 +58,18 @@ class DeleteTopicsRequest:
     topic_ids: list[UUID] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeTopicsRequest:
+class DescribeTopicsRequest(Struct, frozen=True, kw_only=True):
     """Request to describe these topics; without names, every topic."""
 
     topics: list[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicDescription:
+class TopicDescription(Struct, frozen=True, kw_only=True):
     """Description of a topic. `configs` holds only the values set on the topic itself."""
 
     metadata: TopicMetadata
     configs: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeTopicsResponse:
+class DescribeTopicsResponse(Struct, frozen=True, kw_only=True):
     topics: list[TopicDescription]

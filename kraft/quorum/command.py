@@ -7,9 +7,10 @@ the engine, which would unpickle it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import struct
 from enum import IntEnum
-from struct import Struct
+
+from msgspec import Struct
 
 REGULAR = 0
 """The engine's type byte for a command of its user."""
@@ -19,7 +20,7 @@ NO_OP = 1
 
 REQUEST_ID_BYTES = 16
 
-_BODY = Struct(f">BQ{REQUEST_ID_BYTES}s")
+_BODY = struct.Struct(f">BQ{REQUEST_ID_BYTES}s")
 
 
 class CommandKind(IntEnum):
@@ -27,8 +28,7 @@ class CommandKind(IntEnum):
     BARRIER = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(Struct, frozen=True, kw_only=True):
     """An entry of ours. It is valid only if it was stored in the term in which it was decided."""
 
     kind: CommandKind

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 FRAME_BYTES_MAX = 4 * 1024 * 1024
 """Maximum size of a frame between voters; gRPC refuses to send or receive a larger one."""
@@ -19,8 +20,7 @@ ROUNDS_PER_TIMEOUT = 4
 """Pre-vote rounds in the time of one election timeout."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VoterAddress:
+class VoterAddress(Struct, frozen=True, kw_only=True):
     """The CONTROLLER listener of a voter."""
 
     host: str
@@ -30,8 +30,7 @@ class VoterAddress:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumConfig:
+class QuorumConfig(Struct, frozen=True, kw_only=True):
     """Settings of a voter: `node.id`, `cluster.id`, `controller.quorum.voters`, `metadata.log.dir`, and timeouts.
 
     A candidate that is not elected within a random time between the two election timeouts starts another election

@@ -7,8 +7,10 @@ response, and counts a voter's vote as often as it arrives.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kraft.quorum.journal import FIRST_INDEX
 from kraft.quorum.messages import Append, AppendResponse
@@ -25,8 +27,7 @@ class LogView(Protocol):
     def term_at(self, index: int) -> int | None: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrimmedAppend:
+class TrimmedAppend(Struct, frozen=True, kw_only=True):
     """The part of an append that the engine still needs.
 
     With `held_index`, everything up to there is already in the log and there is nothing to store: the engine gets a

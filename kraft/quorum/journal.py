@@ -11,10 +11,10 @@ voter learns it again from the leader, and a low one does no harm.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never, overload
 
+from msgspec import Struct
 from pysyncobj.journal import Journal
 
 from kraft.log.disk import Disk
@@ -43,8 +43,7 @@ FRAME_BODY_BYTES = 8 * 1024 * 1024
 """A frame ends with the record that reaches this size, so that no frame comes near its maximum."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalWrite:
+class JournalWrite(Struct, frozen=True, kw_only=True):
     """Everything added since the previous write; carried out in this order, each step durable before the next."""
 
     bodies: tuple[bytes, ...]

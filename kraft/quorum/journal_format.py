@@ -20,13 +20,12 @@ only look like a frame, such as a journal stored inside a command, do not count 
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import IntEnum
-from struct import Struct
-from struct import error as StructError  # noqa: N812  It is an exception class with a lower-case name.
 
 from crc32c import crc32c
+from msgspec import Struct
 
 from kraft.model.errors import Corruption
 
@@ -38,16 +37,16 @@ FRAME_BODY_BYTES_MAX = 32 * 1024 * 1024
 _MAGIC = b"KRAFTQJ\0"
 FRAME_MAGIC = b"\xf1KQF"
 
-_HEADER = Struct(">8sI")
-_CRC = Struct(">I")
-_FRAME = Struct(">4sII")
-_CRC_SEED = Struct(">QI")
+_HEADER = struct.Struct(">8sI")
+_CRC = struct.Struct(">I")
+_FRAME = struct.Struct(">4sII")
+_CRC_SEED = struct.Struct(">QI")
 FRAME_OVERHEAD_BYTES = _FRAME.size
-_ENTRY = Struct(">BQQI")
-_VOTE = Struct(">BQq")
-_TRUNCATION_1 = Struct(">BQ")
-_POSITION = Struct(">BQQ")
-_START = Struct(">BQQQ")
+_ENTRY = struct.Struct(">BQQI")
+_VOTE = struct.Struct(">BQq")
+_TRUNCATION_1 = struct.Struct(">BQ")
+_POSITION = struct.Struct(">BQQ")
+_START = struct.Struct(">BQQQ")
 
 HEADER_BYTES = _HEADER.size + _CRC.size
 
@@ -62,47 +61,41 @@ class _Type(IntEnum):
     TRUNCATION = 7
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryRecord:
+class EntryRecord(Struct, frozen=True, kw_only=True):
     index: int
     term: int
     command: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VoteRecord:
+class VoteRecord(Struct, frozen=True, kw_only=True):
     """The current term and the voter that was voted for in it."""
 
     term: int
     voted_for: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TruncationRecord:
+class TruncationRecord(Struct, frozen=True, kw_only=True):
     """Entries from `from_index` on were removed. The entry before has the term; version 1 did not store it (None)."""
 
     from_index: int
     previous_term: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaseRecord:
+class BaseRecord(Struct, frozen=True, kw_only=True):
     """Everything up to this entry, of that term, is in a snapshot and no longer in the journal."""
 
     index: int
     term: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrimRecord:
+class TrimRecord(Struct, frozen=True, kw_only=True):
     """Everything before this entry, of that term, is in a snapshot. The entries after it stay."""
 
     index: int
     term: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartRecord:
+class StartRecord(Struct, frozen=True, kw_only=True):
     """Segment `number` continues after this entry, of that term; index 0 if there is none."""
 
     number: int
@@ -113,8 +106,7 @@ class StartRecord:
 JournalRecord = EntryRecord | VoteRecord | TruncationRecord | BaseRecord | TrimRecord | StartRecord
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scan:
+class Scan(Struct, frozen=True, kw_only=True):
     """Records of a journal segment. After the first `valid_bytes` there is at most a torn frame.
 
     `last_frame` is the byte at which the last valid frame begins; the end of the header if there is none.
@@ -162,8 +154,7 @@ def _frame_crc(position: int, body: bytes | memoryview) -> int:
     return crc32c(body, crc32c(_CRC_SEED.pack(position, len(body))))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
+class Frame(Struct, frozen=True, kw_only=True):
     """Records of one sync; the frame is the bytes from `position` to `end`."""
 
     position: int
@@ -246,7 +237,7 @@ def _records(file: str, frame_position: int, body: bytes) -> Iterator[JournalRec
     while position < len(body):
         try:
             record, position = _record_at(body, position)
-        except (StructError, ValueError) as error:
+        except (struct.error, ValueError) as error:
             raise Corruption(file, frame_position, f"a valid frame with an unreadable record: {error}") from error
         yield record
 

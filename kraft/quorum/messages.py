@@ -8,8 +8,9 @@ sees them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, assert_never
+
+from msgspec import Struct
 
 from kraft.quorum import command
 from kraft.quorum.config import FRAME_BYTES_MAX
@@ -26,8 +27,7 @@ class BadMessage(ValueError):
     """Another voter sent something that no correct voter sends."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Append:
+class Append(Struct, frozen=True, kw_only=True):
     """Entries for a follower, as the engine represents them; the indexes have no gaps."""
 
     term: int
@@ -37,8 +37,7 @@ class Append:
     commit_index: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendResponse:
+class AppendResponse(Struct, frozen=True, kw_only=True):
     """Response to an append. `term` is our addition: the engine's responses do not name their term."""
 
     term: int
@@ -47,20 +46,17 @@ class AppendResponse:
     reset: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VoteRequest:
+class VoteRequest(Struct, frozen=True, kw_only=True):
     term: int
     last_log_index: int
     last_log_term: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VoteResponse:
+class VoteResponse(Struct, frozen=True, kw_only=True):
     term: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreVoteRequest:
+class PreVoteRequest(Struct, frozen=True, kw_only=True):
     """Asks whether the receiver would vote for the sender in `term`."""
 
     term: int
@@ -68,16 +64,14 @@ class PreVoteRequest:
     last_log_term: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreVoteResponse:
+class PreVoteResponse(Struct, frozen=True, kw_only=True):
     """Pre-vote granted for `term`, or refused by a voter that is already in `term`."""
 
     term: int
     granted: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotPart:
+class SnapshotPart(Struct, frozen=True, kw_only=True):
     """Chunk of the snapshot that ends at entry `index`, sent by the leader of `term`; `number` starts at 0."""
 
     term: int

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import grpc
 import structlog
+from msgspec import Struct
 
 log = structlog.get_logger(__name__)
 
@@ -30,8 +30,7 @@ def _log_refusal(peer: str, reason: str) -> None:
     log.warning("raft stream refused", peer=peer, reason=reason)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PeerSecurity:
+class PeerSecurity(Struct, frozen=True, kw_only=True):
     """Security of the streams between voters. The defaults trust every caller on the network."""
 
     dial: Callable[[str, ChannelOptions], grpc.aio.Channel] = _dial_insecurely

@@ -10,8 +10,9 @@ voter's match index as its log end offset, the commit index as the high watermar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from kraft.model.errors import ErrorCode, Refusal
 
@@ -60,8 +61,7 @@ class QuorumListener(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VoterStatus:
+class VoterStatus(Struct, frozen=True, kw_only=True):
     """Status of a voter, as the answering voter sees it.
 
     `match_index`: the last entry that the voter is known to hold; -1 if the answering voter does not lead or has no
@@ -73,8 +73,7 @@ class VoterStatus:
     heard_ms_ago: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumStatus:
+class QuorumStatus(Struct, frozen=True, kw_only=True):
     """Status of the quorum. `leader_id` is None while no leader is known."""
 
     leader_id: int | None

@@ -12,15 +12,15 @@ position inside the CRC detects a chunk that was lost, repeated or swapped.
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import PurePosixPath
-from struct import Struct
 from threading import Lock
 from typing import Final
 
 import structlog
 from crc32c import crc32c
+from msgspec import Struct
 
 from kraft.log.disk import Disk
 from kraft.model.errors import Corruption
@@ -39,18 +39,17 @@ _NEW_DIRECTORIES_MAX = 2
 """The directory itself and its parent may both be new."""
 
 _MAGIC = b"KRAFTSN\0"
-_HEADER = Struct(">8sIQQ")
-_CRC = Struct(">I")
-_CHUNK = Struct(">II")
-_CRC_SEED = Struct(">QI")
+_HEADER = struct.Struct(">8sIQQ")
+_CRC = struct.Struct(">I")
+_CHUNK = struct.Struct(">II")
+_CRC_SEED = struct.Struct(">QI")
 _NAME = re.compile(r"([0-9]{20})-([0-9]{10,20})" + re.escape(SUFFIX))
 _TEMPORARY_NAME = re.compile(_NAME.pattern + r"\.tmp")
 
 HEADER_BYTES: Final = _HEADER.size + _CRC.size
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class SnapshotId:
+class SnapshotId(Struct, frozen=True, kw_only=True, order=True):
     """Index and term of the last entry that a snapshot contains; a later snapshot's id is greater."""
 
     index: int
@@ -61,16 +60,14 @@ class SnapshotId:
         return f"{self.index:020}-{self.term:010}{SUFFIX}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True, kw_only=True):
     """State after the entries up to `id`, in chunks that are not empty."""
 
     id: SnapshotId
     chunks: tuple[bytes, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacedChunk:
+class PlacedChunk(Struct, frozen=True, kw_only=True):
     """Chunk and the byte of the file at which its content begins."""
 
     position: int

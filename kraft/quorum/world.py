@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from kraft.log.disk import Disk
 from kraft.quorum.disk_thread import DiskThread, OwnThread
@@ -19,8 +20,7 @@ class RandomBytes(Protocol):
         """Return random bytes, for ids."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumWorld:
+class QuorumWorld(Struct, frozen=True, kw_only=True):
     disk: Disk
     clock: MonotonicClock
     entropy: RandomBytes

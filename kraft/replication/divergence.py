@@ -9,8 +9,9 @@ log, the follower truncates and fetches again, until they agree (KIP-595).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
@@ -39,8 +40,7 @@ class EpochEnds(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DivergingEpoch:
+class DivergingEpoch(Struct, frozen=True, kw_only=True):
     """End of an epoch in the leader's log: below `end_offset` there is no record of a later epoch."""
 
     epoch: LeaderEpoch

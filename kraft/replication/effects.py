@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from kraft.model.alter_partition import IsrMember
 from kraft.model.ids import LeaderEpoch, Offset, PartitionEpoch
@@ -11,8 +12,7 @@ from kraft.model.ids import LeaderEpoch, Offset, PartitionEpoch
 # --- of a leader ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProposeIsr:
+class ProposeIsr(Struct, frozen=True, kw_only=True):
     """Send this ISR to the controller, and report its response with the same `attempt`.
 
     The response to an earlier attempt is ignored once the next one is sent, but a copy of the earlier request may still
@@ -25,15 +25,13 @@ class ProposeIsr:
     isr: tuple[IsrMember, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HighWatermarkAdvanced:
+class HighWatermarkAdvanced(Struct, frozen=True, kw_only=True):
     """Every in-sync replica has the records below `high_watermark` on disk: complete the requests that wait for it."""
 
     high_watermark: Offset
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IsrChanged:
+class IsrChanged(Struct, frozen=True, kw_only=True):
     """The committed ISR or its required minimum changed: ask `acks_result` for parked produces."""
 
 
@@ -42,58 +40,50 @@ LeaderEffect: TypeAlias = ProposeIsr | HighWatermarkAdvanced | IsrChanged
 # --- of a follower -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendRecords:
+class AppendRecords(Struct, frozen=True, kw_only=True):
     """Append these batches as the leader wrote them and sync; then report `appended` or `append_refused`."""
 
     records: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TruncateTo:
+class TruncateTo(Struct, frozen=True, kw_only=True):
     """Drop the local records from `offset` on; then report `truncated`."""
 
     offset: Offset
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestartAt:
+class RestartAt(Struct, frozen=True, kw_only=True):
     """Drop the whole local log and restart it at `offset`; then report `truncated`."""
 
     offset: Offset
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TruncatedBelowHighWatermark:
+class TruncatedBelowHighWatermark(Struct, frozen=True, kw_only=True):
     """The truncation that follows drops committed records, after an unclean election or by a bug: log an error."""
 
     offset: Offset
     high_watermark: Offset
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetHighWatermark:
+class SetHighWatermark(Struct, frozen=True, kw_only=True):
     """The follower's high watermark changed: checkpoint it, and begin with it if this replica becomes the leader."""
 
     high_watermark: Offset
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdvanceLogStart:
+class AdvanceLogStart(Struct, frozen=True, kw_only=True):
     """Advance the local log start to the leader's, durably, before the next fetch reports it."""
 
     offset: Offset
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retry:
+class Retry(Struct, frozen=True, kw_only=True):
     """Call `next_fetch` again after this time."""
 
     after_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaitForMetadata:
+class WaitForMetadata(Struct, frozen=True, kw_only=True):
     """A newer leader epoch exists: this machine is done, and another is made when the metadata arrives."""
 
 

@@ -7,8 +7,9 @@ may lead later.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
+
+from msgspec import Struct
 
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId, LeaderEpoch, Offset, TopicId
@@ -27,8 +28,7 @@ from kraft.replication.effects import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchPosition:
+class FetchPosition(Struct, frozen=True, kw_only=True):
     """Parameters of the next fetch; `last_fetched_epoch` is that of the record below `fetch_offset`, -1 for none."""
 
     fetch_offset: Offset

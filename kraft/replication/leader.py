@@ -17,7 +17,10 @@ of the committed records. Three rules keep committed records safe in every elect
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kraft.metadata.image import PartitionImage
 from kraft.model.alter_partition import AlterPartitionResult, IsrMember
@@ -44,8 +47,7 @@ live follower fetches all the time. A follower that was fenced, caught up and th
 watermark for its whole lag time, because its death changes no ISR and so the leader receives no metadata about it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FollowerState:
+class FollowerState(Struct, frozen=True, kw_only=True):
     """State of one follower, for descriptions and metrics; offset and broker epoch are -1 until it fetches."""
 
     broker_id: BrokerId
@@ -64,8 +66,7 @@ class _Proposal:
     resend_at_ms: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogState:
+class LogState(Struct, frozen=True, kw_only=True):
     """A replica's log when it becomes leader. Everything below `high_watermark` is known to be committed."""
 
     start: Offset
@@ -77,8 +78,7 @@ class LogState:
         assert self.start <= self.durable_end <= self.end, f"{self} is out of order"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderSettings:
+class LeaderSettings(Struct, frozen=True, kw_only=True):
     min_insync_replicas: int
     replica_lag_time_max_ms: int
     alter_partition_timeout_ms: int = 5_000

@@ -1,4 +1,4 @@
-"""Declaration of a gRPC call, used by both ends: its name, and the dataclasses of its request and response.
+"""Declaration of a gRPC call, used by both ends: its name, and the types of its request and response.
 
 The proto file names the messages. A dataclass whose fields differ from its message's raises TypeError at import.
 """
@@ -6,11 +6,11 @@ The proto file names the messages. A dataclass whose fields differ from its mess
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from google.protobuf.descriptor import FileDescriptor, ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
+from msgspec import Struct
 
 from kraft.rpc.mapping import Mapping
 
@@ -18,8 +18,7 @@ Request = TypeVar("Request")
 Response = TypeVar("Response")
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(Struct, frozen=True):
     """A call and the handler that serves it. A Refusal that the handler raises ends the call."""
 
     call: AnyCall

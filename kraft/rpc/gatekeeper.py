@@ -10,13 +10,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeAlias, cast
 
 import grpc
 import grpc.aio
 import structlog
 from google.protobuf.message import DecodeError
+from msgspec import Struct
 
 from kraft.rpc import introductions
 from kraft.rpc.introductions import (
@@ -168,8 +168,7 @@ def introduced_node_id(metadata: Iterable[tuple[str, Any]]) -> int | None:
     return int(_text(header[HEADER]).split(" ")[3]) if HEADER in header else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Undecodable:
+class _Undecodable(Struct, frozen=True):
     """Stands for bytes that cannot be decoded as the method's request."""
 
     reason: str

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import grpc.aio
+from msgspec import Struct
 
 from kraft.model.features import FeatureRange
 from kraft.model.ids import BrokerId
@@ -17,8 +17,7 @@ from kraft.rpc.services import Service
 PROCESS_ID_BYTES: Final = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class Identity(Struct, frozen=True, kw_only=True):
     """Identity of one listener of one process of a node."""
 
     cluster_id: str
@@ -32,8 +31,7 @@ class Identity:
     listener: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IdentifyRequest:
+class IdentifyRequest(Struct, frozen=True, kw_only=True):
     pass
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 HEADER: Final = "kraft-introduction"
 NONCE_BYTES: Final = 32
@@ -49,8 +50,7 @@ class SessionForgotten(Unintroduced):
         super().__init__(SESSION_FORGOTTEN)
 
 
-@dataclass(frozen=True, slots=True)
-class Secret:
+class Secret(Struct, frozen=True):
     """A shared secret, and the public id by which both sides refer to it."""
 
     key: bytes
@@ -89,8 +89,7 @@ def is_proof(secret: Secret, nonce: bytes, session: bytes, proof: bytes) -> bool
     return hmac.compare_digest(prove(secret, nonce, session), proof)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Introduction:
+class Introduction(Struct, frozen=True, kw_only=True):
     """Caller of one call, and the number of the call in its session."""
 
     cluster_id: str

@@ -1,13 +1,12 @@
-"""Converts frozen dataclasses to protobuf messages and back, field by field of the same name.
+"""Converts values (`msgspec.Struct`) to protobuf messages and back, field by field of the same name.
 
 A mapping is built once, at import, and raises TypeError if the two do not have the same fields. Supported field types:
 numbers, strings, bytes, booleans, `ErrorCode`, other `IntEnum`s, `UUID` (16 bytes), `T | None` (an optional field),
-dataclasses, lists of these and `dict[str, str]`.
+values, lists of these and `dict[str, str]`.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from enum import IntEnum
 from types import NoneType, UnionType
@@ -15,6 +14,7 @@ from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 from uuid import UUID
 
 from google.protobuf.message import Message
+from msgspec import Struct
 
 from kraft.log.format.record_batch import Buffer
 from kraft.model.errors import ErrorCode, error_code
@@ -25,13 +25,13 @@ WireMessage = TypeVar("WireMessage", bound=Message)
 # Protobuf's C and Python descriptors have different types; only their field names are used here.
 Descriptor = Any
 
-# A writer sets a message's field from a dataclass, a reader returns the field's value.
+# A writer sets a message's field from a value, a reader returns the field's value.
 Writer = Callable[[Any, Any], None]
 Reader = Callable[[Any], Any]
 
 
 class Mapping(Generic[Value, WireMessage]):
-    """Mapping between one dataclass and one message type."""
+    """Mapping between one type of values and one message type."""
 
     def __init__(self, value_type: type[Value], message_type: type[WireMessage]) -> None:
         self.value_type = value_type
@@ -55,7 +55,7 @@ class Mapping(Generic[Value, WireMessage]):
 
 def _fields_of(value_type: type[Any], descriptor: Descriptor) -> list[tuple[str, Writer, Reader]]:
     hints = get_type_hints(value_type)
-    names = [field.name for field in dataclasses.fields(value_type)]
+    names = value_type.__struct_fields__
     if set(names) != set(descriptor.fields_by_name):
         differing = sorted(set(names) ^ set(descriptor.fields_by_name))
         raise TypeError(f"{value_type.__name__} and message {descriptor.name} differ in {', '.join(differing)}")
@@ -65,7 +65,7 @@ def _fields_of(value_type: type[Any], descriptor: Descriptor) -> list[tuple[str,
 def _field(name: str, hint: Any, descriptor: Descriptor) -> tuple[Writer, Reader]:
     hint = _without_newtype(hint)
     nested = descriptor.fields_by_name[name].message_type
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+    if isinstance(hint, type) and issubclass(hint, Struct):
         return _nested_field(name, hint, nested)
     if get_origin(hint) is list:
         return _list_field(name, _without_newtype(get_args(hint)[0]), nested)
@@ -152,7 +152,7 @@ def _nested_field(name: str, value_type: type[Any], descriptor: Descriptor) -> t
 
 
 def _list_field(name: str, item_type: Any, descriptor: Descriptor) -> tuple[Writer, Reader]:
-    if not isinstance(item_type, type) or not dataclasses.is_dataclass(item_type):
+    if not isinstance(item_type, type) or not issubclass(item_type, Struct):
         encode, decode = _scalar(item_type)
 
         def write_items(value: Any, message: Any) -> None:

@@ -10,12 +10,12 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar, assert_never
 
 import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
+from msgspec.structs import replace
 
 from kraft.model.errors import Refusal
 from kraft.rpc.call import Call, Served, ServerStream, Stream

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 VERSION_MAX: Final = 0x7FFF
 """Versions are int16 on the wire."""
 
 
-@dataclass(frozen=True, slots=True)
-class Versions:
+class Versions(Struct, frozen=True):
     """Range of versions from `first` to `last`, both included; empty if `first` is greater."""
 
     first: int

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 from random import Random
 from typing import Final
 from unittest.mock import patch
+
+from msgspec.structs import replace
 
 from kraft.log import group_commit
 from kraft.log.log_config import LogConfig

@@ -8,10 +8,12 @@ covers late metadata.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from kraft.metadata import broker_decisions, election_decisions, partition_decisions, reassignment
 from kraft.metadata.configs import TopicConfig, broker_defaults

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from kraft.metadata import partition_decisions
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from kraft.quorum.journal import QuorumJournal
 from kraft.quorum.messages import AppendResponse, PreVoteRequest, PreVoteResponse, VoteRequest, VoteResponse

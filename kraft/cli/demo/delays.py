@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from kraft.cli.demo import flights
 
@@ -17,8 +18,7 @@ class Group(NamedTuple):
     month: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delays:
+class Delays(Struct, frozen=True, kw_only=True):
     """Figures of one group of flights. Cancelled flights are counted, but have no delay.
 
     `distinct_flights` is below `flights` if a flight was counted twice.
@@ -36,8 +36,7 @@ Table = Mapping[Group, Delays]
 NOTHING = Delays(flights=0, distinct_flights=0, departed=0, delay_total_min=0, delay_average_min=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class Difference(Struct, frozen=True, kw_only=True):
     """A group whose expected and counted figures differ."""
 
     group: Group

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
+
+from msgspec import Struct
 
 from kraft.cli.demo.failure import DemoFailed
 from kraft.cli.demo.publishing import Acknowledgement
@@ -20,8 +21,7 @@ RESTART_AFTER_S: Final = 5.0
 _ANSWER_DEADLINE_MS: Final = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutageFigures:
+class OutageFigures(Struct, frozen=True, kw_only=True):
     """Times of an outage, in seconds.
 
     `elected_after_s`: from the kill until a live broker named another leader. `unacknowledged_s`: the longest time

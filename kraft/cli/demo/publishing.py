@@ -6,9 +6,10 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
+
+from msgspec import Struct
 
 from kraft.cli.demo.failure import DemoFailed
 from kraft.cli.demo.flights import Flight
@@ -21,8 +22,7 @@ _SETTLE_DEADLINE_S: Final = 150.0
 """Above the producer's delivery.timeout.ms, after which each record is either stored or failed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Acknowledgement:
+class Acknowledgement(Struct, frozen=True, kw_only=True):
     """One chunk of flights, stored by `acknowledged_at_s` of the monotonic clock."""
 
     acknowledged_at_s: float

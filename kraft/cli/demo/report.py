@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 
+from msgspec import Struct, to_builtins
+from msgspec.structs import asdict
 from rich.console import Console
 from rich.table import Table as RichTable
 
@@ -14,8 +15,7 @@ from kraft.cli.demo.delays import Delays, Difference, Table
 from kraft.cli.demo.outage import OutageFigures
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(Struct, frozen=True, kw_only=True):
     """Figures of one run. `stored` is the sum of the partitions' end offsets."""
 
     expected: Table
@@ -81,7 +81,7 @@ def to_json(report: Report) -> str:
         "duplicates": report.duplicates,
         "lost": report.lost,
         "groups": len(report.expected),
-        "differences": [asdict(difference) for difference in report.differences],
+        "differences": to_builtins(report.differences),
         "faults": report.faults(),
         "outage": asdict(report.outage) | {"partition": str(report.outage.partition)},
         "flights_per_s": report.flights_per_s,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final, TypeVar
+
+from msgspec import Struct
 
 from kraft.cli.log.printer import Printer
 from kraft.log.cleaning.segment_swap import SWAP_SUFFIX
@@ -42,8 +43,7 @@ Report = Callable[[str, int | None, str], None]
 _Entry = TypeVar("_Entry", IndexEntry, TimeIndexEntry)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DumpOptions:
+class DumpOptions(Struct, frozen=True, kw_only=True):
     """`deep` decodes records. Index entries are compared with the log, or with `sanity_only` among themselves."""
 
     deep: bool = False

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from kraft.cli.options import Output
 from kraft.cli.printing import print_json
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from kraft.model.topics import TopicDescription
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class Shown(Struct, frozen=True, kw_only=True):
     """One partition with the facts that conditions are checked against."""
 
     partition: PartitionMetadata

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+from msgspec import Struct
 
 from kraft.cli.options import Output
 from kraft.cli.printing import print_json
@@ -28,8 +28,7 @@ class ReassignmentFailed(KraftError):
     """A reassignment could not be started or cancelled, or only in part; one line."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
+class _Place(Struct, frozen=True, kw_only=True):
     broker_id: BrokerId
     rack: str
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from types import TracebackType
 from typing import Any
+
+from msgspec.structs import replace
 
 from kraft.client.aio.fetcher import Fetcher
 from kraft.client.aio.offset_lookup import OffsetLookup
@@ -248,7 +250,7 @@ class Consumer:
             return
         engine = self._started()
         # A range has no other place to begin than its start, so there is no reset.
-        settings = replace(self._settings, auto_offset_reset="none")
+        settings = dataclasses.replace(self._settings, auto_offset_reset="none")
         buffer = FetchBuffer(settings, self._network.chance)
         buffer.assign([partition])
         buffer.seek(partition, start, stop_at=end)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kraft.client.ports import ProduceStream
 from kraft.client.sans_io.send_buffer import Attempt
@@ -20,15 +21,13 @@ FINISH_MAX_S: Final = 5.0
 """Maximum wait of `close` until the broker has read requests that get no response (acks=0)."""
 
 
-@dataclass(frozen=True, slots=True)
-class _InFlight:
+class _InFlight(Struct, frozen=True):
     request: ProduceRequest
     attempts: list[Attempt]
     since_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkEvents:
+class LinkEvents(Struct, frozen=True, kw_only=True):
     """Callbacks of a link; each attempt ends in exactly one of `answered`, `sent` and `lost`."""
 
     answered: Callable[[Attempt, ProducePartitionResult], None]

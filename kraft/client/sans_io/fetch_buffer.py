@@ -16,6 +16,8 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec import Struct
+
 from kraft.client.errors import LogTruncated, describe_truncation
 from kraft.client.sans_io.backoff import Backoff
 from kraft.client.sans_io.read_epochs import UNKNOWN, ReadEpochs
@@ -40,8 +42,7 @@ log = logging.getLogger("kraft.client")
 RESET_TIMESTAMPS = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(Struct, frozen=True):
     """Record batches of one response, back to back. The first may begin before the requested offset."""
 
     records: bytes
@@ -98,8 +99,7 @@ class Track:
         return self.epochs.latest != UNKNOWN and self.checked_epoch < leader_epoch
 
 
-@dataclass(frozen=True, slots=True)
-class SentFetch:
+class SentFetch(Struct, frozen=True):
     """A fetch request in flight, with the generation that each partition's track had when it was created."""
 
     address: str
@@ -107,8 +107,7 @@ class SentFetch:
     generations: list[int]
 
 
-@dataclass(frozen=True, slots=True)
-class SentCheck:
+class SentCheck(Struct, frozen=True):
     """An OffsetForLeaderEpoch request in flight, with each track's generation and fetch offset at its creation."""
 
     address: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from kraft.log.format.compression import Codec
 from kraft.log.format.record_batch import HEADER_BYTES, SEQUENCE_MAX, build_batch
@@ -29,8 +30,7 @@ class Receipt(Protocol):
     def failed(self, error: Exception) -> None: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerIdentity:
+class ProducerIdentity(Struct, frozen=True, kw_only=True):
     """Producer id and producer epoch, by which brokers recognise an idempotent producer."""
 
     producer_id: ProducerId

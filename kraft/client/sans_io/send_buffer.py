@@ -14,7 +14,8 @@ hole means that the broker lost what it had acknowledged; then all that the lane
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kraft.client.errors import ClientClosed, DeliveryTimeout
 from kraft.client.sans_io.backoff import Backoff
@@ -33,16 +34,14 @@ _LOST_PRODUCER_STATE = frozenset(
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(Struct, frozen=True):
     """One sending of a batch. A response to an attempt that is no longer in flight is ignored."""
 
     batch: Batch
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Delivered:
+class Delivered(Struct, frozen=True):
     """The batch is stored. The offset is -1 if the broker did not return it."""
 
     batch: Batch
@@ -50,8 +49,7 @@ class Delivered:
     log_append_time_ms: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """The batch was dropped."""
 
     batch: Batch

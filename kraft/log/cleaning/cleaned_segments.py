@@ -6,7 +6,8 @@ Nothing here changes the log. `PartitionLog.install_cleaned` does, and this prep
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kraft.log.disk import Disk
 from kraft.log.segment.facts import SegmentFacts
@@ -14,8 +15,7 @@ from kraft.log.segment.segment import Segment
 from kraft.model.ids import Offset
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleanedGroup:
+class CleanedGroup(Struct, frozen=True, kw_only=True):
     """A cleaned file beside the log, synced, that can replace one or more segments (see segment_swap.py)."""
 
     replaced: tuple[SegmentFacts, ...]
@@ -34,8 +34,7 @@ class CleanedGroup:
         return self.replaced[-1].end_offset
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleaningResult:
+class CleaningResult(Struct, frozen=True, kw_only=True):
     """Result of one cleaning. `groups` ascend; segments that lost nothing are in none of them."""
 
     groups: tuple[CleanedGroup, ...]

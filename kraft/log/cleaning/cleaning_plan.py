@@ -7,15 +7,15 @@ rest the dirty part. The rules are those of Kafka's LogCleanerManager.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kraft.log.log_config import LogConfig
 from kraft.log.segment.facts import SegmentFacts
 from kraft.model.ids import Offset
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleaningPlan:
+class CleaningPlan(Struct, frozen=True, kw_only=True):
     """Extent of one cleaning: `segments` from the first of the log on, none of them active."""
 
     segments: tuple[SegmentFacts, ...]

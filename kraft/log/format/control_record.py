@@ -8,9 +8,10 @@ ControlRecordType and EndTransactionMarker.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
+
+from msgspec import Struct
 
 from kraft.log.format.record_codec import Record
 from kraft.model.errors import InvalidBatch
@@ -27,8 +28,7 @@ class MarkerType(IntEnum):
     COMMIT = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndTransactionMarker:
+class EndTransactionMarker(Struct, frozen=True, kw_only=True):
     """The only record of a control batch; the batch's header has the producer id."""
 
     type: MarkerType

@@ -70,7 +70,7 @@ class TimestampType(IntEnum):
 
 
 class BatchHeader(NamedTuple):
-    """The first 61 bytes of a batch. A tuple rather than a dataclass, because one is created per batch."""
+    """The first 61 bytes of a batch. A tuple, because that is what `struct` unpacks, once for each batch."""
 
     base_offset: int
     batch_length: int

@@ -7,8 +7,9 @@ record, and memory holds only one piece of it and the returned records.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kraft.log.format.compression import decompressed_pieces
 from kraft.log.format.record_batch import HEADER_BYTES, BatchHeader, TimestampType, read_header
@@ -27,8 +28,7 @@ BATCHES_AT_ONCE: Final = 256
 _INT64_MIN: Final = -0x8000000000000000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnpackedRecords:
+class UnpackedRecords(Struct, frozen=True, kw_only=True):
     """Result of one call. `next_offset` is the next offset to read; `error` is set if the next record is unreadable."""
 
     records: list[Record]

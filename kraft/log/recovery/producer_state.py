@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from kraft.log.format.record_batch import SEQUENCE_MAX, BatchHeader
 from kraft.model.errors import ErrorCode, Refusal
@@ -46,13 +47,11 @@ class ProducerState(NamedTuple):
         return self.batches[-1].last_sequence if self.batches else -1
 
 
-@dataclass(frozen=True, slots=True)
-class Accept:
+class Accept(Struct, frozen=True):
     """The batch continues the producer's sequence, or has no producer id."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Duplicate:
+class Duplicate(Struct, frozen=True, kw_only=True):
     """The batch is already in the log at these offsets. `timestamp_ms` is its largest timestamp."""
 
     base_offset: Offset

@@ -14,8 +14,9 @@ at all, is corruption too: retention and a restart of the log change the checkpo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kraft.log.change import run_now
 from kraft.log.cleaning.segment_swap import complete_swaps
@@ -42,8 +43,7 @@ _SECTOR_BYTES: Final = 512
 _TEMPORARY_SUFFIX: Final = ".tmp"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecoveryReport:
+class RecoveryReport(Struct, frozen=True, kw_only=True):
     """Result of opening a log. `torn_at` is the offset that the log was cut to, None if nothing was cut.
 
     `batches_checked` batches were read whole; the ones before them were known to be durable.
@@ -59,8 +59,7 @@ class RecoveryReport:
     torn_reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecoveredLog:
+class RecoveredLog(Struct, frozen=True, kw_only=True):
     """A recovered log. Segments ascend and the last one grows; a new directory has none."""
 
     segments: list[Segment]
@@ -81,8 +80,7 @@ def recover(disk: Disk, directory: str, index_interval_bytes: int, clean_shutdow
     return _Recovery(disk, directory, index_interval_bytes, clean_shutdown).run()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Tear:
+class _Tear(Struct, frozen=True, kw_only=True):
     file: str
     reason: str
     cut_bytes: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from kraft.model.ids import Offset
 
@@ -10,8 +10,7 @@ NO_TIMESTAMP_MS = -1
 """Timestamp of a segment without records."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentFacts:
+class SegmentFacts(Struct, frozen=True, kw_only=True):
     """Facts of one segment at one moment. Only the last segment of a log, the active one, still grows."""
 
     base_offset: Offset

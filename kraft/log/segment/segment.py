@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kraft.log.change import Change, run_now
 from kraft.log.disk import Disk
@@ -25,8 +26,7 @@ READ_BYTES_MAX: Final = 4 << 20
 """Bytes in one read, unless a batch is larger: a read blocks the loop, and a caller that wants more reads again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
+class _Known(Struct, frozen=True, kw_only=True):
     """Facts of a segment's batches: everything that an append changes."""
 
     next_offset: Offset

@@ -15,10 +15,11 @@ and a look-up decompresses one batch, or two if the log starts inside the first.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from kraft.log.disk import Disk, File
 from kraft.log.format.compression import decompressed_pieces
@@ -41,8 +42,7 @@ _INT64_MAX: Final = 0x7FFFFFFFFFFFFFFF
 _INT64_MIN: Final = -0x8000000000000000
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TimestampLookup:
+class TimestampLookup(Struct, frozen=True, eq=False):
     """A prepared look-up. Advance `steps` in any thread, one at a time; they return what was found, or None.
 
     They raise Corruption and OSError, FileNotFoundError for a segment that is gone. Close them to cancel.

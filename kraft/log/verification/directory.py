@@ -11,9 +11,10 @@ notes, not as faults. The log is always read after the files that describe it, s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from kraft.log.cleaning.segment_swap import SWAP_SUFFIX
 from kraft.log.disk import Disk, File
@@ -45,8 +46,7 @@ class Finding(NamedTuple):
     is_note: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifiedPartition:
+class VerifiedPartition(Struct, frozen=True, kw_only=True):
     """Result of verifying one directory. The log is good if none of the findings is a fault."""
 
     directory: str

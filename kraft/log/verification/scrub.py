@@ -8,10 +8,10 @@ neighbouring batches and segments.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from crc32c import crc32c
+from msgspec import Struct
 
 from kraft.log.disk import Disk, File
 from kraft.log.format.record_batch import HEADER_BYTES, BatchHeader, decode_batch_columns, read_header
@@ -29,8 +29,7 @@ _CRC_COVERS_FROM: Final = 21
 _NO_END: Final = 0x7FFFFFFFFFFFFFFF
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
+class Expected(Struct, frozen=True, kw_only=True):
     """Expectations of a segment, from the rest of its log.
 
     `end_offset` is the next segment's base offset; None: the segment ends with the file. With `stops_at_end`, for the
@@ -45,8 +44,7 @@ class Expected:
     epochs: LeaderEpochCache | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScrubbedSegment:
+class ScrubbedSegment(Struct, frozen=True, kw_only=True):
     """Result of scrubbing one segment. `problems` are in the order of the file; without any, the segment is good.
 
     `next_offset` is the offset after the last batch that was read; timestamps and epochs are -1 if no batch has one.

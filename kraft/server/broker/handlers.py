@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import cached_property
+
+from msgspec.structs import replace
 
 from kraft.rpc.services import Service
 from kraft.server.broker.forwarded import forwarded_handlers

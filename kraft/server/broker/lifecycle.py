@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Final, Protocol
 from uuid import UUID
 
 import structlog
+from msgspec import Struct
 
 from kraft.metadata.features import SUPPORTED_FEATURES
 from kraft.metadata.image import MetadataImage
@@ -52,8 +52,7 @@ class BrokerRefused(Exception):
     """The controller refused this broker for good: one line, with the remedy."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerIdentity:
+class BrokerIdentity(Struct, frozen=True, kw_only=True):
     """Identity under which a broker registers. Each process draws a new incarnation id.
 
     `may_have_lost_records`: records that the earlier process acknowledged may not all be on the disk.

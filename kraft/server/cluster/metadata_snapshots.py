@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import chain
 from typing import Final, Protocol
 
 import structlog
+from msgspec import Struct
 
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.metadata.snapshot_records import snapshot_records
@@ -29,8 +29,7 @@ CHUNK_BYTES: Final = 32 * 1024
 CHECK_INTERVAL_S: Final = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedImage:
+class LoadedImage(Struct, frozen=True, kw_only=True):
     """An image, with index and term of the last metadata entry in it; index 0 for the empty one."""
 
     image: MetadataImage
@@ -41,8 +40,7 @@ class LoadedImage:
 NOTHING_LOADED: Final = LoadedImage(image=EMPTY_IMAGE, index=0, term=0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotPolicy:
+class SnapshotPolicy(Struct, frozen=True, kw_only=True):
     """Conditions for the next snapshot: this many bytes of new entries, or any new entry after this interval.
 
     An `interval_ms` of 0 disables the second condition.

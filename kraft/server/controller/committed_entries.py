@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
+
+from msgspec import Struct
 
 KEPT_BELOW_SNAPSHOT: Final = 1_000
 """Entries kept although a snapshot contains them, so that a broker a little behind does not need the snapshot."""
@@ -13,8 +14,7 @@ KEPT_BELOW_SNAPSHOT: Final = 1_000
 _INDEX = attrgetter("index")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommittedEntry:
+class CommittedEntry(Struct, frozen=True, kw_only=True):
     """One entry of the metadata log; `payload` is the encoded records."""
 
     index: int

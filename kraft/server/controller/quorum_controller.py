@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
 
 import structlog
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kraft.metadata import config_decisions, topic_decisions
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
@@ -50,8 +51,7 @@ async def _no_other_controllers(_image: MetadataImage) -> Mapping[int, Sequence[
     return {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerConfig:
+class ControllerConfig(Struct, frozen=True, kw_only=True):
     """Settings of the controller: `settings` are those of the node's configuration file."""
 
     cluster_id: str

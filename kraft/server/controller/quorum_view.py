@@ -6,8 +6,9 @@ DescribeQuorum uses Kafka's words, offset and epoch, for index and term: see kra
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kraft.metadata.caught_up_times import CaughtUpTimes
 from kraft.model.describe_quorum import QuorumDescription, QuorumMember
@@ -19,8 +20,7 @@ OBSERVER_SILENCE_MAX_MS: Final = 300_000
 """A broker that is silent for longer is no longer an observer; the same limit as Kafka's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Observer:
+class _Observer(Struct, frozen=True, kw_only=True):
     """A broker that follows the metadata, with the state that its last heartbeat reported."""
 
     metadata_index: int

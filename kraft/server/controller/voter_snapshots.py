@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 import structlog
+from msgspec import Struct
 
 from kraft.model.errors import Corruption
 from kraft.quorum.snapshots import GENERATIONS_KEPT, Snapshot, SnapshotId, SnapshotStore
@@ -23,8 +23,7 @@ log = structlog.get_logger()
 READ_SNAPSHOT_KEPT_MS: Final = 5_000
 
 
-@dataclass(frozen=True, slots=True)
-class _ReadSnapshot:
+class _ReadSnapshot(Struct, frozen=True):
     snapshot: Snapshot
     at_ms: int
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from kraft.rpc.call import Served
 from kraft.server.handlers.alter_replica_log_directories import AlterReplicaLogDirectoriesHandler
@@ -28,8 +28,7 @@ from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
 from kraft.server.handlers.topics import TopicsHandler
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForwardedHandlers:
+class ForwardedHandlers(Struct, frozen=True, kw_only=True):
     """Handlers that forward to the active controller and answer once this broker has applied its decision too."""
 
     topics: TopicsHandler
@@ -50,8 +49,7 @@ class ForwardedHandlers:
         ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerHandlers:
+class BrokerHandlers(Struct, frozen=True, kw_only=True):
     produce: ProduceHandler
     fetch: FetchHandler
     plain_records: PlainRecordsHandler

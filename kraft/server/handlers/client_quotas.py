@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from kraft.metadata.quota_decisions import alter_client_quotas
 from kraft.model.client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.config_decisions import incremental_alter_configs

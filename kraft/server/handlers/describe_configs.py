@@ -7,7 +7,8 @@ dynamically for this broker, and those set for all brokers. Source: KIP-133, KIP
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kraft.metadata.broker_configs import DYNAMIC_KEYS, EVERY_BROKER, TopicDefaultsInEffect
 from kraft.metadata.config_types import text_of

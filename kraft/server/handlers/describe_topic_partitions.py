@@ -5,7 +5,7 @@ Source: KIP-966.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from kraft.metadata.image import MetadataImage
 from kraft.model.describe_topic_partitions import PartitionPlace, TopicPage, TopicPageRequest

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kraft.log.format.record_batch import HEADER_BYTES, split
 from kraft.log.segment.batches import READ_BATCHES_MAX
@@ -29,8 +30,7 @@ TURN_S_MAX: Final = 0.01
 """Time after which other tasks have their turn: one partition may give some MiB, or a thousand small batches."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Bounds:
+class _Bounds(Struct, frozen=True):
     """Bounds of the bytes that a read may return."""
 
     bytes_max: int
@@ -38,8 +38,7 @@ class _Bounds:
     """KIP-74: the first batch of a response is returned whatever its size, so that a consumer never gets stuck."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
+class _Read(Struct, frozen=True):
     """Result of one read, with its partition and bounds."""
 
     result: FetchPartitionResult

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import ErrorCode, Refusal

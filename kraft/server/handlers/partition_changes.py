@@ -6,9 +6,9 @@ A broker answers once it has applied the decision too, if that is soon: clients 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 import structlog
+from msgspec.structs import replace
 
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.configs import TopicConfig

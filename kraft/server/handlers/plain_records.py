@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record

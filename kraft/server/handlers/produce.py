@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kraft.log.append_work import AppendMustWait, AppendResult, AppendWork, AwaitedChange, ProducedRecords
 from kraft.log.format.record_batch import HEADER_BYTES, Buffer
@@ -29,8 +31,7 @@ TURN_S_MIN: Final = 5.0
 """An append may wait at least this long for its turn, even if the producer's timeout is shorter: disks may be slow."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Appended:
+class _Appended(Struct, frozen=True, kw_only=True):
     partition: Partition
     result: AppendResult
     outcome: ProduceOutcome
@@ -56,8 +57,7 @@ class _Append(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Begun:
+class _Begun(Struct, frozen=True, kw_only=True):
     """A request whose records are appended or wait to be. Does not hold the records: many requests wait at a time."""
 
     request_id: int

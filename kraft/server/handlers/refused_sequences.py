@@ -11,8 +11,9 @@ retried. See docs/adr/0020-what-is-sent-behind-a-refused-batch.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kraft.log.format.record_batch import SEQUENCE_MAX, BatchHeader, Buffer, read_header
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
@@ -29,8 +30,7 @@ NamedPartition = tuple[str, int]
 """A topic's name, or its id as text if the name is unknown, and a partition."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Refused:
+class _Refused(Struct, frozen=True, kw_only=True):
     epoch: int
     sequence: int
     code: ErrorCode

@@ -12,13 +12,13 @@ import ssl
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import grpc
 import grpc.aio
 import structlog
+from msgspec import Struct
 
 from kraft.quorum.config import FRAME_BYTES_MAX
 from kraft.rpc.connection_failures import handshake_failure
@@ -49,8 +49,7 @@ class CredentialsError(ConfigError):
     """A file of secrets or certificates is unusable; one line, with the remedy, and nothing of the secret."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TlsFiles:
+class TlsFiles(Struct, frozen=True, kw_only=True):
     """PEM: the node's own `private_key` and `certificates`, and the `trusted` certificates of the others' CAs."""
 
     private_key: bytes

@@ -11,8 +11,9 @@ import os
 import secrets
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from kraft.runtime.disk import RealDisk
 from kraft.server.config.loading import ConfigError
@@ -24,8 +25,7 @@ class NoPlaceForSecret(ConfigError):
     """The user has no directory for the file; one line, with the remedy."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MachineSecret:
+class MachineSecret(Struct, frozen=True, kw_only=True):
     """The file of a secret. `created` is False if it already existed."""
 
     path: Path

@@ -15,10 +15,12 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 from uuid import UUID, uuid4
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kraft.model.ids import BrokerId, DirectoryId, uuid_from_text, uuid_to_text
 from kraft.runtime.disk import RealDisk
@@ -43,8 +45,7 @@ class InUse(StorageError):
     """Another process uses the directory."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StorageMeta:
+class StorageMeta(Struct, frozen=True, kw_only=True):
     """Content of the `meta.properties` of a directory."""
 
     cluster_id: str
@@ -52,8 +53,7 @@ class StorageMeta:
     directory_id: DirectoryId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsableLogDirectory:
+class UsableLogDirectory(Struct, frozen=True, kw_only=True):
     """A usable log directory. `closed_cleanly`: the last stop closed every log in it in order."""
 
     path: Path
@@ -61,8 +61,7 @@ class UsableLogDirectory:
     closed_cleanly: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeStorage:
+class NodeStorage(Struct, frozen=True, kw_only=True):
     """Identity of the node, and its usable directories: at least one, in the order of log.dirs.
 
     `unusable` are the directories that it starts without, each with the reason in one line.
@@ -74,8 +73,7 @@ class NodeStorage:
     unusable: Mapping[Path, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Formatted:
+class Formatted(Struct, frozen=True, kw_only=True):
     """Result of formatting a directory. `created` is False if it already had the same ids."""
 
     directory: Path

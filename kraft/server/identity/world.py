@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kraft.log.disk import Disk
 from kraft.runtime.clock import Clock
@@ -11,8 +12,7 @@ from kraft.runtime.entropy import Entropy
 from kraft.server.identity.credentials import NodeCredentials
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeWorld:
+class NodeWorld(Struct, frozen=True, kw_only=True):
     """Clock, entropy, disk and credentials of a node."""
 
     clock: Clock

@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from msgspec import Struct
+
 from kraft.server.kafka_listener.receive_buffer import BadFrame, ReceiveBuffer
 
 ResponseBytes = Sequence[bytes | bytearray | memoryview]
@@ -68,8 +70,7 @@ class ListenerSide(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionLimits:
+class ConnectionLimits(Struct, frozen=True, kw_only=True):
     request_s_max: float = 30.0
     """A request that takes longer to arrive closes the connection."""
 

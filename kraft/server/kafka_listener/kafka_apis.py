@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kraft.metadata.image import MetadataImage
 from kraft.model.endpoint import Endpoint
@@ -24,8 +25,7 @@ from kraft.server.loop.budget import Budget
 from kraft.wire.api_keys import ApiKey
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaSurroundings:
+class KafkaSurroundings(Struct, frozen=True, kw_only=True):
     """Everything that the APIs need besides handlers."""
 
     broker_id: BrokerId

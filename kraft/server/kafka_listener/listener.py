@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
 import structlog
+from msgspec import Struct
 
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.runtime.allocator import release_freed_memory
@@ -32,8 +32,7 @@ VERY_LARGE_BYTES: Final = 64 * 1024
 """A non-Produce request of this size leaves megabytes of freed memory behind."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListenerLimits:
+class ListenerLimits(Struct, frozen=True, kw_only=True):
     frame_bytes_max: int
     """`socket.request.max.bytes`"""
 

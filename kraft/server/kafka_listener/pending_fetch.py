@@ -6,9 +6,11 @@ Records that cannot be sent yet are not kept in memory. When the wait ends, the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from kraft.model import fetch as values
 from kraft.server.kafka_listener.fetch_sessions import FetchKey, FetchSession

@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from msgspec import Struct
+
 from kraft.model.errors import ErrorCode
 from kraft.server.kafka_listener.connection import CloseConnection, ResponseBytes
 from kraft.server.kafka_listener.unread_responses import UnreadResponses
@@ -46,8 +48,7 @@ class RequestContext:
     """Counts the waiting appends of this connection. None: they are not counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedMessage:
+class EncodedMessage(Struct, frozen=True):
     """An encoded message without its header, in the requested version."""
 
     kind: type[Message]

@@ -10,14 +10,14 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import Offset
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Parked:
+class _Parked(Struct, frozen=True, eq=False):
     required_offset: Offset
     outcome: asyncio.Future[ErrorCode]
 

@@ -20,10 +20,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
 import structlog
+from msgspec import Struct
 
 from kraft.log.disk import Disk
 from kraft.model.errors import Corruption
@@ -42,8 +42,7 @@ _NAME: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeftCopy:
+class LeftCopy(Struct, frozen=True, kw_only=True):
     """A copy left by an earlier process. `topic_id` is None if it cannot be read."""
 
     directory: LogDirectory

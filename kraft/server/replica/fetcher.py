@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, assert_never
 
 import structlog
+from msgspec import Struct
 
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.ids import BrokerId
@@ -53,8 +53,7 @@ ANSWER_GRACE_S: Final = 5.0
 """Time that a fetch may take beyond its wait before the leader counts as gone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Fetch:
+class _Fetch(Struct, frozen=True, kw_only=True):
     """The fetch of one partition in a round."""
 
     partition: Partition

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import structlog
+from msgspec import Struct
 
 from kraft.log.change import ChangeUnderWay
 from kraft.log.disk import is_disk_full
@@ -51,8 +52,7 @@ CREATION_RETRY_S: Final = 1.0
 """Pause after an attempt to create replicas for which there was no room on the disk."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Opened:
+class _Opened(Struct, frozen=True, kw_only=True):
     """An opened log. `high_watermark` comes from the checkpoint; `is_new`: the log begins empty."""
 
     log: PartitionLog

@@ -12,11 +12,11 @@ from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import dataclass
 from threading import Event
 from typing import Final
 
 import structlog
+from msgspec import Struct
 
 from kraft.log.disk import Disk
 from kraft.model.ids import LogDirectory
@@ -28,8 +28,7 @@ PAUSE_MAX_S: Final = 1.0
 """Longest pause between two removals."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeletedDirectory:
+class DeletedDirectory(Struct, frozen=True, kw_only=True):
     """A directory to remove: `name` in the log directory `directory`; `replica` is its earlier name."""
 
     directory: LogDirectory

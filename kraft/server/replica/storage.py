@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from typing import TypeVar, TypeVarTuple, Unpack
+
+from msgspec import Struct
 
 from kraft.log.disk import Disk
 from kraft.server.loop.threads import in_thread
@@ -16,8 +17,7 @@ Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaStorage:
+class ReplicaStorage(Struct, frozen=True, kw_only=True):
     """The store of a broker's replicas, and the thread in which it is used."""
 
     disk: Disk

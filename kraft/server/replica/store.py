@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, fields
 from typing import Final
 
 import structlog
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from kraft.log.disk import Disk, is_disk_full
 from kraft.log.partition_log import PartitionLog
@@ -49,8 +50,7 @@ class DirectoryFailed(Exception):
         """True if the disk only has no room: everything written before is intact."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundPartition:
+class FoundPartition(Struct, frozen=True, kw_only=True):
     """A partition directory on the disk that may or may not be assigned to this broker in the metadata."""
 
     directory: LogDirectory
@@ -58,8 +58,7 @@ class FoundPartition:
     topic_id: TopicId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeletedReplica:
+class DeletedReplica(Struct, frozen=True, kw_only=True):
     """A replica that is no longer served. `files_in_use` is held by a thread that makes files in its directory."""
 
     topic_partition: TopicPartition
@@ -433,7 +432,7 @@ def failures_of(directory: LogDirectory) -> Iterator[None]:
 
 def _facts(opened: PartitionLog) -> dict[str, object]:
     """Return the ends of the log, and what recovery did: the fields of its report that say more than nothing."""
-    report = {each.name: getattr(opened.recovery_report, each.name) for each in fields(opened.recovery_report)}
+    report = asdict(opened.recovery_report)
     return {
         "log_start": opened.log_start_offset,
         "log_end": opened.log_end_offset,

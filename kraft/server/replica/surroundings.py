@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from kraft.model.ids import BrokerId, LogDirectory
 from kraft.replication.effects import ProposeIsr
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
     from kraft.server.replica.partition import Partition
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionSurroundings:
+class PartitionSurroundings(Struct, frozen=True, kw_only=True):
     """Settings and callbacks that all partitions of a broker share. Times are monotonic milliseconds."""
 
     broker_id: BrokerId

@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import dataclass
 from errno import ENOSPC
 from typing import Final
 
 import structlog
+from msgspec import Struct
 
 from kraft.log.cleaning.cleaned_segments import CleaningResult, close_cleaned, discard, open_cleaned
 from kraft.log.cleaning.cleaning_plan import CleaningPlan, plan_cleaning
@@ -36,8 +36,7 @@ RETRY_AFTER_S: Final = 60.0
 """Pause before a log is cleaned again that had no room on the disk."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Cleaned:
+class _Cleaned(Struct, frozen=True, kw_only=True):
     result: CleaningResult
     segments: list[Segment]
 

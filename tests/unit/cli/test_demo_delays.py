@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from kraft.cli.demo import delays
 from kraft.cli.demo.delays import NOTHING, Delays, Difference, Group

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import replace
 
+from msgspec.structs import replace
 from rich.console import Console
 
 from kraft.cli.demo.delays import Delays, Group

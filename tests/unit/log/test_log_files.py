@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from errno import ENOSPC
 from unittest.mock import patch
 
 import pytest
+from msgspec.structs import replace
 
 from kraft.log.change import ChangeUnderWay, run_now
 from kraft.log.cleaning.cleaned_segments import CleaningResult, open_cleaned

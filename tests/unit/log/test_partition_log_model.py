@@ -5,7 +5,6 @@ The list, and what may be left of it by a loss of power, are those of the simula
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import accumulate
 from random import Random
 
@@ -13,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from msgspec.structs import replace
 
 from kraft.log.format.record_batch import TimestampType
 from kraft.log.log_config import LogConfig

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from kraft.metadata.broker_decisions import fence_broker
 from kraft.metadata.config_decisions import ALTERATIONS_PER_REQUEST_MAX, incremental_alter_configs

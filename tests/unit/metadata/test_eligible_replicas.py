@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 
 import pytest
+from msgspec.structs import replace
 
 from kraft.metadata.broker_decisions import begin_controlled_shutdown, fence_broker, register_broker, unfence_broker
 from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig, broker_defaults
@@ -19,7 +20,7 @@ from kraft.model.partitions import ElectionType, ElectLeadersRequest
 from tests.support.cluster_images import ORDERS, cluster, epoch_of, ids, partition, registration, with_topic
 
 TWO = broker_defaults({"min.insync.replicas": "2"})
-UNCLEAN = replace(TWO, unclean_leader_election_enable=True)
+UNCLEAN = dataclasses.replace(TWO, unclean_leader_election_enable=True)
 
 
 def orders(

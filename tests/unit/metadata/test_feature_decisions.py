@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from kraft.metadata.broker_decisions import register_broker
 from kraft.metadata.feature_decisions import update_features

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from kraft.metadata.image import EMPTY_IMAGE
 from kraft.metadata.records import (

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from kraft.metadata.broker_decisions import begin_controlled_shutdown, fence_broker, register_broker
 from kraft.metadata.image import MetadataImage

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+from msgspec.structs import replace
 
 from kraft.local.free_ports import ReservedPorts
 from kraft.quorum import service

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct, field
 
 from kraft.metadata.records import PartitionChanged, TopicConfigSet
 from kraft.model.configs import (
@@ -148,16 +148,14 @@ def test_a_value_whose_fields_are_all_at_zero_still_is_there_when_it_is_written_
     assert outer.WhichOneof("record") == "topic_config_set"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _WithAFieldTooMany:
+class _WithAFieldTooMany(Struct, frozen=True, kw_only=True):
     topics: list[str]
     timeout_ms: int
     topic_ids: list[bytes]
     force: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _WithAnUnknownType:
+class _WithAnUnknownType(Struct, frozen=True, kw_only=True):
     topics: list[complex] = field(default_factory=list)
     timeout_ms: int
     topic_ids: list[bytes]

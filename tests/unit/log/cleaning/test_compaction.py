@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kraft.log.cleaning.compaction import OffsetMapTooSmall, group_segments
 from kraft.log.format.compression import Codec

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from kraft.log.cleaning.cleaned_segments import discard
 from kraft.log.cleaning.compaction import CleaningAborted, clean

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from kraft.log import group_commit
 from kraft.log.format.record_batch import build_batch, split
@@ -353,7 +354,7 @@ def test_a_crash_between_the_removals_of_a_truncation_leaves_a_log_without_a_hol
 def test_a_missing_front_of_a_log_is_corruption(is_sparse: bool, clean_shutdown: bool) -> None:
     disk = disk_with(20, SMALL_SEGMENTS)
     if is_sparse:
-        write_checkpoint(disk, DIRECTORY, replace(read_checkpoint(disk, DIRECTORY), is_sparse=True))
+        write_checkpoint(disk, DIRECTORY, dataclasses.replace(read_checkpoint(disk, DIRECTORY), is_sparse=True))
     disk.remove(log_files(disk)[0])
     second = log_files(disk)[0]
     with pytest.raises(Corruption, match="the log starts at offset 0, but its first segment is missing") as raised:

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from kraft.log.disk import Disk
 from kraft.log.format.compression import PIECE_BYTES, Codec, compress

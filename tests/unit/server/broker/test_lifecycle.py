@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from kraft.metadata.features import SUPPORTED_FEATURES

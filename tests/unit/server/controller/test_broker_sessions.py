@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, MutableMapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from kraft.model.brokers import FenceBrokerRequest, UnfenceBrokerRequest

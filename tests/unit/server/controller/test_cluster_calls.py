@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from kraft.metadata.records import (
     ClusterInitialised,

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from kraft.metadata.configs import KAFKA_DEFAULTS
 from kraft.metadata.records import TopicConfigSet

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kraft.log.format.compression import PIECE_BYTES, Codec
 from kraft.log.format.record_batch import _assemble, build_batch, read_header, rebuild_batch

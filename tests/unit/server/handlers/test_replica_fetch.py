@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import Offset, TopicId, TopicPartition

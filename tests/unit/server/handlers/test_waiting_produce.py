@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Awaitable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kraft.log.record_checks import RECORD_ERRORS_MAX
 from kraft.model.errors import ErrorCode, Refusal
@@ -210,7 +211,7 @@ async def test_what_was_looked_into_for_other_configs_is_looked_into_again(waiti
     assert await code_of(answer) is ErrorCode.INVALID_RECORD, "the topic was compacted when it was sent"
     assert await code_of(second) is ErrorCode.NONE
 
-    compacting = replace(DEFAULTS, cleanup_policy=COMPACT)
+    compacting = dataclasses.replace(DEFAULTS, cleanup_policy=COMPACT)
     waiting.partition.reconfigure(compacting, log_config(compacting))
     keyed = waiting.produce(large("c"))
     await settle()

@@ -3,13 +3,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import grpc
 import grpc.aio
 import pytest
+from msgspec.structs import replace
 
 from kraft.local import cluster_files
 from kraft.local.cluster_files import HOST, NodePlan

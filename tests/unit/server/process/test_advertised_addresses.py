@@ -4,10 +4,10 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kraft.model.ids import BrokerId
 from kraft.rpc.identity import Identity, identity_service

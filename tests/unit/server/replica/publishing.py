@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
+
+from msgspec.structs import replace
 
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.metadata.records import PartitionChanged

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import fields, replace
+import dataclasses
 from typing import Any
 
 import pytest
+from msgspec.structs import fields, replace
 
 from kraft.log.format.compression import Codec, compress, decompress
 from kraft.log.format.record_batch import TimestampType
@@ -110,5 +111,5 @@ def test_a_log_works_with_whatever_a_topic_may_set(key: str) -> None:
 
 def test_a_maximum_compaction_lag_below_the_minimum_is_raised_to_it() -> None:
     of_this_broker = broker_defaults({"log.cleaner.max.compaction.lag.ms": "1000"})
-    config = log_config(replace(of_this_broker, min_compaction_lag_ms=5_000))
+    config = log_config(dataclasses.replace(of_this_broker, min_compaction_lag_ms=5_000))
     assert (config.min_compaction_lag_ms, config.max_compaction_lag_ms) == (5_000, 5_000)

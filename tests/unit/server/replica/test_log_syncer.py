@@ -4,11 +4,11 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import Offset, TopicPartition

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from kraft.metadata.records import BrokerFenced
 from kraft.model.errors import ErrorCode
