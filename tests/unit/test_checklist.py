@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ def expected_ids() -> list[str]:
     ]
 
 
+@cache
 def names_in(file: Path) -> set[str]:
     """Names as pytest spells them: `test_name`, or `TestClass::test_name`."""
     tree = ast.parse(file.read_text())
