@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -24,6 +25,9 @@ settings.load_profile("fixed")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Durations(os.environ))
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell ignores it for what it runs in the background, and so would every process that a test interrupts.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)

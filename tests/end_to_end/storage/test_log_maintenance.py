@@ -6,7 +6,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -80,7 +80,12 @@ def isr(cluster: Cluster, topic: str) -> set[int]:
 def log_files(cluster: Cluster, node_id: int, place: TopicPartition) -> dict[int, int]:
     """Return the sizes of one replica's segments by base offset."""
     directory = cluster.directory / f"node-{node_id}" / str(place)
-    return {int(path.stem): path.stat().st_size for path in directory.glob("*.log")}
+    sizes = {}
+    for path in directory.glob("*.log"):
+        # The node may remove it meanwhile.
+        with suppress(FileNotFoundError):
+            sizes[int(path.stem)] = path.stat().st_size
+    return sizes
 
 
 def log_bytes(cluster: Cluster, node_id: int, place: TopicPartition) -> int:
