@@ -11,7 +11,7 @@ from kraft.testing import Cluster
 from tests.end_to_end.cluster.record_sizes import is_taken, until_size
 from tests.support.command_line import kraft
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 ALL_BROKERS = ("--entity-type", "brokers", "--entity-default")
 
 

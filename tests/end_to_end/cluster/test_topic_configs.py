@@ -13,7 +13,7 @@ from tests.end_to_end.cluster.record_sizes import is_taken, until_size
 from tests.support.command_line import run_kraft
 from tests.support.waiting import until
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 SETTINGS = {"log.retention.hours": "24", "default.replication.factor": "3", "min.insync.replicas": "2"}
 
 

@@ -14,7 +14,7 @@ from chaos.workloads import AppendPlan, AppendWorkload, append
 from tests.unit.chaos.memory_clients import MemoryCluster
 
 PLAN = AppendPlan(partitions=2, pause_between_sends_ms=1, drain_deadline_s=2.0)
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 @pytest.fixture

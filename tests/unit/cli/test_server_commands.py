@@ -117,7 +117,7 @@ def test_stop_ends_all_nodes_but_those_that_have_a_launcher(tmp_path: Path, monk
             f"Stopped node 1 of cluster {CLUSTER} (pid {one.pid}).\n"
             f"Stopped node 2 of cluster {CLUSTER} (pid {two.pid}).\n"
         )
-        assert (one.wait(5), two.wait(5), child_of_dev.poll()) == (-15, -15, None)
+        assert (one.wait(60), two.wait(60), child_of_dev.poll()) == (-15, -15, None)
 
 
 @pytest.mark.parametrize("options", [[], ["--node-id", "1"]])
@@ -135,7 +135,7 @@ def test_stop_asks_for_a_cluster_if_nodes_of_several_match(
         assert (one.poll(), of_another.poll()) == (None, None)
         code, said, _ = stop(monkeypatch, nodes, "--cluster-id", OTHER_CLUSTER)
         assert (code, said) == (0, f"Stopped node 1 of cluster {OTHER_CLUSTER} (pid {of_another.pid}).\n")
-        assert (of_another.wait(5), one.poll()) == (-15, None)
+        assert (of_another.wait(60), one.poll()) == (-15, None)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_stop_ends_the_one_that_is_named(tmp_path: Path, monkeypatch: pytest.Mon
         arguments = [option.format(directory=tmp_path) for option in options]
         code, said, _ = stop(monkeypatch, found(named, same_cluster, same_id), *arguments)
         assert (code, said) == (0, f"Stopped node 1 of cluster {CLUSTER} (pid {named.pid}).\n")
-        assert (named.wait(5), same_cluster.poll(), same_id.poll()) == (-15, None, None)
+        assert (named.wait(60), same_cluster.poll(), same_id.poll()) == (-15, None, None)
 
 
 def test_stop_says_which_node_does_not_stop_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

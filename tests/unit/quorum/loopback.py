@@ -20,7 +20,7 @@ from kraft.runtime.clock import SystemClock
 from kraft.runtime.disk import RealDisk
 from kraft.runtime.entropy import SystemEntropy
 
-DEADLINE_S = 15.0
+DEADLINE_S = 60.0
 
 ELECTION_TIMEOUT_MS_MIN, ELECTION_TIMEOUT_MS_MAX = 500, 1_000
 

@@ -116,7 +116,7 @@ class Server:
 
 def play(scene: Callable[[], Any]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await scene()
 
     asyncio.run(bounded())

@@ -21,7 +21,7 @@ from kraft.server.kafka_listener.connection import (
 from kraft.server.kafka_listener.listener import KafkaListener, ListenerLimits
 from kraft.server.kafka_listener.memory import ListenerMemory
 
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 
 
 PATIENT = ListenerLimits(

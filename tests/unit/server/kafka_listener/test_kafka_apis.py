@@ -31,7 +31,7 @@ pytestmark = pytest.mark.real_time
 
 SEED = 6
 REQUESTS_A_VERSION = 3
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 REFUSED = {(ApiKey.PRODUCE, version) for version in range(3)}
 """Advertised for librdkafka's sake, and refused: the connection closes."""

@@ -17,7 +17,7 @@ from kraft.server.replica.log_directories import as_log_directory
 from kraft.server.replica.log_syncer import LogSyncer
 from tests.support.server.replicas import ORDERS_0, Broker, FailingDisk, batch, follow, lead, leaders_batch, until
 
-DEADLINE_S = 5.0
+DEADLINE_S = 60.0
 
 
 class WatchingDisk(FailingDisk):

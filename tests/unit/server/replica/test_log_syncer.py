@@ -19,7 +19,7 @@ from tests.support.server.replicas import Broker, batch, lead, outcome, remove_d
 
 pytestmark = pytest.mark.real_time
 
-DEADLINE_S = 5.0
+DEADLINE_S = 60.0
 DISKS = ("disk-a", "disk-b")
 
 
