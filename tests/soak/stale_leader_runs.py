@@ -164,7 +164,7 @@ class _Run(ABC):
             other.node_id
             for other in others
             for event in log_events(other, since)
-            if event["event"] == "broker fenced" and event["level"] == "info"
+            if event["event"] == "broker fenced" and "reason" not in event
         }
         return fenced - _fencings(others, since)
 
@@ -225,12 +225,12 @@ def _appeared(image: MetadataImage, client: StaleLeaderClient) -> list[str]:
 
 
 def _fencings(controllers: Sequence[NodeProcess], since: float) -> set[int]:
-    """Return the brokers that these wanted to fence, according to their logs."""
+    """Return the brokers that these fenced, according to their logs. A controller names a reason, a broker does not."""
     return {
         event["broker"]
         for node in controllers
         for event in log_events(node, since)
-        if event["event"].startswith("broker fenced") and event["level"] == "warning"
+        if event["event"] == "broker fenced" and "reason" in event
     }
 
 
