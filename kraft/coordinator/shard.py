@@ -1,0 +1,96 @@
+"""The contract between a coordinator's state machine and its host.
+
+A shard is the state machine of one partition of an internal topic. Its host runs on the broker that leads that
+partition. The state has two parts, both immutable:
+
+- what is replicated: the result of replaying the records of the partition, and nothing else;
+- what is volatile: who waits for a response, rebalances under way, deadlines. It ends with the leadership.
+
+The host decides one request after the other, each on the state that includes all earlier decisions. It appends the
+records of a decision to the partition, replays them, and sends the replies once everything decided so far is committed,
+so that no reply shows what could still be lost. If an append fails, the host continues from what is committed: it
+answers all waiting requests with an error that clients retry, and calls `loaded` again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Generic, NewType, Protocol, TypeVar
+
+from msgspec import Struct
+
+from kraft.metadata.image import MetadataImage
+from kraft.model.errors import Refusal
+
+Replicated = TypeVar("Replicated")
+Volatile = TypeVar("Volatile")
+Command_contra = TypeVar("Command_contra", contravariant=True)
+Record = TypeVar("Record")
+
+Ticket = NewType("Ticket", int)
+"""A waiting request. Its number is unique for as long as the host runs."""
+
+TimerKey = Hashable
+"""What a timer is for, such as the session of one member. A timer that is set again replaces the earlier one."""
+
+
+class Context(Struct, frozen=True, kw_only=True):
+    """Facts beside the state that a decision depends on."""
+
+    now_ms: int
+    """Wall time, for records: timestamps and expiry."""
+
+    image: MetadataImage
+    """The metadata that this broker has applied."""
+
+    random_id: str
+    """Another one in each decision, for ids that must be unique."""
+
+
+class Reply(Struct, frozen=True):
+    """Response to one request, or the refusal of it."""
+
+    ticket: Ticket
+    response: object | Refusal
+
+
+class Decision(Struct, Generic[Volatile, Record], frozen=True, kw_only=True):
+    """Result of one command. A request without a reply waits: its ticket is in the volatile state."""
+
+    volatile: Volatile
+    """The volatile state after the records are replayed."""
+
+    records: tuple[Record, ...] = ()
+    """Appended together, or not at all."""
+
+    replies: tuple[Reply, ...] = ()
+    timers: Mapping[TimerKey, int | None] = {}
+    """Timers to set, in milliseconds from now; None removes one. A timer that ends is a command."""
+
+
+class Shard(Protocol[Replicated, Volatile, Command_contra, Record]):
+    """Functions of one kind of coordinator. They may raise nothing but AssertionError, for a bug."""
+
+    def empty(self) -> Replicated:
+        """Return the replicated state of a partition without records."""
+
+    def replay(self, replicated: Replicated, record: Record) -> Replicated:
+        """Return the state after one record. Every sequence of records can be replayed, also one cut by compaction."""
+
+    def loaded(self, replicated: Replicated, context: Context) -> Decision[Volatile, Record]:
+        """Decide what follows from the replicated state alone: a new volatile state, and its timers."""
+
+    def decide(
+        self,
+        replicated: Replicated,
+        volatile: Volatile,
+        ticket: Ticket,
+        command: Command_contra,
+        context: Context,
+    ) -> Decision[Volatile, Record]:
+        """Decide one request."""
+
+    def timer_ended(
+        self, replicated: Replicated, volatile: Volatile, key: TimerKey, context: Context
+    ) -> Decision[Volatile, Record]:
+        """Decide what the end of a timer leads to."""
