@@ -129,6 +129,8 @@ class Field:
     tag: int | None
     """Its tag if it is a tagged field of its struct; None for a field that is always written."""
     default: Any
+    absent: Any
+    """Value of a tagged field that is not written."""
 
     @property
     def is_required(self) -> bool:
@@ -144,23 +146,37 @@ class _Specified:
     default: Any = _MISSING
     nullable: Versions | None = None
     tag: int | None = None
+    absent: Any = _MISSING
 
 
 @overload
-def field(versions: str = ..., *, default: T, nullable: str | None = None, tag: int | None = None) -> T: ...
+def field(
+    versions: str = ..., *, default: T, nullable: str | None = None, tag: int | None = None, absent: T = ...
+) -> T: ...
 
 
 @overload
 def field(versions: str = ..., *, nullable: str) -> Any: ...
 
 
-def field(versions: str = "0+", *, default: Any = _MISSING, nullable: str | None = None, tag: int | None = None) -> Any:
-    """Declare a field that is not in every version, or not nullable in every one, or tagged."""
+def field(
+    versions: str = "0+",
+    *,
+    default: Any = _MISSING,
+    nullable: str | None = None,
+    tag: int | None = None,
+    absent: Any = _MISSING,
+) -> Any:
+    """Declare a field that is not in every version, or not nullable in every one, or tagged.
+
+    A tagged field is not written if its value is `absent`, or without it the default.
+    """
     return _Specified(
         versions=Versions.parse(versions),
         default=default,
         nullable=None if nullable is None else Versions.parse(nullable),
         tag=tag,
+        absent=absent,
     )
 
 
@@ -177,6 +193,7 @@ def _declared_field(owner: str, name: str, annotation: Any, value: Any) -> Field
         nullable=(specified.nullable or EVERY_VERSION) if may_be_null else NO_VERSION,
         tag=specified.tag,
         default=specified.default,
+        absent=specified.default if specified.absent is _MISSING else specified.absent,
     )
 
 

@@ -92,8 +92,10 @@ class _DecoderWriter:
         made = self.source.variable("s")
         self.source.line(f"{made} = new({self.source.constant(struct)})")
         for field in struct.fields:
-            if field.tag is not None or self._version not in field.versions:
-                self._default(made, field)
+            if self._version not in field.versions:
+                self._set(made, field, field.default)
+            elif field.tag is not None:
+                self._set(made, field, field.absent)
             else:
                 self._value(field.form, self._version in field.nullable, f"{made}.{field.name}")
         self._flush()
@@ -101,8 +103,8 @@ class _DecoderWriter:
             self._tagged_fields(made, tagged_fields(struct, self._version))
         return made
 
-    def _default(self, owner: str, field: Field) -> None:
-        self.source.line(f"{owner}.{field.name} = {self.source.constant(field.default)}")
+    def _set(self, owner: str, field: Field, value: object) -> None:
+        self.source.line(f"{owner}.{field.name} = {self.source.constant(value)}")
 
     def _tagged_fields(self, owner: str, fields: list[Field]) -> None:
         source = self.source
@@ -126,11 +128,23 @@ class _DecoderWriter:
                 source.line("raise wrong_length(MESSAGE, n, p, end)")
             for number, field in enumerate(fields):
                 with source.block(f"{'elif' if number else 'if'} tag == {field.tag}:"):
-                    self._value(field.form, self._version in field.nullable, f"{owner}.{field.name}")
+                    self._tagged_value(field, f"{owner}.{field.name}")
                     self._flush()
                     with source.block(f"if p != {stop}:"):
                         source.line(f"raise wrong_tagged_size(MESSAGE, {field.tag}, p)")
             source.line(f"p = {stop}")
+
+    def _tagged_value(self, field: Field, target: str) -> None:
+        nullable = self._version in field.nullable
+        if nullable and isinstance(field.form, type):
+            # Here a variable-length number precedes the struct: 0 for null.
+            self.source.line("n, p = decode_uvarint(data, p)")
+            with self.source.block("if n == 0:"):
+                self.source.line(f"{target} = None")
+            with self.source.block("else:"):
+                self.source.line(f"{target} = {self._struct(field.form)}")
+        else:
+            self._value(field.form, nullable, target)
 
     # --- values ------------------------------------------------------------------------------------------------
 

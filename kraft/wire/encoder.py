@@ -83,30 +83,35 @@ class _EncoderWriter:
         self._flush()
 
     def _tagged_fields(self, fields: list[Field], held: str) -> None:
-        """Write code that encodes the tagged fields that differ from their default."""
+        """Write code that encodes the tagged fields that have to be written."""
         if not fields:
             self._run.append((_ZERO_BYTE, ""))
             return
         self._flush()
         source = self.source
-        defaults = [source.constant(field.default) for field in fields]
-        are_default = [
-            _is_equal(f"{held}.{field.name}", default) for field, default in zip(fields, defaults, strict=True)
-        ]
-        with source.block(f"if {' and '.join(are_default)}:"):
+        are_absent = [_is_equal(f"{held}.{field.name}", source.constant(field.absent)) for field in fields]
+        with source.block(f"if {' and '.join(are_absent)}:"):
             source.line('out += b"\\0"')
         with source.block("else:"):
             count, tagged, outer = (source.variable(name) for name in ("count", "tagged", "outer"))
             source.line(f"{count}, {tagged}, {outer} = 0, bytearray(), out")
-            for field, is_default in zip(fields, are_default, strict=True):
-                with source.block(f"if not {is_default}:"):
+            for field, is_absent in zip(fields, are_absent, strict=True):
+                with source.block(f"if not {is_absent}:"):
                     source.line("out = bytearray()")
-                    self._value(field.form, self._version in field.nullable, f"{held}.{field.name}")
+                    self._tagged_value(field, f"{held}.{field.name}")
                     self._flush()
                     source.line(f"{tagged} += encode_uvarint({field.tag}) + encode_uvarint(len(out)) + out")
                     source.line(f"{count} += 1")
             source.line(f"out = {outer}")
             source.line(f"out += encode_uvarint({count}) + {tagged}")
+
+    def _tagged_value(self, field: Field, value: str) -> None:
+        nullable = self._version in field.nullable
+        if nullable and isinstance(field.form, type):
+            # Here null is 0.
+            self._nested(field.form, nullable, value, null=r"\0")
+        else:
+            self._value(field.form, nullable, value)
 
     # --- values ------------------------------------------------------------------------------------------------
 
@@ -163,7 +168,7 @@ class _EncoderWriter:
                 self._value(element, False, item)
                 self._flush()
 
-    def _nested(self, struct: type[Struct], nullable: bool, value: str) -> None:
+    def _nested(self, struct: type[Struct], nullable: bool, value: str, null: str = r"\xff") -> None:
         held = self.source.variable("s")
         self.source.line(f"{held} = {value}")
         self._flush()
@@ -171,7 +176,7 @@ class _EncoderWriter:
             self._struct(struct, held)
             return
         with self.source.block(f"if {held} is None:"):
-            self.source.line('out += b"\\xff"')
+            self.source.line(f'out += b"{null}"')
         with self.source.block("else:"):
             self.source.line('out += b"\\x01"')
             self._struct(struct, held)

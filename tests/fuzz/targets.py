@@ -16,6 +16,9 @@ from typing import Final, TypeVar
 
 from crc32c import crc32c
 
+from kraft.coordinator.group_record import GroupRecord, InvalidGroupRecord
+from kraft.coordinator.group_record_codec import decode as decode_group_record
+from kraft.coordinator.group_record_codec import encode as encode_group_record
 from kraft.log.format.compression import Codec, compress, decompress, decompressed_bytes_max
 from kraft.log.format.control_record import decode_marker
 from kraft.log.format.record_batch import (
@@ -38,6 +41,7 @@ from kraft.model.errors import Corruption, InvalidBatch
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.fuzz.partition_files import open_and_read, partition_files, verify_and_inspect
 from tests.fuzz.wire_frames import read_request, read_response, request_frames, responses
+from tests.golden.group_records import RECORDS as GROUP_RECORDS
 from tests.support.log.codec_variants import pure_codec
 
 TEXT: Final = b"the quick brown fox jumps over the lazy dog, " * 4
@@ -78,6 +82,7 @@ def targets() -> dict[str, Target]:
         Target(name="leader-epochs", run=_leader_epochs, make_seeds=_leader_epoch_files),
         Target(name="log-checkpoint", run=_log_checkpoint, make_seeds=_log_checkpoint_files),
         Target(name="producer-snapshot", run=_producer_snapshot, make_seeds=_producer_snapshots),
+        Target(name="group-record", run=_group_record, make_seeds=_group_records),
         Target(name="recovery", run=_recovery, make_seeds=_partition_files),
         Target(name="verification", run=_verification, make_seeds=_partition_files),
         Target(name="wire-request", run=read_request, make_seeds=request_frames),
@@ -194,6 +199,25 @@ def _ignoring_invalid_batch(read: Callable[[Input], object], data: Input) -> Non
         read(data)
     except InvalidBatch:
         return
+
+
+# --- records of __consumer_offsets --------------------------------------------------------------------------
+
+
+def _group_record(data: bytes) -> None:
+    """The input is the length of the key (one byte), key and value."""
+    key_end = 1 + int.from_bytes(data[:1], "big")
+    try:
+        decoded = decode_group_record(data[1:key_end], data[key_end:])
+    except InvalidGroupRecord:
+        return
+    if isinstance(decoded, GroupRecord):
+        assert decode_group_record(*encode_group_record(decoded)) == decoded
+
+
+def _group_records() -> tuple[bytes, ...]:
+    encoded = [encode_group_record(golden.record) for golden in GROUP_RECORDS]
+    return tuple(bytes([len(key)]) + key + (value or b"") for key, value in encoded if len(key) < 256)
 
 
 # --- files of a partition ------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from kraft.wire.schema.metadata import MetadataRequest, MetadataRequestTopic
 from kraft.wire.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kraft.wire.varint import encode_uvarint
 from tests.support.random_messages import message_versions, random_message
+from tests.unit.wire.declared import Inner, Tagged
 from tests.unit.wire.strategies import structs
 
 EVERY_MESSAGE_VERSION = list(message_versions())
@@ -84,6 +85,25 @@ def test_a_struct_may_be_null() -> None:
     assert joined(absent, 0)[-2:] == bytes.fromhex("ff 00")
     assert joined(present, 0)[-4:] == bytes.fromhex("01 01 00 00")
     assert decode(ConsumerGroupHeartbeatResponse, 0, joined(present, 0)) == present
+
+
+@pytest.mark.parametrize(
+    ("message", "written"),
+    [
+        # A byte precedes the struct, as elsewhere, but here it is 0 for null.
+        (Tagged(inner=None), "01 00 01 00"),
+        (Tagged(inner=Inner(name="a")), "01 00 04 01 02 61 00"),
+        (Tagged(inner=Inner(name="")), "00"),
+        (Tagged(inner=Inner(name=""), other=Inner(name=""), number=9), "02 01 03 01 01 00 02 02 00 09"),
+    ],
+)
+def test_a_struct_in_a_tagged_field_may_be_null(message: Tagged, written: str) -> None:
+    assert joined(message, 0) == bytes.fromhex(written)
+    assert decode(Tagged, 0, bytes.fromhex(written)) == message
+
+
+def test_null_may_be_written_for_a_tagged_field_that_is_null_when_absent() -> None:
+    assert decode(Tagged, 0, bytes.fromhex("01 01 01 00")) == Tagged(inner=Inner(name=""), other=None)
 
 
 def test_records_are_returned_as_the_same_buffer_that_the_message_holds() -> None:
