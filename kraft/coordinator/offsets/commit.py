@@ -1,0 +1,100 @@
+"""OffsetCommit: records for the offsets that a member, or a client without a group, commits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from kraft.coordinator.group_record import GroupRecord
+from kraft.coordinator.group_records import OffsetCommitKey, OffsetCommitValue
+from kraft.coordinator.offsets.committed_offsets import NO_EXPIRE_TIMESTAMP
+from kraft.coordinator.offsets.decided_offsets import DecidedOffsets, PartitionResult, TopicResult
+from kraft.model.errors import ErrorCode
+from kraft.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId
+from kraft.wire.declaration import ZERO_UUID
+
+_TIMESTAMP_MAX: Final = 2**63 - 1
+_METADATA_BYTES_MAX: Final = 2**15 - 1
+"""What fits into version 1 of the record, and into responses before version 6 of OffsetFetch."""
+
+
+class CommitPartition(Struct, frozen=True, kw_only=True):
+    """Offset of one partition to commit. Any number is accepted as an offset."""
+
+    partition: int
+    offset: Offset
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    metadata: str | None = None
+    """Stored as an empty text if None."""
+
+
+class CommitTopic(Struct, frozen=True, kw_only=True):
+    """Offsets of one topic to commit."""
+
+    name: str
+    topic_id: TopicId | None = None
+    """The id in the request; None in requests that name topics. Stored with each offset."""
+
+    partitions: tuple[CommitPartition, ...]
+
+
+def commit(
+    group: str,
+    topics: Sequence[CommitTopic],
+    *,
+    now_ms: int,
+    metadata_length_max: int,
+    retention_time_ms: int | None = None,
+) -> DecidedOffsets:
+    """Commit the offsets whose metadata is not too long; it does not depend on what was committed before.
+
+    `metadata_length_max` is `offset.metadata.max.bytes`: a longer text is refused with OFFSET_METADATA_TOO_LARGE, and
+    the other partitions are committed. Kafka counts UTF-16 code units in spite of the name. `retention_time_ms` comes
+    from requests before version 5; None (-1 in the request) leaves the expiry to `offsets.retention.minutes`.
+
+    The group has checked the member and its generation or epoch for the whole request.
+    """
+    expire_timestamp_ms = NO_EXPIRE_TIMESTAMP
+    if retention_time_ms is not None:
+        # Kafka's sum overflows, and an offset that is to be kept for ever expires at once.
+        expire_timestamp_ms = min(now_ms + retention_time_ms, _TIMESTAMP_MAX)
+    records: list[GroupRecord] = []
+    results: list[TopicResult] = []
+    for topic in topics:
+        codes: list[PartitionResult] = []
+        for partition in topic.partitions:
+            if _is_too_large(partition.metadata or "", metadata_length_max):
+                codes.append(PartitionResult(partition.partition, ErrorCode.OFFSET_METADATA_TOO_LARGE))
+                continue
+            codes.append(PartitionResult(partition.partition, ErrorCode.NONE))
+            key = OffsetCommitKey(group=group, topic=topic.name, partition=partition.partition)
+            records.append(GroupRecord(key, _value(topic.topic_id, partition, now_ms, expire_timestamp_ms)))
+        results.append(TopicResult(name=topic.name, topic_id=topic.topic_id, partitions=tuple(codes)))
+    return DecidedOffsets(records=tuple(records), topics=tuple(results))
+
+
+def _value(
+    topic_id: TopicId | None, partition: CommitPartition, now_ms: int, expire_timestamp_ms: int
+) -> OffsetCommitValue:
+    if expire_timestamp_ms != NO_EXPIRE_TIMESTAMP:
+        # Only version 1 of the value has an expire timestamp, and it has neither leader epoch nor topic id. Nor have
+        # the requests with a retention time.
+        return OffsetCommitValue(
+            offset=partition.offset,
+            metadata=partition.metadata or "",
+            commit_timestamp=now_ms,
+            expire_timestamp=expire_timestamp_ms,
+        )
+    return OffsetCommitValue(
+        offset=partition.offset,
+        leader_epoch=partition.leader_epoch,
+        metadata=partition.metadata or "",
+        commit_timestamp=now_ms,
+        topic_id=ZERO_UUID if topic_id is None else topic_id,
+    )
+
+
+def _is_too_large(metadata: str, length_max: int) -> bool:
+    return len(metadata.encode("utf-16-le")) > 2 * length_max or len(metadata.encode()) > _METADATA_BYTES_MAX

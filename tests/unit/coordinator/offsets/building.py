@@ -1,0 +1,69 @@
+"""States of committed offsets for the tests of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+from uuid import UUID
+
+from kraft.coordinator.group_record import GroupRecord
+from kraft.coordinator.group_records import OffsetCommitKey, OffsetCommitValue
+from kraft.coordinator.offsets.commit import CommitPartition, CommitTopic, commit
+from kraft.coordinator.offsets.committed_offsets import NO_OFFSETS, CommittedOffset, CommittedOffsets
+from kraft.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId
+
+ORDERS, ORDERS_AGAIN = TopicId(UUID(int=1)), TopicId(UUID(int=2))
+METADATA_MAX = 10
+
+
+def replayed(records: Iterable[GroupRecord], offsets: CommittedOffsets = NO_OFFSETS) -> CommittedOffsets:
+    return reduce(_replayed, records, offsets)
+
+
+def _replayed(offsets: CommittedOffsets, record: GroupRecord) -> CommittedOffsets:
+    assert isinstance(record.key, OffsetCommitKey)
+    assert record.value is None or isinstance(record.value, OffsetCommitValue)
+    return offsets.replay(record.key, record.value)
+
+
+def committing(
+    partition: int = 0, offset: int = 5, leader_epoch: int = NO_LEADER_EPOCH, metadata: str | None = None
+) -> CommitPartition:
+    return CommitPartition(
+        partition=partition, offset=Offset(offset), leader_epoch=LeaderEpoch(leader_epoch), metadata=metadata
+    )
+
+
+def with_commit(
+    offsets: CommittedOffsets,
+    group: str,
+    topic: str,
+    *partitions: int,
+    now_ms: int = 1000,
+    retention_time_ms: int | None = None,
+    topic_id: TopicId | None = None,
+) -> CommittedOffsets:
+    """The offsets after the group has committed offset 5 of these partitions."""
+    topics = [CommitTopic(name=topic, topic_id=topic_id, partitions=tuple(map(committing, partitions)))]
+    decided = commit(
+        group, topics, now_ms=now_ms, metadata_length_max=METADATA_MAX, retention_time_ms=retention_time_ms
+    )
+    return replayed(decided.records, offsets)
+
+
+def places(records: Iterable[GroupRecord]) -> list[tuple[str, str, int]]:
+    """Group, topic and partition of tombstones."""
+    found = []
+    for record in records:
+        assert isinstance(record.key, OffsetCommitKey)
+        assert record.value is None, "not a tombstone"
+        found.append((record.key.group, record.key.topic, record.key.partition))
+    return found
+
+
+def contents(offsets: CommittedOffsets) -> dict[tuple[str, str, int], CommittedOffset]:
+    return {
+        (group, topic, partition): committed
+        for group in offsets.groups
+        for topic, partition, committed in offsets.partitions(group)
+    }

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import pytest
+
+from kraft.coordinator.group_record import GroupRecord
+from kraft.coordinator.group_records import OffsetCommitKey, OffsetCommitValue
+from kraft.coordinator.offsets.commit import CommitPartition, CommitTopic, commit
+from kraft.coordinator.offsets.committed_offsets import CommittedOffset
+from kraft.coordinator.offsets.decided_offsets import DecidedOffsets, PartitionResult, TopicResult
+from kraft.model.errors import ErrorCode
+from kraft.model.ids import LeaderEpoch, Offset, TopicId
+from tests.unit.coordinator.offsets.building import METADATA_MAX, ORDERS, committing, replayed
+
+
+def commit_orders(
+    *partitions: CommitPartition, retention_time_ms: int | None = None, topic_id: TopicId | None = None
+) -> DecidedOffsets:
+    topics = [CommitTopic(name="orders", topic_id=topic_id, partitions=partitions)]
+    return commit("billing", topics, now_ms=1000, metadata_length_max=METADATA_MAX, retention_time_ms=retention_time_ms)
+
+
+def committed(decided: DecidedOffsets, partition: int = 0) -> CommittedOffset | None:
+    return replayed(decided.records).offset("billing", "orders", partition)
+
+
+def test_a_commit_is_one_record_and_one_result_for_each_partition() -> None:
+    decided = commit_orders(committing(3, 7, leader_epoch=2, metadata="mine"), topic_id=ORDERS)
+    assert decided == DecidedOffsets(
+        records=(
+            GroupRecord(
+                OffsetCommitKey(group="billing", topic="orders", partition=3),
+                OffsetCommitValue(offset=7, leader_epoch=2, metadata="mine", commit_timestamp=1000, topic_id=ORDERS),
+            ),
+        ),
+        topics=(TopicResult(name="orders", topic_id=ORDERS, partitions=(PartitionResult(3, ErrorCode.NONE),)),),
+    )
+
+
+def test_results_are_in_the_order_of_the_request() -> None:
+    topics = [
+        CommitTopic(name="orders", partitions=(committing(4), committing(1))),
+        CommitTopic(name="bills", partitions=(committing(2),)),
+    ]
+    decided = commit("billing", topics, now_ms=1000, metadata_length_max=METADATA_MAX)
+    assert [(topic.name, [each.partition for each in topic.partitions]) for topic in decided.topics] == [
+        ("orders", [4, 1]),
+        ("bills", [2]),
+    ]
+
+
+def test_only_the_partition_with_too_long_metadata_is_refused() -> None:
+    decided = commit_orders(committing(0, metadata="x" * 11), committing(1, metadata="x" * 10))
+    assert decided.topics[0].partitions == (
+        PartitionResult(0, ErrorCode.OFFSET_METADATA_TOO_LARGE),
+        PartitionResult(1, ErrorCode.NONE),
+    )
+    assert list(replayed(decided.records).topics("billing")["orders"]) == [1]
+
+
+@pytest.mark.parametrize(("metadata", "fits"), [("é" * 10, True), ("😀" * 5, True), ("😀" * 5 + "x", False)])
+def test_the_length_of_metadata_is_counted_in_utf_16(metadata: str, fits: bool) -> None:
+    assert bool(commit_orders(committing(metadata=metadata)).records) is fits
+
+
+def test_metadata_that_fits_into_no_old_record_is_refused_whatever_the_limit() -> None:
+    topics = [CommitTopic(name="orders", partitions=(committing(0, metadata="é" * 16_384), committing(1)))]
+    decided = commit("billing", topics, now_ms=1000, metadata_length_max=2**31 - 1)
+    assert decided.topics[0].partitions == (
+        PartitionResult(0, ErrorCode.OFFSET_METADATA_TOO_LARGE),
+        PartitionResult(1, ErrorCode.NONE),
+    )
+
+
+def test_no_metadata_is_stored_as_an_empty_text() -> None:
+    assert committed(commit_orders(committing(metadata=None))) == CommittedOffset(
+        offset=Offset(5), commit_timestamp_ms=1000
+    )
+
+
+def test_a_negative_offset_is_stored_like_any_other() -> None:
+    found = committed(commit_orders(committing(offset=-1), committing(1, offset=-7)), partition=1)
+    assert found is not None
+    assert found.offset == -7
+
+
+def test_a_retention_time_sets_the_expire_timestamp() -> None:
+    found = committed(commit_orders(committing(), retention_time_ms=500))
+    assert found is not None
+    assert found.expire_timestamp_ms == 1500
+
+
+def test_an_offset_with_an_expire_timestamp_has_what_version_1_of_the_record_has() -> None:
+    decided = commit_orders(committing(leader_epoch=2, metadata="mine"), retention_time_ms=500, topic_id=ORDERS)
+    assert committed(decided) == CommittedOffset(
+        offset=Offset(5),
+        leader_epoch=LeaderEpoch(-1),
+        metadata="mine",
+        commit_timestamp_ms=1000,
+        expire_timestamp_ms=1500,
+        topic_id=None,
+    )
+
+
+@pytest.mark.parametrize(("retention_time_ms", "expected"), [(2**63 - 1, 2**63 - 1), (-(2**63), 1000 - 2**63)])
+def test_any_retention_time_gives_a_timestamp_that_fits_into_a_record(retention_time_ms: int, expected: int) -> None:
+    found = committed(commit_orders(committing(), retention_time_ms=retention_time_ms))
+    assert found is not None
+    assert found.expire_timestamp_ms == expected
+
+
+def test_of_two_commits_of_a_partition_in_one_request_the_last_is_kept() -> None:
+    decided = commit_orders(committing(0, 7), committing(0, 6))
+    assert decided.topics[0].partitions == (PartitionResult(0, ErrorCode.NONE), PartitionResult(0, ErrorCode.NONE))
+    found = committed(decided)
+    assert found is not None
+    assert found.offset == 6

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import pytest
+
+from kraft.coordinator.offsets.commit import CommitTopic, commit
+from kraft.coordinator.offsets.committed_offsets import NO_OFFSETS
+from kraft.coordinator.offsets.fetch import FetchedPartition, FetchedTopic, FetchTopic, fetch
+from kraft.model.ids import LeaderEpoch, Offset, TopicId
+from tests.unit.coordinator.offsets.building import ORDERS, ORDERS_AGAIN, committing, replayed, with_commit
+
+
+def test_offsets_are_returned_as_they_were_committed_in_the_order_of_the_request() -> None:
+    topics = [CommitTopic(name="orders", partitions=(committing(3, 7, 2, "mine"), committing(4, 8)))]
+    offsets = replayed(commit("billing", topics, now_ms=1000, metadata_length_max=10).records)
+    assert fetch(offsets, "billing", [FetchTopic(name="orders", partitions=(4, 3))]) == (
+        FetchedTopic(
+            name="orders",
+            partitions=(
+                FetchedPartition(partition=4, offset=Offset(8)),
+                FetchedPartition(partition=3, offset=Offset(7), leader_epoch=LeaderEpoch(2), metadata="mine"),
+            ),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("group", "topic", "partition"), [("x", "orders", 3), ("billing", "x", 3), ("billing", "orders", 4)]
+)
+def test_a_missing_offset_is_minus_one_without_epoch_or_metadata(group: str, topic: str, partition: int) -> None:
+    offsets = with_commit(NO_OFFSETS, "billing", "orders", 3)
+    (fetched,) = fetch(offsets, group, [FetchTopic(name=topic, topic_id=ORDERS, partitions=(partition,))])
+    missing = FetchedPartition(partition=partition, offset=Offset(-1), leader_epoch=LeaderEpoch(-1), metadata="")
+    assert fetched == FetchedTopic(name=topic, topic_id=ORDERS, partitions=(missing,))
+
+
+@pytest.mark.parametrize(
+    ("committed_id", "fetched_id", "offset"),
+    [
+        (ORDERS, ORDERS, 5),
+        (ORDERS, ORDERS_AGAIN, -1),
+        (ORDERS, None, 5),
+        (None, ORDERS, 5),
+        (None, None, 5),
+    ],
+)
+def test_an_offset_of_another_topic_id_counts_as_missing(
+    committed_id: TopicId | None, fetched_id: TopicId | None, offset: int
+) -> None:
+    offsets = with_commit(NO_OFFSETS, "billing", "orders", 0, topic_id=committed_id)
+    (fetched,) = fetch(offsets, "billing", [FetchTopic(name="orders", topic_id=fetched_id, partitions=(0,))])
+    assert fetched.partitions[0].offset == offset
+
+
+def test_all_offsets_of_a_group_are_ordered_by_topic_and_partition() -> None:
+    offsets = with_commit(NO_OFFSETS, "billing", "orders", 11, 2, topic_id=ORDERS)
+    offsets = with_commit(offsets, "billing", "bills", 3)
+    offsets = with_commit(offsets, "audit", "orders", 1)
+    found = fetch(offsets, "billing", None)
+    assert [(topic.name, [each.partition for each in topic.partitions]) for topic in found] == [
+        ("bills", [3]),
+        ("orders", [2, 11]),
+    ]
+    assert {each.offset for topic in found for each in topic.partitions} == {5}
+
+
+def test_a_group_without_offsets_has_no_topics() -> None:
+    assert fetch(NO_OFFSETS, "billing", None) == ()
