@@ -1,0 +1,26 @@
+"""Deletion of a classic group. Its offsets are deleted with it, elsewhere."""
+
+from __future__ import annotations
+
+from kraft.coordinator.classic.draft import GroupDecision, refused
+from kraft.coordinator.classic.group import ClassicGroup, GroupState
+from kraft.coordinator.classic.messages import GroupDeleted
+from kraft.coordinator.classic.records import tombstone
+from kraft.coordinator.classic.timers import SessionTimer
+from kraft.coordinator.shard import Decision, Reply, Ticket
+from kraft.model.errors import ErrorCode, Refusal
+
+
+def delete_group(group: ClassicGroup | None, ticket: Ticket, group_id: str) -> GroupDecision:
+    """Decide the deletion of a group, which has to be empty. Ids that were given out to join with become unknown."""
+    if group is None:
+        return refused(group, ticket, Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no group {group_id!r}."))
+    if group.state is not GroupState.EMPTY:
+        message = f"The group {group_id} has members: stop them."
+        return refused(group, ticket, Refusal(ErrorCode.NON_EMPTY_GROUP, message))
+    return Decision(
+        volatile=None,
+        records=(tombstone(group_id),) if group.is_recorded else (),
+        replies=(Reply(ticket, GroupDeleted()),),
+        timers={SessionTimer(group_id, member_id): None for member_id in group.pending_joins},
+    )

@@ -1,0 +1,117 @@
+"""A decision about one classic group while it is made: the group so far, and what is to follow."""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+from msgspec.structs import replace
+
+from kraft.coordinator.classic.group import ClassicGroup, GroupState, Member, remove_members
+from kraft.coordinator.classic.records import group_record
+from kraft.coordinator.classic.settings import ClassicSettings
+from kraft.coordinator.classic.timers import ClassicTimer, SessionTimer
+from kraft.coordinator.classic.validation import unknown_member
+from kraft.coordinator.group_record import GroupRecord
+from kraft.coordinator.shard import Context, Decision, Reply, Ticket, TimerKey
+from kraft.model.errors import ErrorCode, Refusal
+
+GroupDecision: TypeAlias = Decision[ClassicGroup | None, GroupRecord]
+"""The volatile state is the next value of the group; None if nothing of it has to be kept."""
+
+_PREVIOUS: Final = {
+    GroupState.EMPTY: {GroupState.PREPARING_REBALANCE},
+    GroupState.PREPARING_REBALANCE: {GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY},
+    GroupState.COMPLETING_REBALANCE: {GroupState.PREPARING_REBALANCE},
+    GroupState.STABLE: {GroupState.COMPLETING_REBALANCE},
+}
+"""For each state, those that a group may come from."""
+
+
+class Draft:
+    """Lives as long as one decision. Only this object changes; the groups that it holds one after the other do not."""
+
+    __slots__ = ("_context", "_records", "_replies", "_timers", "group", "settings")
+
+    def __init__(self, group: ClassicGroup, settings: ClassicSettings, context: Context) -> None:
+        self.group = group
+        self.settings = settings
+        self._context = context
+        self._records: list[GroupRecord] = []
+        self._replies: list[Reply] = []
+        self._timers: dict[TimerKey, int | None] = {}
+
+    def decision(self) -> GroupDecision:
+        return Decision(
+            volatile=None if self.group.is_unused else self.group,
+            records=tuple(self._records),
+            replies=tuple(self._replies),
+            timers=self._timers,
+        )
+
+    def become(self, state: GroupState) -> None:
+        assert self.group.state in _PREVIOUS[state], f"{self.group.group_id} is {self.group.state}, not to be {state}"
+        self.group = replace(self.group, state=state, state_since_ms=self._context.now_ms)
+
+    def write_group(self) -> None:
+        self._records.append(group_record(self.group))
+        self.group = replace(self.group, is_recorded=True)
+
+    def new_member_id(self, name: str) -> str:
+        return f"{name}-{self._context.random_id}"
+
+    # --- requests that wait ------------------------------------------------------------------------------------------
+
+    def reply(self, ticket: Ticket, response: object | Refusal) -> None:
+        self._replies.append(Reply(ticket, response))
+
+    def park_join(self, member_id: str, ticket: Ticket) -> None:
+        """Let a JoinGroup wait. An earlier one of the member is answered: its client has given it up."""
+        self.answer_join(member_id, _overtaken())
+        self.group = replace(self.group, joins=self.group.joins.with_changes({member_id: ticket}))
+
+    def park_sync(self, member_id: str, ticket: Ticket) -> None:
+        """Let a SyncGroup wait. An earlier one of the member is answered: its client has given it up."""
+        self.answer_sync(member_id, _overtaken())
+        self.group = replace(self.group, syncs=self.group.syncs.with_changes({member_id: ticket}))
+
+    def answer_join(self, member_id: str, response: object | Refusal) -> None:
+        """Answer the member's JoinGroup, if one waits."""
+        ticket = self.group.joins.get(member_id)
+        if ticket is not None:
+            self.group = replace(self.group, joins=self.group.joins.with_changes({member_id: None}))
+            self.reply(ticket, response)
+
+    def answer_sync(self, member_id: str, response: object | Refusal) -> None:
+        """Answer the member's SyncGroup, if one waits. The wait stood in for heartbeats, so a new session begins."""
+        ticket = self.group.syncs.get(member_id)
+        if ticket is not None:
+            self.group = replace(self.group, syncs=self.group.syncs.with_changes({member_id: None}))
+            self.reply(ticket, response)
+            self.start_session(self.group.members[member_id])
+
+    # --- members and timers ------------------------------------------------------------------------------------------
+
+    def remove_members(self, *member_ids: str) -> None:
+        """Remove members and pending ids, and their sessions; their waiting requests are refused."""
+        for member_id in member_ids:
+            refusal = unknown_member(self.group.group_id, member_id)
+            self.answer_join(member_id, refusal)
+            self.answer_sync(member_id, refusal)
+            self.set_timer(SessionTimer(self.group.group_id, member_id), None)
+        self.group = remove_members(self.group, member_ids)
+
+    def start_session(self, member: Member) -> None:
+        """Start the member's session, or start it again."""
+        self.set_timer(SessionTimer(self.group.group_id, member.member_id), member.session_timeout_ms)
+
+    def set_timer(self, key: ClassicTimer, delay_ms: int | None) -> None:
+        self._timers[key] = delay_ms
+
+
+def refused(group: ClassicGroup | None, ticket: Ticket, refusal: Refusal) -> GroupDecision:
+    """Return the decision that changes nothing."""
+    return Decision(volatile=group, replies=(Reply(ticket, refusal),))
+
+
+def _overtaken() -> Refusal:
+    return Refusal(ErrorCode.REBALANCE_IN_PROGRESS, "A later request of this member took the place of this one.")

@@ -1,0 +1,50 @@
+"""LeaveGroup to a classic group."""
+
+from __future__ import annotations
+
+from kraft.coordinator.classic.draft import Draft, GroupDecision, refused
+from kraft.coordinator.classic.group import ClassicGroup, GroupState
+from kraft.coordinator.classic.messages import LeaveGroup, LeavingMember, LeftGroup, LeftMember
+from kraft.coordinator.classic.rebalance import prepare_or_complete
+from kraft.coordinator.classic.settings import ClassicSettings
+from kraft.coordinator.classic.validation import validate_group_id, validate_member
+from kraft.coordinator.shard import Context, Ticket
+from kraft.model.errors import ErrorCode
+
+
+def leave_group(
+    group: ClassicGroup | None, ticket: Ticket, request: LeaveGroup, settings: ClassicSettings, context: Context
+) -> GroupDecision:
+    """Decide a LeaveGroup: each member that it names has a result, and all that leave cause one rebalance."""
+    refusal = validate_group_id(request.group_id)
+    if refusal is not None:
+        return refused(group, ticket, refusal)
+    draft = Draft(group or ClassicGroup(group_id=request.group_id), settings, context)
+    results = [_left(each, _remove(draft, each)) for each in request.members]
+    draft.reply(ticket, LeftGroup(tuple(results)))
+    left = [each for each, result in zip(request.members, results, strict=True) if not result.error_code]
+    if left and draft.group.state is not GroupState.EMPTY:
+        names = ", ".join(each.member_id or str(each.group_instance_id) for each in left)
+        prepare_or_complete(draft, f"members left: {names}")
+    return draft.decision()
+
+
+def _remove(draft: Draft, leaving: LeavingMember) -> ErrorCode:
+    """Remove a member by its member id, or by its instance id alone, as administrators do."""
+    group = draft.group
+    if leaving.member_id:
+        member_id: str | None = leaving.member_id
+        is_pending = leaving.member_id in group.pending_joins
+        refusal = None if is_pending else validate_member(group, leaving.member_id, leaving.group_instance_id)
+        if refusal is not None:
+            return refusal.error_code
+    else:
+        member_id = group.static_members.get(leaving.group_instance_id or "")
+    if member_id is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    draft.remove_members(member_id)
+    return ErrorCode.NONE
+
+
+def _left(leaving: LeavingMember, error_code: ErrorCode) -> LeftMember:
+    return LeftMember(member_id=leaving.member_id, group_instance_id=leaving.group_instance_id, error_code=error_code)

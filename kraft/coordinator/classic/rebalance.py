@@ -1,0 +1,149 @@
+"""A rebalance of a classic group, from its beginning to the generation whose assignment the leader is to send."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from kraft.coordinator.classic.draft import Draft
+from kraft.coordinator.classic.group import ClassicGroup, GroupState, InitialDelay, select_protocol
+from kraft.coordinator.classic.messages import JoinedGroup, JoinedMember, JoinGroup
+from kraft.coordinator.classic.timers import JoinTimer, SyncTimer
+from kraft.coordinator.classic.validation import rebalancing
+
+_REASON_LENGTH_MAX: Final = 500
+
+
+def prepare_or_complete(draft: Draft, reason: str) -> None:
+    """Begin a rebalance. If one is prepared already, go on once all have joined and an initial delay has ended."""
+    if draft.group.state is not GroupState.PREPARING_REBALANCE:
+        prepare(draft, reason)
+    elif draft.group.initial_delay is None and draft.group.all_joined:
+        complete(draft)
+
+
+def prepare(draft: Draft, reason: str) -> None:
+    """Begin a rebalance: members who wait for an assignment, and those who send heartbeats, are to join again."""
+    _refuse_syncs(draft)
+    draft.set_timer(SyncTimer(draft.group.group_id), None)
+    was_empty = draft.group.state is GroupState.EMPTY
+    draft.become(GroupState.PREPARING_REBALANCE)
+    draft.group = replace(draft.group, rebalance_reason=reason[:_REASON_LENGTH_MAX])
+    if was_empty:
+        # The first members come one after the other: without a delay, each of them would cause a rebalance.
+        delay_ms = draft.settings.initial_rebalance_delay_ms
+        remaining_ms = max(draft.group.rebalance_timeout_ms - delay_ms, 0)
+        _set_initial_delay(draft, InitialDelay(current_ms=delay_ms, remaining_ms=remaining_ms))
+    elif draft.group.all_joined:
+        complete(draft)
+    else:
+        draft.set_timer(JoinTimer(draft.group.group_id), draft.group.rebalance_timeout_ms)
+
+
+def initial_delay_ended(draft: Draft) -> None:
+    """Extend the delay if further members have come, up to the rebalance timeout; otherwise go on without others."""
+    delay = draft.group.initial_delay
+    assert delay is not None
+    if delay.member_added and delay.remaining_ms > 0:
+        current_ms = min(draft.settings.initial_rebalance_delay_ms, delay.remaining_ms)
+        remaining_ms = max(delay.remaining_ms - delay.current_ms, 0)
+        _set_initial_delay(draft, InitialDelay(current_ms=current_ms, remaining_ms=remaining_ms))
+    else:
+        complete(draft)
+
+
+def complete(draft: Draft) -> None:
+    """Begin the next generation with the members that have joined, and with static members, who may be away."""
+    draft.set_timer(JoinTimer(draft.group.group_id), None)
+    draft.remove_members(*_absent_dynamic_members(draft.group))
+    leader = _joined_leader(draft.group)
+    if draft.group.members and leader is None:
+        # Only static members are left, all away. Their sessions end, or one of them joins.
+        draft.set_timer(JoinTimer(draft.group.group_id), draft.group.rebalance_timeout_ms)
+        return
+    draft.group = replace(
+        draft.group, leader=leader, generation=_next_generation(draft.group.generation), initial_delay=None
+    )
+    if draft.group.members:
+        _begin_generation(draft)
+    else:
+        draft.become(GroupState.EMPTY)
+        draft.group = replace(draft.group, protocol=None)
+        draft.write_group()
+
+
+def joined(group: ClassicGroup, member_id: str) -> JoinedGroup:
+    """Return the response to a member that belongs to the current generation."""
+    assert group.leader is not None
+    return JoinedGroup(
+        member_id=member_id,
+        generation=group.generation,
+        protocol_type=group.protocol_type,
+        protocol=group.protocol,
+        leader=group.leader,
+        members=_as_leader_sees_them(group) if member_id == group.leader else (),
+    )
+
+
+def because(event: str, request: JoinGroup) -> str:
+    """Return the reason of a rebalance that a JoinGroup causes, with the client's own (KIP-800)."""
+    return f"{event}; client reason: {request.reason or 'not provided'}"
+
+
+def _begin_generation(draft: Draft) -> None:
+    draft.become(GroupState.COMPLETING_REBALANCE)
+    group = draft.group
+    known = {member.member_id: replace(member, is_new=False) for member in group.members.values() if member.is_new}
+    draft.group = replace(
+        group,
+        protocol=select_protocol(group),
+        members=group.members.with_changes(known),
+        pending_syncs=group.pending_syncs.with_changes(dict.fromkeys(group.members, True)),
+    )
+    for member in sorted(draft.group.members.values(), key=lambda each: each.member_id):
+        draft.answer_join(member.member_id, joined(draft.group, member.member_id))
+        draft.start_session(member)
+    draft.set_timer(SyncTimer(group.group_id), group.rebalance_timeout_ms)
+
+
+def _refuse_syncs(draft: Draft) -> None:
+    """Refuse the requests that wait for an assignment of this generation: there will be none."""
+    if draft.group.state is GroupState.COMPLETING_REBALANCE:
+        unassigned = {each.member_id: replace(each, assignment=b"") for each in draft.group.members.values()}
+        draft.group = replace(draft.group, members=draft.group.members.with_changes(unassigned))
+        for member_id in sorted(draft.group.syncs):
+            draft.answer_sync(member_id, rebalancing(draft.group.group_id))
+    gone = dict.fromkeys(draft.group.pending_syncs)
+    draft.group = replace(draft.group, pending_syncs=draft.group.pending_syncs.with_changes(gone))
+
+
+def _set_initial_delay(draft: Draft, delay: InitialDelay) -> None:
+    draft.group = replace(draft.group, initial_delay=delay)
+    draft.set_timer(JoinTimer(draft.group.group_id), delay.current_ms)
+
+
+def _absent_dynamic_members(group: ClassicGroup) -> list[str]:
+    absent = [member for member in group.members.values() if member.member_id not in group.joins]
+    return sorted(member.member_id for member in absent if member.group_instance_id is None)
+
+
+def _joined_leader(group: ClassicGroup) -> str | None:
+    """Return the leader if it has joined, else another member that has; None if nobody has."""
+    return group.leader if group.leader in group.joins else min(group.joins, default=None)
+
+
+def _as_leader_sees_them(group: ClassicGroup) -> tuple[JoinedMember, ...]:
+    return tuple(
+        JoinedMember(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            metadata=member.metadata(group.protocol),
+        )
+        for member in sorted(group.members.values(), key=lambda each: each.member_id)
+    )
+
+
+def _next_generation(generation: int) -> int:
+    """Return the next number. After Int32's largest it is 0 again: negative ones mean that there is none."""
+    return (generation + 1) & 0x7FFFFFFF

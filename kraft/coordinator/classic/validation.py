@@ -1,0 +1,48 @@
+"""Whether a request comes from a current member of a classic group, and the refusals of requests that do not."""
+
+from __future__ import annotations
+
+from kraft.coordinator.classic.group import ClassicGroup
+from kraft.model.errors import ErrorCode, Refusal
+
+
+def validate_group_id(group_id: str) -> Refusal | None:
+    return None if group_id else Refusal(ErrorCode.INVALID_GROUP_ID, "The group id is empty: set group.id.")
+
+
+def validate_member(group: ClassicGroup, member_id: str, group_instance_id: str | None) -> Refusal | None:
+    """Return why a request does not come from a member of the group, or None if it does."""
+    current = group.static_members.get(group_instance_id) if group_instance_id is not None else member_id
+    if current is not None and current != member_id and group_instance_id is not None:
+        return fenced(group_instance_id)
+    if current is None or member_id not in group.members:
+        return unknown_member(group.group_id, member_id)
+    return None
+
+
+def validate_generation(
+    group: ClassicGroup, member_id: str, group_instance_id: str | None, generation: int
+) -> Refusal | None:
+    """Return why a request does not come from a member of the group's current generation, or None if it does."""
+    refusal = validate_member(group, member_id, group_instance_id)
+    if refusal is None and generation != group.generation:
+        return illegal_generation(group.group_id, generation)
+    return refusal
+
+
+def fenced(group_instance_id: str) -> Refusal:
+    message = f"Another member uses the instance id {group_instance_id}: set another group.instance.id."
+    return Refusal(ErrorCode.FENCED_INSTANCE_ID, message)
+
+
+def unknown_member(group_id: str, member_id: str) -> Refusal:
+    return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"The group {group_id} has no member {member_id!r}: join again.")
+
+
+def illegal_generation(group_id: str, generation: int) -> Refusal:
+    message = f"Generation {generation} is not the current one of the group {group_id}: join again."
+    return Refusal(ErrorCode.ILLEGAL_GENERATION, message)
+
+
+def rebalancing(group_id: str) -> Refusal:
+    return Refusal(ErrorCode.REBALANCE_IN_PROGRESS, f"The group {group_id} rebalances: join again.")

@@ -1,0 +1,99 @@
+"""LeaveGroup: members by id or by instance id, several at once, each with its own result."""
+
+from __future__ import annotations
+
+from kraft.coordinator.classic.group import GroupState
+from kraft.coordinator.classic.messages import JoinedGroup, LeavingMember, MemberIdRequired
+from kraft.model.errors import ErrorCode
+from tests.unit.coordinator.classic.coordinator import Coordinator
+
+
+def test_the_last_member_that_leaves_leaves_an_empty_group_on_record() -> None:
+    coordinator = Coordinator()
+    (member_id,) = coordinator.stable(1)
+    assert coordinator.leave(LeavingMember(member_id=member_id)) == [ErrorCode.NONE]
+    assert coordinator.state is GroupState.EMPTY
+    assert coordinator.recorded is not None
+    assert (coordinator.recorded.generation, coordinator.recorded.members) == (2, ())
+    assert coordinator.timers == {}
+
+
+def test_a_member_that_leaves_makes_the_others_rebalance() -> None:
+    coordinator = Coordinator()
+    leader, follower = coordinator.stable()
+    coordinator.leave(LeavingMember(member_id=leader))
+    assert coordinator.state is GroupState.PREPARING_REBALANCE
+    assert coordinator.live.leader == follower
+    assert coordinator.answer(coordinator.join(follower), JoinedGroup).generation == 2
+
+
+def test_several_members_leave_at_once_each_with_its_result() -> None:
+    coordinator = Coordinator()
+    members = coordinator.stable(3)
+    leaving = [LeavingMember(member_id=each) for each in (members[0], "someone", members[1], members[0])]
+    unknown = ErrorCode.UNKNOWN_MEMBER_ID
+    assert coordinator.leave(*leaving) == [ErrorCode.NONE, unknown, ErrorCode.NONE, unknown]
+    assert list(coordinator.live.members) == [members[2]]
+
+
+def test_an_administrator_removes_a_static_member_by_its_instance_id() -> None:
+    coordinator = Coordinator()
+    for instance in ("a", "b"):
+        coordinator.join(group_instance_id=instance)
+    coordinator.advance(6_000)
+    coordinator.settle(sorted(coordinator.live.members))
+    leaving = [LeavingMember(group_instance_id="a"), LeavingMember(group_instance_id="z"), LeavingMember()]
+    unknown = ErrorCode.UNKNOWN_MEMBER_ID
+    assert coordinator.leave(*leaving) == [ErrorCode.NONE, unknown, unknown]
+    assert list(coordinator.live.static_members) == ["b"]
+
+
+def test_a_static_member_with_an_earlier_id_is_fenced() -> None:
+    coordinator = Coordinator()
+    coordinator.join(group_instance_id="a")
+    coordinator.advance(6_000)
+    coordinator.settle(sorted(coordinator.live.members))
+    leaving = LeavingMember(member_id="a-0", group_instance_id="a")
+    assert coordinator.leave(leaving) == [ErrorCode.FENCED_INSTANCE_ID]
+    assert coordinator.state is GroupState.STABLE
+
+
+def test_an_id_that_was_given_out_may_leave_before_it_is_used() -> None:
+    coordinator = Coordinator()
+    member_id = coordinator.answer(coordinator.join(), MemberIdRequired).member_id
+    assert coordinator.leave(LeavingMember(member_id=member_id)) == [ErrorCode.NONE]
+    assert coordinator.state is GroupState.DEAD
+
+
+def test_a_rebalance_goes_on_once_the_member_that_it_waits_for_has_left() -> None:
+    coordinator = Coordinator()
+    leader, follower = coordinator.stable()
+    ticket = coordinator.join(leader)
+    coordinator.leave(LeavingMember(member_id=follower))
+    assert coordinator.answer(ticket, JoinedGroup).generation == 2
+
+
+def test_an_initial_delay_is_kept_when_a_member_leaves() -> None:
+    coordinator = Coordinator()
+    first, _ = coordinator.join_with_id()
+    _, ticket = coordinator.join_with_id()
+    coordinator.leave(LeavingMember(member_id=first))
+    assert coordinator.waits(ticket)
+    coordinator.advance(6_000)
+    assert coordinator.answer(ticket, JoinedGroup).generation == 1
+
+
+def test_requests_of_a_member_that_is_removed_are_answered() -> None:
+    coordinator = Coordinator()
+    joins = [coordinator.join_with_id() for _ in range(3)]
+    coordinator.leave(LeavingMember(member_id=joins[0][0]))
+    assert coordinator.refusal(joins[0][1]) is ErrorCode.UNKNOWN_MEMBER_ID
+    coordinator.advance(6_000)
+    follower = next(member_id for member_id, _ in joins[1:] if member_id != coordinator.live.leader)
+    ticket = coordinator.sync(follower)
+    coordinator.leave(LeavingMember(member_id=follower))
+    assert coordinator.refusal(ticket) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_group_that_does_not_exist_has_no_members() -> None:
+    assert Coordinator().leave(LeavingMember(member_id="someone")) == [ErrorCode.UNKNOWN_MEMBER_ID]

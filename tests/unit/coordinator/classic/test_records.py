@@ -1,0 +1,91 @@
+"""What of a group is replicated, and what a coordinator that loads it begins with."""
+
+from __future__ import annotations
+
+from kraft.coordinator.classic.group import GroupState
+from kraft.coordinator.classic.messages import GroupDeleted, HeartbeatAccepted, JoinedGroup, MemberIdRequired
+from kraft.coordinator.classic.records import recorded_group
+from kraft.coordinator.group_records import ClassicMember, GroupMetadataValue
+from tests.unit.coordinator.classic.coordinator import GROUP, SESSION_MS, Coordinator, protocols
+
+
+def recorded(*members: ClassicMember, protocol: str | None = "range", leader: str | None = None) -> GroupMetadataValue:
+    return GroupMetadataValue(protocol_type="consumer", generation=7, protocol=protocol, leader=leader, members=members)
+
+
+def recorded_member(member_id: str, instance: str | None = None) -> ClassicMember:
+    return ClassicMember(
+        member_id=member_id,
+        group_instance_id=instance,
+        client_id="client",
+        client_host="/10.0.0.1",
+        session_timeout=SESSION_MS,
+        subscription=b"topics",
+        assignment=b"partitions",
+    )
+
+
+def test_a_loaded_group_is_stable_and_its_members_have_new_sessions() -> None:
+    coordinator = Coordinator()
+    (member_id,) = coordinator.stable(1)
+    coordinator.advance(SESSION_MS - 1)
+    coordinator.load()
+    assert coordinator.state is GroupState.STABLE
+    coordinator.advance(SESSION_MS - 1)
+    assert coordinator.heartbeat(member_id) == HeartbeatAccepted()
+
+
+def test_a_loaded_group_without_members_is_empty() -> None:
+    coordinator = Coordinator()
+    coordinator.stable(1)
+    coordinator.advance(SESSION_MS)
+    coordinator.load()
+    assert coordinator.state is GroupState.EMPTY
+    assert coordinator.live.generation == 2
+
+
+def test_a_recorded_group_that_never_had_members_exists_until_it_is_deleted() -> None:
+    coordinator = Coordinator()
+    coordinator.recorded = recorded()
+    coordinator.recorded.generation = 0  # type: ignore[misc]  # Kafka writes such a record for each new group.
+    coordinator.load()
+    coordinator.answer(coordinator.join(), MemberIdRequired)
+    coordinator.advance(SESSION_MS)
+    assert coordinator.state is GroupState.EMPTY
+    assert coordinator.delete() == GroupDeleted()
+    assert coordinator.recorded is None
+
+
+def test_of_a_loaded_group_only_the_selected_protocol_is_known_so_that_a_member_with_more_rebalances() -> None:
+    coordinator = Coordinator()
+    _, follower = coordinator.stable(protocols=protocols("range", "sticky"))
+    coordinator.load()
+    assert dict(coordinator.live.supporters) == {"range": 2}
+    assert coordinator.waits(coordinator.join(follower, protocols=protocols("range", "sticky")))
+
+
+def test_members_of_a_rebalance_that_was_not_recorded_are_unknown_after_loading() -> None:
+    coordinator = Coordinator()
+    members = coordinator.stable(1)
+    newcomer, _ = coordinator.join_with_id()
+    coordinator.load()
+    assert list(coordinator.live.members) == members
+    assert newcomer not in coordinator.live.members
+    assert coordinator.answer(coordinator.join(members[0]), JoinedGroup).generation == 2
+
+
+def test_a_recorded_member_without_a_rebalance_timeout_has_its_session_timeout() -> None:
+    group = recorded_group(GROUP, recorded(recorded_member("a")))
+    assert group.members["a"].rebalance_timeout_ms == SESSION_MS
+
+
+def test_a_recorded_leader_that_is_no_member_is_replaced() -> None:
+    group = recorded_group(GROUP, recorded(recorded_member("a"), leader="z"))
+    assert group.leader == "a"
+
+
+def test_a_record_of_another_program_may_repeat_ids_and_lack_a_protocol() -> None:
+    members = [recorded_member("a", "one"), recorded_member("a", "two"), recorded_member("b", "one")]
+    group = recorded_group(GROUP, recorded(*members, protocol=None))
+    assert dict(group.static_members) == {"one": "a"}
+    assert group.members["a"].metadata(group.protocol) == b"topics"
