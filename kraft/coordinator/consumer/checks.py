@@ -1,0 +1,162 @@
+"""Checks of what members claim: each raises the refusal that Kafka answers with."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from kraft.coordinator.assignors.assignor import Partitions
+from kraft.coordinator.consumer.group import JOIN_EPOCH, LEAVE_EPOCH, LEFT_STATIC_EPOCH, ConsumerGroup, Member
+from kraft.coordinator.consumer.requests import CLIENT_MEMBER_ID_VERSION, GroupSettings, Heartbeat
+from kraft.model.errors import ErrorCode, Refusal
+
+_COMMIT_VERSION_MIN = 9
+"""OffsetCommit has member epochs from this version on."""
+
+
+def check_request(request: Heartbeat, settings: GroupSettings) -> None:
+    """Check what can be checked without the group."""
+    _check_ids(request)
+    _require(request.rebalance_timeout_ms >= -1, "The rebalance timeout is negative.")
+    epoch = request.member_epoch
+    if epoch == JOIN_EPOCH:
+        _check_join(request)
+    elif epoch == LEFT_STATIC_EPOCH:
+        _require(request.instance_id is not None, "A member without an instance id cannot leave as a static member.")
+    else:
+        _require(epoch >= LEAVE_EPOCH, f"The member epoch {epoch} is invalid.")
+    if request.server_assignor is not None and request.server_assignor not in settings.assignors:
+        supported = ", ".join(settings.assignors)
+        message = f"The assignor {request.server_assignor} is not supported. Supported assignors: {supported}."
+        raise Refusal(ErrorCode.UNSUPPORTED_ASSIGNOR, message)
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise Refusal(ErrorCode.INVALID_REQUEST, message)
+
+
+def _check_ids(request: Heartbeat) -> None:
+    needs_member_id = (
+        request.api_version >= CLIENT_MEMBER_ID_VERSION
+        or request.member_epoch > JOIN_EPOCH
+        or request.member_epoch == LEAVE_EPOCH
+    )
+    _require(bool(request.member_id) or not needs_member_id, "The member id is empty.")
+    _require(request.group_id != "", "The group id is empty.")
+    _require(request.instance_id != "", "The instance id is empty.")
+    _require(request.rack_id != "", "The rack id is empty.")
+
+
+def _check_join(request: Heartbeat) -> None:
+    _require(request.rebalance_timeout_ms != -1, "A member that joins has to give its rebalance timeout.")
+    owns_nothing = request.owned is not None and not request.owned
+    _require(owns_nothing, "A member that joins must own no partitions, and has to say so.")
+    subscribes = request.topics is not None or request.topic_regex is not None
+    _require(subscribes, "A member that joins has to give topic names or a regular expression.")
+
+
+def check_size(group: ConsumerGroup, member_id: str, settings: GroupSettings) -> None:
+    if len(group.members) >= settings.members_max and member_id not in group.members:
+        message = f"The group {group.group_id} has {settings.members_max} members, its maximum."
+        raise Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
+
+
+def known_member(group: ConsumerGroup, member_id: str) -> Member:
+    member = group.members.get(member_id)
+    if member is None:
+        message = f"Member {member_id} is not a member of group {group.group_id}."
+        raise Refusal(ErrorCode.UNKNOWN_MEMBER_ID, message)
+    return member
+
+
+def known_static_member(group: ConsumerGroup, instance_id: str, member_id: str) -> Member:
+    """Return the member with the instance id, if its member id is the given one."""
+    member = group.static_member(instance_id)
+    if member is None:
+        raise Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown in group {group.group_id}.")
+    if member.member_id != member_id:
+        message = f"Member {member_id} was fenced: member {member.member_id} has its instance id {instance_id} now."
+        raise Refusal(ErrorCode.FENCED_INSTANCE_ID, message)
+    return member
+
+
+def check_released(member: Member, member_id: str) -> None:
+    """Check that the static member has left, so that another can take its place."""
+    if member.epoch != LEFT_STATIC_EPOCH:
+        message = f"Member {member_id} cannot join: member {member.member_id} has its instance id {member.instance_id}."
+        raise Refusal(ErrorCode.UNRELEASED_INSTANCE_ID, message)
+
+
+def check_epoch(member: Member, request: Heartbeat) -> None:
+    """Check the epoch of a heartbeat: it is the member's, or the one before if the last response may have been lost."""
+    if request.member_epoch != member.epoch and not may_have_missed_response(member, request):
+        message = (
+            f"The member epoch is {member.epoch}, not {request.member_epoch}. "
+            f"Member {member.member_id} has to give up its partitions and join again."
+        )
+        raise Refusal(ErrorCode.FENCED_MEMBER_EPOCH, message)
+
+
+def may_have_missed_response(member: Member, request: Heartbeat) -> bool:
+    """Return whether the heartbeat is of the previous epoch, and the member owns nothing but what is assigned to it."""
+    epoch = request.member_epoch
+    is_previous = epoch < member.epoch and epoch == member.previous_epoch
+    return is_previous and request.owned is not None and request.owned <= member.assigned
+
+
+# --- offsets ---------------------------------------------------------------------------------------------------------
+
+
+class Commit(Struct, frozen=True, kw_only=True):
+    """What a request to commit offsets says about its sender, and which partitions it is for."""
+
+    member_id: str
+    member_epoch: int
+    partitions: Partitions
+    instance_id: str | None = None
+    api_version: int = _COMMIT_VERSION_MIN
+    is_transactional: bool = False
+    """True for TxnOffsetCommit. A producer need not say for which member it commits."""
+
+
+def check_offset_commit(group: ConsumerGroup, commit: Commit) -> None:
+    """Check who commits offsets: a member; without an epoch, anybody while the group is empty.
+
+    A member that has not heard of its epoch yet may commit for partitions that it got before and still owns (KIP-1251).
+    """
+    epoch = commit.member_epoch
+    if epoch < 0 and not group.members:
+        return
+    if commit.is_transactional and epoch == -1 and not commit.member_id and commit.instance_id is None:
+        return
+    member = known_member(group, commit.member_id)
+    if commit.api_version < _COMMIT_VERSION_MIN and not commit.is_transactional:
+        message = f"Members of the consumer protocol need OffsetCommit version {_COMMIT_VERSION_MIN} or later."
+        raise Refusal(ErrorCode.UNSUPPORTED_VERSION, message)
+    if not _is_owner_since(member, epoch, commit.partitions):
+        _check_current_epoch(member, epoch)
+
+
+def _is_owner_since(member: Member, epoch: int, partitions: Partitions) -> bool:
+    """Return whether the member owned all the partitions in an earlier epoch, and has owned them since."""
+    owned = member.assignment_epochs
+    return 0 < epoch < member.epoch and all(owned.get(partition, member.epoch) <= epoch for partition in partitions)
+
+
+def check_offset_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int) -> None:
+    """Check who fetches offsets: a member in its epoch, or anybody who names neither a member nor an epoch."""
+    if member_id is None and member_epoch < 0:
+        return
+    _check_current_epoch(known_member(group, member_id or ""), member_epoch)
+
+
+def _check_current_epoch(member: Member, member_epoch: int) -> None:
+    if member_epoch != member.epoch:
+        message = f"The epoch of member {member.member_id} is {member.epoch}, not {member_epoch}."
+        raise Refusal(ErrorCode.STALE_MEMBER_EPOCH, message)
+
+
+def check_deletion(group: ConsumerGroup) -> None:
+    """Check that the group can be deleted."""
+    if group.members:
+        raise Refusal(ErrorCode.NON_EMPTY_GROUP, f"Group {group.group_id} has members.")
