@@ -30,7 +30,7 @@ MaxMessageSize = Annotated[
     int, typer.Option("--max-message-size", min=1, help="Largest batch that an index entry may point to, in bytes.")
 ]
 MaxBytes = Annotated[
-    int, typer.Option("--max-bytes", min=0, help="Most bytes to read from a .log file; only whole batches.")
+    int, typer.Option("--max-bytes", min=0, help="Maximum bytes to read from a .log file; only whole batches.")
 ]
 DecoderClass = Annotated[str | None, typer.Option(metavar="CLASS", help="Decoder; only plain text is supported.")]
 NotSupported = Annotated[bool, typer.Option(hidden=True)]

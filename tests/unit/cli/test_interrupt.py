@@ -17,6 +17,7 @@ def test_ctrl_c_while_a_command_starts_prints_no_traceback(after_s: float) -> No
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"began\n"
+        # Each moment of the start is as good as another: none is waited for.
         time.sleep(after_s)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=30)

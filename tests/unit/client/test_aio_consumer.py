@@ -405,7 +405,7 @@ async def test_an_error_in_a_task_of_the_consumer_is_raised_and_does_not_hang() 
         def fail(_: object) -> None:
             raise ZeroDivisionError("a bug of ours")
 
-        cluster.brokers[1].fetch = fail  # type: ignore[assignment, method-assign]
+        cluster.brokers[1].fetch = fail  # type: ignore[assignment, method-assign]  # It fails whatever it is asked.
         for _ in range(2):
             with pytest.raises(ZeroDivisionError):
                 await consumer.poll(timeout_ms=60_000)

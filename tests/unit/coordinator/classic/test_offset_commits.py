@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kraft.coordinator.classic.group import GroupState
@@ -16,8 +18,8 @@ from kraft.model.errors import ErrorCode
 from tests.unit.coordinator.classic.coordinator import GROUP, SESSION_MS, Coordinator
 
 
-def verdict(coordinator: Coordinator, **committer: object) -> ErrorCode:
-    refusal = validate_offset_commit(coordinator.group, GROUP, Committer(**committer))  # type: ignore[arg-type]
+def verdict(coordinator: Coordinator, **committer: Any) -> ErrorCode:
+    refusal = validate_offset_commit(coordinator.group, GROUP, Committer(**committer))
     return ErrorCode.NONE if refusal is None else refusal.error_code
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kraft.coordinator.classic.group import GroupState
@@ -80,11 +82,11 @@ def test_a_sync_that_is_sent_again_takes_the_place_of_the_first_one() -> None:
     ],
 )
 def test_a_sync_of_another_member_generation_or_protocol_is_refused(
-    fields: dict[str, object], expected: ErrorCode
+    fields: dict[str, Any], expected: ErrorCode
 ) -> None:
     coordinator, leader, _ = completing()
     arguments = {"member_id": leader, "protocol_type": "consumer", "protocol": "range", **fields}
-    assert coordinator.refusal(coordinator.sync(**arguments)) is expected  # type: ignore[arg-type]
+    assert coordinator.refusal(coordinator.sync(**arguments)) is expected
     assert coordinator.state is GroupState.COMPLETING_REBALANCE
 
 
