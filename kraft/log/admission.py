@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraft.log.append_work import AppendMustWait, CheckedRecords, ProducedRecords
+from kraft.log.append_work import CLIENT, AppendMustWait, AppendOrigin, CheckedRecords, ProducedRecords
 from kraft.log.format.record_batch import BatchHeader, TimestampType, check_frame, split
 from kraft.log.log_config import LogConfig
 from kraft.log.record_checks import check_records_at_once, checked_and_compressed, may_be_late
@@ -21,16 +21,25 @@ BATCHES_MAX: Final = 1_000
 """Batches per partition in a produce request: the event loop appends them in about 10 ms. Kafka accepts one."""
 
 
-def admit(records: ProducedRecords, config: LogConfig, topic_partition: TopicPartition, now_ms: int) -> Batches:
-    """Return the checked batches of a produce request. Raises Refusal with the error code for the producer.
+def admit(
+    records: ProducedRecords,
+    config: LogConfig,
+    topic_partition: TopicPartition,
+    now_ms: int,
+    origin: AppendOrigin = CLIENT,
+) -> Batches:
+    """Return the checked batches of an append. Raises Refusal with the error code for the producer.
 
-    Raises AppendMustWait if records have to be decompressed or recompressed and that takes long.
+    Raises AppendMustWait if records have to be decompressed or recompressed and that takes long; those of a coordinator
+    are written as they are.
     """
     if isinstance(records, CheckedRecords):
         if records.config is config:
             return records.batches
         raise AppendMustWait(RecordsWork(config, topic_partition, now_ms))
-    batches = _batches(records, config, topic_partition)
+    batches = _batches(records, config, topic_partition, origin)
+    if origin.is_coordinator:
+        return batches
     latest_ms = now_ms + config.message_timestamp_after_max_ms
     for header, batch in batches:
         # The common case, and every append goes through here.
@@ -70,7 +79,9 @@ class RecordsWork:
         return CheckedRecords(batches=batches, config=config)
 
 
-def _batches(records: ProducedRecords, config: LogConfig, topic_partition: TopicPartition) -> Batches:
+def _batches(
+    records: ProducedRecords, config: LogConfig, topic_partition: TopicPartition, origin: AppendOrigin = CLIENT
+) -> Batches:
     """Return the batches after the checks that need only headers and checksums."""
     assert not isinstance(records, CheckedRecords), "the records are already checked"
     batches = split(records, BATCHES_MAX)
@@ -80,7 +91,7 @@ def _batches(records: ProducedRecords, config: LogConfig, topic_partition: Topic
         if header.size_bytes > config.max_message_bytes:
             _check_size(header, config, topic_partition)
         check_frame(batch, header.crc)
-        _check_header(header)
+        _check_header(header, origin)
     if len(records) > config.segment_bytes:
         _check_segment(len(records), config)
     if len(batches) > 1 and any(header.has_producer for header, _ in batches):
@@ -116,7 +127,7 @@ def _check_segment(size_bytes: int, config: LogConfig) -> None:
         )
 
 
-def _check_header(header: BatchHeader) -> None:
+def _check_header(header: BatchHeader, origin: AppendOrigin) -> None:
     """Raise InvalidBatch unless a client may write this: no marker, no append time, offsets from 0 without gaps."""
     if header.base_offset != 0:
         reason = f"a producer's batch must have base offset 0, not {header.base_offset}: the broker assigns offsets"
@@ -124,13 +135,13 @@ def _check_header(header: BatchHeader) -> None:
     if header.record_count != header.last_offset_delta + 1:
         reason = f"{header.record_count} records for {header.last_offset_delta + 1} offsets, both must be equal"
         raise InvalidBatch(f"a producer's batch has {reason}", ErrorCode.INVALID_RECORD)
-    if header.has_producer and (header.base_sequence < 0 or header.producer_epoch < 0):
+    if header.has_producer and (header.base_sequence < 0 or header.producer_epoch < 0) and not origin.is_coordinator:
         raise InvalidBatch("a batch with a producer id lacks its producer epoch or sequence", ErrorCode.INVALID_RECORD)
     if header.is_plain:
         return
-    if header.is_control:
+    if header.is_control and not origin.is_coordinator:
         raise InvalidBatch("clients are not allowed to write control records", ErrorCode.INVALID_RECORD)
-    if header.is_transactional:
-        raise InvalidBatch("transactions are not supported by this version", ErrorCode.INVALID_REQUEST)
+    if header.is_transactional and not header.has_producer:
+        raise InvalidBatch("a transactional batch lacks its producer id", ErrorCode.INVALID_RECORD)
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         raise InvalidBatch("only a broker may set the timestamp type LogAppendTime", ErrorCode.INVALID_TIMESTAMP)

@@ -7,13 +7,14 @@ thread and appends again; see `kraft.server.replica.waiting_appends`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 from msgspec import Struct
 
 from kraft.log.change import Change
 from kraft.log.format.record_batch import BatchHeader, Buffer
 from kraft.log.log_config import LogConfig
+from kraft.log.transactions.verification import VerificationGuard
 from kraft.model.ids import Offset
 
 
@@ -32,6 +33,22 @@ class CheckedRecords(Struct, frozen=True, kw_only=True):
 ProducedRecords = Buffer | CheckedRecords
 """Records of a producer: as received, or already checked."""
 
+
+class AppendOrigin(Struct, frozen=True, kw_only=True):
+    """Sender of the records of an append to a leader's log: a client, or a coordinator on this broker.
+
+    A coordinator writes markers, and records without sequences.
+    """
+
+    is_coordinator: bool = False
+    guard: VerificationGuard | None = None
+    """Guard of the verification that allows these records to open a transaction."""
+
+    transaction_version: int = 0
+    """Transaction version of a marker: from 2 on the coordinator bumps the producer epoch for it (KIP-890)."""
+
+
+CLIENT: Final = AppendOrigin()
 
 RunChange = Callable[[Change[None]], object]
 """Runs a change that an append needs, or schedules it and raises."""

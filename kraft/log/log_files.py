@@ -5,7 +5,7 @@ The meaning of an append, the committed records and the time to roll are decided
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -13,6 +13,7 @@ from kraft.log.change import Change, run_now
 from kraft.log.cleaning.cleaned_segments import CleanedGroup, CleaningResult
 from kraft.log.cleaning.segment_swap import swap_in
 from kraft.log.disk import Disk, is_disk_full
+from kraft.log.format.control_record import Markers, has_abort
 from kraft.log.format.record_batch import BatchHeader, Buffer
 from kraft.log.group_commit import GroupCommit
 from kraft.log.leader_epochs import CHECKPOINT_NAME as EPOCH_CHECKPOINT_NAME
@@ -23,8 +24,10 @@ from kraft.log.recovery.log_checkpoint import LogCheckpoint, write_checkpoint
 from kraft.log.recovery.producer_state import ProducerStates
 from kraft.log.recovery.recovery import RecoveredLog, rebuild_producers
 from kraft.log.segment import lookup
+from kraft.log.segment.aborted_index import AbortedEntries, collect_aborted
 from kraft.log.segment.rolling import begin_segment
 from kraft.log.segment.segment import Segment
+from kraft.log.transactions.aborted import AbortedTransaction
 from kraft.model.ids import LeaderEpoch, Offset
 
 
@@ -106,6 +109,23 @@ class LogFiles:
         is_sparse = self._checkpoint.is_sparse
         return lookup.read(self._segments, start, bytes_max, min(upper, end), self._epochs, is_sparse, end)
 
+    def aborted(self, start: Offset, upper: Offset) -> list[AbortedTransaction]:
+        """Return the aborted transactions that overlap [start, upper), in the order of their markers."""
+        return collect_aborted(self._aborted_from(start, copied=False), start, upper)
+
+    def aborted_entries(self, start: Offset) -> tuple[AbortedEntries, ...]:
+        """Return the entries of all segments from `start` on, for another thread."""
+        return tuple(self._aborted_from(start, copied=True))
+
+    def may_have_aborted(self, start: Offset) -> bool:
+        """Return whether some segment with offsets from `start` on has aborted transactions."""
+        return self._checkpoint.aborted_from is not None and any(self._aborted_from(start, copied=False))
+
+    def _aborted_from(self, start: Offset, copied: bool) -> Iterator[AbortedEntries]:
+        for segment in self._segments[lookup.segment_number(self._segments, start) :]:
+            if len(segment.aborted):
+                yield segment.aborted.entries(segment.next_offset, copied)
+
     def rebuild_producers(self) -> ProducerStates:
         """Return the state of the producers, from the snapshots and the batches."""
         return rebuild_producers(self._snapshots, self._segments, self._log_end)
@@ -136,7 +156,9 @@ class LogFiles:
             self._begun = begin_segment(self._disk, directory, base_offset, config)
             return self._begun
 
-        self._segments.append((yield begin))
+        segment: Segment = yield begin
+        self._segments.append(segment)
+        self._require_aborted_index()
         self._begun = None
 
     def roll(self, config: LogConfig, producers: ProducerStates) -> Change[None]:
@@ -170,8 +192,19 @@ class LogFiles:
     # --- leader epochs ---------------------------------------------------------------------------------------
 
     def begins_epoch(self, headers: Sequence[BatchHeader]) -> bool:
-        """Return whether `begin_epochs` has to run before these batches are appended."""
+        """Return whether `prepare` has to run before these batches are appended: they begin a leader epoch."""
         return headers[-1].leader_epoch != self._epochs.latest_epoch or not self._epochs_are_written
+
+    def begins_aborts(self, markers: Markers) -> bool:
+        """Return whether `prepare` has to run before these markers are appended: one is the log's first abort."""
+        return self._checkpoint.aborted_from is None and has_abort(markers)
+
+    def prepare(self, headers: Sequence[BatchHeader], markers: Markers) -> Change[None]:
+        """Write what recovery must know before it finds these batches. Also raises Refusal."""
+        if self.begins_aborts(markers):
+            yield from self.expect_aborted()
+        if self.begins_epoch(headers):
+            yield from self.begin_epochs(headers)
 
     def begin_epochs(self, headers: Sequence[BatchHeader]) -> Change[None]:
         """Write the epochs that these batches begin, before the batches: recovery checks batches against the file.
@@ -220,6 +253,17 @@ class LogFiles:
         if self._disk.exists(f"{directory}/{name}"):
             self._disk.remove(f"{directory}/{name}")
             self._disk.sync_dir(directory)
+
+    # --- aborted transactions --------------------------------------------------------------------------------
+
+    def expect_aborted(self) -> Change[None]:
+        """Note that a transaction is aborted, before its marker is written: recovery then misses a lost index."""
+        yield from self._save(replace(self._checkpoint, aborted_from=self.active.base_offset))
+        self._require_aborted_index()
+
+    def _require_aborted_index(self) -> None:
+        if self._checkpoint.aborted_from is not None:
+            self.active.aborted.require_file()
 
     # --- checkpoint and producers ----------------------------------------------------------------------------
 
@@ -328,6 +372,8 @@ class LogFiles:
         return self._segments[first : first + len(group.replaced)]
 
     def _replace(self, replaced: Sequence[Segment], cleaned: Segment) -> None:
+        if any(segment.aborted.has_file for segment in replaced):
+            cleaned.aborted.require_file()
         first = self._segments.index(replaced[0])
         self._segments[first : first + len(replaced)] = [cleaned]
         for segment in replaced:
@@ -355,6 +401,7 @@ class LogFiles:
         except OSError as error:
             # The rest may end below `_log_end`: an append there would leave a hole.
             self._health.fail(error)
+        self._require_aborted_index()
         self._log_end = self.active.next_offset
         self.sync.mark_durable_up_to(self._log_end)
         yield from self._cut_epochs(self._log_end)
@@ -372,6 +419,7 @@ class LogFiles:
                 before,
                 recovery_point=min(before.recovery_point, last_base),
                 cleaned_end_offset=min(before.cleaned_end_offset, offset),
+                aborted_from=None if before.aborted_from is None else min(before.aborted_from, last_base),
             )
         )
 
@@ -386,7 +434,7 @@ class LogFiles:
         yield from self._lower_claims(Offset(0), Offset(0))
         while self._segments:
             yield from self._remove_last()
-        yield from self._save(replace(self._checkpoint, log_start_offset=offset, is_sparse=False))
+        yield from self._save(replace(self._checkpoint, log_start_offset=offset, is_sparse=False, aborted_from=None))
         # Before a segment exists: recovery of a log with segments would keep the epochs below its end.
         yield from self._cut_epochs(Offset(0))
         yield from self._begin_segment(offset, config)
@@ -426,9 +474,10 @@ class LogFiles:
 
 def _keep_indexes(segments: Sequence[Segment]) -> Change[None]:
     """Keep the indexes in memory while their files are renamed, so that reads go on without a rebuild on the loop."""
-    stored = yield lambda: [segment.stored_index() for segment in segments]
-    for segment, index in zip(segments, stored, strict=True):
+    stored = yield lambda: [(segment.stored_index(), segment.aborted.stored()) for segment in segments]
+    for segment, (index, aborted) in zip(segments, stored, strict=True):
         segment.keep_index(index)
+        segment.aborted.keep(aborted)
 
 
 def parent_of(path: str) -> str:

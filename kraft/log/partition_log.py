@@ -10,18 +10,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kraft.log.admission import admit
-from kraft.log.append_work import AppendResult, ProducedRecords, RunChange
+from kraft.log.append_work import CLIENT, AppendOrigin, AppendResult, ProducedRecords, RunChange
 from kraft.log.change import Change, run_now
 from kraft.log.cleaning.cleaned_segments import CleaningResult, close_cleaned, discard
 from kraft.log.cleaning.retention import segments_to_drop
 from kraft.log.continuation import check_continuation, split_by_segment
 from kraft.log.disk import Disk
-from kraft.log.format.record_batch import BatchHeader, Buffer, TimestampType, placed, split
+from kraft.log.format.control_record import NO_MARKERS, Markers, marker_in, markers_in
+from kraft.log.format.record_batch import CONTROL_BIT, BatchHeader, Buffer, TimestampType, split
 from kraft.log.group_commit import SyncTicket
 from kraft.log.leader_epochs import LeaderEpochCache
 from kraft.log.log_config import LogConfig
 from kraft.log.log_files import LogFiles, parent_of
 from kraft.log.log_health import LogHealth
+from kraft.log.log_transactions import LogTransactions
+from kraft.log.placement import place
 from kraft.log.recovery.producer_state import Duplicate, ProducerState, ProducerStates
 from kraft.log.recovery.recovery import RecoveredLog, RecoveryReport, recover
 from kraft.log.segment import lookup, timestamp_lookup
@@ -51,6 +54,7 @@ class PartitionLog:
         self._health = LogHealth(directory, topic_partition)
         self._files = LogFiles(disk, directory, recovered, config, self._health)
         self._producers: ProducerStates = recovered.producers
+        self.transactions = LogTransactions(self._files, self._producers, self._health)
         start = recovered.checkpoint.log_start_offset
         if self.log_end_offset < start:
             # Records that were in the page cache only may be lost, even if the log start had already passed them.
@@ -164,9 +168,14 @@ class PartitionLog:
     # --- appending -------------------------------------------------------------------------------------------
 
     def append_as_leader(
-        self, records: ProducedRecords, leader_epoch: LeaderEpoch, now_ms: int, run_change: RunChange = run_now
+        self,
+        records: ProducedRecords,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+        run_change: RunChange = run_now,
+        origin: AppendOrigin = CLIENT,
     ) -> AppendResult:
-        """Check a producer's records, assign offsets and write them; all of them or, on a Refusal, none.
+        """Check the records of a producer or a coordinator, assign offsets and write them; all or, on a Refusal, none.
 
         Raises AppendMustWait, and changes nothing, if slow work has to be done first. If the log needs a change before
         it can accept these records, `run_change` is called with it: it runs the change, or raises, and then nothing
@@ -179,31 +188,20 @@ class PartitionLog:
             raise Refusal(
                 ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {leader_epoch} has ended, the latest is {latest_epoch}"
             )
-        batches = admit(records, self._config, self.topic_partition, now_ms)
+        batches = admit(records, self._config, self.topic_partition, now_ms, origin)
         is_append_time = self._config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
-        checked = self._producers.check(batches[0][0])
+        marker = marker_in(*batches[0]) if batches[0][0].attributes & CONTROL_BIT else None
+        checked = self._producers.check(batches[0][0], marker, origin)
         if isinstance(checked, Duplicate):
-            return AppendResult(
-                base_offset=checked.base_offset,
-                last_offset=checked.last_offset,
-                log_append_time_ms=checked.timestamp_ms if is_append_time else -1,
-                duplicate=True,
-                batches=0,
-            )
-        append_time_ms = now_ms if is_append_time else None
-        base_offset = next_offset = self._files.log_end
-        pieces: list[Buffer] = []
-        headers: list[BatchHeader] = []
-        for header, batch in batches:
-            pieces += placed(batch, next_offset, leader_epoch, append_time_ms)
-            stored = header.placed(next_offset, leader_epoch, append_time_ms)
-            headers.append(stored)
-            next_offset = stored.next_offset
-        if (change := self._change_before(headers)) is not None:
+            log_append_time_ms = checked.timestamp_ms if is_append_time else -1
+            return AppendResult(checked.base_offset, checked.last_offset, log_append_time_ms, duplicate=True, batches=0)
+        base_offset = self._files.log_end
+        pieces, headers = place(batches, base_offset, leader_epoch, now_ms if is_append_time else None)
+        markers: Markers = NO_MARKERS if marker is None else {base_offset: marker}
+        if (change := self._change_before(headers, markers)) is not None:
             run_change(change)
-        self._write(pieces, headers)
-        log_append_time_ms = now_ms if is_append_time else -1
-        return AppendResult(base_offset, Offset(next_offset - 1), log_append_time_ms, False, len(headers))
+        self._write(pieces, headers, markers)
+        return AppendResult(base_offset, headers[-1].last_offset, now_ms if is_append_time else -1, False, len(headers))
 
     def append_as_follower(self, records: Buffer) -> Offset:
         """Run `appending_as_follower` and block."""
@@ -226,9 +224,10 @@ class PartitionLog:
             yield from self._health.guarding(self._files.mark_sparse())
         for run in split_by_segment(batches, self._files.active.size_bytes, self._config.segment_bytes):
             headers = [header for header, _ in run]
-            if (change := self._change_before(headers)) is not None:
+            markers = markers_in(run)
+            if (change := self._change_before(headers, markers)) is not None:
                 yield from change
-            self._write([batch for _, batch in run], headers)
+            self._write([batch for _, batch in run], headers, markers)
         return Offset(end.next_offset - 1)
 
     def _fit_empty_log_to(self, first: BatchHeader) -> Change[None]:
@@ -243,27 +242,28 @@ class PartitionLog:
             yield from self.starting_at(Offset(first.base_offset) if is_inside else start)
             yield from self._health.guarding(self._files.set_start(start))
 
-    def _change_before(self, headers: Sequence[BatchHeader]) -> Change[None] | None:
+    def _change_before(self, headers: Sequence[BatchHeader], markers: Markers) -> Change[None] | None:
         """Return the change that has to be durable before these batches are appended; None if there is none."""
         size = sum(header.size_bytes for header in headers)
         rolls = must_roll_before(self._files.active, self._config, size, headers[-1])
-        begins_epoch = self._files.begins_epoch(headers)
-        return self._prepare_append(headers, rolls, begins_epoch) if rolls or begins_epoch else None
+        must_prepare = self._files.begins_epoch(headers) or (bool(markers) and self._files.begins_aborts(markers))
+        return self._prepare_append(headers, markers, rolls) if rolls or must_prepare else None
 
-    def _prepare_append(self, headers: Sequence[BatchHeader], rolls: bool, begins_epoch: bool) -> Change[None]:
+    def _prepare_append(self, headers: Sequence[BatchHeader], markers: Markers, rolls: bool) -> Change[None]:
         if rolls:
             yield from self.rolling()
-        if begins_epoch:
-            yield from self._health.guarding(self._files.begin_epochs(headers))
+        yield from self._health.guarding(self._files.prepare(headers, markers))
 
-    def _write(self, pieces: Sequence[Buffer], headers: Sequence[BatchHeader]) -> None:
+    def _write(self, pieces: Sequence[Buffer], headers: Sequence[BatchHeader], markers: Markers) -> None:
         """Write batches whose offsets, epochs and sequences were checked; from here on only the disk can fail."""
         try:
             self._files.append(pieces, headers)
         except OSError as error:
             self._health.refuse(error)
+        update = self._producers.update
         for header in headers:
-            self._producers.update(header)
+            if header.producer_id >= 0 and (aborted := update(header, markers.get(header.base_offset))) is not None:
+                self._files.active.aborted.append(aborted)
 
     # --- reading ---------------------------------------------------------------------------------------------
 
@@ -433,7 +433,8 @@ class PartitionLog:
         yield from self._files.truncate_to(offset)
         if self._producers.reaches(self.log_end_offset):
             # Only the log knows which older batches are now a producer's last five.
-            self._producers = self._files.rebuild_producers()
+            rebuilt = self._files.rebuild_producers()
+            self._producers.restore(rebuilt.states, self._producers.transactions, self.log_end_offset)
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Run `starting_at` and block."""
@@ -469,7 +470,7 @@ class PartitionLog:
         assert self.log_end_offset == original.log_end_offset, f"{self.log_end_offset}, not {original.log_end_offset}"
         assert self.log_start_offset <= original.log_start_offset, f"begins at {self.log_start_offset}"
         self._config = original.config
-        self._producers = ProducerStates(original.producers)
+        self._producers.restore(original.producers, original._producers.transactions, self.log_end_offset)
         run_now(self._health.sync(self._files.active.file))
         self._files.sync.mark_durable_up_to(self.log_end_offset)
         run_now(self._health.guarding(self._files.take_over(original._files, self._producers)))

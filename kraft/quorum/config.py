@@ -16,6 +16,9 @@ into pieces, which our transport does not carry, so payloads must stay well belo
 
 PAYLOAD_BYTES_MAX = 512 * 1024
 
+FIRST_ELECTION_MS = 160
+"""Time for which the first voter of a new cluster waits for the links to the others."""
+
 ROUNDS_PER_TIMEOUT = 4
 """Pre-vote rounds in the time of one election timeout."""
 
@@ -43,8 +46,9 @@ class QuorumConfig(Struct, frozen=True, kw_only=True):
     proposal by up to `append_linger_ms`, so that it shares its sync with others
     (`controller.quorum.append.linger.ms`).
 
-    The defaults leave room for a busy event loop. An idle voter checks its timeouts every `beat_ms`; messages and
-    proposals are handled at once, so `beat_ms` only makes the timeouts less exact.
+    A leader sends every other voter an append at least every `append_period_ms`. A voter checks its timeouts no more
+    often than every `beat_ms`; messages and proposals are handled at once, so `beat_ms` only makes the timeouts less
+    exact. The defaults leave room for a busy event loop.
     """
 
     node_id: int
@@ -112,6 +116,5 @@ class QuorumConfig(Struct, frozen=True, kw_only=True):
         other, in the order of their ids, so that they do not split the vote.
         """
         rank = sorted(self.voters).index(self.node_id)
-        # The engine refuses a timeout that is not above three append periods.
-        earliest_ms = min(3 * self.append_period_ms + 10 + 150 * rank, self.election_timeout_ms_min)
+        earliest_ms = min(FIRST_ELECTION_MS + 150 * rank, self.election_timeout_ms_min)
         return earliest_ms, earliest_ms + 50

@@ -5,13 +5,15 @@ Some of its private names are used, and their presence is checked at start. Each
 reset, since otherwise an entry waits for the next heartbeat; `__raftLastApplied` is advanced past a snapshot;
 `__connectedToAnyone`, which it calls before it becomes a candidate, asks the other voters for pre-votes;
 `__raftElectionDeadline` is brought forward for an immediate election; and `__generateRaftTimeout` spreads the pre-vote
-rounds and gives followers another timeout than candidates.
+rounds and gives followers another timeout than candidates. The two times that are set are also read, to call the engine
+only when something is due.
 `createJournal` and `Serializer` are replaced while the engine is built: it has no other way to take a journal, and
 would make snapshots of its own.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -79,10 +81,12 @@ class RaftEngine(syncobj.SyncObj):  # type: ignore[misc]  # PySyncObj has no typ
 
         settings = _engine_settings(config, on_state_changed)
         if journal.last_index == 0:
-            settings.raftMinTimeout, settings.raftMaxTimeout = (bound / 1000 for bound in config.first_election_ms)
+            _use_first_election(settings, config)
         with _journal_injected(journal):
             # The engine draws its first election timeout in here, and reads the settings again for each later one.
             super().__init__(VoterNode(config.node_id), transport.nodes, conf=settings, transport=transport)
+        settings.appendEntriesPeriod = config.append_period_ms / 1000
+        self._is_alone = not config.peer_ids
         self._timeouts = _Timeouts(config, settings)
         self._check_private_names()
         self.skip_to(journal.start_index)
@@ -101,6 +105,17 @@ class RaftEngine(syncobj.SyncObj):  # type: ignore[misc]  # PySyncObj has no typ
             self._transport.resend_wanted = False
             setattr(self, _APPEND_DUE, 0.0)
             self.doTick(0.0)
+
+    @property
+    def due_in_s(self) -> float:
+        """Time until this voter must `advance` although nothing arrives; not above 0 while it looks for a majority.
+
+        It is the time until a leader's next append, or a follower's next election; infinite for a leader without peers.
+        """
+        if self.leading and self._is_alone:
+            return math.inf
+        due_s: float = getattr(self, _APPEND_DUE if self.leading else _ELECTION_DUE)
+        return due_s - float(syncobj.monotonicTime())
 
     def append(self, body: bytes) -> None:
         """Append an entry at the next step, in the term of that moment; dropped if this voter does not lead then."""
@@ -213,6 +228,13 @@ def _engine_settings(config: QuorumConfig, on_state_changed: Callable[[int, int]
         logCompactionMinTime=_NEVER,
         onStateChanged=on_state_changed,
     )
+
+
+def _use_first_election(settings: SyncObjConf, config: QuorumConfig) -> None:
+    """Set the timeout of the first election, for the time in which the engine is built."""
+    settings.raftMinTimeout, settings.raftMaxTimeout = (bound / 1000 for bound in config.first_election_ms)
+    # The engine refuses a timeout that is not above three append periods.
+    settings.appendEntriesPeriod = settings.raftMinTimeout / 4
 
 
 @contextmanager

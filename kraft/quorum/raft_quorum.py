@@ -3,16 +3,18 @@
 A step takes the messages and proposals that have arrived and lets the engine decide. What it adds to the journal is
 written in a thread, one write after the other; each write takes everything added meanwhile. The messages of a
 step are held until everything that the step added is durable, and the listener gets only durable entries. A step runs
-at once after every message and proposal, and periodically when none arrive.
+at once after every message and proposal, and when the engine has something to do: an append, or an election.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Final
 
 import structlog
 
@@ -39,6 +41,9 @@ from kraft.quorum.transport import QuorumTransport
 from kraft.quorum.world import QuorumWorld
 
 log = structlog.get_logger(__name__)
+
+CLOCK_SLACK_S: Final = 0.001
+"""The engine reads another clock than the event loop; without slack it would often be called just before its time."""
 
 Fatal = Callable[[str], None]
 """Ends the process, not necessarily at once: the voter has already stopped taking part when this is called."""
@@ -107,7 +112,10 @@ class RaftQuorum:
         for link in links.values():
             link.start()
         self.service.open(self._on_messages, lambda peer: links[peer].hello_received())
-        self._beat()
+        if not links:
+            # There is no other voter to wait for.
+            engine.campaign_now()
+        self._step()
         log.info("quorum voter started", node=self._config.node_id, entries=journal.last_index, term=self.term)
 
     async def stop(self) -> None:
@@ -284,10 +292,18 @@ class RaftQuorum:
     # --- steps -------------------------------------------------------------------------------------------------------
 
     def _beat(self) -> None:
-        assert self._loop is not None, "beat before start"
+        self._next_beat = None
         self._step()
-        if not self._failed:
-            self._next_beat = self._loop.call_later(self._config.beat_ms / 1000, self._beat)
+
+    def _schedule_beat(self, engine: RaftEngine) -> None:
+        """Run a step when the engine is due, unless one is scheduled before that."""
+        assert self._loop is not None, "beat before start"
+        at_s = self._loop.time() + max(engine.due_in_s + CLOCK_SLACK_S, self._config.beat_ms / 1000)
+        if self._next_beat is not None:
+            if self._next_beat.when() <= at_s:
+                return
+            self._next_beat.cancel()
+        self._next_beat = None if math.isinf(at_s) else self._loop.call_at(at_s, self._beat)
 
     def _schedule_step(self) -> None:
         """Run a step soon: everything that arrives in this turn of the event loop shares one sync."""
@@ -303,6 +319,8 @@ class RaftQuorum:
             self._parts.engine.advance()
             if not self._is_writing:
                 self._persist(self._parts)
+            if not self._failed:
+                self._schedule_beat(self._parts.engine)
         except Exception as error:  # noqa: BLE001  After any error, this voter must not send or vote again.
             self._fail(f"{type(error).__name__}: {error}")
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 from kraft.log.disk import Disk
 from kraft.log.segment.facts import SegmentFacts
 from kraft.log.segment.segment import Segment
+from kraft.log.transactions.aborted import AbortedTransaction
 from kraft.model.ids import Offset
 
 
@@ -24,6 +25,9 @@ class CleanedGroup(Struct, frozen=True, kw_only=True):
     path: str
     size_bytes: int
     """Size of the cleaned file; 0 if no record is left."""
+
+    aborted: tuple[AbortedTransaction, ...] = ()
+    """Aborted transactions of which batches were left and whose markers are in the file."""
 
     @property
     def base_offset(self) -> Offset:
@@ -43,7 +47,7 @@ class CleaningResult(Struct, frozen=True, kw_only=True):
 
     records_read: int
     records_kept: int
-    """Records read and kept in the batches below `end_offset`, without those of control and transactional batches."""
+    """Records read and kept in the batches below `end_offset`, without control records."""
 
     batches_unreadable: int
     """Batches kept whole because their records, although the checksum is right, cannot be decoded."""
@@ -77,9 +81,11 @@ def open_cleaned(disk: Disk, directory: str, result: CleaningResult, index_inter
     """
     segments: list[Segment] = []
     try:
-        segments.extend(
-            Segment.at(disk, directory, group.base_offset, index_interval_bytes, group.path) for group in result.groups
-        )
+        for group in result.groups:
+            segment = Segment.at(disk, directory, group.base_offset, index_interval_bytes, group.path)
+            segments.append(segment)
+            if group.aborted:
+                segment.aborted.replace(group.aborted)
     except BaseException:
         close_cleaned(segments)
         raise

@@ -43,8 +43,8 @@ def plan_cleaning(
 ) -> CleaningPlan | None:
     """Return what to clean now, or None. `segments` are all segments of the log, the active one last.
 
-    `cleaned_end` is the end of the last cleaning, `upper` the high watermark: a record that may still be truncated must
-    not replace an older one.
+    `cleaned_end` is the end of the last cleaning, `upper` the last stable offset: a record that may still be truncated
+    or aborted must not replace an older one.
     """
     if not config.compacts or len(segments) < 2:
         return None

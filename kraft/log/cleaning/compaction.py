@@ -7,6 +7,9 @@ A tombstone, a record without a value, deletes its key. Consumers have to see it
 cleaning that reads it writes a delete horizon, `delete.retention.ms` later, into its batch, and the first cleaning
 after that time drops it (KIP-534).
 
+The records of aborted transactions are dropped and replace nothing; the marker of a transaction goes, after a delete
+horizon, once nothing of the transaction is left.
+
 The rules are those of Kafka's Cleaner.
 """
 
@@ -19,12 +22,13 @@ from operator import eq
 from typing import Final
 
 from kraft.log.cleaning.cleaned_segments import CleanedGroup, CleaningResult
+from kraft.log.cleaning.cleaned_transactions import CleanedTransactions
 from kraft.log.cleaning.cleaning_plan import CleaningPlan
 from kraft.log.cleaning.offset_map import OffsetMap
 from kraft.log.cleaning.segment_swap import cleaned_path
 from kraft.log.disk import Disk, File
+from kraft.log.format.control_record import marker_in
 from kraft.log.format.record_batch import (
-    DELETE_HORIZON_BIT,
     HEADER_BYTES,
     BatchHeader,
     Buffer,
@@ -35,6 +39,7 @@ from kraft.log.format.record_batch import (
 )
 from kraft.log.format.record_codec import RecordColumns
 from kraft.log.log_config import NEVER, SEGMENT_BYTES_MAX, LogConfig
+from kraft.log.segment.aborted_index import AbortedEntries
 from kraft.log.segment.facts import SegmentFacts
 from kraft.log.segment.segment import RELATIVE_OFFSET_MAX
 from kraft.log.segment.time_index import TimeIndex
@@ -43,6 +48,9 @@ from kraft.model.ids import Offset
 
 _BUFFER_BYTES: Final = 256 << 10
 """Bytes read or written at a time, so that progress is reported often enough to throttle by."""
+
+
+NO_RECORDS: Final = RecordColumns(offsets=[], timestamps_ms=[], keys=[], values=[], headers=[])
 
 
 class CleaningAborted(KraftError):
@@ -62,18 +70,23 @@ def clean(
     map_bytes_max: int,
     active_producers: Mapping[int, int],
     on_progress: Callable[[int], None],
+    aborted: Sequence[AbortedEntries] = (),
 ) -> CleaningResult:
     """Write the cleaned groups of the plan beside the log. Only reads the log, so it may run in any thread.
 
-    Memory is bounded by `map_bytes_max`, two buffers, and the largest batch. `active_producers` maps each producer id
-    in the log's producer state to the last offset of its last batch: that batch is kept, even without records, because
-    it holds the producer's sequence. `on_progress` is called with the number of bytes read or written, a few hundred
-    thousand at a time; it may wait, to throttle, and may raise CleaningAborted.
+    Memory is bounded by `map_bytes_max`, two buffers, the largest batch, and the aborted transactions of a segment.
+    `active_producers` maps each producer id in the log's producer state to the last offset of its last batch, or of its
+    marker if there is no batch: that batch is kept, even without records, because it holds the producer's sequence and
+    epoch. `aborted` has the aborted transactions of the plan's segments and of all later ones. `on_progress` is called
+    with the number of bytes read or written, a few hundred thousand at a time; it may wait, to throttle, and may raise
+    CleaningAborted.
 
     Raises Corruption, OffsetMapTooSmall, OSError, and CleaningAborted also if a segment is gone. No file is left behind
     after an exception.
     """
-    cleaning = _Cleaning(disk, directory, plan, config, now_ms, OffsetMap(map_bytes_max), active_producers, on_progress)
+    cleaning = _Cleaning(
+        disk, directory, plan, config, now_ms, OffsetMap(map_bytes_max), active_producers, on_progress, aborted
+    )
     try:
         return cleaning.run()
     except BaseException as failure:
@@ -94,9 +107,12 @@ class _Cleaning:
         offset_map: OffsetMap,
         active_producers: Mapping[int, int],
         on_progress: Callable[[int], None],
+        aborted: Sequence[AbortedEntries],
     ) -> None:
         self._disk = disk
         self._directory = directory
+        self._aborted = aborted
+        self._transactions = CleanedTransactions(aborted)
         self._plan = plan
         self._config = config
         self._now_ms = now_ms
@@ -141,22 +157,23 @@ class _Cleaning:
     def _fill_map(self) -> Offset:
         """Read the dirty part, or as much as fits into the map, and return where that ends: between two batches."""
         end_offset = self._plan.dirty_offset
+        transactions = CleanedTransactions(self._aborted)
         for segment in self._plan.segments:
             if segment.end_offset <= end_offset:
                 continue
-            with closing(self._batches(segment)) as batches:
+            with closing(self._batches(segment, transactions)) as batches:
                 for header, batch in batches:
                     if header.last_offset < end_offset:
                         continue
-                    if not self._put(header, batch):
+                    if header.is_control:
+                        transactions.needs_marker(header, marker_in(header, batch))
+                    elif not transactions.is_aborted(header) and not self._put(batch):
                         return end_offset
                     end_offset = header.next_offset
             end_offset = segment.end_offset
         return end_offset
 
-    def _put(self, header: BatchHeader, batch: memoryview) -> bool:
-        if _is_never_cleaned(header):
-            return True
+    def _put(self, batch: memoryview) -> bool:
         columns = _decoded(batch)
         return columns is None or self._map.put_all(columns.keys, columns.offsets)
 
@@ -169,7 +186,7 @@ class _Cleaning:
         is_changed = len(segments) > 1
         with _Output(self._disk, path, self._on_progress, self._paths) as output:
             for segment in segments:
-                with closing(self._batches(segment)) as batches:
+                with closing(self._batches(segment, self._transactions)) as batches:
                     for header, batch in batches:
                         kept = self._kept(header, batch)
                         is_changed = is_changed or kept is not batch
@@ -177,16 +194,23 @@ class _Cleaning:
                             output.add(kept)
             output.finish()
         self._bytes_kept += output.size
+        aborted = self._transactions.take_kept()
         if is_changed:
-            return CleanedGroup(replaced=tuple(segments), path=path, size_bytes=output.size)
+            return CleanedGroup(replaced=tuple(segments), path=path, size_bytes=output.size, aborted=aborted)
         self._disk.remove(path)
         self._paths.remove(path)
         return None
 
     def _kept(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
         """Return what is kept of a batch: the same object if it does not change, a rebuilt batch, or None."""
-        if header.base_offset >= self._end_offset or _is_never_cleaned(header):
+        if header.is_control:
+            return self._kept_marker(header, batch)
+        is_aborted = self._transactions.is_aborted(header)
+        if header.base_offset >= self._end_offset:
             return batch
+        if is_aborted:
+            self._records_read += header.record_count
+            return self._emptied(header, batch)
         columns = _decoded(batch)
         if columns is None:
             self._batches_unreadable += 1
@@ -197,18 +221,42 @@ class _Cleaning:
         if not kept.offsets and not self._is_kept_empty(header):
             return None
         is_whole = len(kept.offsets) == len(columns.offsets)
-        if is_whole and delete_horizon_ms == _delete_horizon_ms(header):
+        if is_whole and delete_horizon_ms == header.delete_horizon_ms:
             return batch
         rebuilt = rebuild_batch(header, kept, delete_horizon_ms)
         if len(rebuilt) - len(batch) > self._growth_left:
             # Positions in a segment have 31 bits. A later cleaning may find room for the delete horizon.
-            rebuilt = bytes(batch) if is_whole else rebuild_batch(header, kept, _delete_horizon_ms(header))
+            rebuilt = bytes(batch) if is_whole else rebuild_batch(header, kept, header.delete_horizon_ms)
         self._growth_left -= len(rebuilt) - len(batch)
         return rebuilt
 
+    def _kept_marker(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
+        """Return the marker as it is while it is needed, then with a delete horizon, and None after that time."""
+        is_needed = self._transactions.needs_marker(header, marker_in(header, batch))
+        if is_needed or header.base_offset >= self._end_offset:
+            return batch
+        horizon_ms = header.delete_horizon_ms
+        if header.record_count and horizon_ms is None:
+            columns = decode_batch_columns(batch)
+            horizon_ms = self._new_delete_horizon_ms(columns)
+            rebuilt = rebuild_batch(header, columns, horizon_ms)
+            growth = len(rebuilt) - len(batch)
+            if horizon_ms is None or growth > self._growth_left:
+                return batch
+            self._growth_left -= growth
+            return rebuilt
+        is_gone = not header.record_count or (horizon_ms is not None and horizon_ms <= self._now_ms)
+        return self._emptied(header, batch) if is_gone else batch
+
+    def _emptied(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
+        """Return the batch without records if it is kept for its header, otherwise None."""
+        if not self._is_kept_empty(header):
+            return None
+        return rebuild_batch(header, NO_RECORDS) if header.record_count else batch
+
     def _kept_records(self, header: BatchHeader, columns: RecordColumns) -> tuple[RecordColumns, int | None]:
         """Return the records to keep, and the delete horizon of their tombstones; None without tombstones."""
-        delete_horizon_ms = _delete_horizon_ms(header)
+        delete_horizon_ms = header.delete_horizon_ms
         newest = self._map.newest_of(columns.keys, columns.offsets)
         if newest != columns.offsets:
             columns = _selected(columns, map(eq, newest, columns.offsets))
@@ -234,12 +282,17 @@ class _Cleaning:
 
     # --- reading ---------------------------------------------------------------------------------------------
 
-    def _batches(self, segment: SegmentFacts) -> Generator[tuple[BatchHeader, memoryview], None, None]:
+    def _batches(
+        self, segment: SegmentFacts, transactions: CleanedTransactions
+    ) -> Generator[tuple[BatchHeader, memoryview], None, None]:
         """Yield all batches, checked. The bytes are valid until the next batch is requested. Raises Corruption."""
         try:
+            transactions.begin_segment(segment)
             file = self._disk.open(segment.path, create=False)
         except FileNotFoundError:
-            raise CleaningAborted(f"{segment.path} no longer exists") from None
+            raise CleaningAborted(f"{segment.path}, or an index of aborted transactions, no longer exists") from None
+        except ValueError as damaged:
+            raise Corruption(segment.path, 0, f"an index of aborted transactions is damaged: {damaged}") from None
         try:
             if file.size < segment.size_bytes:
                 raise Corruption(segment.path, file.size, f"{segment.size_bytes - file.size} bytes are missing")
@@ -363,16 +416,6 @@ def _index_bytes_max(segment: SegmentFacts, config: LogConfig) -> int:
     """Return the most bytes of the larger index. It gets an entry after more than `index.interval.bytes` of batches."""
     entry_bytes: int = TimeIndex.ENTRY_BYTES
     return entry_bytes * (segment.size_bytes // max(config.index_interval_bytes, HEADER_BYTES) + 1)
-
-
-def _is_never_cleaned(header: BatchHeader) -> bool:
-    # Transactions are not supported yet: it is unknown here whether a transactional record was committed, and so
-    # replaces older ones, and when a marker may be dropped. All of them are kept.
-    return header.is_control or header.is_transactional
-
-
-def _delete_horizon_ms(header: BatchHeader) -> int | None:
-    return header.base_timestamp_ms if header.attributes & DELETE_HORIZON_BIT else None
 
 
 def _decoded(batch: memoryview) -> RecordColumns | None:

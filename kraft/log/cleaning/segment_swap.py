@@ -22,7 +22,7 @@ from itertools import pairwise
 from typing import Final
 
 from kraft.log.disk import Disk
-from kraft.log.segment.paths import DELETED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name
+from kraft.log.segment.paths import DELETED_SUFFIX, INDEX_SUFFIXES, LOG_SUFFIX, file_name
 from kraft.model.errors import Corruption
 from kraft.model.ids import Offset
 
@@ -30,8 +30,7 @@ CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
 
 _OFFSET_DIGITS: Final = 20
-_INDEX_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
-_SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, *_INDEX_SUFFIXES)
+_SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, *INDEX_SUFFIXES)
 
 
 def cleaned_path(directory: str, base_offset: Offset) -> str:
@@ -80,7 +79,7 @@ def _finish(disk: Disk, directory: str, swap: str, base_offset: Offset, end_offs
         if base_offset < offset < end_offset:
             deleted.append(path + DELETED_SUFFIX)
             disk.rename(path, path + DELETED_SUFFIX)
-        elif offset == base_offset and suffix in _INDEX_SUFFIXES:
+        elif offset == base_offset and suffix in INDEX_SUFFIXES:
             disk.remove(path)
     disk.sync_dir(directory)
     disk.rename(swap, f"{directory}/{file_name(base_offset, LOG_SUFFIX)}")

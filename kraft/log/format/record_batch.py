@@ -55,9 +55,9 @@ _TIMESTAMP: Final = struct.Struct(">q")
 
 _CODEC_MASK: Final = 0x07
 _LOG_APPEND_TIME_BIT: Final = 0x08
-_TRANSACTIONAL_BIT: Final = 0x10
-_CONTROL_BIT: Final = 0x20
-_NOT_PLAIN: Final = _LOG_APPEND_TIME_BIT | _TRANSACTIONAL_BIT | _CONTROL_BIT
+TRANSACTIONAL_BIT: Final = 0x10
+CONTROL_BIT: Final = 0x20
+_NOT_PLAIN: Final = _LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 DELETE_HORIZON_BIT: Final = 0x40
 """Attribute bit: the base timestamp is the time from which compaction drops the batch's tombstones (KIP-534)."""
 
@@ -120,11 +120,11 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
-        return bool(self.attributes & _TRANSACTIONAL_BIT)
+        return bool(self.attributes & TRANSACTIONAL_BIT)
 
     @property
     def is_control(self) -> bool:
-        return bool(self.attributes & _CONTROL_BIT)
+        return bool(self.attributes & CONTROL_BIT)
 
     @property
     def delete_horizon_ms(self) -> int | None:
@@ -292,7 +292,7 @@ def build_batch(
     codec, payload = _packed(codec, encode_records(records, base_timestamp_ms))
     return _assemble(
         payload=payload,
-        attributes=codec | (_TRANSACTIONAL_BIT if transactional else 0) | (_CONTROL_BIT if control else 0),
+        attributes=codec | (TRANSACTIONAL_BIT if transactional else 0) | (CONTROL_BIT if control else 0),
         record_count=len(records),
         base_timestamp_ms=base_timestamp_ms,
         max_timestamp_ms=max(record.timestamp_ms for record in records),

@@ -2,8 +2,8 @@
 
 Text: a version, one "name value" per line, and `# crc32c=` with eight hexadecimal digits over what precedes. The
 previous file is kept beside it. If only that one can be read, it is interpreted cautiously: everything is checked
-again, and holes between offsets do not count as corruption. A new log start offset is written to both files, so that
-either shows whether the first segment that is left is the log's first.
+again, holes between offsets do not count as corruption, and every segment may have aborted transactions. A new log
+start offset is written to both files, so that either shows whether the first segment that is left is the log's first.
 """
 
 from __future__ import annotations
@@ -41,6 +41,9 @@ class LogCheckpoint:
     is_sparse: bool = False
     """True if compaction, here or in the leader's log, has left holes between the offsets."""
 
+    aborted_from: Offset | None = None
+    """Segments that end above this offset have an index of aborted transactions; None: no transaction was aborted."""
+
     is_latest: bool = field(default=True, compare=False)
     """False if this was read from the previous file, because the latest could not be read. Not in the file."""
 
@@ -61,6 +64,8 @@ class LogCheckpoint:
             f"{_VERSION}\nlog_start_offset {self.log_start_offset}\nrecovery_point {self.recovery_point}\n"
             f"cleaned_end_offset {self.cleaned_end_offset}\nis_sparse {int(self.is_sparse)}\n"
         ).encode("ascii")
+        if self.aborted_from is not None:
+            content += f"aborted_from {self.aborted_from}\n".encode("ascii")
         return content + _CRC_PREFIX + f"{crc32c(content):08x}\n".encode("ascii")
 
     @classmethod
@@ -79,6 +84,7 @@ class LogCheckpoint:
                 recovery_point=_offset(fields["recovery_point"]),
                 cleaned_end_offset=_offset(fields["cleaned_end_offset"]),
                 is_sparse=bool(int(fields["is_sparse"])),
+                aborted_from=_offset(fields["aborted_from"]) if "aborted_from" in fields else None,
             )
         except KeyError as missing:
             raise Corruption(path, 0, f"not a log checkpoint: {missing} is missing") from None
@@ -103,8 +109,9 @@ def read_checkpoint(disk: Disk, directory: str) -> LogCheckpoint:
         earlier = _earlier(disk, path + EARLIER_SUFFIX)
         if earlier is not None:
             # A truncation may have lowered the recovery point after that file was written.
-            return replace(earlier, recovery_point=Offset(0), is_sparse=True, is_latest=False)
-        return LogCheckpoint(is_sparse=isinstance(problem, Corruption), is_latest=False)
+            return replace(earlier, recovery_point=Offset(0), is_sparse=True, aborted_from=Offset(0), is_latest=False)
+        is_unknown = isinstance(problem, Corruption)
+        return LogCheckpoint(is_sparse=is_unknown, aborted_from=Offset(0) if is_unknown else None, is_latest=False)
 
 
 def _earlier(disk: Disk, path: str) -> LogCheckpoint | None:

@@ -53,11 +53,13 @@ def encode_snapshot(states: Mapping[int, ProducerState]) -> bytes:
 
 
 def _kafka_entry(producer_id: int, state: ProducerState) -> bytes:
+    start = -1 if state.transaction_start is None else state.transaction_start
+    transaction = (state.timestamp_ms, state.coordinator_epoch, start)
     if not state.batches:
-        return _ENTRY.pack(producer_id, state.epoch, -1, -1, 0, state.timestamp_ms, -1, -1)
+        return _ENTRY.pack(producer_id, state.epoch, -1, -1, 0, *transaction)
     last = state.batches[-1]
     span = last.last_offset - last.base_offset
-    return _ENTRY.pack(producer_id, state.epoch, last.last_sequence, last.last_offset, span, state.timestamp_ms, -1, -1)
+    return _ENTRY.pack(producer_id, state.epoch, last.last_sequence, last.last_offset, span, *transaction)
 
 
 def decode_snapshot(data: bytes, path: str) -> dict[int, ProducerState]:
@@ -96,8 +98,8 @@ def _decode_content(data: bytes) -> dict[int, ProducerState]:
         position += _OWN_ENTRY.size
         written = tuple(_written(data, position + number * _OWN_BATCH.size) for number in range(batches))
         position += batches * _OWN_BATCH.size
-        states[producer_id] = ProducerState(
-            epoch=state.epoch, batches=written, last_offset=Offset(last_offset), timestamp_ms=timestamp_ms
+        states[producer_id] = state._replace(
+            batches=written, last_offset=Offset(last_offset), timestamp_ms=timestamp_ms
         )
     if position != len(data):
         raise ValueError(f"{len(data) - position} bytes follow the last producer")
@@ -116,7 +118,7 @@ def _written(data: bytes, position: int) -> WrittenBatch:
 
 
 def _kafka_state(entry: tuple[int, ...]) -> tuple[int, ProducerState]:
-    producer_id, epoch, last_sequence, last_offset, span, timestamp_ms, _, _ = entry
+    producer_id, epoch, last_sequence, last_offset, span, timestamp_ms, coordinator_epoch, transaction_start = entry
     last = WrittenBatch(
         first_sequence=(last_sequence - span) & 0x7FFFFFFF,
         last_sequence=last_sequence,
@@ -129,6 +131,8 @@ def _kafka_state(entry: tuple[int, ...]) -> tuple[int, ProducerState]:
         batches=(last,) if last_offset >= 0 else (),
         last_offset=Offset(last_offset),
         timestamp_ms=timestamp_ms,
+        coordinator_epoch=coordinator_epoch,
+        transaction_start=Offset(transaction_start) if transaction_start >= 0 else None,
     )
 
 

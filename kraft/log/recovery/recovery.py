@@ -21,6 +21,7 @@ from msgspec import Struct
 from kraft.log.change import run_now
 from kraft.log.cleaning.segment_swap import complete_swaps
 from kraft.log.disk import Disk, File
+from kraft.log.format.control_record import EndTransactionMarker
 from kraft.log.format.record_batch import HEADER_BYTES, BatchHeader, check_crc, read_header, validate
 from kraft.log.leader_epochs import CHECKPOINT_NAME, LeaderEpochCache
 from kraft.log.recovery.log_checkpoint import CHECKPOINT_NAME as LOG_CHECKPOINT_NAME
@@ -28,9 +29,10 @@ from kraft.log.recovery.log_checkpoint import LogCheckpoint, read_checkpoint
 from kraft.log.recovery.producer_snapshot import SNAPSHOT_SUFFIX, ProducerSnapshots
 from kraft.log.recovery.producer_state import ProducerStates, RecentBatches
 from kraft.log.segment.batches import Continuity, scan_batches
-from kraft.log.segment.paths import DELETED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name
+from kraft.log.segment.paths import DELETED_SUFFIX, INDEX_SUFFIXES, LOG_SUFFIX, file_name
 from kraft.log.segment.segment import RELATIVE_OFFSET_MAX, Segment
 from kraft.log.segment.written_again import RewritingFile
+from kraft.log.transactions.aborted import AbortedTransaction
 from kraft.model.errors import Corruption, InvalidBatch
 from kraft.model.ids import LeaderEpoch, Offset
 
@@ -116,6 +118,7 @@ class _Recovery:
             tear = self._open_active(base_offsets[-1]) if base_offsets else None
             self._epochs = self._epochs.up_to(self._next_offset)
             producers = self._producers(snapshots)
+            indexes_rebuilt += self._open_aborted(snapshots)
         except BaseException:
             for segment in self._segments:
                 segment.file.close()
@@ -150,7 +153,7 @@ class _Recovery:
                 raise Corruption(f"{self._directory}/{stem}{LOG_SUFFIX}", 0, "the name is not a base offset")
         for name in names:
             stem, suffix = _split(name)
-            is_orphan = suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX) and stem not in logs
+            is_orphan = suffix in INDEX_SUFFIXES and stem not in logs
             if is_orphan or name.endswith((_TEMPORARY_SUFFIX, DELETED_SUFFIX)):
                 self._disk.remove(f"{self._directory}/{name}")
         stems = [name.removesuffix(SNAPSHOT_SUFFIX) for name in names if name.endswith(SNAPSHOT_SUFFIX)]
@@ -168,7 +171,7 @@ class _Recovery:
         """Remove segments below the log start offset: retention may have been interrupted at any step."""
         kept = 0
         while kept + 1 < len(base_offsets) and base_offsets[kept + 1] <= self._checkpoint.log_start_offset:
-            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+            for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX):
                 path = f"{self._directory}/{file_name(base_offsets[kept], suffix)}"
                 if self._disk.exists(path):
                     self._disk.remove(path)
@@ -240,7 +243,7 @@ class _Recovery:
                     raise
                 return self._cut(segment, misplaced)
             segment.note_batch(position, header)
-            self._recent.note(header)
+            self._recent.note(header, segment.marker_at(position, header))
             self._batches_checked += 1
             self._next_offset = segment.next_offset
         if self._next_offset < recovery_point:
@@ -315,6 +318,29 @@ class _Recovery:
         producers.replay(self._recent)
         return producers
 
+    # --- aborted transactions --------------------------------------------------------------------------------
+
+    def _open_aborted(self, snapshots: ProducerSnapshots) -> int:
+        """Open the indexes of aborted transactions, and rebuild those that are missing or damaged; return their number.
+
+        That of the active segment is always rebuilt after a crash: its file was written before the last batches.
+        """
+        since = self._checkpoint.aborted_from
+        if since is None or not self._segments:
+            return 0
+        rebuilt = 0
+        active = self._segments[-1]
+        for segment in (each for each in self._segments if each.next_offset > since or each is active):
+            is_whole = segment.aborted.open(segment.base_offset, segment.next_offset)
+            if not is_whole or (segment is active and not self._clean_shutdown):
+                segment.aborted.replace(rebuild_aborted(snapshots, self._segments, segment))
+            if segment is not active:
+                if not is_whole:
+                    rebuilt += 1
+                    run_now(segment.aborted.write())
+                segment.aborted.release()
+        return rebuilt
+
 
 def rebuild_producers(
     snapshots: ProducerSnapshots, segments: list[Segment], log_end: Offset, upper: Offset | None = None
@@ -327,19 +353,34 @@ def rebuild_producers(
         start, states = snapshot
         producers.replace(states)
     recent = RecentBatches()
-    for header in _headers(segments, start, log_end if upper is None else upper):
-        recent.note(header)
+    for header, marker in _batches(segments, start, log_end if upper is None else upper):
+        recent.note(header, marker)
     producers.replay(recent)
     return producers
 
 
-def _headers(segments: list[Segment], start: Offset, upper: Offset) -> Iterator[BatchHeader]:
+def rebuild_aborted(
+    snapshots: ProducerSnapshots, segments: list[Segment], segment: Segment
+) -> Iterator[AbortedTransaction]:
+    """Yield the aborted transactions whose markers are in the segment."""
+    base_offset = segment.base_offset
+    producers = rebuild_producers(snapshots, segments, base_offset)
+    for header, marker in _batches([segment], base_offset, segment.next_offset):
+        aborted = producers.update(header, marker)
+        if aborted is not None:
+            yield aborted
+
+
+def _batches(
+    segments: list[Segment], start: Offset, upper: Offset
+) -> Iterator[tuple[BatchHeader, EndTransactionMarker | None]]:
+    """Yield the headers of the batches from `start` to `upper`, and the markers in them."""
     for segment in segments:
         if segment.next_offset > start and segment.base_offset < upper:
-            for _, header in segment.scan(segment.position_of(start)):
+            for position, header in segment.scan(segment.position_of(start)):
                 if header.base_offset >= upper:
                     return
-                yield header
+                yield header, segment.marker_at(position, header)
 
 
 def find_whole_batch(file: File, start: int, least_offset: int) -> int | None:

@@ -1,4 +1,4 @@
-"""One segment of a partition's log: a `.log` file of batches back to back, and two sparse indexes beside it."""
+"""One segment of a partition's log: a `.log` file of batches back to back, and its indexes beside it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from msgspec import Struct
 
 from kraft.log.change import Change, run_now
 from kraft.log.disk import Disk
+from kraft.log.format.control_record import EndTransactionMarker, marker_in
 from kraft.log.format.record_batch import BatchHeader, Buffer
 from kraft.log.leader_epochs import LeaderEpochCache
+from kraft.log.segment.aborted_index import AbortedIndex
 from kraft.log.segment.batches import Continuity, checked_bytes, read_batch, scan_batches
 from kraft.log.segment.facts import SegmentFacts
 from kraft.log.segment.offset_index import OffsetIndex
@@ -66,6 +68,7 @@ class Segment:
         self.base_offset = base_offset
         self.paths = segment_paths(directory, base_offset)
         self.file = disk.open(present_path or self.path, create)
+        self.aborted = AbortedIndex(disk, self.paths.aborted_index)
         self._disk = disk
         self._index_interval_bytes = index_interval_bytes
         self._forget_batches()
@@ -218,6 +221,10 @@ class Segment:
         """Yield position and header of every batch from position `start`, where one must begin."""
         return scan_batches(self.file, self.path, start)
 
+    def marker_at(self, position: int, header: BatchHeader) -> EndTransactionMarker | None:
+        """Return the marker in the batch there; None if it is no control batch. Raises Corruption."""
+        return marker_in(header, read_batch(self.file, self.path, position, header)) if header.is_control else None
+
     def position_of(self, offset: int) -> int:
         """Return the position of the first batch that ends at or above `offset`; the file size if there is none."""
         if offset >= self.next_offset:
@@ -280,6 +287,7 @@ class Segment:
         self._indexes()
         yield lambda: self._truncate_file(position)
         self._cut_indexes(position)
+        self.aborted.cut(self.next_offset)
 
     def _truncate_file(self, position: int) -> None:
         self.file.truncate(position)
@@ -451,14 +459,17 @@ class Segment:
         paths = self.paths
         yield lambda: self._disk.write_atomically(paths.index, data)
         yield lambda: self._disk.write_atomically(paths.time_index, time_data)
+        yield from self.aborted.write()
 
     def release_indexes(self) -> None:
         """Free the memory of the indexes, whose files are written, until they are needed."""
         self._index = self._time_index = self._stored_index = None
+        self.aborted.release()
 
     def moved_to(self, directory: str) -> None:
         """Note that the directory was renamed to this."""
         self.paths = segment_paths(directory, self.base_offset)
+        self.aborted.path = self.paths.aborted_index
 
     def rename_deleted(self) -> list[str]:
         """Rename the files to `.deleted` and return the new names.
@@ -466,7 +477,7 @@ class Segment:
         The indexes go first: a log without indexes is valid, an index without its log is not.
         """
         renamed = []
-        for path in (self.paths.index, self.paths.time_index, self.paths.log):
+        for path in (self.paths.index, self.paths.time_index, self.paths.aborted_index, self.paths.log):
             if self._disk.exists(path):
                 self._disk.rename(path, path + DELETED_SUFFIX)
                 renamed.append(path + DELETED_SUFFIX)

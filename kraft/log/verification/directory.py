@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from kraft.log.cleaning.segment_swap import SWAP_SUFFIX
 from kraft.log.disk import Disk, File
+from kraft.log.format.control_record import MarkerType, marker_in
 from kraft.log.format.record_batch import BatchHeader
 from kraft.log.leader_epochs import CHECKPOINT_NAME as EPOCH_CHECKPOINT_NAME
 from kraft.log.leader_epochs import LeaderEpochCache
@@ -26,14 +27,16 @@ from kraft.log.recovery.log_checkpoint import EARLIER_SUFFIX, LogCheckpoint, rea
 from kraft.log.recovery.producer_snapshot import SNAPSHOT_SUFFIX, decode_snapshot
 from kraft.log.recovery.producer_state import ProducerState, ProducerStates
 from kraft.log.recovery.recovery import find_whole_batch, has_lost_sector
-from kraft.log.segment.paths import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name
-from kraft.log.verification.index_verification import OffsetIndexCheck, TimeIndexCheck
+from kraft.log.segment.paths import ABORTED_INDEX_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name
+from kraft.log.verification.index_verification import AbortedIndexCheck, OffsetIndexCheck, TimeIndexCheck
 from kraft.log.verification.inspection import inspect_batches
 from kraft.log.verification.scrub import PROBLEMS_MAX, Expected, ScrubbedSegment, scrub_segment
 from kraft.model.errors import Corruption
 from kraft.model.ids import NO_LEADER_EPOCH, Offset
 
 _DIGITS: Final = 20
+
+MISSING: Final = "the file is missing; opening the log rebuilds it"
 
 
 class Finding(NamedTuple):
@@ -190,9 +193,10 @@ class _Verification:
     # --- a segment -------------------------------------------------------------------------------------------
 
     def _verify_segment(self, base_offset: int, end_offset: int | None) -> None:
-        path = self._path(file_name(base_offset, LOG_SUFFIX))
+        path, is_last = self._path(file_name(base_offset, LOG_SUFFIX)), end_offset is None
         index = OffsetIndexCheck(self._disk, self._path(file_name(base_offset, INDEX_SUFFIX)), base_offset)
         time_index = TimeIndexCheck(self._disk, self._path(file_name(base_offset, TIME_INDEX_SUFFIX)), base_offset)
+        aborted = AbortedIndexCheck(self._disk, self._path(file_name(base_offset, ABORTED_INDEX_SUFFIX)), base_offset)
         previous_epoch = self._last_epoch
 
         self._next_offset = max(self._next_offset, base_offset)
@@ -208,38 +212,47 @@ class _Verification:
             end = position + header.size_bytes
             self._next_offsets[end] = int(header.next_offset)
             self._check_batch(path, position, header, previous_epoch)
+            self._check_transaction(path, position, header, aborted)
             index.batch(position, header)
             time_index.batch(position, header)
 
         try:
-            scrubbed = scrub_segment(
-                self._disk,
-                path,
-                Expected(
-                    base_offset=Offset(base_offset),
-                    end_offset=None if end_offset is None or self._swaps else Offset(end_offset),
-                    sparse=self._checkpoint.is_sparse,
-                ),
-                decode_records=self._decode_records,
-                read_bytes=self._read_bytes,
-                batch_read=batch_read,
-            )
+            scrubbed = self._scrubbed(path, base_offset, end_offset, batch_read)
         except FileNotFoundError:
             # Retention or compaction removed it after the directory was listed.
             self._knows_producers = False
             return
         finally:
-            index.close()
-            time_index.close()
-        self._report_problems(scrubbed, base_offset, is_last=end_offset is None)
-        for check in (index, time_index):
+            for check in (index, time_index, aborted):
+                check.close()
+        self._report_problems(scrubbed, base_offset, is_last=is_last)
+        for check in (index, time_index, aborted):
             check.finish(scrubbed.size_bytes)
-            self._report_mismatches(check, scrubbed, is_last=end_offset is None)
-        if end_offset is not None and not scrubbed.problems and time_index.exists:
+        self._report_mismatches(index, scrubbed, is_last=is_last)
+        self._report_mismatches(time_index, scrubbed, is_last=is_last)
+        self._report_aborted(aborted, scrubbed, is_last=is_last)
+        if not is_last and not scrubbed.problems and time_index.exists:
             missing = time_index.missing_maximum()
             if missing is not None:
                 self._fault(time_index.path, 0, missing)
         self._count(scrubbed)
+
+    def _scrubbed(
+        self, path: str, base_offset: int, end_offset: int | None, batch_read: Callable[[int, BatchHeader], None]
+    ) -> ScrubbedSegment:
+        """Read the `.log`. Raises FileNotFoundError."""
+        return scrub_segment(
+            self._disk,
+            path,
+            Expected(
+                base_offset=Offset(base_offset),
+                end_offset=None if end_offset is None or self._swaps else Offset(end_offset),
+                sparse=self._checkpoint.is_sparse,
+            ),
+            decode_records=self._decode_records,
+            read_bytes=self._read_bytes,
+            batch_read=batch_read,
+        )
 
     def _count(self, scrubbed: ScrubbedSegment) -> None:
         self._segments += 1
@@ -293,12 +306,29 @@ class _Verification:
             and has_lost_sector(file, problem.position, whole, expected)
         )
 
+    def _report_aborted(self, check: AbortedIndexCheck, scrubbed: ScrubbedSegment, *, is_last: bool) -> None:
+        # The entries of the active segment are in memory; a compaction replaces the file after the log.
+        if (is_last and not self._was_closed) or self._swaps or not self._knows_producers:
+            return
+        if check.exists:
+            self._report_mismatches(check, scrubbed, is_last=is_last)
+        elif check.has_aborted:
+            since = self._checkpoint.aborted_from
+            if since is not None and scrubbed.next_offset > since:
+                self._note(check.path, 0, MISSING)
+            else:
+                self._fault(check.path, 0, "the file is missing: aborted records would be read as committed")
+
     def _report_mismatches(
-        self, check: OffsetIndexCheck | TimeIndexCheck, scrubbed: ScrubbedSegment, *, is_last: bool
+        self,
+        check: OffsetIndexCheck | TimeIndexCheck | AbortedIndexCheck,
+        scrubbed: ScrubbedSegment,
+        *,
+        is_last: bool,
     ) -> None:
         if not check.exists:
             if not is_last:
-                self._note(check.path, 0, "the file is missing; opening the log rebuilds it")
+                self._note(check.path, 0, MISSING)
             return
         # After a batch that cannot be read it is unknown what an entry should contain.
         readable_end = min((problem.position for problem in scrubbed.problems), default=scrubbed.size_bytes + 1)
@@ -318,8 +348,24 @@ class _Verification:
             self._first_offset = header.base_offset
         self._check_epoch(path, position, header, previous_epoch)
         self._check_snapshots_up_to(header.base_offset)
-        self._producers.update(header)
         self._next_offset = int(header.next_offset)
+
+    def _check_transaction(self, path: str, position: int, header: BatchHeader, check: AbortedIndexCheck) -> None:
+        marker = None
+        if header.is_control:
+            file = self._disk.open(path, create=False)
+            try:
+                marker = marker_in(header, file.read_at(position, header.size_bytes))
+            finally:
+                file.close()
+        aborted = self._producers.update(header, marker)
+        if marker is not None and marker.type is MarkerType.ABORT:
+            check.marker(
+                position,
+                header,
+                None if aborted is None else aborted.first_offset,
+                may_begin_before=self._checkpoint.is_sparse or bool(self._first_offset),
+            )
 
     def _check_epoch(self, path: str, position: int, header: BatchHeader, previous_epoch: int) -> None:
         epoch = header.leader_epoch
@@ -358,7 +404,9 @@ class _Verification:
         for producer_id, stored in states.items():
             read = self._producers.get(producer_id)
             if read is not None and (read.epoch, read.last_offset) == (stored.epoch, stored.last_offset):
-                if read.last_sequence != stored.last_sequence:
+                # Compaction may keep a marker and drop the batch before it.
+                is_marker = stored.kept_offset != stored.last_offset
+                if read.last_sequence != stored.last_sequence and not (is_marker and self._checkpoint.is_sparse):
                     self._fault(
                         path,
                         0,

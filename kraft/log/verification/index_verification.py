@@ -1,4 +1,4 @@
-"""Verification of a segment's two indexes: compares each entry with the batches while these are read one by one."""
+"""Verification of a segment's indexes: compares each entry with the batches while these are read one by one."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from kraft.log.disk import Disk, File
 from kraft.log.format.record_batch import BatchHeader
+from kraft.log.transactions.aborted import ENTRY_BYTES as ABORTED_ENTRY_BYTES
+from kraft.log.transactions.aborted import AbortedTransaction
 from kraft.log.verification.inspection import (
     INDEX_ENTRY_BYTES,
     TIME_INDEX_ENTRY_BYTES,
     IndexEntry,
     TimeIndexEntry,
+    aborted_entries,
     index_entries,
     time_index_entries,
 )
@@ -24,7 +27,7 @@ FAULTS_MAX: Final = 20
 
 _NO_TIMESTAMP: Final = -1
 
-_Entry = TypeVar("_Entry", IndexEntry, TimeIndexEntry)
+_Entry = TypeVar("_Entry", IndexEntry, TimeIndexEntry, AbortedTransaction)
 
 
 class Mismatch(NamedTuple):
@@ -158,3 +161,52 @@ class TimeIndexCheck(_IndexCheck[TimeIndexEntry]):
     def _described(self) -> str:
         assert self._entry is not None
         return f"the entry names timestamp {self._entry.timestamp_ms} at offset {self._entry.offset}"
+
+
+class AbortedIndexCheck(_IndexCheck[AbortedTransaction]):
+    """Check of the index of aborted transactions: an entry has the offset of an abort marker, and where it began."""
+
+    def __init__(self, disk: Disk, path: str, base_offset: int) -> None:
+        super().__init__(disk, path, base_offset, _aborted_entries, ABORTED_ENTRY_BYTES)
+        self.has_aborted = False
+        """True if the segment aborts a transaction of which the log has a batch, so that there must be an index."""
+
+    def marker(self, position: int, header: BatchHeader, start: int | None, *, may_begin_before: bool) -> None:
+        """Compare with the next abort marker, whose transaction begins at `start`; None if the log has no batch of it.
+
+        If it `may_begin_before`, earlier batches of it may have been deleted.
+        """
+        offset = header.last_offset
+        while self._entry is not None and self._entry.last_offset < offset:
+            self._wrong(position, f"{self._described()}, where no transaction is aborted")
+            self._advance(position)
+        if self._entry is not None and self._entry.last_offset == offset:
+            self._compare(position, self._entry, header.producer_id, start, may_begin_before=may_begin_before)
+            self._advance(position)
+        elif start is not None:
+            self.has_aborted = True
+            if self.exists and len(self.mismatches) < FAULTS_MAX:
+                what = f"the transaction of producer {header.producer_id} from offset {start} to {offset}"
+                self.mismatches.append(Mismatch(max(0, self._entry_position), position, f"{what} is missing"))
+
+    def _compare(
+        self, position: int, entry: AbortedTransaction, producer_id: int, start: int | None, *, may_begin_before: bool
+    ) -> None:
+        if entry.producer_id != producer_id:
+            self._wrong(position, f"{self._described()}, where the producer is {producer_id}")
+        elif not (entry.first_offset == start or (may_begin_before and (start is None or entry.first_offset < start))):
+            begins = "has no batch" if start is None else f"begins at offset {start}"
+            self._wrong(position, f"{self._described()}, but in the log it {begins}")
+
+    def _ascends(self, earlier: AbortedTransaction, later: AbortedTransaction) -> bool:
+        # A transaction that begins earlier may end later.
+        return earlier.last_offset < later.last_offset
+
+    def _described(self) -> str:
+        assert self._entry is not None
+        producer_id, first, last, _ = self._entry
+        return f"the entry names the transaction of producer {producer_id} from offset {first} to {last}"
+
+
+def _aborted_entries(file: File, path: str, _: int) -> Iterator[AbortedTransaction]:
+    return aborted_entries(file, path)

@@ -14,6 +14,8 @@ from crc32c import crc32c
 
 from kraft.log.disk import ReadableFile
 from kraft.log.format.record_batch import HEADER_BYTES, BatchHeader, read_header
+from kraft.log.transactions.aborted import ENTRY_BYTES as ABORTED_ENTRY_BYTES
+from kraft.log.transactions.aborted import AbortedTransaction, decode_entries
 from kraft.model.errors import Corruption, InvalidBatch
 
 _WINDOW_BYTES: Final = 1 << 20
@@ -125,10 +127,27 @@ def time_index_entries(file: ReadableFile, path: str, base_offset: int) -> Itera
         yield TimeIndexEntry(timestamp_ms, base_offset + relative_offset)
 
 
+def aborted_entries(file: ReadableFile, path: str) -> Iterator[AbortedTransaction]:
+    """Yield the entries of a `.txnindex`. Raises Corruption at an entry of another version, or a partial one."""
+    whole = file.size - file.size % ABORTED_ENTRY_BYTES
+    for position in range(0, whole, ABORTED_ENTRY_BYTES * _ENTRIES_AT_ONCE):
+        data = file.read_at(position, min(ABORTED_ENTRY_BYTES * _ENTRIES_AT_ONCE, whole - position))
+        for number, start in enumerate(range(0, len(data), ABORTED_ENTRY_BYTES)):
+            try:
+                yield from decode_entries(data[start : start + ABORTED_ENTRY_BYTES])
+            except ValueError as error:
+                raise Corruption(path, position + number * ABORTED_ENTRY_BYTES, str(error)) from None
+    _check_whole(file, path, ABORTED_ENTRY_BYTES)
+
+
 def _entries(file: ReadableFile, path: str, layout: struct.Struct) -> Iterator[tuple[int, ...]]:
     whole = file.size - file.size % layout.size
     for position in range(0, whole, layout.size * _ENTRIES_AT_ONCE):
         yield from layout.iter_unpack(file.read_at(position, min(layout.size * _ENTRIES_AT_ONCE, whole - position)))
-    if whole < file.size:
-        reason = f"{file.size - whole} bytes at the end are not a whole entry of {layout.size} bytes"
-        raise Corruption(path, whole, reason)
+    _check_whole(file, path, layout.size)
+
+
+def _check_whole(file: ReadableFile, path: str, entry_bytes: int) -> None:
+    if rest := file.size % entry_bytes:
+        reason = f"{rest} bytes at the end are not a whole entry of {entry_bytes} bytes"
+        raise Corruption(path, file.size - rest, reason)

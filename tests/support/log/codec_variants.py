@@ -19,10 +19,9 @@ def pure_codec(*, without_librt: bool = False) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
-    # An entry of None makes the import of that module fail.
     hidden = {"librt": None, "librt.strings": None} if without_librt else {}
     before = {name: sys.modules.pop(name) for name in hidden if name in sys.modules}
-    sys.modules.update(hidden)  # type: ignore[arg-type]
+    sys.modules.update(hidden)  # type: ignore[arg-type]  # Python's own mark for a module that cannot be found.
     # Named tuples look up their own module while they are created.
     sys.modules[spec.name] = module
     try:

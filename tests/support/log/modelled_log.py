@@ -12,11 +12,13 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
+from kraft.log.append_work import CLIENT, AppendOrigin
 from kraft.log.change import run_now
 from kraft.log.cleaning.cleaned_segments import CleaningResult, open_cleaned
 from kraft.log.cleaning.cleaning_plan import plan_cleaning
 from kraft.log.cleaning.compaction import clean
-from kraft.log.format.record_batch import TimestampType, build_batch, decode_batch, split
+from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker, marker_in
+from kraft.log.format.record_batch import TimestampType, build_batch, decode_batch, read_header, split
 from kraft.log.format.record_codec import Record
 from kraft.log.group_commit import SyncTicket
 from kraft.log.log_config import LogConfig
@@ -28,6 +30,7 @@ from tests.support.disks.sim_content import CrashMode
 from tests.support.disks.sim_disk import SimDisk
 from tests.support.log.log_building import DIRECTORY, NOW_MS, ORDERS, newest, offset_at
 from tests.support.log.log_expectations import Broken, Expectation, Stored, meets
+from tests.support.log.transactional_log import COORDINATOR, VERIFIED, committed_records
 
 MAP_BYTES: Final = 1 << 16
 
@@ -84,6 +87,20 @@ class ModelledLog:
         self._append_as_leader([request])
         self.next_sequence[producer_id] = (epoch, self.batches[-1].next_sequence)
 
+    def append_transactional(self, producer_id: int, value_sizes: Sequence[int]) -> None:
+        """Append a batch to the producer's transaction, which it opens if none is open."""
+        epoch, sequence = self.next_sequence.get(producer_id, (0, 0))
+        request = self._batch(value_sizes, producer_id, epoch, sequence, transactional=True)
+        self._append_as_leader([request], VERIFIED)
+        self.next_sequence[producer_id] = (epoch, self.batches[-1].next_sequence)
+
+    def end_transaction(self, producer_id: int, kind: MarkerType) -> None:
+        """Append the marker of a producer that has written."""
+        if producer_id in self.next_sequence:
+            marker = EndTransactionMarker(type=kind, coordinator_epoch=0)
+            epoch, _ = self.next_sequence[producer_id]
+            self._append_as_leader([build_marker(marker, producer_id, epoch, self.now_ms)], COORDINATOR)
+
     def retry(self, producer_id: int, age: int) -> None:
         """Send one of a producer's last five batches again: nothing is written."""
         own = [batch for batch in self._idempotent if batch.producer_id == producer_id]
@@ -97,11 +114,12 @@ class ModelledLog:
         assert (result.base_offset, result.last_offset) == (batch.base_offset, batch.next_offset - 1)
         assert self.disk.points == points
 
-    def _append_as_leader(self, requests: Sequence[bytes]) -> None:
+    def _append_as_leader(self, requests: Sequence[bytes], origin: AppendOrigin = CLIENT) -> None:
         is_append_time = self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         added = self._place(requests, self.epoch, append_time_ms=self.now_ms if is_append_time else None)
         self._expect(self._expectation(added))
-        result = self.log.append_as_leader(b"".join(requests), LeaderEpoch(self.epoch), self.now_ms)
+        request = b"".join(requests)
+        result = self.log.append_as_leader(request, LeaderEpoch(self.epoch), self.now_ms, origin=origin)
         assert (result.base_offset, result.last_offset) == (added[0].base_offset, added[-1].next_offset - 1)
         assert not result.duplicate
         self._appended(added)
@@ -248,11 +266,13 @@ class ModelledLog:
     def compact(self, config: LogConfig, high_watermark: int) -> bool:
         """Compact the log; return False if there was nothing to clean."""
         log, directory = self.log, self.log.directory
-        plan = plan_cleaning(log.segments(), config, log.cleaned_end_offset, Offset(high_watermark), self.now_ms)
+        upper = log.transactions.last_stable_offset(Offset(high_watermark))
+        plan = plan_cleaning(log.segments(), config, log.cleaned_end_offset, upper, self.now_ms)
         if plan is None:
             return False
-        producers = {producer_id: state.last_offset for producer_id, state in log.producers.items()}
-        result = clean(self.disk, directory, plan, config, self.now_ms, MAP_BYTES, producers, lambda _: None)
+        producers = log.transactions.kept_batches()
+        aborted = log.transactions.aborted_entries(plan.segments[0].base_offset)
+        result = clean(self.disk, directory, plan, config, self.now_ms, MAP_BYTES, producers, lambda _: None, aborted)
         stages = self._cleaned_stages(result)
         self._check_cleaned(self.batches, stages[-1], result.end_offset)
         self._expect(*(replace(self._expectation(), batches=stage, cleaned_end=self.end) for stage in stages))
@@ -277,7 +297,9 @@ class ModelledLog:
 
     def _check_cleaned(self, before: Sequence[Stored], after: Sequence[Stored], end: int) -> None:
         """Check that each key's newest record is left, and no record was changed. Raises Broken."""
-        had, kept = _records(before), _records(after)
+        aborted = {batch.base_offset for batch in outcomes(before, MarkerType.ABORT)}
+        had = _records([batch for batch in before if batch.base_offset not in aborted and not _is_marker(batch)])
+        kept = _records([batch for batch in after if batch.base_offset not in aborted and not _is_marker(batch)])
         newest = {record.key: offset for offset, record in had.items() if offset < end}
         for offset, record in kept.items():
             if had[offset] != record:
@@ -339,8 +361,30 @@ class ModelledLog:
         found = newest(self.log)
         assert found == expected, f"the newest is {expected}, found {found}"
 
+    def check_committed(self) -> None:
+        """Check that a consumer of committed records reads the records of the list that are, and all of them."""
+        log = self.log
+        log.transactions.high_watermark_advanced(log.log_end_offset)
+        stable = log.transactions.last_stable_offset(log.log_end_offset)
+        undecided = outcomes(self.batches, None)
+        first = max(self.start, min((batch.base_offset for batch in undecided), default=self.end))
+        assert stable <= first, f"the transaction at {first} is open, but {stable} is stable"
+        # The records of an open transaction may all be deleted.
+        assert undecided or stable in (self.start, self.end), f"only {stable} of {self.end} is stable"
+        aborted = {batch.base_offset for batch in outcomes(self.batches, MarkerType.ABORT)}
+        batches = [batch for batch in self.batches if batch.next_offset <= stable]
+        expected = _records([each for each in batches if each.base_offset not in aborted and not _is_marker(each)])
+        read = [(read_header(batch.data), batch.data) for batch in batches]
+        found = committed_records(read, log.transactions.aborted(Offset(self.start), stable))
+        assert [record.offset for record in found] == list(expected)
+
     def _batch(
-        self, value_sizes: Sequence[int], producer_id: int = -1, producer_epoch: int = -1, sequence: int = -1
+        self,
+        value_sizes: Sequence[int],
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        sequence: int = -1,
+        transactional: bool = False,
     ) -> bytes:
         records = []
         for size in value_sizes:
@@ -349,7 +393,13 @@ class ModelledLog:
             value = f"{self.count}:".encode() + bytes(33 + (self.count + index) % 90 for index in range(size))
             key = f"key {self.count * 7 % 19}".encode()
             records.append(Record(0, self.now_ms - self.count % 5, key, None if self.count % 23 == 0 else value))
-        return build_batch(records, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=sequence)
+        return build_batch(
+            records,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=sequence,
+            transactional=transactional,
+        )
 
     def _place(
         self, requests: Sequence[bytes], epoch: int, end: int | None = None, append_time_ms: int | None = None
@@ -365,7 +415,7 @@ class ModelledLog:
         if not added:
             return
         self.batches += added
-        self._idempotent += [batch for batch in added if batch.producer_id >= 0]
+        self._idempotent += [batch for batch in added if batch.producer_id >= 0 and batch.base_sequence >= 0]
         self.end = added[-1].next_offset
         self.epochs = list(_epochs_with(self.epochs, added))
         self._settle()
@@ -416,6 +466,28 @@ def _epochs_with(epochs: Sequence[tuple[int, int]], added: Sequence[Stored]) -> 
         if batch.epoch != latest:
             latest = batch.epoch
             yield latest, batch.base_offset
+
+
+def outcomes(batches: Sequence[Stored], outcome: MarkerType | None) -> list[Stored]:
+    """Return the transactional batches with this outcome; None: undecided."""
+    found: list[Stored] = []
+    pending: dict[int, list[Stored]] = {}
+    for batch in batches:
+        header = read_header(batch.data)
+        if not header.is_transactional:
+            continue
+        marker = marker_in(header, batch.data)
+        if marker is None:
+            pending.setdefault(batch.producer_id, []).append(batch)
+        elif marker.type is outcome:
+            found += pending.pop(batch.producer_id, [])
+        else:
+            pending.pop(batch.producer_id, None)
+    return [batch for held in pending.values() for batch in held] if outcome is None else found
+
+
+def _is_marker(batch: Stored) -> bool:
+    return read_header(batch.data).is_control
 
 
 def _records(batches: Sequence[Stored]) -> dict[int, Record]:

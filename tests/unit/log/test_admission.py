@@ -29,7 +29,7 @@ from tests.support.log.log_building import (
         (batch_of("a")[:-1] + b"\x07", ErrorCode.CORRUPT_MESSAGE, "checksum"),
         (patched(batch_of("a"), 22, b"\x20"), ErrorCode.INVALID_RECORD, "control"),
         (patched(batch_of("a"), 22, b"\x08"), ErrorCode.INVALID_TIMESTAMP, "LogAppendTime"),
-        (patched(batch_of("a"), 22, b"\x10"), ErrorCode.INVALID_REQUEST, "transactions are not supported"),
+        (patched(batch_of("a"), 22, b"\x10"), ErrorCode.INVALID_RECORD, "lacks its producer id"),
         (patched(batch_of("a"), 23, b"\0\0\0\5"), ErrorCode.INVALID_RECORD, "1 records for 6 offsets"),
         (b"\0" * 7 + b"\5" + batch_of("a")[8:], ErrorCode.INVALID_RECORD, "must have base offset 0, not 5"),
         # A message of each older format: offset, size, checksum, magic, attributes, and from format 1 on a time.

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from msgspec.structs import replace
 
+from kraft.log.format.control_record import MarkerType
 from kraft.log.format.record_batch import TimestampType
 from kraft.log.log_config import LogConfig
 from kraft.model.ids import LeaderEpoch, Offset
@@ -52,7 +53,15 @@ class LogAgainstList(RuleBasedStateMachine):
     def append_idempotent(self, producer_id: int, value_sizes: list[int], bumps_epoch: bool) -> None:
         self.model.append_idempotent(producer_id, value_sizes, bumps_epoch)
 
-    @rule(producer_id=st.integers(1, 2), age=st.integers(0, 4))
+    @rule(producer_id=st.integers(3, 4), value_sizes=sizes)
+    def append_to_a_transaction(self, producer_id: int, value_sizes: list[int]) -> None:
+        self.model.append_transactional(producer_id, value_sizes)
+
+    @rule(producer_id=st.integers(3, 4), kind=st.sampled_from(MarkerType))
+    def end_a_transaction(self, producer_id: int, kind: MarkerType) -> None:
+        self.model.end_transaction(producer_id, kind)
+
+    @rule(producer_id=st.integers(1, 4), age=st.integers(0, 4))
     def send_again(self, producer_id: int, age: int) -> None:
         self.model.retry(producer_id, age)
 
@@ -172,6 +181,10 @@ class LogAgainstList(RuleBasedStateMachine):
     def both_hold_the_same(self) -> None:
         type(self).steps += 1
         self.model.check()
+
+    @invariant()
+    def consumers_of_committed_records_read_what_the_list_says(self) -> None:
+        self.model.check_committed()
 
     @invariant()
     def epochs_end_where_the_list_says(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -35,8 +36,8 @@ RECORDS = [
 CODECS = list(Codec)
 
 
-def log_of(codec: Codec | None, **configs: object) -> PartitionLog:
-    return open_log(MemoryDisk(), LogConfig(compression=codec, **configs))  # type: ignore[arg-type]
+def log_of(codec: Codec | None, **configs: Any) -> PartitionLog:
+    return open_log(MemoryDisk(), LogConfig(compression=codec, **configs))
 
 
 def stored(log: PartitionLog) -> list[tuple[BatchHeader, memoryview]]:

@@ -351,5 +351,5 @@ def test_timeouts_that_the_configuration_permits_are_taken_by_the_engine_at_ever
     )
     settings = engine._engine_settings(config, lambda before, after: None)
     settings.validate()
-    settings.raftMinTimeout, settings.raftMaxTimeout = (bound / 1000 for bound in config.first_election_ms)
+    engine._use_first_election(settings, config)
     settings.validate()

@@ -61,7 +61,7 @@ def keep_snapshots(cluster: LoopbackCluster) -> None:
         voter.quorum._snapshots = Keeper(voter.config.directory, voter.listener)
         return voter
 
-    cluster.make_voter = with_keeper  # type: ignore[method-assign]
+    cluster.make_voter = with_keeper  # type: ignore[method-assign]  # Called by the cluster, too.
 
 
 def keeper(voter: Voter) -> Keeper:

@@ -224,24 +224,6 @@ def test_a_segment_that_loses_nothing_is_not_replaced() -> None:
     assert log.files() == before
 
 
-def test_control_and_transactional_batches_are_kept_as_they_are_and_outdate_nothing() -> None:
-    log = new_log()
-    log.append(("a", "1"), ("a", "2"))
-    inside = log.append(("a", "3"), ("a", "4"), transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)
-    marker = log.append_batch(control_batch(log.next_offset))
-    log.roll()
-    log.compact()
-    assert [batch for _, batch in log.batches()[1:]] == [inside, marker]
-    assert log.pairs()[:3] == [(1, "a", "2"), (2, "a", "3"), (3, "a", "4")]
-
-
-def control_batch(offset: int) -> bytes:
-    """A commit marker."""
-    header = read_header(batch_at(offset, ("", "")))
-    columns = RecordColumns([offset], [1_000], [b"\x00\x00\x00\x01"], [b"\x00" * 6], [()])
-    return rebuild_batch(header._replace(attributes=0x30, producer_id=1, producer_epoch=0), columns)
-
-
 def test_the_last_batch_of_an_active_producer_stays_even_without_records() -> None:
     log = new_log()
     for sequence, producer_id in ((0, 7), (2, 7), (0, 8)):

@@ -32,6 +32,8 @@ states = st.dictionaries(
         batches=st.lists(batches, max_size=5).map(tuple),
         last_offset=st.integers(0, 2**40).map(Offset),
         timestamp_ms=st.integers(-1, 2**42),
+        coordinator_epoch=st.integers(-1, 2**31 - 1),
+        transaction_start=st.none() | st.integers(0, 2**40).map(Offset),
     ),
     max_size=6,
 )
@@ -41,12 +43,19 @@ def written(sequence: int, base_offset: int) -> WrittenBatch:
     return WrittenBatch(sequence, sequence + 2, Offset(base_offset), Offset(base_offset + 2), 1000 + base_offset)
 
 
-STATE = ProducerState(epoch=3, batches=(written(0, 10), written(3, 20)), last_offset=Offset(22), timestamp_ms=1020)
+STATE = ProducerState(
+    epoch=3,
+    batches=(written(0, 10), written(3, 20)),
+    last_offset=Offset(22),
+    timestamp_ms=1020,
+    coordinator_epoch=4,
+    transaction_start=Offset(10),
+)
 
 
 def test_golden_it_begins_as_kafkas_file_of_version_1() -> None:
     data = encode_snapshot({7: STATE})
-    kafkas = struct.pack(">i qhiqiqiq", 1, 7, 3, 5, 22, 2, 1020, -1, -1)
+    kafkas = struct.pack(">i qhiqiqiq", 1, 7, 3, 5, 22, 2, 1020, 4, 10)
     assert data[:2].hex() == "0001"
     assert data[2:6] == crc32c(data[6:]).to_bytes(4, "big")
     assert data[6 : 6 + len(kafkas)] == kafkas
@@ -57,6 +66,7 @@ def test_a_file_that_kafka_wrote_is_read() -> None:
     found = decode_snapshot(struct.pack(">hI", 1, crc32c(content)) + content, PATH)
     assert found[7] == ProducerState(epoch=3, batches=(written(3, 20),), last_offset=Offset(22), timestamp_ms=1020)
     assert found[8].batches == ()
+    assert (found[8].coordinator_epoch, found[8].transaction_start) == (4, None)
 
 
 @given(states)

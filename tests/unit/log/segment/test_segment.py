@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -44,8 +45,8 @@ def test_a_failed_rebuild_of_indexes_changes_nothing(monkeypatch: pytest.MonkeyP
     before = known_of(segment)
     scan_batches = batches.scan_batches
 
-    def cut(*arguments: object, **options: object) -> Iterator[tuple[int, BatchHeader]]:
-        for number, found in enumerate(scan_batches(*arguments, **options)):  # type: ignore[arg-type]
+    def cut(*arguments: Any, **options: Any) -> Iterator[tuple[int, BatchHeader]]:
+        for number, found in enumerate(scan_batches(*arguments, **options)):
             if number == broken_at:
                 raise Corruption(segment.path, found[0], "corrupt")
             yield found

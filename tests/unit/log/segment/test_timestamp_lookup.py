@@ -14,7 +14,7 @@ from kraft.log.partition_log import PartitionLog
 from kraft.log.segment.timestamp_lookup import HEADERS_AT_ONCE
 from kraft.model.errors import Corruption
 from kraft.model.ids import Offset
-from tests.support.disks.memory_disk import MemoryDisk
+from tests.support.disks.memory_disk import MemoryDisk, MemoryFile
 from tests.support.log.log_building import (
     DIRECTORY,
     EPOCH,
@@ -37,7 +37,7 @@ class ReadingDisk(MemoryDisk):
         super().__init__()
         self.read: list[str] = []
 
-    def open(self, path: str, create: bool):  # type: ignore[no-untyped-def]
+    def open(self, path: str, create: bool) -> MemoryFile:
         self.read.append(path)
         return super().open(path, create)
 

@@ -1,0 +1,175 @@
+"""The aborted transactions whose markers are in one segment: in memory while it grows, then in its `.txnindex`.
+
+Unlike the other indexes it cannot be rebuilt from the segment alone: a transaction may have begun before. Recovery
+rebuilds it with the producers' state; see kraft.log.recovery.recovery.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from typing import Final
+
+from msgspec import Struct
+
+from kraft.log.change import Change
+from kraft.log.disk import Disk, ReadableFile
+from kraft.log.transactions.aborted import ENTRY_BYTES, AbortedTransaction, check_entries, decode_entries
+from kraft.model.ids import Offset
+
+_ENTRIES_AT_ONCE: Final = 1024
+
+
+class AbortedEntries(Struct, frozen=True, kw_only=True):
+    """Entries of one segment: `data`, or the file at `path` if that is None. Any thread may look up."""
+
+    disk: Disk
+    path: str
+    data: bytes | bytearray | None
+    next_offset: Offset
+    """Offset after the segment's last batch: all markers are below."""
+
+    def collect(self, start: int, upper: int, found: list[AbortedTransaction]) -> bool:
+        """Add the transactions that overlap [start, upper); return True if no later segment has any.
+
+        Raises OSError, and ValueError for a file without whole entries.
+        """
+        if self.next_offset <= start:
+            return False
+        if self.data is not None:
+            return _collect(_InMemory(self.data), start, upper, found)
+        with closing(self.disk.open(self.path, create=False)) as file:
+            return _collect(file, start, upper, found)
+
+
+def collect_aborted(segments: Iterable[AbortedEntries], start: int, upper: int) -> list[AbortedTransaction]:
+    """Return the aborted transactions that overlap [start, upper), from the entries of segments in order.
+
+    The first segment is the one with `start`. Raises OSError, and ValueError for a damaged file.
+    """
+    found: list[AbortedTransaction] = []
+    for entries in segments:
+        if entries.collect(start, upper, found):
+            break
+    return found
+
+
+class _InMemory:
+    def __init__(self, data: bytes | bytearray) -> None:
+        self._data = data
+
+    @property
+    def size(self) -> int:
+        return len(self._data)
+
+    def read_at(self, position: int, size: int) -> bytes:
+        return bytes(self._data[position : position + size])
+
+
+def _collect(file: ReadableFile, start: int, upper: int, found: list[AbortedTransaction]) -> bool:
+    for entry in _entries_from(file, start):
+        if entry.overlaps(start, upper):
+            found.append(entry)
+        if entry.last_stable_offset >= upper:
+            return True
+    return False
+
+
+def _entries_from(file: ReadableFile, start: int) -> Iterator[AbortedTransaction]:
+    """Yield the entries whose markers are at or above `start`; markers ascend."""
+
+    def marker_offset(number: int) -> int:
+        (entry,) = decode_entries(file.read_at(number * ENTRY_BYTES, ENTRY_BYTES))
+        return entry.last_offset
+
+    first = bisect_left(range(file.size // ENTRY_BYTES), start, key=marker_offset)
+    for position in range(first * ENTRY_BYTES, file.size, _ENTRIES_AT_ONCE * ENTRY_BYTES):
+        yield from decode_entries(file.read_at(position, _ENTRIES_AT_ONCE * ENTRY_BYTES))
+
+
+class AbortedIndex:
+    """The index of one segment. A segment without aborted transactions needs no file unless `has_file` is set."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self.path = path
+        self.has_file = False
+        """True if the file must exist, even without entries: otherwise recovery could not notice that it is lost."""
+        self._data: bytearray | None = bytearray()
+        self._size_bytes = 0
+
+    def __len__(self) -> int:
+        """Return the number of aborted transactions."""
+        return (self._size_bytes if self._data is None else len(self._data)) // ENTRY_BYTES
+
+    def entries(self, next_offset: Offset, copied: bool) -> AbortedEntries:
+        """Return the entries of the segment that ends there, for a look-up.
+
+        Unless copied, they are valid until the index changes.
+        """
+        data = bytes(self._data) if copied and self._data is not None else self._data
+        return AbortedEntries(disk=self._disk, path=self.path, data=data, next_offset=next_offset)
+
+    # --- growing ---------------------------------------------------------------------------------------------
+
+    def append(self, aborted: AbortedTransaction) -> None:
+        """Note a transaction whose abort marker was appended to the segment."""
+        assert self.has_file, f"the checkpoint does not say that there is {self.path}"
+        self._in_memory().extend(aborted.encode())
+
+    def require_file(self) -> None:
+        """Note that the file must exist from now on."""
+        self.has_file = True
+        if self._data is None and not self._size_bytes:
+            self._data = bytearray()
+
+    def replace(self, entries: Iterable[AbortedTransaction]) -> None:
+        """Replace all entries. The file must be written next."""
+        self._data = bytearray(b"".join(entry.encode() for entry in entries))
+        self.has_file = True
+
+    def cut(self, end_offset: Offset) -> None:
+        """Drop the entries whose markers are at or above `end_offset`, where the segment now ends."""
+        if len(self):
+            data = self._in_memory()
+            kept = sum(entry.last_offset < end_offset for entry in decode_entries(data))
+            del data[kept * ENTRY_BYTES :]
+
+    def _in_memory(self) -> bytearray:
+        if self._data is None:
+            self._data = bytearray(self.stored())
+        return self._data
+
+    # --- file ------------------------------------------------------------------------------------------------
+
+    def write(self) -> Change[None]:
+        """Write the file, durably, if there has to be one."""
+        if self.has_file and self._data is not None:
+            path, data = self.path, bytes(self._data)
+            yield lambda: self._disk.write_atomically(path, data)
+
+    def release(self) -> None:
+        """Free the memory of the entries, which are in the file."""
+        if self._data is not None:
+            self._size_bytes, self._data = len(self._data), None
+
+    def stored(self) -> bytes:
+        """Return the entries as stored. Any thread may call this. Raises OSError."""
+        return self._disk.read_file(self.path) if self._size_bytes else b""
+
+    def keep(self, stored: bytes) -> None:
+        """Keep the stored entries in memory while the file is renamed."""
+        if self._data is None:
+            self._data = bytearray(stored)
+
+    def open(self, base_offset: Offset, next_offset: Offset) -> bool:
+        """Load the file of a segment with these offsets. Returns False if it is missing or damaged."""
+        self.has_file = True
+        try:
+            data = self._disk.read_file(self.path)
+            check_entries(data, base_offset, next_offset)
+        except (FileNotFoundError, ValueError):
+            return False
+        self._data = bytearray(data)
+        return True
