@@ -6,7 +6,7 @@ Source: KIP-339 (IncrementalAlterConfigs); KIP-133 (AlterConfigs, which replaces
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from msgspec.structs import replace
@@ -24,9 +24,10 @@ from kraft.metadata.configs import (
 )
 from kraft.metadata.decision import Decision
 from kraft.metadata.election_decisions import without_stale_elrs
-from kraft.metadata.features import require_settings
+from kraft.metadata.features import require_groups, require_settings
+from kraft.metadata.group_configs import GroupDefaults, check_group_configs, check_group_key
 from kraft.metadata.image import MetadataImage, TopicImage
-from kraft.metadata.records import BrokerConfigSet, MetadataRecord, TopicConfigSet
+from kraft.metadata.records import BrokerConfigSet, GroupConfigSet, MetadataRecord, TopicConfigSet
 from kraft.metadata.topic_names import unknown_topic
 from kraft.model.configs import (
     ConfigAlteration,
@@ -43,6 +44,7 @@ ALTERATIONS_PER_REQUEST_MAX = 10_000
 """Kafka's limit too: a single request must not keep the controller busy for seconds."""
 
 NO_SETTINGS: Final[Mapping[str, str]] = {}
+NO_GROUP_SETTINGS: Final = GroupDefaults()
 
 
 def incremental_alter_configs(
@@ -52,12 +54,13 @@ def incremental_alter_configs(
     defaults: TopicConfig,
     broker_settings: Mapping[str, str] = NO_SETTINGS,
     broker_keys: Collection[str] = frozenset(),
+    group_defaults: GroupDefaults = NO_GROUP_SETTINGS,
 ) -> Decision[IncrementalAlterConfigsResponse]:
     """Alter each resource on its own: all its alterations or none.
 
-    A topic's configs are checked together with `defaults`, a broker's together with `broker_settings`, the
-    controller's own file; `broker_keys` are all keys that such a file may hold. An alteration that changes nothing
-    gives no record.
+    A topic's configs are checked together with `defaults`, a broker's together with `broker_settings`, the controller's
+    own file, and a group's together with `group_defaults` of that file; `broker_keys` are all keys that such a file may
+    hold. An alteration that changes nothing gives no record.
     """
     named = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     left = ALTERATIONS_PER_REQUEST_MAX
@@ -67,11 +70,14 @@ def incremental_alter_configs(
         left -= len(resource.alterations)
         try:
             _check_request(resource, named[resource.resource_type, resource.resource_name], left)
-            if resource.resource_type is ConfigResourceType.BROKER:
-                records += _altered_broker(image, resource, broker_settings, broker_keys)
-            else:
-                topic = _topic(image, resource)
-                records += _altered(image, topic, _with_deletions(resource, topic.configs), defaults)
+            match resource.resource_type:
+                case ConfigResourceType.BROKER:
+                    records += _altered_broker(image, resource, broker_settings, broker_keys)
+                case ConfigResourceType.GROUP:
+                    records += _altered_group(image, resource, group_defaults)
+                case _:
+                    topic = _topic(image, resource)
+                    records += _altered(image, topic, _with_deletions(resource, topic.configs), defaults)
         except Refusal as refusal:
             results.append(_result(resource, refusal.error_code, refusal.message))
         else:
@@ -107,7 +113,7 @@ def _with_deletions(resource: ResourceAlteration, before: Mapping[str, str]) -> 
 def _topic(image: MetadataImage, resource: ResourceAlteration) -> TopicImage:
     if resource.resource_type is not ConfigResourceType.TOPIC:
         what = resource.resource_type.name.lower().replace("_", " ")
-        problem = f"altering configs of a {what} is not supported yet: alter those of a topic or a broker"
+        problem = f"altering configs of a {what} is not supported yet: alter those of a topic, a broker or a group"
         raise Refusal(ErrorCode.INVALID_REQUEST, problem)
     if not resource.resource_name:
         problem = "no topic is named, and configs cannot be altered for all topics at once: name one"
@@ -128,20 +134,11 @@ def _altered_broker(
     broker = _broker_name(image, resource.resource_name)
     before = image.broker_configs.get(broker, {})
     resource = _with_deletions(resource, before)
-    wanted = dict(before)
     for alteration in resource.alterations:
-        match alteration.operation:
-            case ConfigOperation.SET:
-                assert alteration.value is not None, "checked before"
-                check_broker_config(alteration.key, alteration.value, known_keys)
-                wanted[alteration.key] = alteration.value
-            case ConfigOperation.DELETE:
-                if alteration.key not in before:
-                    check_broker_key(alteration.key, known_keys)
-                wanted.pop(alteration.key, None)
-            case ConfigOperation.APPEND | ConfigOperation.SUBTRACT:
-                problem = f"{alteration.key[:100]} of a broker cannot be appended to or subtracted from: set all of it"
-                raise Refusal(ErrorCode.INVALID_CONFIG, problem)
+        if alteration.operation is ConfigOperation.SET:
+            assert alteration.value is not None, "checked before"
+            check_broker_config(alteration.key, alteration.value, known_keys)
+    wanted = _set_and_deleted(resource, before, lambda key: check_broker_key(key, known_keys))
     # A value is checked together with all others that would be in effect.
     of_all = {} if broker == EVERY_BROKER else image.broker_configs.get(EVERY_BROKER, {})
     broker_defaults({**settings, **of_all, **wanted})
@@ -150,6 +147,42 @@ def _altered_broker(
         for key in sorted({alteration.key for alteration in resource.alterations})
         if wanted.get(key) != before.get(key)
     ]
+
+
+def _altered_group(image: MetadataImage, resource: ResourceAlteration, defaults: GroupDefaults) -> list[MetadataRecord]:
+    require_groups(image, "altering group configs")
+    group_id = resource.resource_name
+    if not group_id:
+        raise Refusal(ErrorCode.INVALID_REQUEST, "no group is named: name one")
+    before = image.group_configs.get(group_id, {})
+    wanted = _set_and_deleted(_with_deletions(resource, before), before, check_group_key)
+    check_group_configs(wanted, defaults)
+    return [
+        GroupConfigSet(group_id=group_id, key=key, value=wanted.get(key))
+        for key in sorted(before.keys() | wanted.keys())
+        if wanted.get(key) != before.get(key)
+    ]
+
+
+def _set_and_deleted(
+    resource: ResourceAlteration, before: Mapping[str, str], check_key: Callable[[str], None]
+) -> dict[str, str]:
+    """Return the configs after the alterations, none of which is for a list. Raises Refusal, also from `check_key`."""
+    wanted = dict(before)
+    for alteration in resource.alterations:
+        if alteration.key not in before:
+            check_key(alteration.key)
+        match alteration.operation:
+            case ConfigOperation.SET:
+                assert alteration.value is not None, "checked before"
+                wanted[alteration.key] = alteration.value
+            case ConfigOperation.DELETE:
+                wanted.pop(alteration.key, None)
+            case ConfigOperation.APPEND | ConfigOperation.SUBTRACT:
+                what = resource.resource_type.name.lower()
+                problem = f"{alteration.key[:100]} of a {what} cannot be appended to or subtracted from: set all of it"
+                raise Refusal(ErrorCode.INVALID_CONFIG, problem)
+    return wanted
 
 
 def _broker_name(image: MetadataImage, name: str) -> str:

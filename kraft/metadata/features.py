@@ -22,15 +22,19 @@ ELIGIBLE_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
 """0: no ELR. 1: partitions have an ELR and a last known ELR (KIP-966)."""
 
 GROUP_VERSION: Final = "group.version"
+"""0: groups of the classic protocol only. 1: also groups of the consumer protocol (KIP-848)."""
+
 TRANSACTION_VERSION: Final = "transaction.version"
+"""0: records of `__transaction_state` as in old versions of Kafka. 1: flexible records. 2: the end of a transaction
+bumps the producer epoch, and leaders add partitions to transactions (KIP-890)."""
 
 SETTINGS_AS_METADATA: Final = 2
 """The level of metadata.version that has records for operators' settings."""
 
 _RANGES: Final = (
-    FeatureRange(feature=GROUP_VERSION, min_level=0, max_level=0),
+    FeatureRange(feature=GROUP_VERSION, min_level=0, max_level=1),
     FeatureRange(feature=METADATA_VERSION, min_level=1, max_level=SETTINGS_AS_METADATA),
-    FeatureRange(feature=TRANSACTION_VERSION, min_level=0, max_level=0),
+    FeatureRange(feature=TRANSACTION_VERSION, min_level=0, max_level=2),
     FeatureRange(feature=ELIGIBLE_REPLICAS_VERSION, min_level=0, max_level=1),
 )
 
@@ -71,6 +75,13 @@ def require_settings(image: MetadataImage, what: str) -> None:
             f"runs this version, run kraft features upgrade --feature {METADATA_VERSION}={SETTINGS_AS_METADATA}"
         )
         raise Refusal(ErrorCode.UNSUPPORTED_VERSION, problem)
+
+
+def require_groups(image: MetadataImage, what: str) -> None:
+    """Raise Refusal UNSUPPORTED_VERSION while some node of the cluster may not understand records of groups."""
+    if level_of(image, GROUP_VERSION) < 1:
+        problem = f"{what} needs {GROUP_VERSION} 1: once every node runs this version, run kraft features upgrade"
+        raise Refusal(ErrorCode.UNSUPPORTED_VERSION, f"{problem} --feature {GROUP_VERSION}=1")
 
 
 def check_levels(image: MetadataImage) -> None:

@@ -7,7 +7,7 @@ so the cost of a change does not depend on the size of the topic or the cluster 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeVar, assert_never
+from typing import assert_never
 from uuid import UUID
 
 from msgspec import Struct, field
@@ -25,6 +25,7 @@ from kraft.metadata.records import (
     ClientQuotaSet,
     ClusterInitialised,
     FeatureLevelSet,
+    GroupConfigSet,
     MetadataRecord,
     OperatorFenceSet,
     PartitionChanged,
@@ -40,6 +41,7 @@ from kraft.metadata.records import (
     TransactionBegun,
     TransactionEnded,
 )
+from kraft.metadata.small_maps import overlaid, with_setting
 from kraft.model.client_quotas import QuotaEntity
 from kraft.model.endpoint import Endpoint
 from kraft.model.features import FeatureRange
@@ -53,9 +55,6 @@ from kraft.model.ids import (
     ProducerId,
     TopicId,
 )
-
-Key = TypeVar("Key")
-Item = TypeVar("Item")
 
 QuotaSubject = tuple[QuotaEntity, ...]
 """The subject of a quota: a user, a client id, both, or an IP address, ordered by type."""
@@ -166,6 +165,7 @@ class MetadataImage(Struct, frozen=True, kw_only=True):
     next_producer_id: ProducerId = _FIRST_PRODUCER_ID
     features: Mapping[str, int] = field(default_factory=dict)
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     client_quotas: Mapping[QuotaSubject, Mapping[str, float]] = field(default_factory=dict)
 
     def replay(self, records: Iterable[MetadataRecord]) -> MetadataImage:
@@ -284,6 +284,7 @@ class _Draft:
         self._changed_names: dict[str, TopicId | None] = {}
         self._features = before.features
         self._broker_configs = before.broker_configs
+        self._group_configs = before.group_configs
         self._client_quotas = before.client_quotas
 
     def image(self) -> MetadataImage:
@@ -293,13 +294,14 @@ class _Draft:
         }
         return MetadataImage(
             cluster_id=self._cluster_id,
-            brokers=_overlaid(before.brokers, self._changed_brokers),
+            brokers=overlaid(before.brokers, self._changed_brokers),
             topics=PersistentMap.of(before.topics).with_changes(topics),
             topic_ids=PersistentMap.of(before.topic_ids).with_changes(self._changed_names),
             next_broker_epoch=self._next_broker_epoch,
             next_producer_id=self._next_producer_id,
             features=self._features,
             broker_configs=self._broker_configs,
+            group_configs=self._group_configs,
             client_quotas=self._client_quotas,
         )
 
@@ -311,7 +313,7 @@ class _Draft:
             case ProducerIdsAllocated():
                 assert record.next_producer_id > self._next_producer_id, f"{record} after {self._next_producer_id}"
                 self._next_producer_id = record.next_producer_id
-            case FeatureLevelSet() | BrokerConfigSet() | ClientQuotaSet():
+            case FeatureLevelSet() | BrokerConfigSet() | ClientQuotaSet() | GroupConfigSet():
                 self._apply_to_settings(record)
             case (
                 RegisterBroker()
@@ -398,10 +400,12 @@ class _Draft:
             case FeatureLevelSet():
                 self._features = {**self._features, record.feature: record.level}
             case BrokerConfigSet():
-                self._broker_configs = _with_setting(self._broker_configs, record.broker, record.key, record.value)
+                self._broker_configs = with_setting(self._broker_configs, record.broker, record.key, record.value)
+            case GroupConfigSet():
+                self._group_configs = with_setting(self._group_configs, record.group_id, record.key, record.value)
             case ClientQuotaSet():
                 subject = tuple(record.entity)
-                self._client_quotas = _with_setting(self._client_quotas, subject, record.key, record.value)
+                self._client_quotas = with_setting(self._client_quotas, subject, record.key, record.value)
             case _:
                 assert_never(record)
 
@@ -512,29 +516,3 @@ def _consistent(partition: PartitionImage) -> PartitionImage:
         assert replicas.issuperset(outside), f"ELR beyond the replicas: {partition}"
         assert isr.isdisjoint(outside), f"ELR within the ISR: {partition}"
     return partition
-
-
-def _with_setting(
-    before: Mapping[Key, Mapping[str, Item]], owner: Key, key: str, value: Item | None
-) -> Mapping[Key, Mapping[str, Item]]:
-    """Set the owner's key; None removes it. An owner without keys is removed too."""
-    after = dict(before)
-    settings = dict(_overlaid(before.get(owner, {}), {key: value}))
-    if settings:
-        after[owner] = settings
-    else:
-        after.pop(owner, None)
-    return after
-
-
-def _overlaid(before: Mapping[Key, Item], changes: Mapping[Key, Item | None]) -> Mapping[Key, Item]:
-    """Return `before` with the changes; None removes a key. Without changes, return the same object."""
-    if not changes:
-        return before
-    after = dict(before)
-    for key, item in changes.items():
-        if item is None:
-            after.pop(key, None)
-        else:
-            after[key] = item
-    return after

@@ -10,6 +10,7 @@ from kraft.metadata.image import MetadataImage, TopicImage
 from kraft.metadata.placement import place_more_partitions
 from kraft.metadata.records import MetadataRecord
 from kraft.metadata.topic_decisions import PARTITIONS_PER_REQUEST_MAX, assignment_problem, partition_created
+from kraft.metadata.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId
 from kraft.model.partitions import CreatePartitionsRequest, NewPartitions
@@ -66,6 +67,11 @@ def _topic(image: MetadataImage, asked: NewPartitions, named: Counter[str]) -> T
 
 
 def _check_count(topic: TopicImage, asked: NewPartitions, left: int) -> None:
+    if topic.topic in INTERNAL_TOPICS:
+        # The partition of a group or of a transactional id follows from their number.
+        lost = "groups would lose their offsets" if topic.topic == OFFSETS_TOPIC else "transactions would be lost"
+        problem = f"{lost}: topic '{topic.topic}' keeps its {len(topic.partitions)} partitions"
+        raise Refusal(ErrorCode.INVALID_PARTITIONS, problem)
     has = len(topic.partitions)
     partitions = "1 partition" if has == 1 else f"{has} partitions"
     if asked.count == has:

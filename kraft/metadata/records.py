@@ -157,6 +157,14 @@ class BrokerConfigSet(Struct, frozen=True, kw_only=True):
     value: str | None
 
 
+class GroupConfigSet(Struct, frozen=True, kw_only=True):
+    """A config of a consumer group was set; `value` None removes it."""
+
+    group_id: str
+    key: str
+    value: str | None
+
+
 class ClientQuotaSet(Struct, frozen=True, kw_only=True):
     """A client quota was set. `entity` is ordered by type; `value` None removes the quota."""
 
@@ -187,7 +195,7 @@ BrokerRecord = (
     | BrokerEpochsUsed
 )
 TopicRecord = TopicCreated | PartitionCreated | PartitionChanged | TopicDeleted | TopicConfigSet
-SettingRecord = FeatureLevelSet | BrokerConfigSet | ClientQuotaSet
+SettingRecord = FeatureLevelSet | BrokerConfigSet | ClientQuotaSet | GroupConfigSet
 TransactionMarker = TransactionBegun | TransactionEnded | TransactionAborted
 MetadataRecord = (
     ClusterInitialised | ProducerIdsAllocated | BrokerRecord | TopicRecord | SettingRecord | TransactionMarker

@@ -16,6 +16,7 @@ from kraft.metadata.records import (
     ClientQuotaSet,
     ClusterInitialised,
     FeatureLevelSet,
+    GroupConfigSet,
     MetadataRecord,
     OperatorFenceSet,
     PartitionCreated,
@@ -42,14 +43,21 @@ def snapshot_records(image: MetadataImage) -> Iterator[MetadataRecord]:
     if image.next_broker_epoch != next_broker_epoch:
         # The broker with the last epoch may be unregistered, and its epoch must not be used again.
         yield BrokerEpochsUsed(next_broker_epoch=image.next_broker_epoch)
-    for name, configs in image.broker_configs.items():
-        for key, value in configs.items():
-            yield BrokerConfigSet(broker=name, key=key, value=value)
+    yield from _config_records(image)
     for subject, quotas in image.client_quotas.items():
         for key, quota in quotas.items():
             yield ClientQuotaSet(entity=list(subject), key=key, value=quota)
     for topic in image.topics.values():
         yield from _topic_records(topic)
+
+
+def _config_records(image: MetadataImage) -> Iterator[MetadataRecord]:
+    for name, configs in image.broker_configs.items():
+        for key, value in configs.items():
+            yield BrokerConfigSet(broker=name, key=key, value=value)
+    for group_id, configs in image.group_configs.items():
+        for key, value in configs.items():
+            yield GroupConfigSet(group_id=group_id, key=key, value=value)
 
 
 def _broker_records(broker: BrokerRegistration) -> Iterator[MetadataRecord]:

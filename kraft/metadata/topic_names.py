@@ -8,8 +8,18 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 from itertools import product
+from typing import Final
 
 from kraft.model.errors import ErrorCode, Refusal
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+"""The topic that holds consumer groups and their committed offsets."""
+
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+"""The topic that holds the state of transactional ids."""
+
+INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
+"""Topics that brokers write; clients may only read them."""
 
 TOPIC_NAME_LENGTH_MAX = 249
 
@@ -25,6 +35,13 @@ def check_topic_name(name: str) -> None:
     """Raise Refusal INVALID_TOPIC_EXCEPTION that says which rule the name breaks."""
     problem = _problem(name)
     if problem:
+        raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+
+
+def check_not_internal(name: str) -> None:
+    """Raise Refusal INVALID_TOPIC_EXCEPTION for a topic whose records only brokers change."""
+    if name in INTERNAL_TOPICS:
+        problem = "the topic is internal: only brokers write to it and delete its records"
         raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
 
 

@@ -37,7 +37,7 @@ class ConfigOperation(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Source of a value: the topic, dynamic broker configs, the broker's file, or the default."""
+    """Source of a value: the topic or group, dynamic broker configs, the broker's file, or the default."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -45,6 +45,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    DYNAMIC_GROUP_CONFIG = 8
 
     @classmethod
     def _missing_(cls, value: object) -> ConfigSource:

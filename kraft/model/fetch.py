@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from kraft.model.errors import ErrorCode
 
@@ -25,10 +25,19 @@ class FetchRequest(Struct, frozen=True, kw_only=True):
     min_bytes: int
     max_bytes: int
     partitions: list[FetchPartition]
+    reads_committed: bool = False
+    """Return records only below the last stable offset, and the aborted transactions among them."""
+
+
+class AbortedTransaction(Struct, frozen=True, kw_only=True):
+    """Transaction whose records, from `first_offset` up to the producer's next marker, were aborted."""
+
+    producer_id: int
+    first_offset: int
 
 
 class FetchPartitionResult(Struct, frozen=True, kw_only=True):
-    """Result for one partition. `records` are whole batches below the high watermark.
+    """Result for one partition. `records` are whole batches below the high watermark, or the last stable offset.
 
     The first batch may begin before `fetch_offset`.
     """
@@ -42,6 +51,9 @@ class FetchPartitionResult(Struct, frozen=True, kw_only=True):
     records: bytes = b""
     leader_id: int = -1
     leader_epoch: int = -1
+    last_stable_offset: int = -1
+    aborted: list[AbortedTransaction] = field(default_factory=list)
+    """Aborted transactions in `records`; only for a request that reads committed records."""
 
 
 class FetchResponse(Struct, frozen=True, kw_only=True):

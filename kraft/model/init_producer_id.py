@@ -1,4 +1,4 @@
-"""InitProducerId: allocates an id for an idempotent producer."""
+"""InitProducerId: gives a producer its id and epoch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from kraft.model.errors import ErrorCode
 
 
 class InitProducerIdRequest(Struct, frozen=True, kw_only=True):
-    pass
+    transactional_id: str = ""
+    """Empty for a producer without transactions; the other fields then have no meaning."""
+
+    transaction_timeout_ms: int = 0
+    """Time after which the coordinator aborts an open transaction."""
+
+    producer_id: int | None = None
+    """With the epoch, the identity that the producer has, to go on with it after an error (KIP-360)."""
+
+    producer_epoch: int | None = None
 
 
 class InitProducerIdResponse(Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from msgspec import Struct
 from kraft.model.errors import ErrorCode
 
 LATEST_TIMESTAMP = -1
-"""Used in ListOffsets for the high watermark."""
+"""Used in ListOffsets for the high watermark, or the last stable offset."""
 
 EARLIEST_TIMESTAMP = -2
 """Used in ListOffsets for the log start offset."""
@@ -36,6 +36,7 @@ class ListOffsetsPartition(Struct, frozen=True, kw_only=True):
 
 class ListOffsetsRequest(Struct, frozen=True, kw_only=True):
     partitions: list[ListOffsetsPartition]
+    reads_committed: bool = False
 
 
 class ListOffsetsPartitionResult(Struct, frozen=True, kw_only=True):

@@ -22,7 +22,9 @@ class Served(Struct, frozen=True):
     """A call and the handler that serves it. A Refusal that the handler raises ends the call."""
 
     call: AnyCall
-    handler: Callable[[Any], Any]
+    handler: Callable[..., Any]
+    takes_peer: bool = False
+    """The handler also gets the caller's address, formatted for messages."""
 
 
 class _Declaration(Generic[Request, Response]):
@@ -57,6 +59,10 @@ class Call(_Declaration[Request, Response]):
 
     def served_by(self, handler: Callable[[Request], Awaitable[Response]]) -> Served:
         return Served(self, handler)
+
+    def served_to_peer_by(self, handler: Callable[[Request, str], Awaitable[Response]]) -> Served:
+        """Bind a handler that also gets the caller's address."""
+        return Served(self, handler, takes_peer=True)
 
 
 class ServerStream(_Declaration[Request, Response]):

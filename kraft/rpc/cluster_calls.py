@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kraft.model import replica_fetch as replica
+from kraft.model import transaction_partitions as transactions
 from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest, ProducerIdBlock
 from kraft.model.alter_partition import AlterPartitionRequest, AlterPartitionResult
 from kraft.model.fail_replicas import FailReplicasRequest, FailReplicasResult
@@ -34,9 +35,15 @@ FOLLOW_METADATA: Final = ServerStream(_CONTROLLER, "FollowMetadata", FollowMetad
 limits its wait for each batch.
 """
 
-REPLICA_FETCH: Final = Stream(
-    service_of(replication_pb2.DESCRIPTOR, "Replication"),
-    "Fetch",
-    replica.ReplicaFetchRequest,
-    replica.ReplicaFetchResponse,
+_REPLICATION: Final = service_of(replication_pb2.DESCRIPTOR, "Replication")
+
+REPLICA_FETCH: Final = Stream(_REPLICATION, "Fetch", replica.ReplicaFetchRequest, replica.ReplicaFetchResponse)
+ADD_PARTITIONS_TO_TXN: Final = Call(
+    _REPLICATION,
+    "AddPartitionsToTxn",
+    transactions.AddPartitionsToTxnRequest,
+    transactions.AddPartitionsToTxnResponse,
+)
+WRITE_TXN_MARKERS: Final = Call(
+    _REPLICATION, "WriteTxnMarkers", transactions.WriteTxnMarkersRequest, transactions.WriteTxnMarkersResponse
 )

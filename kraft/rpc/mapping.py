@@ -1,12 +1,13 @@
 """Converts values (`msgspec.Struct`) to protobuf messages and back, field by field of the same name.
 
 A mapping is built once, at import, and raises TypeError if the two do not have the same fields. Supported field types:
-numbers, strings, bytes, booleans, `ErrorCode`, other `IntEnum`s, `UUID` (16 bytes), `T | None` (an optional field),
-values, lists of these and `dict[str, str]`.
+numbers, strings, bytes, booleans, `ErrorCode`, other `IntEnum`s, `UUID` (16 bytes), values, `T | None` of these (an
+optional field), `list[T]` and `tuple[T, ...]` of these, and mappings from text to text or bytes.
 """
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Callable
 from enum import IntEnum
 from types import NoneType, UnionType
@@ -67,15 +68,17 @@ def _field(name: str, hint: Any, descriptor: Descriptor) -> tuple[Writer, Reader
     nested = descriptor.fields_by_name[name].message_type
     if isinstance(hint, type) and issubclass(hint, Struct):
         return _nested_field(name, hint, nested)
-    if get_origin(hint) is list:
-        return _list_field(name, _without_newtype(get_args(hint)[0]), nested)
-    if get_origin(hint) is dict:
+    if get_origin(hint) in (list, tuple):
+        return _list_field(name, get_origin(hint), _without_newtype(get_args(hint)[0]), nested)
+    if get_origin(hint) in (dict, abc.Mapping):
         return _map_field(name)
     if hint == Buffer:
         # Protobuf returns bytes and accepts any buffer.
         return _scalar_field(name, *_scalar(bytes))
     if get_origin(hint) is UnionType or NoneType in get_args(hint):
         (inner,) = (_without_newtype(option) for option in get_args(hint) if option is not NoneType)
+        if isinstance(inner, type) and issubclass(inner, Struct):
+            return _optional_nested_field(name, *_nested_field(name, inner, nested))
         return _optional_field(name, *_scalar(inner))
     return _scalar_field(name, *_scalar(hint))
 
@@ -151,7 +154,18 @@ def _nested_field(name: str, value_type: type[Any], descriptor: Descriptor) -> t
     return write, read
 
 
-def _list_field(name: str, item_type: Any, descriptor: Descriptor) -> tuple[Writer, Reader]:
+def _optional_nested_field(name: str, write_content: Writer, read_content: Reader) -> tuple[Writer, Reader]:
+    def write(value: Any, message: Any) -> None:
+        if getattr(value, name) is not None:
+            write_content(value, message)
+
+    def read(message: Any) -> Any:
+        return read_content(message) if message.HasField(name) else None
+
+    return write, read
+
+
+def _list_field(name: str, list_type: type[Any], item_type: Any, descriptor: Descriptor) -> tuple[Writer, Reader]:
     if not isinstance(item_type, type) or not issubclass(item_type, Struct):
         encode, decode = _scalar(item_type)
 
@@ -159,7 +173,7 @@ def _list_field(name: str, item_type: Any, descriptor: Descriptor) -> tuple[Writ
             getattr(message, name).extend(map(encode, getattr(value, name)))
 
         def read_items(message: Any) -> Any:
-            return list(map(decode, getattr(message, name)))
+            return list_type(map(decode, getattr(message, name)))
 
         return write_items, read_items
 
@@ -173,9 +187,12 @@ def _list_field(name: str, item_type: Any, descriptor: Descriptor) -> tuple[Writ
                 write_field(item, added)
 
     def read(message: Any) -> Any:
-        return [
-            item_type(**{field: read_field(item) for field, _, read_field in fields}) for item in getattr(message, name)
-        ]
+        return list_type(
+            [
+                item_type(**{field: read_field(item) for field, _, read_field in fields})
+                for item in getattr(message, name)
+            ]
+        )
 
     return write, read
 

@@ -29,6 +29,7 @@ _MAPPINGS: dict[str, Mapping[Any, Any]] = {
     "broker_unregistered": Mapping(records.BrokerUnregistered, metadata_pb2.BrokerUnregistered),
     "feature_level_set": Mapping(records.FeatureLevelSet, metadata_pb2.FeatureLevelSet),
     "broker_config_set": Mapping(records.BrokerConfigSet, metadata_pb2.BrokerConfigSet),
+    "group_config_set": Mapping(records.GroupConfigSet, metadata_pb2.GroupConfigSet),
     "client_quota_set": Mapping(records.ClientQuotaSet, metadata_pb2.ClientQuotaSet),
     "broker_epochs_used": Mapping(records.BrokerEpochsUsed, metadata_pb2.BrokerEpochsUsed),
     "transaction_begun": Mapping(records.TransactionBegun, metadata_pb2.TransactionBegun),

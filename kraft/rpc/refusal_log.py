@@ -34,7 +34,7 @@ class RefusalLog:
 
     def log(self, peer: str, reason: str) -> None:
         """Log a refusal unless one of its kind was logged lately. `peer` is gRPC's name of the other end."""
-        address = readable_peer(peer)
+        address, reason = readable_peer(peer), reason[:TEXT_MAX]
         now_ms = self._monotonic_ms()
         if now_ms - self._period_began_ms >= AGAIN_AFTER_MS:
             self._period_began_ms = now_ms
@@ -46,7 +46,7 @@ class RefusalLog:
         self._logged.add(kind)
         omitted = {"refusals_not_logged": self._not_logged} if self._not_logged else {}
         self._not_logged = 0
-        log.warning("peer refused", peer=address, reason=reason[:TEXT_MAX], **omitted)
+        log.warning("peer refused", peer=address, reason=reason, **omitted)
 
 
 def readable_peer(peer: str) -> str:

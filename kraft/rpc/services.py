@@ -21,6 +21,8 @@ from kraft.model.errors import Refusal
 from kraft.rpc.call import Call, Served, ServerStream, Stream
 from kraft.rpc.mapping import Mapping
 from kraft.rpc.peers import MESSAGE_BYTES_MAX
+from kraft.rpc.refusal_log import readable_peer
+from kraft.rpc.requests_in_progress import RequestsInProgress
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -60,34 +62,50 @@ class Service:
 
     def __init__(self, *calls: Served) -> None:
         self._calls = calls
+        self.in_progress = RequestsInProgress()
 
     def add_to(self, server: grpc.aio.Server) -> None:
         services: defaultdict[str, dict[str, MethodHandler]] = defaultdict(dict)
         for served in self._calls:
-            services[served.call.service][served.call.name] = _method_handler(served)
+            services[served.call.service][served.call.name] = _method_handler(served, self.in_progress)
         server.add_generic_rpc_handlers(
             [grpc.method_handlers_generic_handler(name, handlers) for name, handlers in services.items()]
         )
 
 
-def _method_handler(served: Served) -> MethodHandler:
+def _method_handler(served: Served, in_progress: RequestsInProgress) -> MethodHandler:
     call, handler = served.call, served.handler
     decode, encode = call.request.message_type.FromString, call.response.message_type.SerializeToString
     match call:
         case Call():
-            return grpc.unary_unary_rpc_method_handler(_answering(call, handler), decode, encode)
+            answering = _answering(call, handler, in_progress, takes_peer=served.takes_peer)
+            return grpc.unary_unary_rpc_method_handler(answering, decode, encode)
         case ServerStream():
             return grpc.unary_stream_rpc_method_handler(_streaming(call, handler), decode, encode)
         case Stream():
-            return grpc.stream_stream_rpc_method_handler(_exchanging(call, handler), decode, encode)
+            return grpc.stream_stream_rpc_method_handler(_exchanging(call, handler, in_progress), decode, encode)
         case _:
             assert_never(call)
 
 
-def _answering(call: Call[Request, Response], handler: Callable[[Request], Awaitable[Response]]) -> Any:
+def _answering(
+    call: Call[Request, Response],
+    handler: Callable[..., Awaitable[Response]],
+    in_progress: RequestsInProgress,
+    *,
+    takes_peer: bool,
+) -> Any:
     async def answer(message: Any, context: Context) -> Any:
+        in_progress.begun()
+        try:
+            return await respond(message, context)
+        finally:
+            in_progress.ended()
+
+    async def respond(message: Any, context: Context) -> Any:
         request = await read_value(call.request, message, context)
-        response = await answered(handler(request), context)
+        peer = (readable_peer(context.peer()),) if takes_peer else ()
+        response = await answered(handler(request, *peer), context)
         if call.long_list is None:
             return call.response.to_message(response)
         return await _in_turns(call.response, call.long_list, response)
@@ -107,9 +125,13 @@ def _streaming(
     return answer
 
 
-def _exchanging(stream: Stream[Request, Response], handler: Callable[[Request], Awaitable[Response | None]]) -> Any:
+def _exchanging(
+    stream: Stream[Request, Response],
+    handler: Callable[[Request], Awaitable[Response | None]],
+    in_progress: RequestsInProgress,
+) -> Any:
     async def answer(messages: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
-        async for response in in_order(read_values(messages, stream.request), handler, context):
+        async for response in in_order(read_values(messages, stream.request), handler, context, in_progress):
             yield stream.response.to_message(response)
 
     return answer
@@ -176,7 +198,10 @@ def fitting(details: str) -> str:
 
 
 async def in_order(
-    requests: AsyncIterator[Request], begin: Callable[[Request], Awaitable[Response | None]], context: Context
+    requests: AsyncIterator[Request],
+    begin: Callable[[Request], Awaitable[Response | None]],
+    context: Context,
+    in_progress: RequestsInProgress,
 ) -> AsyncIterator[Response]:
     """Begin requests as they arrive, many at once, and yield their responses in the order of the requests."""
     begun: asyncio.Queue[asyncio.Future[Response | None] | None] = asyncio.Queue(STREAM_REQUESTS_IN_FLIGHT_MAX)
@@ -187,6 +212,7 @@ async def in_order(
             async for request in requests:
                 response = asyncio.ensure_future(begin(request))
                 unanswered.add(response)
+                in_progress.begun()
                 await begun.put(response)
         finally:
             await begun.put(None)
@@ -195,9 +221,10 @@ async def in_order(
     try:
         while (response := await begun.get()) is not None:
             answer = await answered(response, context)
-            unanswered.discard(response)
             if answer is not None:
                 yield answer
+            unanswered.discard(response)
+            in_progress.ended()
         # The requests before the failed read are answered; now the stream ends with that failure.
         try:
             await reading
@@ -207,6 +234,7 @@ async def in_order(
         reading.cancel()
         for response in unanswered:
             response.cancel()
+            in_progress.ended()
         # Empties the queue, so that a reader that waits for a place in it can end.
         while not begun.empty():
             begun.get_nowait()

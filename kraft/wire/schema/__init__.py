@@ -9,29 +9,6 @@ from collections.abc import Mapping
 from typing import Final
 
 WITHOUT_HANDLER: Final[Mapping[str, tuple[str, ...]]] = {
-    "consumer groups are not supported yet": (
-        "consumer_group_describe",
-        "consumer_group_heartbeat",
-        "delete_groups",
-        "describe_groups",
-        "find_coordinator",
-        "heartbeat",
-        "join_group",
-        "leave_group",
-        "list_groups",
-        "offset_commit",
-        "offset_delete",
-        "offset_fetch",
-        "sync_group",
-    ),
-    "transactions are not supported yet": (
-        "add_offsets_to_txn",
-        "add_partitions_to_txn",
-        "describe_transactions",
-        "end_txn",
-        "list_transactions",
-        "txn_offset_commit",
-    ),
     "authentication and ACLs are not supported yet": (
         "alter_user_scram_credentials",
         "create_acls",

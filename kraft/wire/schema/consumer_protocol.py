@@ -1,4 +1,7 @@
-"""Consumer protocol: subscriptions and assignments inside JoinGroup and SyncGroup, which a broker does not read.
+"""Consumer protocol: subscriptions and assignments inside JoinGroup and SyncGroup.
+
+A broker reads subscriptions to know which topics a group subscribes to, and both where a group has members of the
+classic and of the consumer protocol.
 
 The bytes begin with their version (int16). Source: KIP-429, KIP-792, KIP-881.
 """

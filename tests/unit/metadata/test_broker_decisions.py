@@ -61,7 +61,9 @@ def test_a_new_cluster_gets_its_id_once() -> None:
     decision = initialise_cluster(EMPTY_IMAGE, CLUSTER)
     assert decision.records == [
         ClusterInitialised(cluster_id=CLUSTER),
+        FeatureLevelSet(feature="group.version", level=1),
         FeatureLevelSet(feature="metadata.version", level=2),
+        FeatureLevelSet(feature="transaction.version", level=2),
         FeatureLevelSet(feature="eligible.leader.replicas.version", level=1),
     ]
     assert initialise_cluster(EMPTY_IMAGE.replay(decision.records), CLUSTER).records == []

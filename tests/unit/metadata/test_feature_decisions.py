@@ -72,7 +72,10 @@ def test_a_registered_broker_that_does_not_support_the_level_is_named_even_when_
     [
         (to(3), "the active controller supports 1 to 2"),
         (to(1), "metadata.version is at level 2 and cannot go down to 1"),
-        (to(1, "group.version"), "group.version cannot be at level 1, because the active controller supports 0 only"),
+        (
+            to(3, "transaction.version"),
+            "transaction.version cannot be at level 3, because the active controller supports 0 to 2",
+        ),
         (
             to(1, "kraft.version"),
             "there is no feature 'kraft.version': choose one of eligible.leader.replicas.version, group.version",
@@ -86,8 +89,8 @@ def test_levels_that_cannot_be_are_refused(request_: UpdateFeaturesRequest, word
 
 
 def test_one_update_that_is_refused_refuses_them_all() -> None:
-    both = UpdateFeaturesRequest(updates=[*to(2).updates, *to(1, "group.version").updates], timeout_ms=1)
-    with pytest.raises(Refusal, match=r"group\.version"):
+    both = UpdateFeaturesRequest(updates=[*to(2).updates, *to(3, "transaction.version").updates], timeout_ms=1)
+    with pytest.raises(Refusal, match=r"transaction\.version"):
         update_features(earlier_cluster(TODAY), both)
     twice = UpdateFeaturesRequest(updates=[*to(2).updates, *to(1).updates], timeout_ms=1)
     with pytest.raises(Refusal, match="is in the request 2 times"):
@@ -96,7 +99,7 @@ def test_one_update_that_is_refused_refuses_them_all() -> None:
 
 def test_a_broker_that_does_not_support_the_clusters_level_is_not_let_in() -> None:
     outdated = replace(registration(4), features=[])
-    with pytest.raises(Refusal, match=r"broker 4 supports metadata\.version 1 only, but the cluster is at level 2"):
+    with pytest.raises(Refusal, match=r"broker 4 supports group\.version 0 only, but the cluster is at level 1"):
         register_broker(cluster(1), outdated, session_is_alive=False)
     assert register_broker(earlier_cluster(TODAY), outdated, session_is_alive=False).records
 

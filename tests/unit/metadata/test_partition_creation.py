@@ -10,6 +10,7 @@ from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.partition_creation import create_partitions
 from kraft.metadata.topic_decisions import PARTITIONS_PER_REQUEST_MAX
+from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId, TopicId
 from kraft.model.partitions import CreatePartitionsRequest, NewPartitions, ReplicaAssignment
@@ -150,3 +151,10 @@ def test_each_topic_is_decided_on_its_own() -> None:
 def test_a_check_adds_nothing() -> None:
     decision = add(with_topic(cluster(1), [1]), to(2), validate_only=True)
     assert (decision.response.results[0].error_code, decision.records) == (ErrorCode.NONE, [])
+
+
+def test_the_offsets_topic_keeps_its_partitions_because_groups_belong_to_them() -> None:
+    image = with_topic(cluster(1), [1], topic=OFFSETS_TOPIC)
+    code, message = refusal(add(image, to(2, topic=OFFSETS_TOPIC)))
+    assert code is ErrorCode.INVALID_PARTITIONS
+    assert message == "groups would lose their offsets: topic '__consumer_offsets' keeps its 1 partitions"

@@ -16,6 +16,7 @@ from kraft.metadata.records import (
     ClientQuotaSet,
     ClusterInitialised,
     FeatureLevelSet,
+    GroupConfigSet,
     MetadataRecord,
     OperatorFenceSet,
     PartitionChanged,
@@ -52,6 +53,7 @@ COVERED = {
         "next_producer_id",
         "features",
         "broker_configs",
+        "group_configs",
         "client_quotas",
     },
     BrokerRegistration: {
@@ -180,6 +182,7 @@ def _settings(draw: st.DrawFn) -> list[MetadataRecord]:
     records += [FeatureLevelSet(feature=feature, level=level) for feature, level in levels]
     configs = draw(st.lists(st.tuples(st.sampled_from(["", "1", "2"]), NAMES, st.none() | NAMES), max_size=4))
     records += [BrokerConfigSet(broker=broker, key=key, value=value) for broker, key, value in configs]
+    records += [GroupConfigSet(group_id=group or "g", key=key, value=value) for group, key, value in configs]
     for name in draw(st.lists(st.none() | NAMES, max_size=3)):
         entity = [QuotaEntity(entity_type="user", name=name)]
         records.append(ClientQuotaSet(entity=entity, key=draw(NAMES), value=draw(st.none() | st.floats(1, 9))))

@@ -1,20 +1,22 @@
 from __future__ import annotations
 
+from types import ModuleType
+
 import pytest
 from google.protobuf.descriptor import FileDescriptor
 
 from kraft.model.topics import DeleteTopicsRequest, TopicResults
-from kraft.rpc import calls, cluster_calls
+from kraft.rpc import calls, cluster_calls, group_calls
 from kraft.rpc.call import Call, ServerStream, Stream, service_of
-from kraft.rpc.pb import admin_pb2, broker_pb2, controller_pb2, replication_pb2
+from kraft.rpc.pb import admin_pb2, broker_pb2, controller_pb2, groups_pb2, replication_pb2
 
-ROWS = [row for table in (calls, cluster_calls) for row in vars(table).values()]
+ROWS = [row for table in (calls, cluster_calls, group_calls) for row in vars(table).values()]
 DECLARED = [row for row in ROWS if isinstance(row, Call | ServerStream | Stream)]
 
 
-@pytest.mark.parametrize("file", [admin_pb2, broker_pb2, controller_pb2, replication_pb2])
-def test_every_method_of_a_proto_file_has_a_row_of_its_kind(file: object) -> None:
-    descriptor: FileDescriptor = file.DESCRIPTOR  # type: ignore[attr-defined]
+@pytest.mark.parametrize("file", [admin_pb2, broker_pb2, controller_pb2, groups_pb2, replication_pb2])
+def test_every_method_of_a_proto_file_has_a_row_of_its_kind(file: ModuleType) -> None:
+    descriptor: FileDescriptor = file.DESCRIPTOR
     methods = [method for service in descriptor.services_by_name.values() for method in service.methods]
     kinds = {(False, False): Call, (False, True): ServerStream, (True, True): Stream}
     for method in methods:

@@ -36,8 +36,14 @@ FETCH_NOTHING = ReplicaFetchRequest(
 METHOD = "/kraft.v1.Controller/Heartbeat"
 MESSAGE_BYTES_MAX = 1_000
 ATTEMPTS_MAX = 10
-EVERYTHING: Callable[[str], bool] = lambda _: True  # noqa: E731
-NOTHING: Callable[[str], bool] = lambda _: False  # noqa: E731
+
+
+def everything(_: str) -> bool:
+    return True
+
+
+def nothing(_: str) -> bool:
+    return False
 
 
 @dataclass
@@ -72,7 +78,7 @@ class Node:
     async def serving(
         self,
         secrets: ClusterSecrets | None = SECRETS,
-        is_guarded: Callable[[str], bool] = EVERYTHING,
+        is_guarded: Callable[[str], bool] = everything,
     ) -> AsyncIterator[None]:
         gatekeeper = Gatekeeper(
             cluster_id="cluster",
@@ -293,8 +299,11 @@ def test_a_recorded_call_cannot_be_replayed() -> None:
     async def scene(node: Node) -> None:
         connections = dial_as(SECRETS)
         await beat(node, connections)
-        introducer = connections.channel(node.address)._introducer  # type: ignore[attr-defined]
+        dialled = connections.channel(node.address)
+        assert isinstance(dialled, IntroducedChannel)
+        introducer = dialled._introducer
         session, count = introducer._session, introducer._count
+        assert session is not None
         header = Introduction(cluster_id="cluster", node_id=7, session=session, count=count)
         recorded = ((HEADER, header.to_header(SECRETS.primary, METHOD)),)
         async with bare_channel(node) as channel:
@@ -340,7 +349,7 @@ def test_bytes_that_are_no_request_are_one_line_and_no_traceback(method: str, ca
                     pass
         assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
-    (line,) = play(scene, is_guarded=NOTHING)
+    (line,) = play(scene, is_guarded=nothing)
     assert line["reason"].startswith(f"{method}: not a valid request: ")
     assert caplog.records == []
 
@@ -355,7 +364,7 @@ def test_a_message_above_the_cap_is_refused_in_one_line_that_names_its_sender() 
                     async for _ in channel.stream_stream("/kraft.v1.Replication/Fetch")(iter([b"\xff" * size])):
                         pass
 
-    lines = play(scene, is_guarded=NOTHING)
+    lines = play(scene, is_guarded=nothing)
     assert f"{METHOD}: not a valid request: a message of 1001 bytes is larger than 1000" in [
         line["reason"] for line in lines
     ]
@@ -374,7 +383,7 @@ def test_a_stream_of_bytes_that_are_no_request_ends_without_a_traceback(
                     pass
         assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
-    play(scene, is_guarded=NOTHING)
+    play(scene, is_guarded=nothing)
     assert caplog.records == []
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from msgspec import Struct, field
 
 from kraft.metadata.records import PartitionChanged, TopicConfigSet
+from kraft.model.classic_groups import LeaveGroup, LeavingMember, SyncGroup
 from kraft.model.configs import (
     ConfigAlteration,
     ConfigOperation,
@@ -15,12 +16,13 @@ from kraft.model.configs import (
     IncrementalAlterConfigsRequest,
     ResourceAlteration,
 )
+from kraft.model.consumer_groups import Assignment, ConsumerGroupHeartbeatRequest, TopicPartitions
 from kraft.model.errors import ErrorCode
 from kraft.model.fetch import FetchPartitionResult, FetchResponse
 from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 from kraft.model.plain_records import PlainHeader, PlainRecord, ProduceRecordsRequest
 from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult, TopicResults
-from kraft.rpc import calls
+from kraft.rpc import calls, group_calls
 from kraft.rpc.mapping import Mapping
 from kraft.rpc.pb import admin_pb2, broker_pb2, metadata_pb2
 
@@ -102,12 +104,12 @@ def test_enum_numbers_round_trip_and_unknown_ones_stay_distinct() -> None:
     assert value == request
     assert isinstance(value.resources[0].alterations[0].operation, ConfigOperation)
 
-    parsed.resources[0].resource_type = 99  # type: ignore[assignment]
+    parsed.resources[0].resource_type = 99  # type: ignore[assignment]  # Of a later version.
     assert (
         calls.INCREMENTAL_ALTER_CONFIGS.request.to_value(parsed).resources[0].resource_type
         is ConfigResourceType.UNKNOWN
     )
-    parsed.resources[0].alterations[0].operation = 99  # type: ignore[assignment]
+    parsed.resources[0].alterations[0].operation = 99  # type: ignore[assignment]  # Of a later version.
     with pytest.raises(ValueError, match="99 is not a valid ConfigOperation"):
         calls.INCREMENTAL_ALTER_CONFIGS.request.to_value(parsed)
 
@@ -169,3 +171,18 @@ def test_a_field_that_only_one_side_has_is_noticed_when_the_mapping_is_built() -
 def test_a_field_of_a_type_that_cannot_be_mapped_is_noticed_when_the_mapping_is_built() -> None:
     with pytest.raises(TypeError, match="complex"):
         Mapping(_WithAnUnknownType, admin_pb2.DeleteTopicsRequest)
+
+
+def test_an_optional_value_that_is_not_set_and_an_empty_one_are_distinguished() -> None:
+    mapping = group_calls.CONSUMER_GROUP_HEARTBEAT.request
+    for owned in (None, Assignment(), Assignment((TopicPartitions(topic_id=TopicId(TOPIC_ID), partitions=(0, 2)),))):
+        request = ConsumerGroupHeartbeatRequest(group_id="billing", member_id="a", member_epoch=0, owned=owned)
+        assert mapping.to_value(mapping.to_message(request)) == request
+
+
+def test_maps_to_bytes_and_tuples_come_back_as_they_went() -> None:
+    sync = SyncGroup(group_id="billing", generation=1, member_id="a", assignments={"a": b"\x00\xff", "b": b""})
+    assert group_calls.SYNC_GROUP.request.to_value(group_calls.SYNC_GROUP.request.to_message(sync)) == sync
+
+    leave = LeaveGroup(group_id="billing", members=(LeavingMember(member_id="a"), LeavingMember(group_instance_id="i")))
+    assert group_calls.LEAVE_GROUP.request.to_value(group_calls.LEAVE_GROUP.request.to_message(leave)) == leave

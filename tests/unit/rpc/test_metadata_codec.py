@@ -16,6 +16,7 @@ from kraft.metadata.records import (
     ClientQuotaSet,
     ClusterInitialised,
     FeatureLevelSet,
+    GroupConfigSet,
     MetadataRecord,
     OperatorFenceSet,
     PartitionChanged,
@@ -59,6 +60,8 @@ ONE_OF_EACH: list[MetadataRecord] = [
     FeatureLevelSet(feature="metadata.version", level=2),
     BrokerConfigSet(broker="", key="log.retention.ms", value="5"),
     BrokerConfigSet(broker="1", key="log.retention.ms", value=None),
+    GroupConfigSet(group_id="billing", key="consumer.session.timeout.ms", value="50000"),
+    GroupConfigSet(group_id="billing", key="consumer.session.timeout.ms", value=None),
     ClientQuotaSet(
         entity=[QuotaEntity(entity_type="client-id", name=None), QuotaEntity(entity_type="user", name="anna")],
         key="producer_byte_rate",

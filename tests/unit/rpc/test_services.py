@@ -51,6 +51,7 @@ from kraft.rpc.calls import (
 )
 from kraft.rpc.cluster_calls import FOLLOW_METADATA, LIVENESS_STREAM, REPLICA_FETCH
 from kraft.rpc.pb import replication_pb2, replication_pb2_grpc
+from kraft.rpc.requests_in_progress import RequestsInProgress
 from kraft.rpc.services import ITEMS_AT_ONCE, STREAM_REQUESTS_IN_FLIGHT_MAX, Service, in_order
 from tests.support.rpc_servers import public_service, served
 
@@ -119,7 +120,7 @@ async def numbers(*given: int, then: BaseException | None = None, last: asyncio.
 
 
 def ordered(requests: Any, begin: Callable[[int], Awaitable[int | None]], context: Context) -> AsyncIterator[int]:
-    return in_order(requests, begin, cast("grpc.aio.ServicerContext[Any, Any]", context))
+    return in_order(requests, begin, cast("grpc.aio.ServicerContext[Any, Any]", context), RequestsInProgress())
 
 
 async def gathered(responses: AsyncIterator[int], into: list[int] | None = None) -> list[int]:

@@ -1,0 +1,37 @@
+"""Calls of the public gRPC API to coordinators of groups, one row each."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraft.model import classic_groups as classic
+from kraft.model import committed_offsets as offsets
+from kraft.model import consumer_groups as consumer
+from kraft.model import groups
+from kraft.model.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kraft.rpc.call import Call, service_of
+from kraft.rpc.pb import groups_pb2
+
+_GROUPS: Final = service_of(groups_pb2.DESCRIPTOR, "Groups")
+
+FIND_COORDINATOR: Final = Call(_GROUPS, "FindCoordinator", FindCoordinatorRequest, FindCoordinatorResponse)
+JOIN_GROUP: Final = Call(_GROUPS, "JoinGroup", classic.JoinGroupRequest, classic.JoinedGroup)
+SYNC_GROUP: Final = Call(_GROUPS, "SyncGroup", classic.SyncGroup, classic.SyncedGroup)
+HEARTBEAT: Final = Call(_GROUPS, "Heartbeat", classic.Heartbeat, classic.HeartbeatAccepted)
+LEAVE_GROUP: Final = Call(_GROUPS, "LeaveGroup", classic.LeaveGroup, classic.LeftGroup)
+CONSUMER_GROUP_HEARTBEAT: Final = Call(
+    _GROUPS,
+    "ConsumerGroupHeartbeat",
+    consumer.ConsumerGroupHeartbeatRequest,
+    consumer.ConsumerGroupHeartbeatResponse,
+)
+OFFSET_COMMIT: Final = Call(_GROUPS, "OffsetCommit", offsets.OffsetCommitRequest, offsets.OffsetResults)
+TXN_OFFSET_COMMIT: Final = Call(_GROUPS, "TxnOffsetCommit", offsets.TxnOffsetCommitRequest, offsets.OffsetResults)
+OFFSET_FETCH: Final = Call(_GROUPS, "OffsetFetch", offsets.OffsetFetchRequest, offsets.OffsetFetchResponse)
+OFFSET_DELETE: Final = Call(_GROUPS, "OffsetDelete", offsets.DeleteOffsets, offsets.OffsetResults)
+LIST_GROUPS: Final = Call(_GROUPS, "ListGroups", groups.ListGroupsRequest, groups.ListGroupsResponse)
+DESCRIBE_GROUPS: Final = Call(_GROUPS, "DescribeGroups", groups.DescribeGroupsRequest, groups.DescribeGroupsResponse)
+CONSUMER_GROUP_DESCRIBE: Final = Call(
+    _GROUPS, "ConsumerGroupDescribe", consumer.ConsumerGroupDescribeRequest, consumer.ConsumerGroupDescribeResponse
+)
+DELETE_GROUPS: Final = Call(_GROUPS, "DeleteGroups", groups.DeleteGroupsRequest, groups.DeleteGroupsResponse)

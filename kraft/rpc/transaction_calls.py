@@ -1,0 +1,26 @@
+"""Calls of the public gRPC API to coordinators of transactions, and about producers, one row each."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraft.model import describe_producers as producers
+from kraft.model import transactions as values
+from kraft.rpc.call import Call, service_of
+from kraft.rpc.pb import transactions_pb2
+
+_TRANSACTIONS: Final = service_of(transactions_pb2.DESCRIPTOR, "Transactions")
+
+END_TXN: Final = Call(_TRANSACTIONS, "EndTxn", values.EndTxnRequest, values.EndTxnResponse)
+LIST_TRANSACTIONS: Final = Call(
+    _TRANSACTIONS, "ListTransactions", values.ListTransactionsRequest, values.ListTransactionsResponse
+)
+DESCRIBE_TRANSACTIONS: Final = Call(
+    _TRANSACTIONS, "DescribeTransactions", values.DescribeTransactionsRequest, values.DescribeTransactionsResponse
+)
+DESCRIBE_PRODUCERS: Final = Call(
+    _TRANSACTIONS, "DescribeProducers", producers.DescribeProducersRequest, producers.DescribeProducersResponse
+)
+ABORT_TRANSACTION: Final = Call(
+    _TRANSACTIONS, "AbortTransaction", values.AbortTransactionRequest, values.AbortTransactionResponse
+)

@@ -1,0 +1,115 @@
+"""Configs of groups: set one key at a time, checked together, within the bounds of the brokers' files."""
+
+from __future__ import annotations
+
+import pytest
+
+from kraft.metadata.config_decisions import incremental_alter_configs
+from kraft.metadata.configs import KAFKA_DEFAULTS
+from kraft.metadata.group_configs import (
+    ASSIGNMENT_INTERVAL,
+    HEARTBEAT_INTERVAL,
+    SESSION_TIMEOUT,
+    Bounded,
+    GroupDefaults,
+    in_effect,
+)
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.records import GroupConfigSet, MetadataRecord
+from kraft.model.configs import (
+    ConfigAlteration,
+    ConfigOperation,
+    ConfigResourceType,
+    IncrementalAlterConfigsRequest,
+    ResourceAlteration,
+)
+from kraft.model.errors import ErrorCode
+from tests.support.cluster_images import cluster, earlier_cluster
+
+SET, DELETE, APPEND = ConfigOperation.SET, ConfigOperation.DELETE, ConfigOperation.APPEND
+WIDE = GroupDefaults(session_timeout_ms=Bounded(45_000, 1, 60_000), heartbeat_interval_ms=Bounded(5_000, 1, 15_000))
+
+
+def alter(
+    *alterations: tuple[str, ConfigOperation, str | None],
+    group: str = "billing",
+    image: MetadataImage | None = None,
+    defaults: GroupDefaults = WIDE,
+    replaces: bool = False,
+) -> tuple[ErrorCode, str, list[MetadataRecord]]:
+    resource = ResourceAlteration(
+        resource_type=ConfigResourceType.GROUP,
+        resource_name=group,
+        alterations=[ConfigAlteration(key=key, operation=how, value=value) for key, how, value in alterations],
+        replaces=replaces,
+    )
+    decision = incremental_alter_configs(
+        cluster(1) if image is None else image,
+        IncrementalAlterConfigsRequest(resources=[resource], timeout_ms=1),
+        defaults=KAFKA_DEFAULTS,
+        group_defaults=defaults,
+    )
+    (result,) = decision.response.results
+    return result.error_code, result.error_message, list(decision.records)
+
+
+def test_configs_are_set_and_removed() -> None:
+    code, _, records = alter((SESSION_TIMEOUT, SET, "50000"), (HEARTBEAT_INTERVAL, SET, "1000"))
+    assert code is ErrorCode.NONE
+    assert records == [
+        GroupConfigSet(group_id="billing", key=HEARTBEAT_INTERVAL, value="1000"),
+        GroupConfigSet(group_id="billing", key=SESSION_TIMEOUT, value="50000"),
+    ]
+    image = cluster(1).replay(records)
+    assert image.group_configs == {"billing": {HEARTBEAT_INTERVAL: "1000", SESSION_TIMEOUT: "50000"}}
+    assert alter((SESSION_TIMEOUT, SET, "50000"), image=image)[2] == []
+    removed = [GroupConfigSet(group_id="billing", key=SESSION_TIMEOUT, value=None)]
+    assert alter((SESSION_TIMEOUT, DELETE, None), image=image)[2] == removed
+    assert alter((HEARTBEAT_INTERVAL, SET, "1000"), image=image, replaces=True)[2] == removed
+    assert image.replay(alter(image=image, replaces=True)[2]).group_configs == {}
+
+
+@pytest.mark.parametrize(
+    ("alteration", "words"),
+    [
+        ((SESSION_TIMEOUT, SET, "60001"), "expected a whole number from 1 to 60000"),
+        ((SESSION_TIMEOUT, SET, "0"), "expected a whole number from 1 to 60000"),
+        ((SESSION_TIMEOUT, SET, "long"), "expected a whole number"),
+        ((SESSION_TIMEOUT, SET, "5000"), "lower the first"),
+        ((ASSIGNMENT_INTERVAL, SET, "-1"), "expected a whole number from 0 to 15000"),
+        ((ASSIGNMENT_INTERVAL, SET, "15001"), "expected a whole number from 0 to 15000"),
+        ((SESSION_TIMEOUT, APPEND, "5000"), "cannot be appended to"),
+        (("consumer.session.timeout", SET, "5000"), "did you mean 'consumer.session.timeout.ms'?"),
+        (("consumer.session.timeout", DELETE, None), "did you mean"),
+        (("x", APPEND, "5000"), "there is no group config"),
+    ],
+)
+def test_what_is_not_valid_is_refused(alteration: tuple[str, ConfigOperation, str | None], words: str) -> None:
+    code, message, records = alter(alteration)
+    assert (code, records) == (ErrorCode.INVALID_CONFIG, [])
+    assert words in message
+
+
+def test_kafkas_bounds_are_the_default() -> None:
+    code, message, _ = alter((SESSION_TIMEOUT, SET, "44999"), defaults=GroupDefaults())
+    assert code is ErrorCode.INVALID_CONFIG
+    assert "from 45000 to 60000" in message
+    assert "group.consumer.min.session.timeout.ms and group.consumer.max.session.timeout.ms" in message
+
+
+def test_a_group_has_to_be_named() -> None:
+    assert alter((SESSION_TIMEOUT, SET, "50000"), group="")[0] is ErrorCode.INVALID_REQUEST
+
+
+def test_the_whole_cluster_has_to_know_group_configs() -> None:
+    code, message, _ = alter((SESSION_TIMEOUT, SET, "50000"), image=earlier_cluster())
+    assert code is ErrorCode.UNSUPPORTED_VERSION
+    assert "kraft features upgrade --feature group.version=1" in message
+
+
+def test_a_broker_with_other_bounds_uses_the_nearest_value() -> None:
+    own = {SESSION_TIMEOUT: "1000"}
+    assert in_effect(own, SESSION_TIMEOUT, WIDE) == 1_000
+    assert in_effect(own, SESSION_TIMEOUT, GroupDefaults()) == 45_000
+    assert in_effect(own, HEARTBEAT_INTERVAL, WIDE) == 5_000
+    assert in_effect({ASSIGNMENT_INTERVAL: "0"}, ASSIGNMENT_INTERVAL, GroupDefaults()) == 0
