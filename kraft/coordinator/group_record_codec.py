@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Final
 
+from kraft.coordinator import prefixed
 from kraft.coordinator.group_record import GroupRecord, InvalidGroupRecord, UnknownGroupRecord
 from kraft.coordinator.group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -24,7 +24,6 @@ from kraft.coordinator.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from kraft.wire import codec
 from kraft.wire.declaration import Message
 from kraft.wire.errors import ProtocolError
 
@@ -50,18 +49,16 @@ _KEY_KINDS: Final[dict[int, type[Message]]] = {
 }
 """The kind of key of each type of record."""
 
-_INT16: Final = struct.Struct(">h")
-
 
 def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
     """Return key and value. Raises struct.error for a value that does not fit its field, which is a bug."""
     key, value = record.key, record.value
-    encoded_key = _prefixed(type(key).message_key, key, _KEY_VERSION)
+    encoded_key = prefixed.encode(type(key).message_key, key, _KEY_VERSION)
     if value is None:
         return encoded_key, None
     assert type(value) is _KINDS[type(key)], f"{value!r} does not belong to {key!r}"
     version = value_version(value)
-    return encoded_key, _prefixed(version, value, version)
+    return encoded_key, prefixed.encode(version, value, version)
 
 
 def value_version(value: Message) -> int:
@@ -83,33 +80,28 @@ def decode(key: bytes | None, value: bytes | None) -> GroupRecord | UnknownGroup
     """
     if key is None:
         raise InvalidGroupRecord("a record of __consumer_offsets has no key")
-    record_type = _int16(key, "key")
+    record_type = _int16(key)
     kind = _KEY_KINDS.get(record_type)
     if kind is None:
         return UnknownGroupRecord(record_type)
     decoded_key = _decoded(kind, _KEY_VERSION, key)
     if value is None:
         return GroupRecord(decoded_key, None)
-    version = _int16(value, "value")
+    version = _int16(value)
     if version not in _KINDS[kind].versions:
         return UnknownGroupRecord(record_type, version)
     return GroupRecord(decoded_key, _decoded(_KINDS[kind], version, value))
 
 
-def _prefixed(number: int, message: Message, version: int) -> bytes:
-    return b"".join(codec.encode(message, version, bytearray(_INT16.pack(number))))
-
-
-def _int16(data: bytes, name: str) -> int:
-    if len(data) < _INT16.size:
-        raise InvalidGroupRecord(f"the {name} of a record of __consumer_offsets has {len(data)} bytes")
-    number: int = _INT16.unpack_from(data)[0]
-    return number
+def _int16(data: bytes) -> int:
+    try:
+        return prefixed.number_of(data)
+    except ProtocolError as error:
+        raise InvalidGroupRecord(str(error)) from error
 
 
 def _decoded(kind: type[Message], version: int, data: bytes) -> Message:
     try:
-        # An element takes a byte or more: no record is refused for the number of its elements.
-        return codec.decode(kind, version, data, _INT16.size, elements_max=len(data))
+        return prefixed.decode(kind, version, data)
     except ProtocolError as error:
         raise InvalidGroupRecord(str(error)) from error

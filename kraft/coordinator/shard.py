@@ -8,17 +8,19 @@ partition. The state has two parts, both immutable:
 
 The host decides one request after the other, each on the state that includes all earlier decisions. It appends the
 records of a decision to the partition, replays them, and sends the replies once everything decided so far is committed,
-so that no reply shows what could still be lost. If an append fails, the host continues from what is committed: it
-answers all waiting requests with an error that clients retry, and calls `loaded` again.
+so that no reply shows what could still be lost. A marker that ends a transaction is appended and replayed in the same
+order: its outcome counts for every later decision. If an append fails, the host continues from what is in the log: it
+answers all waiting requests with an error that clients retry, and calls `loaded` again (`hosted_shard.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from typing import Generic, NewType, Protocol, TypeVar
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Generic, NewType, Protocol, TypeVar
 
 from msgspec import Struct
 
+from kraft.log.transactions.verification import VerificationGuard
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import Refusal
 
@@ -54,6 +56,28 @@ class Reply(Struct, frozen=True):
     response: object | Refusal
 
 
+class Work(Protocol):
+    """A long computation on immutable values, for a thread beside the shard. Its result comes back as commands."""
+
+    def commands(self) -> Sequence[Any]:
+        """Compute, and return the commands. Each is decided once the one before is committed.
+
+        The response to a command is False if the shard does not want those after it.
+        """
+
+    def failed(self) -> Any:
+        """Return the command for the case that it raised an error, or that one of the commands was refused."""
+
+
+class Producer(Struct, frozen=True, kw_only=True):
+    """A producer, and what allows its records to begin a transaction in this partition."""
+
+    producer_id: int
+    epoch: int
+    guard: VerificationGuard | None = None
+    """Guard of the verification; None if the transaction was open in this partition already."""
+
+
 class Decision(Struct, Generic[Volatile, Record], frozen=True, kw_only=True):
     """Result of one command. A request without a reply waits: its ticket is in the volatile state."""
 
@@ -61,11 +85,20 @@ class Decision(Struct, Generic[Volatile, Record], frozen=True, kw_only=True):
     """The volatile state after the records are replayed."""
 
     records: tuple[Record, ...] = ()
-    """Appended together, or not at all."""
+    """Appended together, or not at all, if the decision is atomic."""
+
+    producer: Producer | None = None
+    """The producer whose transaction the records are part of. They are replayed by `replay_transactional`."""
+
+    is_atomic: bool = True
+    """If False, the records may be appended in several batches, and an error may leave only the first ones."""
 
     replies: tuple[Reply, ...] = ()
     timers: Mapping[TimerKey, int | None] = {}
     """Timers to set, in milliseconds from now; None removes one. A timer that ends is a command."""
+
+    work: tuple[Work, ...] = ()
+    """Begins at once. What it brings may be late: the shard may have been loaded again meanwhile."""
 
 
 class Shard(Protocol[Replicated, Volatile, Command_contra, Record]):
@@ -76,6 +109,18 @@ class Shard(Protocol[Replicated, Volatile, Command_contra, Record]):
 
     def replay(self, replicated: Replicated, record: Record) -> Replicated:
         """Return the state after one record. Every sequence of records can be replayed, also one cut by compaction."""
+
+    def replay_transactional(self, replicated: Replicated, producer_id: int, record: Record) -> Replicated:
+        """Return the state after one record of a producer's transaction, which has not ended yet."""
+        return replicated
+
+    def replay_end_transaction(self, replicated: Replicated, producer_id: int, is_commit: bool) -> Replicated:
+        """Return the state after the marker that ends a producer's transaction.
+
+        After a commit it is as if the records of the transaction had been replayed by `replay` where they are in the
+        log; after an abort, as if there were none of them. A load relies on this.
+        """
+        return replicated
 
     def loaded(self, replicated: Replicated, context: Context) -> Decision[Volatile, Record]:
         """Decide what follows from the replicated state alone: a new volatile state, and its timers."""

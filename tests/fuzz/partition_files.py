@@ -12,11 +12,12 @@ from kraft.log.format.record_codec import Record
 from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
 from kraft.log.verification.directory import verify_partition
-from kraft.log.verification.inspection import index_entries, inspect_batches, time_index_entries
+from kraft.log.verification.inspection import aborted_entries, index_entries, inspect_batches, time_index_entries
 from kraft.model.errors import Corruption, InvalidBatch
 from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
 from tests.support.disks.memory_disk import MemoryDisk
 from tests.support.log.log_building import offset_at
+from tests.support.log.transactional_log import ABORT, COMMIT, end, send
 
 DIRECTORY: Final = "data/orders-0"
 _ORDERS: Final = TopicPartition("orders", 0)
@@ -27,7 +28,7 @@ _READ_BYTES_MAX: Final = 1 << 20
 
 @cache
 def partition_files() -> dict[str, bytes]:
-    """Return the files by name: segments with their indexes, producer snapshots, checkpoints."""
+    """Return the files by name: segments with their indexes, aborted transactions, producer snapshots, checkpoints."""
     disk = MemoryDisk()
     log = PartitionLog.open(disk, DIRECTORY, _CONFIG, _ORDERS)
     for number in range(20):
@@ -36,6 +37,9 @@ def partition_files() -> dict[str, bytes]:
         producer = (9, 1, number // 2) if number % 2 else (-1, -1, -1)
         batch = build_batch(records, Codec.NONE, *producer)
         log.append_as_leader(batch, LeaderEpoch(number // 8), _NOW_MS)
+        if number % 4 == 1:
+            send(log, 10, number // 4, "of a transaction")
+            end(log, 10, ABORT if number % 8 == 1 else COMMIT)
     log.advance_log_start(Offset(2))
     ticket = log.prepare_sync()
     ticket.run()
@@ -64,6 +68,7 @@ def verify_and_inspect(files: Mapping[str, bytes]) -> None:
             inspect_batches,
             partial(index_entries, base_offset=0),
             partial(time_index_entries, base_offset=0),
+            aborted_entries,
         ):
             try:
                 list(read(file, name))

@@ -16,9 +16,20 @@ from typing import Final, TypeVar
 
 from crc32c import crc32c
 
+from kraft.client.sans_io.group.consumer_protocol import (
+    MemberSubscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from kraft.coordinator.classic.group import ClassicGroup, Member
+from kraft.coordinator.classic.messages import OfferedProtocol
+from kraft.coordinator.classic.subscriptions import subscribed_topics
 from kraft.coordinator.group_record import GroupRecord, InvalidGroupRecord
 from kraft.coordinator.group_record_codec import decode as decode_group_record
 from kraft.coordinator.group_record_codec import encode as encode_group_record
+from kraft.coordinator.name_regex import NameRegex, regex_error
 from kraft.log.format.compression import Codec, compress, decompress, decompressed_bytes_max
 from kraft.log.format.control_record import decode_marker
 from kraft.log.format.record_batch import (
@@ -37,9 +48,14 @@ from kraft.log.recovery.log_checkpoint import LogCheckpoint
 from kraft.log.recovery.producer_snapshot import decode_snapshot
 from kraft.log.segment.offset_index import OffsetIndex
 from kraft.log.segment.time_index import TimeIndex
+from kraft.metadata.persistent_maps import PersistentMap
 from kraft.model.errors import Corruption, InvalidBatch
-from kraft.model.ids import LeaderEpoch, Offset
+from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
+from kraft.wire.errors import ProtocolError
+from tests.fuzz.group_conversations import converse
+from tests.fuzz.group_seeds import conversations
 from tests.fuzz.partition_files import open_and_read, partition_files, verify_and_inspect
+from tests.fuzz.transaction_records import transaction_record, transaction_records
 from tests.fuzz.wire_frames import read_request, read_response, request_frames, responses
 from tests.golden.group_records import RECORDS as GROUP_RECORDS
 from tests.support.log.codec_variants import pure_codec
@@ -83,6 +99,10 @@ def targets() -> dict[str, Target]:
         Target(name="log-checkpoint", run=_log_checkpoint, make_seeds=_log_checkpoint_files),
         Target(name="producer-snapshot", run=_producer_snapshot, make_seeds=_producer_snapshots),
         Target(name="group-record", run=_group_record, make_seeds=_group_records),
+        Target(name="transaction-record", run=transaction_record, make_seeds=transaction_records),
+        Target(name="group-requests", run=converse, make_seeds=conversations),
+        Target(name="subscription", run=_subscription, make_seeds=_subscriptions),
+        Target(name="name-regex", run=_name_regex, make_seeds=_name_regexes),
         Target(name="recovery", run=_recovery, make_seeds=_partition_files),
         Target(name="verification", run=_verification, make_seeds=_partition_files),
         Target(name="wire-request", run=read_request, make_seeds=request_frames),
@@ -218,6 +238,54 @@ def _group_record(data: bytes) -> None:
 def _group_records() -> tuple[bytes, ...]:
     encoded = [encode_group_record(golden.record) for golden in GROUP_RECORDS]
     return tuple(bytes([len(key)]) + key + (value or b"") for key, value in encoded if len(key) < 256)
+
+
+# --- what members of groups send -----------------------------------------------------------------------------
+
+
+def _subscription(data: bytes) -> None:
+    """Read as a coordinator does, and as the members that assign and are assigned to do."""
+    protocols = (OfferedProtocol("range", data),)
+    member = Member(
+        member_id="m",
+        client_id="",
+        client_host="",
+        rebalance_timeout_ms=1,
+        session_timeout_ms=1,
+        protocols=protocols,
+    )
+    members = PersistentMap({"m": member})
+    topics = subscribed_topics(ClassicGroup(group_id="g", protocol_type="consumer", protocol="range", members=members))
+    try:
+        subscription = decode_subscription(data)
+    except ProtocolError:
+        pass
+    else:
+        assert topics == subscription.topics, "coordinator and members do not agree"
+        assert decode_subscription(encode_subscription(subscription)).topics == subscription.topics
+    try:
+        assignment = decode_assignment(data)
+    except ProtocolError:
+        return
+    assert decode_assignment(encode_assignment(assignment)) == assignment
+
+
+def _subscriptions() -> tuple[bytes, ...]:
+    owned = frozenset({TopicPartition("orders", 0), TopicPartition("payments", 7)})
+    subscription = MemberSubscription(topics=frozenset({"orders", "payments"}), owned=owned, generation=3, rack_id="a")
+    return encode_subscription(subscription), encode_assignment(owned), b"\0\0" + encode_subscription(subscription)[2:]
+
+
+def _name_regex(data: bytes) -> None:
+    text = data.decode(errors="replace")
+    if regex_error(text) is None:
+        regex = NameRegex(text)
+        for name in ("orders", "a" * 249, "pay-2024.dlq_0", "größe\n😀"):
+            regex.matches(name)
+
+
+def _name_regexes() -> tuple[bytes, ...]:
+    return b"orders|pay.*", rb"(?i:[a-c\d-]+?){2,40}x*$", rb"^(?P<n>[[:alpha:]]*\.)+\x{61}[^\w]\Q.*\E"
 
 
 # --- files of a partition ------------------------------------------------------------------------------------

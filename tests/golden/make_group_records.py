@@ -32,8 +32,8 @@ def main() -> None:
     lines = finished.stdout.splitlines()
     records = zip((golden.name for golden in RECORDS), lines[: len(RECORDS)], strict=True)
     groups = zip(map(json.dumps, GROUP_IDS), lines[len(RECORDS) :], strict=True)
-    _write("records.txt", [f"{name} {encoded}" for name, encoded in records])
-    _write("partitions.txt", [f"{partition} {group}" for group, partition in groups])
+    write_lines(FOLDER / "records.txt", [f"{name} {encoded}" for name, encoded in records])
+    write_lines(FOLDER / "partitions.txt", [f"{partition} {group}" for group, partition in groups])
 
 
 def _as_json(golden: Golden) -> dict[str, Any]:
@@ -42,21 +42,22 @@ def _as_json(golden: Golden) -> dict[str, Any]:
     return {
         "type": type(key).message_key if golden.type is None else golden.type,
         "version": golden.version,
-        "key": _json_value(key, 0),
-        "value": None if value is None else _json_value(value, golden.version),
+        "key": json_value(key, 0),
+        "value": None if value is None else json_value(value, golden.version),
     }
 
 
-def _json_value(value: object, version: int) -> Any:
+def json_value(value: object, version: int) -> Any:
+    """Return a message, or a part of one, in the JSON of Kafka's converters."""
     match value:
         case Struct():
             return {
-                _kafka_name(field.name): _json_value(getattr(value, field.name), version)
+                _kafka_name(field.name): json_value(getattr(value, field.name), version)
                 for field in type(value).fields
                 if version in field.versions
             }
         case tuple():
-            return [_json_value(each, version) for each in value]
+            return [json_value(each, version) for each in value]
         case UUID():
             return urlsafe_b64encode(value.bytes).decode().rstrip("=")
         case bytes():
@@ -70,9 +71,9 @@ def _kafka_name(name: str) -> str:
     return first + "".join(map(str.capitalize, others))
 
 
-def _write(name: str, lines: list[str]) -> None:
-    (FOLDER / name).write_text("".join(f"{line}\n" for line in lines))
-    print(f"{name}: {len(lines)} lines")
+def write_lines(path: Path, lines: list[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines))
+    print(f"{path.name}: {len(lines)} lines")
 
 
 if __name__ == "__main__":

@@ -42,9 +42,9 @@ def assign_uniformly(subscribers: Subscribers, partition_counts: PartitionCounts
     return draft.assignment()
 
 
-def _scarcity(partitions: int, subscribers: int, topic_id: TopicId) -> tuple[float, int, TopicId]:
+def _scarcity(partitions: int, subscribers: int, topic_id: TopicId) -> tuple[float, int, int]:
     """Return the place of a topic: those that leave the least choice come first."""
-    return -partitions / subscribers, subscribers, topic_id
+    return -partitions / subscribers, subscribers, topic_id.int
 
 
 class _Draft:

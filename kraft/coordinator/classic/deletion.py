@@ -7,17 +7,16 @@ from kraft.coordinator.classic.group import ClassicGroup, GroupState
 from kraft.coordinator.classic.messages import GroupDeleted
 from kraft.coordinator.classic.records import tombstone
 from kraft.coordinator.classic.timers import SessionTimer
+from kraft.coordinator.group_refusals import no_group, not_empty
 from kraft.coordinator.shard import Decision, Reply, Ticket
-from kraft.model.errors import ErrorCode, Refusal
 
 
 def delete_group(group: ClassicGroup | None, ticket: Ticket, group_id: str) -> GroupDecision:
     """Decide the deletion of a group, which has to be empty. Ids that were given out to join with become unknown."""
     if group is None:
-        return refused(group, ticket, Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no group {group_id!r}."))
+        return refused(group, ticket, no_group(group_id))
     if group.state is not GroupState.EMPTY:
-        message = f"The group {group_id} has members: stop them."
-        return refused(group, ticket, Refusal(ErrorCode.NON_EMPTY_GROUP, message))
+        return refused(group, ticket, not_empty(group_id))
     return Decision(
         volatile=None,
         records=(tombstone(group_id),) if group.is_recorded else (),

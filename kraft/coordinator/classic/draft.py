@@ -114,4 +114,4 @@ def refused(group: ClassicGroup | None, ticket: Ticket, refusal: Refusal) -> Gro
 
 
 def _overtaken() -> Refusal:
-    return Refusal(ErrorCode.REBALANCE_IN_PROGRESS, "A later request of this member took the place of this one.")
+    return Refusal(ErrorCode.REBALANCE_IN_PROGRESS, "a later request of this member took the place of this one")

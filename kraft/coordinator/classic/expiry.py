@@ -15,7 +15,9 @@ def loaded(group: ClassicGroup, settings: ClassicSettings, context: Context) -> 
     draft = Draft(group, settings, context)
     for member in group.members.values():
         draft.start_session(member)
-    if len(group.members) > settings.size_max:
+    if group.members and group.leader is None:
+        prepare(draft, "the group has just become a classic one")
+    elif len(group.members) > settings.size_max:
         # The setting has become smaller. Members may commit their offsets before the last ones are left out.
         prepare(draft, f"the group has {len(group.members)} members, {settings.size_max} are allowed")
     return draft.decision()

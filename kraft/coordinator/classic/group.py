@@ -66,7 +66,7 @@ class ClassicGroup(Struct, frozen=True, kw_only=True):
     protocol_type: str | None = None
     protocol: str | None = None
     leader: str | None = None
-    """None if and only if there are no members."""
+    """None if there are no members, or if they rebalance because their group has just become a classic one."""
 
     members: PersistentMap[str, Member] = PersistentMap()
     static_members: PersistentMap[str, str] = PersistentMap()

@@ -20,7 +20,7 @@ from kraft.coordinator.classic.rebalance import because, joined, prepare_or_comp
 from kraft.coordinator.classic.settings import ClassicSettings
 from kraft.coordinator.classic.static_members import replace_static_member
 from kraft.coordinator.classic.timers import SessionTimer
-from kraft.coordinator.classic.validation import unknown_member, validate_group_id, validate_member
+from kraft.coordinator.classic.validation import unknown_member, validate_join, validate_member
 from kraft.coordinator.shard import Context, Ticket
 from kraft.model.errors import ErrorCode, Refusal
 
@@ -29,7 +29,7 @@ def join_group(
     group: ClassicGroup | None, ticket: Ticket, request: JoinGroup, settings: ClassicSettings, context: Context
 ) -> GroupDecision:
     """Decide a JoinGroup. A group comes into being when a member without an id joins it."""
-    refusal = validate_group_id(request.group_id) or _invalid_session_timeout(request, settings)
+    refusal = validate_join(request, settings)
     if refusal is None and group is None and request.member_id:
         refusal = unknown_member(request.group_id, request.member_id)
     if refusal is not None:
@@ -113,20 +113,12 @@ def _has_room(group: ClassicGroup, member_id: str, size_max: int) -> bool:
             return True
 
 
-def _invalid_session_timeout(request: JoinGroup, settings: ClassicSettings) -> Refusal | None:
-    least, most = settings.session_timeout_min_ms, settings.session_timeout_max_ms
-    if least <= request.session_timeout_ms <= most:
-        return None
-    message = f"The session timeout is {request.session_timeout_ms} ms: set session.timeout.ms to {least} to {most}."
-    return Refusal(ErrorCode.INVALID_SESSION_TIMEOUT, message)
-
-
 def _full(group_id: str, size_max: int) -> Refusal:
-    message = f"The group {group_id} has {size_max} members already: raise group.max.size of the brokers."
+    message = f"group {group_id!r} has {size_max} members already: raise group.max.size of the brokers"
     return Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
 
 def _inconsistent(request: JoinGroup) -> Refusal:
     names = ", ".join(offered.name for offered in request.protocols) or "none"
-    message = f"No protocol of the member ({request.protocol_type}: {names}) is supported by all others of the group."
+    message = f"no protocol of the member ({request.protocol_type}: {names}) is supported by all others of the group"
     return Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)

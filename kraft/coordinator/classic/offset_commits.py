@@ -6,10 +6,12 @@ from collections.abc import Mapping
 
 from kraft.coordinator.classic.group import ClassicGroup, GroupState
 from kraft.coordinator.classic.messages import Committer
-from kraft.coordinator.classic.timers import ClassicTimer, SessionTimer
+from kraft.coordinator.classic.timers import SessionTimer
 from kraft.coordinator.classic.validation import illegal_generation, rebalancing, unknown_member, validate_generation
+from kraft.coordinator.group_refusals import not_empty
 from kraft.coordinator.offsets.group_facts import CONSUMER_PROTOCOL_TYPE
-from kraft.model.errors import ErrorCode, Refusal
+from kraft.coordinator.shard import TimerKey
+from kraft.model.errors import Refusal
 
 
 def validate_offset_commit(group: ClassicGroup | None, group_id: str, committer: Committer) -> Refusal | None:
@@ -30,7 +32,7 @@ def validate_offset_commit(group: ClassicGroup | None, group_id: str, committer:
     return None
 
 
-def session_after_commit(group: ClassicGroup | None, committer: Committer) -> Mapping[ClassicTimer, int]:
+def session_after_commit(group: ClassicGroup | None, committer: Committer) -> Mapping[TimerKey, int | None]:
     """Return the timer that a valid commit sets: like a heartbeat, it starts the member's session again."""
     if group is None or group.state not in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
         return {}
@@ -44,4 +46,4 @@ def validate_offset_delete(group: ClassicGroup) -> Refusal | None:
     """Return why none of the group's offsets may be deleted, or None; of single topics, `group_facts` says it."""
     if group.state is GroupState.EMPTY or group.protocol_type == CONSUMER_PROTOCOL_TYPE:
         return None
-    return Refusal(ErrorCode.NON_EMPTY_GROUP, f"The group {group.group_id} has members: stop them.")
+    return not_empty(group.group_id)

@@ -47,7 +47,7 @@ def recorded_group(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
             instances.update(() if each.group_instance_id is None else (each.group_instance_id,))
     if not group.members:
         return group
-    leader = value.leader if value.leader in group.members else group.leader
+    leader = value.leader if value.leader is None or value.leader in group.members else group.leader
     return replace(group, state=GroupState.STABLE, leader=leader, protocol=value.protocol or "")
 
 

@@ -62,7 +62,7 @@ def _refusal(group: ClassicGroup, request: SyncGroup) -> Refusal | None:
     if refusal is not None:
         return refusal
     if _differs(request.protocol_type, group.protocol_type) or _differs(request.protocol, group.protocol):
-        message = f"The group {group.group_id} uses {group.protocol_type}: {group.protocol}."
+        message = f"group {group.group_id!r} uses {group.protocol_type}: {group.protocol}"
         return Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)
     return rebalancing(group.group_id) if group.state is GroupState.PREPARING_REBALANCE else None
 

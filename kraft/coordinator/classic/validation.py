@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from kraft.coordinator.classic.group import ClassicGroup
+from kraft.coordinator.classic.messages import JoinGroup
+from kraft.coordinator.classic.settings import ClassicSettings
+from kraft.coordinator.group_refusals import empty_group_id
 from kraft.model.errors import ErrorCode, Refusal
 
 
 def validate_group_id(group_id: str) -> Refusal | None:
-    return None if group_id else Refusal(ErrorCode.INVALID_GROUP_ID, "The group id is empty: set group.id.")
+    return None if group_id else empty_group_id()
+
+
+def validate_join(request: JoinGroup, settings: ClassicSettings) -> Refusal | None:
+    """Return what is wrong with a JoinGroup whatever the group is, or None."""
+    least, most = settings.session_timeout_min_ms, settings.session_timeout_max_ms
+    if not request.group_id or least <= request.session_timeout_ms <= most:
+        return validate_group_id(request.group_id)
+    message = f"the session timeout is {request.session_timeout_ms} ms: set session.timeout.ms to {least} to {most}"
+    return Refusal(ErrorCode.INVALID_SESSION_TIMEOUT, message)
 
 
 def validate_member(group: ClassicGroup, member_id: str, group_instance_id: str | None) -> Refusal | None:
@@ -31,18 +43,18 @@ def validate_generation(
 
 
 def fenced(group_instance_id: str) -> Refusal:
-    message = f"Another member uses the instance id {group_instance_id}: set another group.instance.id."
+    message = f"another member uses the instance id {group_instance_id!r}: set another group.instance.id"
     return Refusal(ErrorCode.FENCED_INSTANCE_ID, message)
 
 
 def unknown_member(group_id: str, member_id: str) -> Refusal:
-    return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"The group {group_id} has no member {member_id!r}: join again.")
+    return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group_id!r} has no member {member_id!r}: join again")
 
 
 def illegal_generation(group_id: str, generation: int) -> Refusal:
-    message = f"Generation {generation} is not the current one of the group {group_id}: join again."
+    message = f"generation {generation} is not the current one of group {group_id!r}: join again"
     return Refusal(ErrorCode.ILLEGAL_GENERATION, message)
 
 
 def rebalancing(group_id: str) -> Refusal:
-    return Refusal(ErrorCode.REBALANCE_IN_PROGRESS, f"The group {group_id} rebalances: join again.")
+    return Refusal(ErrorCode.REBALANCE_IN_PROGRESS, f"group {group_id!r} rebalances: join again")

@@ -5,23 +5,13 @@ from __future__ import annotations
 from msgspec import Struct
 
 from kraft.coordinator.classic.group import ClassicGroup, GroupState
+from kraft.model.groups import DescribedMember
 
 
 class ListedGroup(Struct, frozen=True, kw_only=True):
     group_id: str
     protocol_type: str
     state: GroupState
-
-
-class DescribedMember(Struct, frozen=True, kw_only=True):
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    metadata: bytes
-    """Empty unless the group is stable."""
-
-    assignment: bytes
 
 
 class DescribedGroup(Struct, frozen=True, kw_only=True):

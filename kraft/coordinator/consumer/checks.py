@@ -7,6 +7,7 @@ from msgspec import Struct
 from kraft.coordinator.assignors.assignor import Partitions
 from kraft.coordinator.consumer.group import JOIN_EPOCH, LEAVE_EPOCH, LEFT_STATIC_EPOCH, ConsumerGroup, Member
 from kraft.coordinator.consumer.requests import CLIENT_MEMBER_ID_VERSION, GroupSettings, Heartbeat
+from kraft.coordinator.group_refusals import empty_group_id, not_empty
 from kraft.model.errors import ErrorCode, Refusal
 
 _COMMIT_VERSION_MIN = 9
@@ -16,17 +17,17 @@ _COMMIT_VERSION_MIN = 9
 def check_request(request: Heartbeat, settings: GroupSettings) -> None:
     """Check what can be checked without the group."""
     _check_ids(request)
-    _require(request.rebalance_timeout_ms >= -1, "The rebalance timeout is negative.")
+    _require(request.rebalance_timeout_ms >= -1, "the rebalance timeout is negative")
     epoch = request.member_epoch
     if epoch == JOIN_EPOCH:
         _check_join(request)
     elif epoch == LEFT_STATIC_EPOCH:
-        _require(request.instance_id is not None, "A member without an instance id cannot leave as a static member.")
+        _require(request.instance_id is not None, "a member without an instance id cannot leave as a static member")
     else:
-        _require(epoch >= LEAVE_EPOCH, f"The member epoch {epoch} is invalid.")
+        _require(epoch >= LEAVE_EPOCH, f"the member epoch {epoch} is not valid")
     if request.server_assignor is not None and request.server_assignor not in settings.assignors:
         supported = ", ".join(settings.assignors)
-        message = f"The assignor {request.server_assignor} is not supported. Supported assignors: {supported}."
+        message = f"assignor {request.server_assignor!r} is not supported: use one of {supported}"
         raise Refusal(ErrorCode.UNSUPPORTED_ASSIGNOR, message)
 
 
@@ -41,30 +42,34 @@ def _check_ids(request: Heartbeat) -> None:
         or request.member_epoch > JOIN_EPOCH
         or request.member_epoch == LEAVE_EPOCH
     )
-    _require(bool(request.member_id) or not needs_member_id, "The member id is empty.")
-    _require(request.group_id != "", "The group id is empty.")
-    _require(request.instance_id != "", "The instance id is empty.")
-    _require(request.rack_id != "", "The rack id is empty.")
+    _require(bool(request.member_id) or not needs_member_id, "the member id is empty")
+    if not request.group_id:
+        raise empty_group_id(ErrorCode.INVALID_REQUEST)
+    _require(request.instance_id != "", "the instance id is empty")
+    _require(request.rack_id != "", "the rack id is empty")
 
 
 def _check_join(request: Heartbeat) -> None:
-    _require(request.rebalance_timeout_ms != -1, "A member that joins has to give its rebalance timeout.")
+    _require(request.rebalance_timeout_ms != -1, "a member that joins has to give its rebalance timeout")
     owns_nothing = request.owned is not None and not request.owned
-    _require(owns_nothing, "A member that joins must own no partitions, and has to say so.")
+    _require(owns_nothing, "a member that joins must own no partitions, and has to say so")
     subscribes = request.topics is not None or request.topic_regex is not None
-    _require(subscribes, "A member that joins has to give topic names or a regular expression.")
+    _require(subscribes, "a member that joins has to give topic names or a regular expression")
 
 
 def check_size(group: ConsumerGroup, member_id: str, settings: GroupSettings) -> None:
     if len(group.members) >= settings.members_max and member_id not in group.members:
-        message = f"The group {group.group_id} has {settings.members_max} members, its maximum."
+        message = (
+            f"group {group.group_id!r} has {settings.members_max} members already: "
+            "raise group.consumer.max.size of the brokers"
+        )
         raise Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
 
 def known_member(group: ConsumerGroup, member_id: str) -> Member:
     member = group.members.get(member_id)
     if member is None:
-        message = f"Member {member_id} is not a member of group {group.group_id}."
+        message = f"group {group.group_id!r} has no member {member_id!r}: join again"
         raise Refusal(ErrorCode.UNKNOWN_MEMBER_ID, message)
     return member
 
@@ -73,17 +78,20 @@ def known_static_member(group: ConsumerGroup, instance_id: str, member_id: str) 
     """Return the member with the instance id, if its member id is the given one."""
     member = group.static_member(instance_id)
     if member is None:
-        raise Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown in group {group.group_id}.")
+        message = f"group {group.group_id!r} has no member with the instance id {instance_id!r}: join again"
+        raise Refusal(ErrorCode.UNKNOWN_MEMBER_ID, message)
     if member.member_id != member_id:
-        message = f"Member {member_id} was fenced: member {member.member_id} has its instance id {instance_id} now."
+        message = f"member {member_id!r} was fenced: member {member.member_id!r} has instance id {instance_id!r} now"
         raise Refusal(ErrorCode.FENCED_INSTANCE_ID, message)
     return member
 
 
 def check_released(member: Member, member_id: str) -> None:
-    """Check that the static member has left, so that another can take its place."""
-    if member.epoch != LEFT_STATIC_EPOCH:
-        message = f"Member {member_id} cannot join: member {member.member_id} has its instance id {member.instance_id}."
+    """Check that the static member has left, so that another can take its place. A classic one does not report it."""
+    if member.epoch != LEFT_STATIC_EPOCH and member.classic is None:
+        message = (
+            f"member {member_id!r} cannot join: member {member.member_id!r} has its instance id {member.instance_id!r}"
+        )
         raise Refusal(ErrorCode.UNRELEASED_INSTANCE_ID, message)
 
 
@@ -91,8 +99,8 @@ def check_epoch(member: Member, request: Heartbeat) -> None:
     """Check the epoch of a heartbeat: it is the member's, or the one before if the last response may have been lost."""
     if request.member_epoch != member.epoch and not may_have_missed_response(member, request):
         message = (
-            f"The member epoch is {member.epoch}, not {request.member_epoch}. "
-            f"Member {member.member_id} has to give up its partitions and join again."
+            f"the member epoch is {member.epoch}, not {request.member_epoch}: "
+            f"member {member.member_id!r} has to give up its partitions and join again"
         )
         raise Refusal(ErrorCode.FENCED_MEMBER_EPOCH, message)
 
@@ -108,7 +116,7 @@ def may_have_missed_response(member: Member, request: Heartbeat) -> bool:
 
 
 class Commit(Struct, frozen=True, kw_only=True):
-    """What a request to commit offsets says about its sender, and which partitions it is for."""
+    """The sender of a request to commit offsets, and the partitions of these offsets."""
 
     member_id: str
     member_epoch: int
@@ -130,17 +138,31 @@ def check_offset_commit(group: ConsumerGroup, commit: Commit) -> None:
     if commit.is_transactional and epoch == -1 and not commit.member_id and commit.instance_id is None:
         return
     member = known_member(group, commit.member_id)
-    if commit.api_version < _COMMIT_VERSION_MIN and not commit.is_transactional:
-        message = f"Members of the consumer protocol need OffsetCommit version {_COMMIT_VERSION_MIN} or later."
+    is_old = commit.api_version < _COMMIT_VERSION_MIN and member.classic is None
+    if is_old and not commit.is_transactional:
+        message = f"members of the consumer protocol need OffsetCommit version {_COMMIT_VERSION_MIN} or later"
         raise Refusal(ErrorCode.UNSUPPORTED_VERSION, message)
     if not _is_owner_since(member, epoch, commit.partitions):
         _check_current_epoch(member, epoch)
+        _check_no_other_owner(group, member, commit.partitions)
 
 
 def _is_owner_since(member: Member, epoch: int, partitions: Partitions) -> bool:
     """Return whether the member owned all the partitions in an earlier epoch, and has owned them since."""
     owned = member.assignment_epochs
     return 0 < epoch < member.epoch and all(owned.get(partition, member.epoch) <= epoch for partition in partitions)
+
+
+def _check_no_other_owner(group: ConsumerGroup, member: Member, partitions: Partitions) -> None:
+    """Check that no other member owns any of the partitions.
+
+    A member stays in its epoch while it gives up partitions more than once. A commit that is late then comes in its
+    current epoch, and would take back what the next owner has committed meanwhile.
+    """
+    others = (group.owners.get(partition, member.member_id) for partition in partitions)
+    other = next((owner for owner in others if owner != member.member_id), None)
+    if other is not None:
+        raise _stale(member, f"member {member.member_id!r} commits for partitions that member {other!r} owns now")
 
 
 def check_offset_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int) -> None:
@@ -152,11 +174,15 @@ def check_offset_fetch(group: ConsumerGroup, member_id: str | None, member_epoch
 
 def _check_current_epoch(member: Member, member_epoch: int) -> None:
     if member_epoch != member.epoch:
-        message = f"The epoch of member {member.member_id} is {member.epoch}, not {member_epoch}."
-        raise Refusal(ErrorCode.STALE_MEMBER_EPOCH, message)
+        raise _stale(member, f"the epoch of member {member.member_id!r} is {member.epoch}, not {member_epoch}")
+
+
+def _stale(member: Member, message: str) -> Refusal:
+    code = ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
+    return Refusal(code, message)
 
 
 def check_deletion(group: ConsumerGroup) -> None:
     """Check that the group can be deleted."""
     if group.members:
-        raise Refusal(ErrorCode.NON_EMPTY_GROUP, f"Group {group.group_id} has members.")
+        raise not_empty(group.group_id)

@@ -6,6 +6,8 @@ that is gone.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from kraft.coordinator.assignors.assignor import NO_PARTITIONS
@@ -14,13 +16,15 @@ from kraft.coordinator.consumer.checks import check_deletion, known_member, know
 from kraft.coordinator.consumer.draft import NOTHING, Draft, GroupDecision, refused
 from kraft.coordinator.consumer.group import LEFT_STATIC_EPOCH, ConsumerGroup, Member, MemberState
 from kraft.coordinator.consumer.requests import (
+    ConsumerTimer,
     GroupSettings,
     Heartbeat,
     HeartbeatResponse,
     RebalanceTimeout,
-    SessionTimeout,
+    RejoinTimeout,
+    SyncTimeout,
 )
-from kraft.coordinator.consumer.targets import metadata_hash
+from kraft.coordinator.consumer.targets import wait_ms
 from kraft.coordinator.shard import Context, Decision, Reply, Ticket
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import Refusal
@@ -35,51 +39,63 @@ def leave(draft: Draft, request: Heartbeat, image: MetadataImage) -> HeartbeatRe
     if request.member_epoch == LEFT_STATIC_EPOCH:
         _leave_for_a_while(draft, member)
     else:
-        _remove(draft, member, image)
+        remove(draft, [member], image)
     return HeartbeatResponse(member_id=member.member_id, member_epoch=request.member_epoch)
 
 
 def _leave_for_a_while(draft: Draft, member: Member) -> None:
-    """Keep what is assigned to a static member for its return. Its session goes on, and ends its membership if not."""
+    """Keep the assignment of a static member until it returns. If it does not, the end of its session removes it."""
     gone = replace(member, epoch=LEFT_STATIC_EPOCH, pending_revocation=NO_PARTITIONS)
     draft.emit(records.current_assignment(draft.group.group_id, gone))
     draft.stop_rebalance(member)
 
 
-def _remove(draft: Draft, member: Member, image: MetadataImage) -> None:
-    draft.remove_member(member)
-    draft.remove_unused_regex(member.topic_regex)
-    draft.bump_epoch(metadata_hash(draft.group, image))
+def remove(draft: Draft, members: Iterable[Member], image: MetadataImage) -> None:
+    """Remove members; the epoch is bumped once for all of them."""
+    for member in members:
+        draft.remove_member(member)
+        draft.remove_unused_regex(member.topic_regex)
+    draft.bump_epoch(draft.group.metadata_hash_with(image))
 
 
-def decide_timer_ended(
-    group: ConsumerGroup | None, key: SessionTimeout | RebalanceTimeout, context: Context
-) -> GroupDecision:
-    """Remove a member that sent no heartbeat, or did not give up its partitions, in time."""
+def decide_timer_ended(group: ConsumerGroup | None, key: ConsumerTimer, context: Context) -> GroupDecision:
+    """Remove a member that missed its deadline; the timers say which."""
     member = None if group is None else group.members.get(key.member_id)
-    if group is None or member is None:
+    if group is None or member is None or not _still_applies(key, member):
         return NOTHING
-    if isinstance(key, RebalanceTimeout):
-        still_there = member.state is MemberState.UNREVOKED_PARTITIONS and member.epoch == key.member_epoch
-        if not still_there:
-            return NOTHING
     draft = Draft(group)
-    _remove(draft, member, context.image)
+    remove(draft, [member], context.image)
     return draft.decision()
 
 
-def decide_loaded(group: ConsumerGroup, settings: GroupSettings) -> GroupDecision:
+def _still_applies(key: ConsumerTimer, member: Member) -> bool:
+    """Return whether the member still is in the state for which the timer was set."""
+    match key:
+        case RebalanceTimeout():
+            return member.state is MemberState.UNREVOKED_PARTITIONS and member.epoch == key.member_epoch
+        case RejoinTimeout() | SyncTimeout():
+            return member.classic is not None
+        case _:
+            return True
+
+
+def decide_loaded(group: ConsumerGroup, settings: GroupSettings, context: Context) -> GroupDecision:
     """Start the timers of a group after its coordinator has loaded it: every member gets the whole time again."""
     draft = Draft(group)
+    # To hash many topics takes long, and this runs in a thread: the first heartbeat finds the sum computed.
+    group.metadata_hash_with(context.image)
+    if group.is_due:
+        draft.start_assignment(wait_ms(group.assignment_ms, context, settings))
     for member in group.members.values():
-        draft.start_session(member.member_id, settings)
-        if member.state is MemberState.UNREVOKED_PARTITIONS and member.epoch != LEFT_STATIC_EPOCH:
+        draft.start_session(member, settings)
+        is_revoking = member.state is MemberState.UNREVOKED_PARTITIONS and member.epoch != LEFT_STATIC_EPOCH
+        if is_revoking and member.classic is None:  # A classic member is asked to join again by its next heartbeat.
             draft.start_rebalance(member)
     return draft.decision()
 
 
 def decide_deletion(group: ConsumerGroup, ticket: Ticket) -> GroupDecision:
-    """Delete a group without members. Its offsets are not the group's: who asks deletes them."""
+    """Delete a group without members. The caller deletes its offsets, which are not part of the group."""
     try:
         check_deletion(group)
     except Refusal as refusal:

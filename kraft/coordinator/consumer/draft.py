@@ -1,4 +1,4 @@
-"""A decision in the making: each record is replayed at once, so that what follows is decided on what will be."""
+"""A decision in the making: each record is replayed at once, so that the next step sees its effect."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ from typing import Final
 
 from kraft.coordinator.consumer import records
 from kraft.coordinator.consumer.group import ConsumerGroup, Member, MemberState
-from kraft.coordinator.consumer.requests import GroupSettings, RebalanceTimeout, SessionTimeout
+from kraft.coordinator.consumer.requests import (
+    AssignmentTimer,
+    GroupSettings,
+    RebalanceTimeout,
+    RejoinTimeout,
+    SessionTimeout,
+    SyncTimeout,
+)
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.shard import Decision, Reply, Ticket, TimerKey
 from kraft.model.errors import Refusal
@@ -36,18 +43,23 @@ class Draft:
 
     def remove_member(self, member: Member) -> None:
         self.emit(*records.without_member(self.group.group_id, member.member_id))
-        self._timers[SessionTimeout(self.group.group_id, member.member_id)] = None
-        self.stop_rebalance(member)
+        self.stop_timers(member)
 
     def remove_unused_regex(self, regex: str) -> None:
-        """Delete what was resolved of the expression, if no member subscribes to it any more."""
+        """Delete the topics that an expression was resolved to, if no member subscribes by it any more."""
         if regex in self.group.regexes and not self.group.subscribers_of_regex(regex):
             self.emit(records.without_regex(self.group.group_id, regex))
 
     # --- timers ---
 
-    def start_session(self, member_id: str, settings: GroupSettings) -> None:
-        self._timers[SessionTimeout(self.group.group_id, member_id)] = settings.session_timeout_ms
+    def start_assignment(self, delay_ms: int) -> None:
+        """Compute the target assignment after the delay."""
+        self._timers[AssignmentTimer(self.group.group_id)] = delay_ms
+
+    def start_session(self, member: Member, settings: GroupSettings) -> None:
+        """Start the session again. A classic member has its own timeout."""
+        timeout_ms = settings.session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
+        self._timers[SessionTimeout(self.group.group_id, member.member_id)] = timeout_ms
 
     def start_rebalance(self, member: Member) -> None:
         self._timers[self._rebalance_timeout(member)] = member.rebalance_timeout_ms
@@ -55,6 +67,26 @@ class Draft:
     def stop_rebalance(self, member: Member) -> None:
         if member.state is MemberState.UNREVOKED_PARTITIONS:
             self._timers[self._rebalance_timeout(member)] = None
+
+    def start_rejoin(self, member: Member) -> None:
+        """Give a classic member its rebalance timeout to join again."""
+        self._timers[RejoinTimeout(self.group.group_id, member.member_id)] = member.rebalance_timeout_ms
+
+    def start_sync(self, member: Member) -> None:
+        """Give a classic member that has joined its rebalance timeout to ask for its assignment."""
+        self._timers[SyncTimeout(self.group.group_id, member.member_id)] = member.rebalance_timeout_ms
+
+    def stop_sync(self, member: Member) -> None:
+        self._timers[SyncTimeout(self.group.group_id, member.member_id)] = None
+
+    def stop_timers(self, member: Member) -> None:
+        """Stop all timers of the member, which is given as it was when they were set."""
+        self._timers[SessionTimeout(self.group.group_id, member.member_id)] = None
+        if member.classic is None:
+            self.stop_rebalance(member)
+        else:
+            self._timers[RejoinTimeout(self.group.group_id, member.member_id)] = None
+            self.stop_sync(member)
 
     def _rebalance_timeout(self, member: Member) -> RebalanceTimeout:
         return RebalanceTimeout(self.group.group_id, member.member_id, member.epoch)

@@ -1,13 +1,14 @@
 """A consumer group as a value.
 
-`owners`, `instances` and `topic_counts` follow from the members; they are kept so that a heartbeat costs the same in
-large groups.
+`owners`, `instances`, `subscriptions`, `topic_counts`, `regex_counts`, `classic_members` and `classic_supporters`
+follow from the members and the resolved expressions; they are kept so that a heartbeat costs the same in large groups.
+Members that subscribe to the same topics share one set of names.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Set
 from enum import Enum, IntEnum
 from typing import Final
 
@@ -15,6 +16,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from kraft.coordinator.assignors.assignor import NO_PARTITIONS, Partition, Partitions
+from kraft.coordinator.classic.messages import OfferedProtocol
+from kraft.coordinator.consumer.metadata_hash import MetadataHash
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.persistent_maps import PersistentMap
 from kraft.model.ids import TopicId
@@ -23,6 +26,9 @@ JOIN_EPOCH: Final = 0
 """Member epoch of a request that joins, or joins again."""
 
 LEAVE_EPOCH: Final = -1
+FIRST_EPOCH: Final = 1
+"""Epoch of a new group, whose target assignment is empty. Members are in it until the first one is computed."""
+
 LEFT_STATIC_EPOCH: Final = -2
 """Member epoch of a static member that has left and is expected back; in a request, that it leaves in this way."""
 
@@ -45,11 +51,22 @@ class GroupState(Enum):
     ASSIGNING = "Assigning"
     RECONCILING = "Reconciling"
     STABLE = "Stable"
-    DEAD = "Dead"
+
+
+class ClassicProtocols(Struct, frozen=True, kw_only=True):
+    """Session timeout and protocols of a member of the classic protocol, from its JoinGroup."""
+
+    session_timeout_ms: int
+    offered: tuple[OfferedProtocol, ...]
+
+    @property
+    def preferred(self) -> OfferedProtocol:
+        """The protocol that the member's requests are answered with. All have the same subscription."""
+        return self.offered[0] if self.offered else OfferedProtocol("", b"")
 
 
 class Member(Struct, frozen=True, kw_only=True):
-    """A member: what it told about itself, and its current assignment.
+    """A member: what it reported about itself, and its current assignment.
 
     It owns the partitions `assigned` to it, and those of `pending_revocation`, which it has not given up yet.
     """
@@ -63,6 +80,8 @@ class Member(Struct, frozen=True, kw_only=True):
     topic_regex: str = ""
     rebalance_timeout_ms: int = -1
     server_assignor: str | None = None
+    classic: ClassicProtocols | None = None
+    """None for a member of the consumer protocol."""
 
     epoch: int = JOIN_EPOCH
     previous_epoch: int = -1
@@ -88,34 +107,76 @@ class ResolvedRegex(Struct, frozen=True, kw_only=True):
     timestamp_ms: int
 
 
+class Subscription(Struct, frozen=True):
+    """Topic names that members subscribe to, all of them together, and how many members do."""
+
+    topics: frozenset[str]
+    members: int
+
+
+class SubscribedTopics(Container[TopicId]):
+    """The ids of the existing topics that a member subscribes to. A regex that is not resolved matches none."""
+
+    def __init__(self, member: Member, resolved: ResolvedRegex | None, image: MetadataImage) -> None:
+        self._names = member.topics
+        self._matching: frozenset[str] = frozenset() if resolved is None else resolved.topics
+        self._image = image
+
+    def __contains__(self, topic_id: object) -> bool:
+        topic = self._image.topics.get(topic_id)  # type: ignore[call-overload]
+        return topic is not None and (topic.topic in self._names or topic.topic in self._matching)
+
+    def all(self) -> frozenset[TopicId]:
+        names = self._names | self._matching if self._matching else self._names
+        return frozenset(self._image.topic_ids[name] for name in names if name in self._image.topic_ids)
+
+
 class ConsumerGroup(Struct, frozen=True, kw_only=True):
     """A group of the consumer protocol.
 
     Its epoch grows whenever the target assignment has to be computed again; `assignment_epoch` is the group epoch of
-    the last target assignment, `targets`.
+    the last target assignment, `targets`, which was ready at `assignment_ms`.
     """
 
     group_id: str
-    epoch: int = 0
+    epoch: int = FIRST_EPOCH
     metadata_hash: int = 0
-    assignment_epoch: int = 0
+    assignment_epoch: int = FIRST_EPOCH
+    assignment_ms: int = 0
     members: PersistentMap[str, Member] = field(default_factory=PersistentMap)
     targets: PersistentMap[str, Partitions] = field(default_factory=PersistentMap)
     regexes: PersistentMap[str, ResolvedRegex] = field(default_factory=PersistentMap)
     owners: PersistentMap[Partition, str] = field(default_factory=PersistentMap)
     instances: PersistentMap[str, str] = field(default_factory=PersistentMap)
+    subscriptions: PersistentMap[frozenset[str], Subscription] = field(default_factory=PersistentMap)
     topic_counts: PersistentMap[str, int] = field(default_factory=PersistentMap)
-    """How many members name each topic in their subscription."""
+    """How many of the subscriptions and of the resolved expressions have each topic."""
+
+    regex_counts: PersistentMap[str, int] = field(default_factory=PersistentMap)
+    """How many members subscribe by each regular expression."""
+
+    classic_members: int = 0
+    """How many members use the classic protocol."""
+
+    classic_supporters: PersistentMap[str, int] = field(default_factory=PersistentMap)
+    """By name of a protocol, how many classic members offer it."""
+
+    hashed: MetadataHash = field(default_factory=MetadataHash)
 
     @property
     def state(self) -> GroupState:
         if not self.members:
             return GroupState.EMPTY
-        if self.epoch > self.assignment_epoch:
+        if self.is_due:
             return GroupState.ASSIGNING
         if all(member.is_reconciled(self.assignment_epoch) for member in self.members.values()):
             return GroupState.STABLE
         return GroupState.RECONCILING
+
+    @property
+    def is_due(self) -> bool:
+        """True if the target assignment of the group's epoch is not there yet."""
+        return self.epoch > self.assignment_epoch
 
     def target(self, member_id: str) -> Partitions:
         return self.targets.get(member_id, NO_PARTITIONS)
@@ -125,32 +186,75 @@ class ConsumerGroup(Struct, frozen=True, kw_only=True):
         return None if member_id is None else self.members[member_id]
 
     def subscribers_of_regex(self, regex: str) -> int:
-        return sum(member.topic_regex == regex for member in self.members.values())
+        return self.regex_counts.get(regex, 0)
 
-    def subscribed_topics(self) -> set[str]:
+    def subscribed_topics(self) -> Set[str]:
         """Return the names of the topics that any member subscribes to, also of topics that do not exist."""
-        return {*self.topic_counts, *(topic for regex in self.regexes.values() for topic in regex.topics)}
+        return self.topic_counts.keys()
 
-    def topic_ids_of(self, member: Member, image: MetadataImage) -> frozenset[TopicId]:
-        """Return the existing topics that the member subscribes to. A regex that is not resolved matches none."""
-        resolved = self.regexes.get(member.topic_regex) if member.topic_regex else None
-        names = member.topics if resolved is None else member.topics | resolved.topics
-        return frozenset(image.topic_ids[name] for name in names if name in image.topic_ids)
+    def metadata_hash_with(self, image: MetadataImage) -> int:
+        """Return a hash of the metadata that assignments depend on; 0 without topics."""
+        return self.hashed.of(self.topic_counts, image)
+
+    def subscribed_partitions(self, image: MetadataImage) -> int:
+        """Return how many partitions the topics have that any member subscribes to."""
+        return self.hashed.partitions(self.topic_counts, image)
+
+    def topics_of(self, member: Member, image: MetadataImage) -> SubscribedTopics:
+        return SubscribedTopics(member, self.regexes.get(member.topic_regex) if member.topic_regex else None, image)
+
+    def with_regex(self, regex: str, resolved: ResolvedRegex | None) -> ConsumerGroup:
+        """Return the group with the topics of an expression; None deletes them."""
+        before = self.regexes.get(regex)
+        return replace(
+            self,
+            regexes=self.regexes.with_changes({regex: resolved}),
+            topic_counts=_counted(
+                self.topic_counts,
+                frozenset() if before is None else before.topics,
+                frozenset() if resolved is None else resolved.topics,
+            ),
+        )
 
     def with_member(self, member: Member) -> ConsumerGroup:
+        same = self.subscriptions.get(member.topics)
+        if same is not None and same.topics is not member.topics:
+            member = replace(member, topics=same.topics)
         return self._with(member.member_id, self.members.get(member.member_id), member)
 
     def without_member(self, member_id: str) -> ConsumerGroup:
         return self._with(member_id, self.members.get(member_id), None)
 
     def _with(self, member_id: str, before: Member | None, after: Member | None) -> ConsumerGroup:
+        subscriptions = self._changed_subscriptions(_topics(before), _topics(after))
         return replace(
             self,
             members=self.members.with_changes({member_id: after}),
             owners=self.owners.with_changes(dict(self._changed_owners(member_id, before, after))),
             instances=self.instances.with_changes(dict(self._changed_instances(member_id, before, after))),
-            topic_counts=self.topic_counts.with_changes(dict(self._changed_counts(before, after))),
+            subscriptions=self.subscriptions.with_changes(subscriptions),
+            topic_counts=_counted(
+                self.topic_counts,
+                next((topics for topics, left in subscriptions.items() if left is None), _NO_NAMES),
+                next((topics for topics in subscriptions if topics not in self.subscriptions), _NO_NAMES),
+            ),
+            regex_counts=_counted(self.regex_counts, _regexes(before), _regexes(after)),
+            classic_members=self.classic_members - _is_classic(before) + _is_classic(after),
+            classic_supporters=_counted(self.classic_supporters, _protocols(before), _protocols(after)),
         )
+
+    def _changed_subscriptions(
+        self, before: frozenset[str], after: frozenset[str]
+    ) -> dict[frozenset[str], Subscription | None]:
+        """Return the subscriptions whose number of members changes; None for one that no member has now."""
+        changed: dict[frozenset[str], Subscription | None] = {}
+        if before != after:
+            for topics, more in ((before, -1), (after, 1)):
+                known = self.subscriptions.get(topics) or Subscription(topics, 0)
+                members = known.members + more
+                if topics:
+                    changed[topics] = Subscription(known.topics, members) if members else None
+        return changed
 
     def _changed_owners(
         self, member_id: str, before: Member | None, after: Member | None
@@ -174,16 +278,32 @@ class ConsumerGroup(Struct, frozen=True, kw_only=True):
         if taken is not None:
             yield taken, member_id
 
-    def _changed_counts(self, before: Member | None, after: Member | None) -> Iterator[tuple[str, int | None]]:
-        named_before = frozenset() if before is None else before.topics
-        named_after = frozenset() if after is None else after.topics
-        if named_before != named_after:
-            change = Counter(named_after)
-            change.subtract(Counter(named_before))
-            for topic, more in change.items():
-                yield topic, (self.topic_counts.get(topic, 0) + more) or None
+
+_NO_NAMES: Final[frozenset[str]] = frozenset()
 
 
-def state_of(group: ConsumerGroup | None) -> GroupState:
-    """Return the state of a group; one that does not exist is dead."""
-    return GroupState.DEAD if group is None else group.state
+def _topics(member: Member | None) -> frozenset[str]:
+    return _NO_NAMES if member is None else member.topics
+
+
+def _regexes(member: Member | None) -> frozenset[str]:
+    return frozenset((member.topic_regex,)) if member is not None and member.topic_regex else frozenset()
+
+
+def _is_classic(member: Member | None) -> bool:
+    return member is not None and member.classic is not None
+
+
+def _protocols(member: Member | None) -> frozenset[str]:
+    if member is None or member.classic is None:
+        return frozenset()
+    return frozenset(offered.name for offered in member.classic.offered)
+
+
+def _counted(counts: PersistentMap[str, int], before: frozenset[str], after: frozenset[str]) -> PersistentMap[str, int]:
+    """Return the counts of all names after one set of names was replaced: `before` by `after`."""
+    if before == after:
+        return counts
+    change = Counter(after)
+    change.subtract(Counter(before))
+    return counts.with_changes({name: (counts.get(name, 0) + more) or None for name, more in change.items() if more})

@@ -1,6 +1,6 @@
 """The state machine of a member on its way from its current to its target assignment.
 
-A member first gives up what it shall not have, in its old epoch. Once its heartbeat shows that it has, it enters the
+A member first gives up what is not in its target, in its old epoch. Once its heartbeat shows that it has, it enters the
 epoch of the target assignment, and gets each partition as soon as no other member owns it.
 
 Source: KIP-848, and `CurrentAssignmentBuilder` in Kafka.
@@ -8,7 +8,7 @@ Source: KIP-848, and `CurrentAssignmentBuilder` in Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,11 +19,11 @@ from kraft.model.ids import TopicId
 
 
 class Goal(Struct, frozen=True, kw_only=True):
-    """Where a member has to get, and what it depends on."""
+    """The target of a member, and what its way there depends on."""
 
     assignment_epoch: int
     target: Partitions
-    topics: frozenset[TopicId]
+    topics: Container[TopicId]
     """The topics that the member subscribes to now."""
 
     owners: Mapping[Partition, str]
@@ -69,7 +69,7 @@ def _towards(member: Member, goal: Goal, owned: Partitions | None) -> Member:
     if _owns_any(owned, revoked):
         return _revoking(member, kept, revoked)
     wanted = target - kept
-    # What this member has just given up may be given to it again.
+    # This member is still recorded as the owner of what it gives up in this step, and may get it again.
     free = frozenset(
         partition for partition in wanted if goal.owners.get(partition, member.member_id) == member.member_id
     )

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from typing import Final
 
 from msgspec.structs import replace
 
 from kraft.coordinator.assignors.assignor import NO_PARTITIONS, Partition, Partitions
-from kraft.coordinator.consumer.group import JOIN_EPOCH, ConsumerGroup, Member, MemberState, ResolvedRegex
+from kraft.coordinator.classic.messages import OfferedProtocol
+from kraft.coordinator.consumer.group import (
+    FIRST_EPOCH,
+    JOIN_EPOCH,
+    ClassicProtocols,
+    ConsumerGroup,
+    Member,
+    MemberState,
+    ResolvedRegex,
+)
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.group_records import (
     AssignedTopic,
+    ClassicMemberMetadata,
+    ClassicProtocol,
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,
@@ -54,26 +66,39 @@ def member_metadata(group_id: str, member: Member) -> GroupRecord:
             subscribed_topic_regex=member.topic_regex,
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             server_assignor=member.server_assignor,
+            classic_member_metadata=None if member.classic is None else _recorded(member.classic),
         ),
+    )
+
+
+def _recorded(classic: ClassicProtocols) -> ClassicMemberMetadata:
+    return ClassicMemberMetadata(
+        session_timeout_ms=classic.session_timeout_ms,
+        supported_protocols=tuple(ClassicProtocol(name=each.name, metadata=each.metadata) for each in classic.offered),
     )
 
 
 def target_assignment(group_id: str, member_id: str, partitions: Partitions) -> GroupRecord:
-    return GroupRecord(
-        ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
-        ConsumerGroupTargetAssignmentMemberValue(
-            topic_partitions=tuple(
-                AssignedTopic(topic_id=topic_id, partitions=tuple(numbers))
-                for topic_id, numbers in _by_topic(partitions).items()
-            )
-        ),
+    return target_assignment_of(group_id, member_id, target_assignment_value(partitions))
+
+
+def target_assignment_of(group_id: str, member_id: str, value: ConsumerGroupTargetAssignmentMemberValue) -> GroupRecord:
+    return GroupRecord(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value)
+
+
+def target_assignment_value(partitions: Partitions) -> ConsumerGroupTargetAssignmentMemberValue:
+    return ConsumerGroupTargetAssignmentMemberValue(
+        topic_partitions=tuple(
+            AssignedTopic(topic_id=topic_id, partitions=tuple(numbers))
+            for topic_id, numbers in _by_topic(partitions).items()
+        )
     )
 
 
-def assignment_epoch(group_id: str, epoch: int) -> GroupRecord:
+def assignment_epoch(group_id: str, epoch: int, now_ms: int) -> GroupRecord:
     return GroupRecord(
         ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id),
-        ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch),
+        ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now_ms),
     )
 
 
@@ -110,19 +135,26 @@ def without_member(group_id: str, member_id: str) -> Iterator[GroupRecord]:
 
 
 def without_group(group: ConsumerGroup) -> Iterator[GroupRecord]:
-    for member_id in sorted(group.members):
-        yield from without_member(group.group_id, member_id)
+    group_id = group.group_id
+    member_ids = sorted(group.members)
+    for member_id in member_ids:
+        yield GroupRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None)
+    for member_id in member_ids:
+        yield GroupRecord(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None)
+    yield GroupRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None)
+    for member_id in member_ids:
+        yield GroupRecord(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None)
     for regex in sorted(group.regexes):
-        yield without_regex(group.group_id, regex)
-    yield GroupRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id=group.group_id), None)
-    yield GroupRecord(ConsumerGroupMetadataKey(group_id=group.group_id), None)
+        yield without_regex(group_id, regex)
+    yield GroupRecord(ConsumerGroupMetadataKey(group_id=group_id), None)
 
 
 def _by_topic(partitions: Partitions) -> dict[TopicId, list[int]]:
+    """Return the partition numbers of each topic, both in order. Ids are compared as numbers, which is much quicker."""
     by_topic: dict[TopicId, list[int]] = defaultdict(list)
-    for topic_id, partition in sorted(partitions):
+    for topic_id, partition in partitions:
         by_topic[topic_id].append(partition)
-    return by_topic
+    return {topic_id: sorted(by_topic[topic_id]) for topic_id in sorted(by_topic, key=attrgetter("int"))}
 
 
 def _owned_by_topic(member: Member, partitions: Partitions) -> tuple[OwnedTopic, ...]:
@@ -158,7 +190,7 @@ def _set(group: ConsumerGroup, record: GroupRecord) -> ConsumerGroup:
         case ConsumerGroupMetadataKey(), ConsumerGroupMetadataValue() as value:
             return replace(group, epoch=value.epoch, metadata_hash=value.metadata_hash)
         case ConsumerGroupTargetAssignmentMetadataKey(), ConsumerGroupTargetAssignmentMetadataValue() as value:
-            return replace(group, assignment_epoch=value.assignment_epoch)
+            return replace(group, assignment_epoch=value.assignment_epoch, assignment_ms=value.assignment_timestamp)
         case ConsumerGroupTargetAssignmentMemberKey() as key, ConsumerGroupTargetAssignmentMemberValue() as value:
             target = _partitions(value.topic_partitions)
             return replace(group, targets=group.targets.with_changes({key.member_id: target}))
@@ -170,7 +202,7 @@ def _set(group: ConsumerGroup, record: GroupRecord) -> ConsumerGroup:
             resolved = ResolvedRegex(
                 topics=frozenset(value.topics), version=value.version, timestamp_ms=value.timestamp
             )
-            return replace(group, regexes=group.regexes.with_changes({key.regular_expression: resolved}))
+            return group.with_regex(key.regular_expression, resolved)
         case _:
             raise AssertionError(f"{record} is not of a consumer group")
 
@@ -178,7 +210,7 @@ def _set(group: ConsumerGroup, record: GroupRecord) -> ConsumerGroup:
 def _deleted(group: ConsumerGroup, record: GroupRecord) -> ConsumerGroup:
     match record.key:
         case ConsumerGroupTargetAssignmentMetadataKey():
-            return replace(group, assignment_epoch=0)
+            return replace(group, assignment_epoch=FIRST_EPOCH, assignment_ms=0)
         case ConsumerGroupTargetAssignmentMemberKey() as key:
             return replace(group, targets=group.targets.with_changes({key.member_id: None}))
         case ConsumerGroupMemberMetadataKey() as key:
@@ -186,7 +218,7 @@ def _deleted(group: ConsumerGroup, record: GroupRecord) -> ConsumerGroup:
         case ConsumerGroupCurrentMemberAssignmentKey() as key:
             return _unassigned(group, key.member_id)
         case ConsumerGroupRegularExpressionKey() as key:
-            return replace(group, regexes=group.regexes.with_changes({key.regular_expression: None}))
+            return group.with_regex(key.regular_expression, None)
         case _:
             raise AssertionError(f"{record} is not of a consumer group")
 
@@ -206,6 +238,14 @@ def _described(member: Member, value: ConsumerGroupMemberMetadataValue) -> Membe
         topic_regex=value.subscribed_topic_regex or "",
         rebalance_timeout_ms=value.rebalance_timeout_ms,
         server_assignor=value.server_assignor,
+        classic=None if value.classic_member_metadata is None else _classic(value.classic_member_metadata),
+    )
+
+
+def _classic(recorded: ClassicMemberMetadata) -> ClassicProtocols:
+    return ClassicProtocols(
+        session_timeout_ms=recorded.session_timeout_ms,
+        offered=tuple(OfferedProtocol(each.name, bytes(each.metadata)) for each in recorded.supported_protocols),
     )
 
 

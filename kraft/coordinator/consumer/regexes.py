@@ -11,14 +11,12 @@ from collections.abc import Mapping
 from kraft.coordinator.consumer import records
 from kraft.coordinator.consumer.draft import NOTHING, Draft, GroupDecision
 from kraft.coordinator.consumer.group import ConsumerGroup, ResolvedRegex
-from kraft.coordinator.consumer.targets import metadata_hash
 from kraft.coordinator.shard import Context
 
 
 def unresolved_regexes(group: ConsumerGroup) -> set[str]:
     """Return the expressions that members subscribe to and that have not been resolved."""
-    regexes = {member.topic_regex for member in group.members.values() if member.topic_regex}
-    return {regex for regex in regexes if regex not in group.regexes}
+    return {regex for regex in group.regex_counts if regex not in group.regexes}
 
 
 def decide_resolved(
@@ -34,7 +32,7 @@ def decide_resolved(
             before = group.regexes.get(regex)
             differs |= (frozenset() if before is None else before.topics) != results[regex].topics
             draft.emit(records.resolved_regex(group.group_id, regex, results[regex]))
-    new_hash = metadata_hash(draft.group, context.image)
+    new_hash = draft.group.metadata_hash_with(context.image)
     if differs or new_hash != group.metadata_hash:
         draft.bump_epoch(new_hash)
     return draft.decision()

@@ -15,14 +15,9 @@ The group has already checked that it exists, or that a commit without a generat
 renews the session of a classic member. A fetch from a group that does not exist is answered as one from a group without
 offsets.
 
-Transactions are not supported yet. They will add pending offsets to `CommittedOffsets`, by producer id, until their
-transaction ends. Then:
+Offsets of transactions are pending until the marker of their transaction (`pending_offsets.py`). The handler has
+verified the transaction with its coordinator, and the host checks the producer with the log.
 
-- `replay` also gets the producer id of a record's batch, and the record's offset: when a transaction commits, the newer
-  record wins. A tombstone deletes pending offsets, too;
-- `fetch` with `require_stable` refuses a partition with a pending offset (UNSTABLE_OFFSET_COMMIT);
-- `delete`, `delete_group` and `on_topics_deleted` also write tombstones for partitions that have only a pending offset;
-- `expired` keeps a committed offset while one is pending for its partition, and a group while it has any.
-
-Source: Kafka's `OffsetMetadataManager`, KIP-211 (expiry), KIP-496 (OffsetDelete), KIP-848 (topic ids).
+Source: Kafka's `OffsetMetadataManager`, KIP-211 (expiry), KIP-496 (OffsetDelete), KIP-848 (topic ids),
+KIP-447 (transactions).
 """

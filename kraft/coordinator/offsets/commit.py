@@ -5,39 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from msgspec import Struct
-
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.group_records import OffsetCommitKey, OffsetCommitValue
-from kraft.coordinator.offsets.committed_offsets import NO_EXPIRE_TIMESTAMP
-from kraft.coordinator.offsets.decided_offsets import DecidedOffsets, PartitionResult, TopicResult
+from kraft.coordinator.offsets.committed_offset import NO_EXPIRE_TIMESTAMP
+from kraft.coordinator.offsets.decided_offsets import DecidedOffsets
+from kraft.model.committed_offsets import CommitPartition, CommitTopic, PartitionResult, TopicResult
 from kraft.model.errors import ErrorCode
-from kraft.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId
+from kraft.model.ids import TopicId
 from kraft.wire.declaration import ZERO_UUID
+
+__all__ = ["CommitPartition", "CommitTopic", "commit", "commit_bytes_min"]
 
 _TIMESTAMP_MAX: Final = 2**63 - 1
 _METADATA_BYTES_MAX: Final = 2**15 - 1
 """What fits into version 1 of the record, and into responses before version 6 of OffsetFetch."""
 
-
-class CommitPartition(Struct, frozen=True, kw_only=True):
-    """Offset of one partition to commit. Any number is accepted as an offset."""
-
-    partition: int
-    offset: Offset
-    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
-    metadata: str | None = None
-    """Stored as an empty text if None."""
+_RECORD_BYTES_MIN: Final = 32
+"""Fewer than the record of an offset takes beside its names and its metadata."""
 
 
-class CommitTopic(Struct, frozen=True, kw_only=True):
-    """Offsets of one topic to commit."""
-
-    name: str
-    topic_id: TopicId | None = None
-    """The id in the request; None in requests that name topics. Stored with each offset."""
-
-    partitions: tuple[CommitPartition, ...]
+def commit_bytes_min(group: str, topics: Sequence[CommitTopic]) -> int:
+    """Return a lower bound of the bytes that the commit writes, without a look at each partition."""
+    return sum(len(topic.partitions) * (_RECORD_BYTES_MIN + len(group) + len(topic.name)) for topic in topics)
 
 
 def commit(

@@ -1,4 +1,4 @@
-"""The committed offsets of all groups of one shard: the replay of its OffsetCommit records."""
+"""The offsets of all groups of one shard: the replay of its OffsetCommit records and of the markers of transactions."""
 
 from __future__ import annotations
 
@@ -8,33 +8,10 @@ from typing import Final
 from msgspec import Struct
 
 from kraft.coordinator.group_records import OffsetCommitKey, OffsetCommitValue
+from kraft.coordinator.offsets.committed_offset import CommittedOffset, committed_offset
+from kraft.coordinator.offsets.pending_offsets import NO_PENDING_OFFSETS, PendingOffsets
+from kraft.coordinator.offsets.place import Place, with_places
 from kraft.metadata.persistent_maps import PersistentMap
-from kraft.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId
-from kraft.wire.declaration import ZERO_UUID
-
-NO_EXPIRE_TIMESTAMP: Final = -1
-"""In a record: the offset has no expire timestamp of its own."""
-
-
-class CommittedOffset(Struct, frozen=True, kw_only=True):
-    """The next offset that a group reads from a partition, as it was committed."""
-
-    offset: Offset
-    """Not checked, as in Kafka: a negative one is stored and returned like any other."""
-
-    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
-    """Epoch of the last record that was read; -1 if the client did not send it."""
-
-    metadata: str = ""
-    """The client's own text."""
-
-    commit_timestamp_ms: int
-    expire_timestamp_ms: int | None = None
-    """When the offset expires, if the client sent a retention time. Only clients before Kafka 2.1 do (KIP-211)."""
-
-    topic_id: TopicId | None = None
-    """None if the client committed by name."""
-
 
 PartitionOffsets = PersistentMap[int, CommittedOffset]
 TopicOffsets = PersistentMap[str, PartitionOffsets]
@@ -47,6 +24,8 @@ class CommittedOffsets(Struct, frozen=True):
     """Offsets by group, topic and partition. A group or topic without offsets is not in it."""
 
     groups: PersistentMap[str, TopicOffsets] = PersistentMap()
+    pending: PendingOffsets = NO_PENDING_OFFSETS
+    """Offsets of transactions that have not ended. A group may have nothing else."""
 
     def topics(self, group: str) -> TopicOffsets:
         """Return the group's offsets by topic and partition; empty for a group without any."""
@@ -66,26 +45,55 @@ class CommittedOffsets(Struct, frozen=True):
         """Return how many partitions the group has committed offsets of."""
         return sum(map(len, self.topics(group).values()))
 
+    # --- with those of open transactions -----------------------------------------------------------------------------
+
+    def has_group(self, group: str) -> bool:
+        """Return whether the group has offsets, committed or pending."""
+        return group in self.groups or group in self.pending.groups
+
+    def all_groups(self) -> Iterator[str]:
+        """Yield every group that has offsets, committed or pending, once."""
+        yield from self.groups
+        yield from (group for group in self.pending.groups if group not in self.groups)
+
+    def all_partitions(self, group: str) -> Iterator[tuple[str, int]]:
+        """Yield the partitions of which the group has an offset, committed or pending, each once."""
+        for topic, partition, _ in self.partitions(group):
+            yield topic, partition
+        for topic, partition in self.pending.partitions(group):
+            if self.offset(group, topic, partition) is None:
+                yield topic, partition
+
+    def known(self, place: Place) -> Iterator[CommittedOffset]:
+        """Yield the offset of a partition, and those that may follow it when transactions end."""
+        if (committed := self.offset(*place)) is not None:
+            yield committed
+        yield from (pending.offset for pending in self.pending.of(*place) if pending.offset is not None)
+
+    # --- replay ------------------------------------------------------------------------------------------------------
+
     def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> CommittedOffsets:
         """Return the offsets after one record. A tombstone of an offset that is not there changes nothing."""
-        topics = self.topics(key.group)
-        partitions = topics.get(key.topic, _NO_PARTITIONS)
-        if value is None and key.partition not in partitions:
+        place = Place(key.group, key.topic, key.partition)
+        pending = self.pending.deleted(place) if value is None else self.pending.overtaken(place)
+        if value is None and self.offset(*place) is None:
+            return self if pending is self.pending else CommittedOffsets(self.groups, pending)
+        offset = None if value is None else committed_offset(value)
+        return CommittedOffsets(with_places(self.groups, {place: offset}), pending)
+
+    def replay_transactional(
+        self, producer_id: int, key: OffsetCommitKey, value: OffsetCommitValue
+    ) -> CommittedOffsets:
+        """Return the offsets after one record of a producer's transaction."""
+        place = Place(key.group, key.topic, key.partition)
+        return CommittedOffsets(self.groups, self.pending.added(place, producer_id, committed_offset(value)))
+
+    def replay_end_transaction(self, producer_id: int, is_commit: bool) -> CommittedOffsets:
+        """Return the offsets after the marker that ends the producer's transaction."""
+        if producer_id not in self.pending.producers:
             return self
-        partitions = partitions.with_changes({key.partition: None if value is None else _committed_offset(value)})
-        topics = topics.with_changes({key.topic: partitions or None})
-        return CommittedOffsets(self.groups.with_changes({key.group: topics or None}))
+        committed = self.pending.not_overtaken(producer_id) if is_commit else {}
+        return CommittedOffsets(with_places(self.groups, committed), self.pending.ended(producer_id, is_commit))
 
 
 NO_OFFSETS: Final = CommittedOffsets()
-
-
-def _committed_offset(value: OffsetCommitValue) -> CommittedOffset:
-    return CommittedOffset(
-        offset=Offset(value.offset),
-        leader_epoch=LeaderEpoch(value.leader_epoch),
-        metadata=value.metadata,
-        commit_timestamp_ms=value.commit_timestamp,
-        expire_timestamp_ms=None if value.expire_timestamp == NO_EXPIRE_TIMESTAMP else value.expire_timestamp,
-        topic_id=None if value.topic_id == ZERO_UUID else TopicId(value.topic_id),
-    )

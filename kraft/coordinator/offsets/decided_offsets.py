@@ -5,23 +5,9 @@ from __future__ import annotations
 from msgspec import Struct
 
 from kraft.coordinator.group_record import GroupRecord
-from kraft.model.errors import ErrorCode
-from kraft.model.ids import TopicId
+from kraft.model.committed_offsets import PartitionResult, TopicResult
 
-
-class PartitionResult(Struct, frozen=True):
-    """Error code of one partition; NONE for success."""
-
-    partition: int
-    error_code: ErrorCode
-
-
-class TopicResult(Struct, frozen=True, kw_only=True):
-    """Results of the partitions of one topic, in the order of the request."""
-
-    name: str
-    topic_id: TopicId | None = None
-    partitions: tuple[PartitionResult, ...]
+__all__ = ["DecidedOffsets", "PartitionResult", "TopicResult"]
 
 
 class DecidedOffsets(Struct, frozen=True, kw_only=True):

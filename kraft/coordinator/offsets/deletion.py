@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-from msgspec import Struct
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.offsets.committed_offsets import CommittedOffsets
-from kraft.coordinator.offsets.decided_offsets import DecidedOffsets, PartitionResult, TopicResult
+from kraft.coordinator.offsets.decided_offsets import DecidedOffsets
 from kraft.coordinator.offsets.group_facts import GroupFacts
+from kraft.coordinator.offsets.place import Place
 from kraft.coordinator.offsets.tombstones import Tombstones, tombstone, tombstones_that_fit
+from kraft.model.committed_offsets import DeleteTopic, PartitionResult, TopicResult
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import TopicId
 
-
-class DeleteTopic(Struct, frozen=True):
-    """Partitions of one topic whose offsets are to be deleted."""
-
-    name: str
-    partitions: tuple[int, ...]
+__all__ = ["DeleteTopic", "delete", "delete_group", "on_topics_deleted"]
 
 
 def delete(offsets: CommittedOffsets, group: str, facts: GroupFacts, topics: Sequence[DeleteTopic]) -> DecidedOffsets:
-    """OffsetDelete: delete the group's offsets of these partitions. A missing one is no error, and writes no record.
+    """OffsetDelete: delete the group's offsets of these partitions, and those of open transactions.
+
+    A missing one is no error, and writes no record.
 
     Offsets of topics to which the group is subscribed are refused with GROUP_SUBSCRIBED_TO_TOPIC. The group has checked
     that it may be changed at all: a classic group with members of another protocol type than `consumer` may not
@@ -42,13 +39,17 @@ def delete(offsets: CommittedOffsets, group: str, facts: GroupFacts, topics: Seq
                 tombstone(group, topic.name, partition)
                 for partition in topic.partitions
                 if offsets.offset(group, topic.name, partition) is not None
+                or offsets.pending.of(group, topic.name, partition)
             )
     return DecidedOffsets(records=tuple(records), topics=tuple(results))
 
 
-def delete_group(offsets: CommittedOffsets, group: str) -> tuple[GroupRecord, ...]:
-    """DeleteGroups: delete all offsets of the group. They are appended together with the group's own tombstones."""
-    return tuple(tombstone(group, topic, partition) for topic, partition, _ in offsets.partitions(group))
+def delete_group(offsets: CommittedOffsets, group: str) -> Tombstones:
+    """DeleteGroups: delete the group's offsets, and those of open transactions.
+
+    The last of them go together with the group's own tombstones.
+    """
+    return tombstones_that_fit(group, offsets.all_partitions(group))
 
 
 def on_topics_deleted(
@@ -57,7 +58,8 @@ def on_topics_deleted(
     """Delete the offsets of deleted topics, given by name and id, in these groups, with one result for each group.
 
     An offset with another topic id is kept: it was committed after the topic had been created again. One that was
-    committed by name has no id, and is deleted.
+    committed by name has no id, and is deleted. So are those of open transactions. A tombstone deletes all offsets of a
+    partition, so it is written only if none of them is kept.
 
     A result is decided when it is read. One that is read after other changes would be decided on an old state; a caller
     that decides something else in between gives a few groups at a time, each time with the current offsets.
@@ -69,9 +71,16 @@ def on_topics_deleted(
 def _of_deleted_topics(
     offsets: CommittedOffsets, group: str, deleted: Mapping[str, TopicId]
 ) -> Iterator[tuple[str, int]]:
-    topics = offsets.topics(group)
-    fewer, others = (topics, deleted) if len(topics) < len(deleted) else (deleted, topics)
-    for topic in sorted(name for name in fewer if name in others):
-        for partition in sorted(topics[topic]):
-            if topics[topic][partition].topic_id in (None, deleted[topic]):
+    topics, pending = offsets.topics(group), offsets.pending.topics(group)
+    for topic in sorted(each for each in _fewer(topics, pending, deleted) if each in topics or each in pending):
+        for partition in sorted({*topics.get(topic, ()), *pending.get(topic, ())}):
+            known = offsets.known(Place(group, topic, partition))
+            if all(each.topic_id in (None, deleted[topic]) for each in known):
                 yield topic, partition
+
+
+def _fewer(topics: Collection[str], pending: Collection[str], deleted: Collection[str]) -> Iterable[str]:
+    """Return the deleted topics of which a group may have offsets, with a look at the smaller side only."""
+    if len(topics) + len(pending) < len(deleted):
+        return {topic for topic in (*topics, *pending) if topic in deleted}
+    return deleted

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from kraft.coordinator.offsets.committed_offsets import CommittedOffset, CommittedOffsets
+from kraft.coordinator.offsets.committed_offset import CommittedOffset
+from kraft.coordinator.offsets.committed_offsets import CommittedOffsets
 from kraft.coordinator.offsets.group_facts import GroupFacts
 from kraft.coordinator.offsets.tombstones import Tombstones, tombstones_that_fit
 
@@ -16,7 +17,10 @@ class Expired(Struct, frozen=True, kw_only=True):
 
     tombstones: Tombstones
     group_removable: bool
-    """After the tombstones the group has no offsets, and it has no members: its own records may be deleted, too."""
+    """After the tombstones the group has no offsets, and it has no members: its own records may be deleted, too.
+
+    While it has offsets of open transactions it is kept.
+    """
 
 
 def expired(
@@ -34,7 +38,9 @@ def expired(
         tombstones = tombstones_that_fit(group, _expired_partitions(offsets, group, facts, now_ms, retention_ms))
         yield Expired(
             tombstones=tombstones,
-            group_removable=facts.empty and len(tombstones.records) == offsets.count(group),
+            group_removable=facts.empty
+            and group not in offsets.pending.groups
+            and len(tombstones.records) == offsets.count(group),
         )
 
 
@@ -44,12 +50,18 @@ def _expired_partitions(
     if not facts.offsets_expire:
         return
     for topic, partition, committed in offsets.partitions(group):
-        if not facts.is_subscribed_to(topic) and _is_expired(committed, facts, now_ms, retention_ms):
+        if facts.is_subscribed_to(topic) or not _is_expired(committed, facts, now_ms, retention_ms):
+            continue
+        # The tombstone would delete what a transaction is about to commit.
+        if not offsets.pending.of(group, topic, partition):
             yield topic, partition
 
 
 def _is_expired(committed: CommittedOffset, facts: GroupFacts, now_ms: int, retention_ms: int) -> bool:
     if committed.expire_timestamp_ms is not None:
         return now_ms >= committed.expire_timestamp_ms
-    since_ms = committed.commit_timestamp_ms if facts.empty_since_ms is None else facts.empty_since_ms
+    since_ms = committed.commit_timestamp_ms
+    if facts.empty_since_ms is not None:
+        # Unlike in Kafka, an offset that was reset while the group is empty counts from its reset.
+        since_ms = max(since_ms, facts.empty_since_ms)
     return now_ms - since_ms >= retention_ms

@@ -24,7 +24,7 @@ class GroupFacts(Struct, frozen=True, kw_only=True):
     """False: no offset expires in the group's present state."""
 
     empty_since_ms: int | None = None
-    """From when on the retention of all offsets counts; None: each counts from its commit."""
+    """From when on the retention counts for offsets committed before; None: each counts from its commit."""
 
     def is_subscribed_to(self, topic: str) -> bool:
         return self.subscribed_topics is None or topic in self.subscribed_topics
@@ -44,8 +44,8 @@ def classic_group(
 ) -> GroupFacts:
     """Return the facts of a classic group.
 
-    While it has no members, the retention of all offsets counts from the last change of its state. A record of Kafka
-    before 2.1 has no such timestamp (None); then each offset counts from its commit.
+    While it has no members, the retention counts from the last change of its state, or from a later commit. A record of
+    Kafka before 2.1 has no such timestamp (None); then each offset counts from its commit.
 
     While it is stable, offsets of topics to which no member is subscribed expire, counted from their commits. None
     expires during a rebalance, because subscriptions may change, nor if the members' subscriptions cannot be read
@@ -66,9 +66,10 @@ def classic_group(
     )
 
 
-def consumer_group(*, empty: bool, subscribed_topics: Set[str]) -> GroupFacts:
+def consumer_group(*, empty: bool, subscribed_topics: Set[str] | None) -> GroupFacts:
     """Return the facts of a group of the new protocol (KIP-848): each offset counts from its commit, in every state.
 
-    `subscribed_topics` are those that members name, and those that their regular expressions match.
+    `subscribed_topics` are those that members name, and those that their regular expressions match; None while one of
+    these has not been resolved.
     """
     return GroupFacts(empty=empty, subscribed_topics=subscribed_topics)

@@ -8,6 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from kraft.coordinator.group_record import GroupRecord
+from kraft.coordinator.group_record_codec import encode
 from kraft.coordinator.group_records import OffsetCommitKey
 
 TOMBSTONES_BYTES_MAX: Final = 256 * 1024
@@ -22,6 +23,9 @@ class Tombstones(Struct, frozen=True, kw_only=True):
 
     group: str
     records: tuple[GroupRecord, ...]
+    size: int
+    """Bytes that the records take in a batch, at most."""
+
     more: bool
     """There are more to delete. The caller appends these, and decides again on the state after them."""
 
@@ -31,13 +35,20 @@ def tombstone(group: str, topic: str, partition: int) -> GroupRecord:
     return GroupRecord(OffsetCommitKey(group=group, topic=topic, partition=partition), None)
 
 
+def tombstone_bytes(record: GroupRecord) -> int:
+    """Return the bytes that a tombstone takes in a batch, at most."""
+    key, _ = encode(record)
+    return _RECORD_BYTES + len(key)
+
+
 def tombstones_that_fit(group: str, partitions: Iterable[tuple[str, int]]) -> Tombstones:
     """Return tombstones of the first partitions, at least of one, and look at no further ones than needed."""
     records: list[GroupRecord] = []
     group_bytes, size = len(group.encode()), 0
     for topic, partition in partitions:
-        size += group_bytes + len(topic.encode()) + _RECORD_BYTES
-        if records and size > TOMBSTONES_BYTES_MAX:
-            return Tombstones(group=group, records=tuple(records), more=True)
+        record_bytes = group_bytes + len(topic.encode()) + _RECORD_BYTES
+        if records and size + record_bytes > TOMBSTONES_BYTES_MAX:
+            return Tombstones(group=group, records=tuple(records), size=size, more=True)
+        size += record_bytes
         records.append(tombstone(group, topic, partition))
-    return Tombstones(group=group, records=tuple(records), more=False)
+    return Tombstones(group=group, records=tuple(records), size=size, more=False)

@@ -9,7 +9,7 @@ from uuid import UUID
 from kraft.coordinator.assignors.assignor import NO_PARTITIONS, Partition, Partitions
 from kraft.coordinator.consumer.departures import decide_timer_ended
 from kraft.coordinator.consumer.draft import GroupDecision
-from kraft.coordinator.consumer.group import ConsumerGroup, GroupState, Member
+from kraft.coordinator.consumer.group import ConsumerGroup, GroupState, Member, MemberState
 from kraft.coordinator.consumer.heartbeats import decide_heartbeat
 from kraft.coordinator.consumer.records import replay
 from kraft.coordinator.consumer.requests import (
@@ -74,11 +74,12 @@ def replayed(log: list[GroupRecord]) -> ConsumerGroup | None:
 
 class Coordinator:
     def __init__(self, settings: GroupSettings | None = None, **partition_counts: int) -> None:
-        self.settings = settings or GroupSettings()
+        self.settings = settings or GroupSettings(assignment_interval_ms=0)
         self.image = image_of(partition_counts)
         self.state: ConsumerGroup | None = None
         self.log: list[GroupRecord] = []
         self.timers: dict[TimerKey, int] = {}
+        self.now_ms = 0
         self._tickets = 0
 
     @property
@@ -91,7 +92,7 @@ class Coordinator:
 
     def context(self) -> Context:
         self._tickets += 1
-        return Context(now_ms=0, image=self.image, random_id=f"random-{self._tickets}")
+        return Context(now_ms=self.now_ms, image=self.image, random_id=f"random-{self._tickets}")
 
     def apply(self, decision: GroupDecision) -> None:
         for record in decision.records:
@@ -159,4 +160,15 @@ def pair() -> Coordinator:
     group.join("m1", "a")
     group.join("m2", "a")
     group.settle()
+    return group
+
+
+def revoking_in_a_later_epoch() -> Coordinator:
+    """A group whose member m1 owns four partitions, and has to give up two of them, in epoch 4 as once in epoch 2."""
+    group = pair()
+    group.heartbeat("m2", -1)
+    group.settle()
+    group.join("m3", "a")
+    group.heartbeat("m1", 4)
+    assert group.member("m1").state is MemberState.UNREVOKED_PARTITIONS
     return group

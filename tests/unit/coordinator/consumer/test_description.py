@@ -13,7 +13,7 @@ def test_a_group_is_described_with_its_members_by_id_and_what_they_shall_have() 
     group.join("m1", "a")
     described = describe(group.group, group.settings)
     assert (described.group_id, described.state, described.assignor) == (GROUP, GroupState.RECONCILING, "uniform")
-    assert (described.epoch, described.assignment_epoch) == (2, 2)
+    assert (described.epoch, described.assignment_epoch) == (3, 3)
     assert described.members == tuple(
         MemberDescription(member=group.member(member_id), target=group.group.target(member_id))
         for member_id in ("m1", "m2")
@@ -24,7 +24,7 @@ def test_the_first_assignor_is_used_where_none_is_asked_for_and_those_no_longer_
     group = Coordinator(a=1)
     group.join("m1", "a")
     assert preferred_assignor(group.group, GroupSettings(assignors=("range", "uniform"))) == "range"
-    group.heartbeat("m1", 1, server_assignor="uniform")
+    group.heartbeat("m1", 2, server_assignor="uniform")
     assert preferred_assignor(group.group, GroupSettings(assignors=("range", "uniform"))) == "uniform"
     assert preferred_assignor(group.group, GroupSettings(assignors=("range",))) == "range"
 

@@ -125,10 +125,9 @@ class World:
             self.consumers.remove(self.random.choice(self.consumers))
 
     def expire(self) -> None:
-        if self.group.timers:
-            key = self.random.choice(sorted(self.group.timers, key=repr))
-            assert isinstance(key, SessionTimeout | RebalanceTimeout)
-            self.group.end(key)
+        keys = [key for key in self.group.timers if isinstance(key, SessionTimeout | RebalanceTimeout)]
+        if keys:
+            self.group.end(self.random.choice(sorted(keys, key=repr)))
 
     def change(self) -> None:
         if self.consumers:
@@ -144,7 +143,7 @@ class World:
         self.group.state = replayed(compacted(log) if self.random.random() < 0.5 else log)
         self.group.timers.clear()
         if self.group.state is not None:
-            self.group.apply(decide_loaded(self.group.state, self.group.settings))
+            self.group.apply(decide_loaded(self.group.state, self.group.settings, self.group.context()))
 
     def arrive(self) -> None:
         """Deliver a heartbeat that was given up for lost, if its sender has entered another epoch since.

@@ -9,7 +9,8 @@ from uuid import UUID
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.group_records import OffsetCommitKey, OffsetCommitValue
 from kraft.coordinator.offsets.commit import CommitPartition, CommitTopic, commit
-from kraft.coordinator.offsets.committed_offsets import NO_OFFSETS, CommittedOffset, CommittedOffsets
+from kraft.coordinator.offsets.committed_offset import CommittedOffset
+from kraft.coordinator.offsets.committed_offsets import NO_OFFSETS, CommittedOffsets
 from kraft.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId
 
 ORDERS, ORDERS_AGAIN = TopicId(UUID(int=1)), TopicId(UUID(int=2))

@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 from kraft.coordinator.group_record import GroupRecord
+from kraft.coordinator.group_record_codec import encode
 from kraft.coordinator.group_records import OffsetCommitKey, OffsetCommitValue
-from kraft.coordinator.offsets.commit import CommitPartition, CommitTopic, commit
-from kraft.coordinator.offsets.committed_offsets import CommittedOffset
+from kraft.coordinator.offsets.commit import CommitPartition, CommitTopic, commit, commit_bytes_min
+from kraft.coordinator.offsets.committed_offset import CommittedOffset
 from kraft.coordinator.offsets.decided_offsets import DecidedOffsets, PartitionResult, TopicResult
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import LeaderEpoch, Offset, TopicId
@@ -114,3 +115,10 @@ def test_of_two_commits_of_a_partition_in_one_request_the_last_is_kept() -> None
     found = committed(decided)
     assert found is not None
     assert found.offset == 6
+
+
+def test_the_least_size_of_a_commit_is_below_what_it_writes() -> None:
+    topics = [CommitTopic(name="orders", partitions=tuple(committing(each, metadata="") for each in range(100)))]
+    decided = commit("billing", topics, now_ms=1000, metadata_length_max=METADATA_MAX)
+    written = sum(len(key) + len(value or b"") for key, value in map(encode, decided.records))
+    assert written * 2 // 3 < commit_bytes_min("billing", topics) <= written

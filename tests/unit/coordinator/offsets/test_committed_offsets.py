@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 from kraft.coordinator.group_records import OffsetCommitKey, OffsetCommitValue
-from kraft.coordinator.offsets.committed_offsets import NO_OFFSETS, CommittedOffset
+from kraft.coordinator.offsets.committed_offset import CommittedOffset
+from kraft.coordinator.offsets.committed_offsets import NO_OFFSETS
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.unit.coordinator.offsets.building import ORDERS
 

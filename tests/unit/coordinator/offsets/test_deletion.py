@@ -42,9 +42,9 @@ def test_no_offset_is_deleted_while_the_subscription_is_not_known() -> None:
 def test_a_deleted_group_has_no_offsets() -> None:
     offsets = with_commit(with_commit(NO_OFFSETS, "billing", "orders", 0, 1), "billing", "bills", 0)
     offsets = with_commit(offsets, "audit", "orders", 0)
-    after = replayed(delete_group(offsets, "billing"), offsets)
+    after = replayed(delete_group(offsets, "billing").records, offsets)
     assert list(after.groups) == ["audit"]
-    assert delete_group(after, "billing") == ()
+    assert delete_group(after, "billing").records == ()
 
 
 def test_offsets_of_deleted_topics_are_deleted_in_each_group() -> None:

@@ -37,10 +37,19 @@ def test_a_commit_renews_the_retention() -> None:
 
 def test_all_offsets_of_an_empty_classic_group_expire_together_after_the_last_member_left() -> None:
     offsets = with_commit(NO_OFFSETS, "billing", "orders", 0, now_ms=100)
-    offsets = with_commit(offsets, "billing", "orders", 1, now_ms=1080)
+    offsets = with_commit(offsets, "billing", "orders", 1, now_ms=980)
     empty = GroupFacts(empty=True, empty_since_ms=1000)
     assert expired_places(offsets, 1099, empty) == [], "old commits are kept as long as the group was in use"
     assert expired_places(offsets, 1100, empty) == [("orders", 0), ("orders", 1)]
+
+
+def test_an_offset_that_is_reset_while_the_group_is_empty_counts_from_its_reset() -> None:
+    """Found by seed 201346 of the simulated groups: the reset would be gone with the offsets from before."""
+    offsets = with_commit(NO_OFFSETS, "billing", "orders", 0, now_ms=100)
+    offsets = with_commit(offsets, "billing", "orders", 1, now_ms=1080)
+    empty = GroupFacts(empty=True, empty_since_ms=1000)
+    assert expired_places(offsets, 1179, empty) == [("orders", 0)]
+    assert expired_places(offsets, 1180, empty) == [("orders", 0), ("orders", 1)]
 
 
 def test_offsets_of_subscribed_topics_do_not_expire() -> None:

@@ -49,19 +49,3 @@ def test_an_offset_of_another_topic_id_counts_as_missing(
     offsets = with_commit(NO_OFFSETS, "billing", "orders", 0, topic_id=committed_id)
     (fetched,) = fetch(offsets, "billing", [FetchTopic(name="orders", topic_id=fetched_id, partitions=(0,))])
     assert fetched.partitions[0].offset == offset
-
-
-def test_all_offsets_of_a_group_are_ordered_by_topic_and_partition() -> None:
-    offsets = with_commit(NO_OFFSETS, "billing", "orders", 11, 2, topic_id=ORDERS)
-    offsets = with_commit(offsets, "billing", "bills", 3)
-    offsets = with_commit(offsets, "audit", "orders", 1)
-    found = fetch(offsets, "billing", None)
-    assert [(topic.name, [each.partition for each in topic.partitions]) for topic in found] == [
-        ("bills", [3]),
-        ("orders", [2, 11]),
-    ]
-    assert {each.offset for topic in found for each in topic.partitions} == {5}
-
-
-def test_a_group_without_offsets_has_no_topics() -> None:
-    assert fetch(NO_OFFSETS, "billing", None) == ()

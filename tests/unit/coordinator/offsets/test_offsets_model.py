@@ -144,7 +144,7 @@ class OffsetsAgainstDict(RuleBasedStateMachine):
     @rule(group=groups)
     def delete_group(self, group: str) -> None:
         self.remove("deleted with the group", [place for place in self.model if place[0] == group])
-        self.append(delete_group(self.offsets, group))
+        self.append(delete_group(self.offsets, group).records)
 
     @has_offsets
     @rule(deleted=st.dictionaries(topics, st.sampled_from([ORDERS, ORDERS_AGAIN]), min_size=1))
@@ -192,7 +192,8 @@ class OffsetsAgainstDict(RuleBasedStateMachine):
                 continue
             end_ms = row.expire_timestamp_ms
             if end_ms == -1:
-                end_ms = RETENTION_MS + (row.commit_timestamp_ms if empty_since_ms is None else empty_since_ms)
+                since_ms = row.commit_timestamp_ms if empty_since_ms is None else empty_since_ms
+                end_ms = RETENTION_MS + max(row.commit_timestamp_ms, since_ms)
             if end_ms <= self.now_ms:
                 gone.append(place)
         self.remove("expired", gone)
@@ -223,12 +224,11 @@ class OffsetsAgainstDict(RuleBasedStateMachine):
     def a_fetch_finds_what_the_dict_holds(self) -> None:
         asked = [FetchTopic(name=topic, topic_id=ORDERS, partitions=PARTITIONS) for topic in TOPICS]
         for group in GROUPS:
-            fetched_all = {
-                (group, topic.name, each.partition): (each.offset, each.leader_epoch, each.metadata)
-                for topic in fetch(self.offsets, group, None)
-                for each in topic.partitions
+            held = {
+                (group, topic, partition): (each.offset, each.leader_epoch, each.metadata)
+                for topic, partition, each in self.offsets.partitions(group)
             }
-            assert fetched_all == {
+            assert held == {
                 place: (row.offset, row.leader_epoch, row.metadata)
                 for place, row in self.model.items()
                 if place[0] == group
@@ -237,7 +237,7 @@ class OffsetsAgainstDict(RuleBasedStateMachine):
                 for each in topic.partitions:
                     place = (group, topic.name, each.partition)
                     known = place in self.model and self.model[place].topic_id in (None, ORDERS)
-                    expected = fetched_all[place] if known else (-1, -1, "")
+                    expected = held[place] if known else (-1, -1, "")
                     assert (each.offset, each.leader_epoch, each.metadata) == expected
 
     @rule(keep_tombstones=st.booleans(), cut=st.integers(0, 100))

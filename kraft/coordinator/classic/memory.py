@@ -1,0 +1,71 @@
+"""The memory that the members of classic groups take, as an estimate that follows each change."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraft.coordinator.classic.group import ClassicGroup, Member
+from kraft.coordinator.classic.messages import JoinGroup, SyncGroup
+
+GROUP_BYTES: Final = 1_024
+"""Memory of a group without members, besides its texts."""
+
+MEMBER_BYTES: Final = 1_024
+"""Memory of a member, or of an id that was given out for one, with its timer, besides its texts and assignment."""
+
+PROTOCOL_BYTES: Final = 128
+
+_CHARACTER_BYTES_MAX: Final = 4
+
+
+def wanted_bytes(group: ClassicGroup | None, command: JoinGroup | SyncGroup) -> int:
+    """Return how much more memory the group may take after the request than before."""
+    if isinstance(command, SyncGroup):
+        given = command.assignments.items() if group is not None else ()
+        return sum(len(data) - _assigned_bytes(group, member_id) for member_id, data in given)
+    new_group = GROUP_BYTES + text_bytes(command.group_id, command.protocol_type) if group is None else 0
+    return new_group + _member_bytes(command.group_id, command) - _held_bytes(group, command.member_id)
+
+
+def added_bytes(before: ClassicGroup | None, after: ClassicGroup | None) -> int:
+    """Return how much more memory a group takes than before; None is a group that does not exist."""
+    group = before or after
+    if group is None:
+        return 0
+    empty = ClassicGroup(group_id=group.group_id)
+    old, new = before or empty, after or empty
+    ids = {*new.pending_joins.differing_keys(old.pending_joins), *new.members.differing_keys(old.members)}
+    members = sum(_held_bytes(new, member_id) - _held_bytes(old, member_id) for member_id in ids)
+    return _group_bytes(after) - _group_bytes(before) + members
+
+
+def _group_bytes(group: ClassicGroup | None) -> int:
+    if group is None:
+        return 0
+    return GROUP_BYTES + text_bytes(group.group_id, group.protocol_type, group.rebalance_reason)
+
+
+def _held_bytes(group: ClassicGroup | None, member_id: str) -> int:
+    """Return the memory that a member, or its id, takes in the group."""
+    if group is None:
+        return 0
+    if member_id in group.members:
+        return _member_bytes(group.group_id, group.members[member_id]) + _assigned_bytes(group, member_id)
+    return MEMBER_BYTES + text_bytes(group.group_id, member_id) if member_id in group.pending_joins else 0
+
+
+def _member_bytes(group_id: str, member: Member | JoinGroup) -> int:
+    """Return the memory of a member without its assignment. Its timer has the group id of its own request."""
+    texts = (group_id, member.member_id, member.group_instance_id, member.client_id, member.client_host)
+    protocols = (PROTOCOL_BYTES + text_bytes(each.name) + len(each.metadata) for each in member.protocols)
+    return MEMBER_BYTES + text_bytes(*texts) + sum(protocols)
+
+
+def _assigned_bytes(group: ClassicGroup | None, member_id: str) -> int:
+    member = None if group is None else group.members.get(member_id)
+    return 0 if member is None else len(member.assignment)
+
+
+def text_bytes(*texts: str | None) -> int:
+    """Return the memory of texts, at most."""
+    return sum(len(text) * (1 if text.isascii() else _CHARACTER_BYTES_MAX) for text in texts if text)

@@ -1,0 +1,72 @@
+"""Steps of a request that are the same for members of both protocols.
+
+The member's subscription is recorded, and the group's epoch is bumped if need be; then the member is led one step
+towards its target assignment.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from kraft.coordinator.assignors.assignor import Partitions
+from kraft.coordinator.consumer import records
+from kraft.coordinator.consumer.draft import Draft
+from kraft.coordinator.consumer.group import JOIN_EPOCH, Member, MemberState
+from kraft.coordinator.consumer.reconciliation import Goal, reconciled
+from kraft.metadata.image import MetadataImage
+
+
+def replace_static_member(draft: Draft, predecessor: Member, member_id: str) -> Member:
+    """Give the assignments of a static member that has left to the one that returns in its place."""
+    target = draft.group.target(predecessor.member_id)
+    member = replace(predecessor, member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
+    draft.remove_member(predecessor)
+    group_id = draft.group.group_id
+    draft.emit(
+        records.member_metadata(group_id, member),
+        records.target_assignment(group_id, member_id, target),
+        records.current_assignment(group_id, member),
+    )
+    return member
+
+
+def update_member(draft: Draft, before: Member, after: Member, image: MetadataImage) -> bool:
+    """Record what the member says about itself, and bump the epoch if need be.
+
+    Return whether its subscription changed.
+    """
+    if after != draft.group.members.get(after.member_id):
+        draft.emit(records.member_metadata(draft.group.group_id, after))
+    names_changed = after.topics != before.topics
+    regex_changed = after.topic_regex != before.topic_regex
+    if regex_changed:
+        draft.remove_unused_regex(before.topic_regex)
+    # An expression that has to be resolved first changes the assignment only then.
+    regex_counts = regex_changed and (not after.topic_regex or after.topic_regex in draft.group.regexes)
+    new_hash = draft.group.metadata_hash_with(image)
+    if names_changed or regex_counts or new_hash != draft.group.metadata_hash:
+        draft.bump_epoch(new_hash)
+    return names_changed or regex_changed
+
+
+def reconcile_member(
+    draft: Draft, member_id: str, owned: Partitions | None, image: MetadataImage, *, subscription_changed: bool
+) -> Member:
+    """Lead the member one step towards its target; `owned` is what it says it owns, None if it does not say."""
+    group = draft.group
+    before = group.members[member_id]
+    goal = Goal(
+        assignment_epoch=group.assignment_epoch,
+        target=group.target(member_id),
+        topics=group.topics_of(before, image),
+        owners=group.owners,
+    )
+    after = reconciled(before, goal, owned, subscription_changed=subscription_changed)
+    if after != before:
+        draft.emit(records.current_assignment(group.group_id, after))
+    if after != before and after.classic is None:  # A classic member has its time to join again instead.
+        if after.state is MemberState.UNREVOKED_PARTITIONS:
+            draft.start_rebalance(after)
+        else:
+            draft.stop_rebalance(before)
+    return after

@@ -1,0 +1,70 @@
+"""Commands of the group shard, with the response of each. Every one may be refused, with a Refusal as the response."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from kraft.coordinator.classic.messages import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
+from kraft.coordinator.consumer.assignment_run import GiveUpRun, TakeTargets
+from kraft.coordinator.consumer.group import ResolvedRegex
+from kraft.coordinator.consumer.requests import Heartbeat as ConsumerHeartbeat
+from kraft.log.transactions.verification import VerificationGuard
+from kraft.model.committed_offsets import DeleteOffsets, OffsetCommitRequest, TxnOffsetCommitRequest
+from kraft.model.ids import TopicId
+
+
+class CommitOffsets(OffsetCommitRequest, frozen=True, kw_only=True):
+    """OffsetCommit; the response is a tuple of `TopicResult`. The topics were checked against the metadata."""
+
+    retention_time_ms: int | None = None
+    api_version: int = 10
+    """Version of OffsetCommit: some refusals have another error code in older ones."""
+
+
+class CommitTransactionOffsets(TxnOffsetCommitRequest, frozen=True, kw_only=True):
+    """TxnOffsetCommit, verified with the transaction coordinator; the response is a tuple of `TopicResult`."""
+
+    adds_partition: bool = True
+    """False for a producer that has sent AddOffsetsToTxn: the transaction has the group's partition already."""
+
+    guard: VerificationGuard | None = None
+    """Guard of the verification; None if the transaction was open in this partition already."""
+
+
+class DeleteGroup(Struct, frozen=True, kw_only=True):
+    """DeleteGroups, for one group with its offsets; the response is `GroupDeleted`."""
+
+    group_id: str
+
+
+class DeleteTopicOffsets(Struct, frozen=True, kw_only=True):
+    """These topics were deleted. Sent by the host to every shard; the response, None, comes when all is done."""
+
+    topics: Mapping[str, TopicId]
+
+
+class ResolveRegexes(Struct, frozen=True, kw_only=True):
+    """The host found these topics for the regular expressions of a group; the response is None."""
+
+    group_id: str
+    results: Mapping[str, ResolvedRegex]
+
+
+GroupCommand: TypeAlias = (
+    JoinGroup
+    | SyncGroup
+    | Heartbeat
+    | LeaveGroup
+    | ConsumerHeartbeat
+    | CommitOffsets
+    | CommitTransactionOffsets
+    | DeleteOffsets
+    | DeleteGroup
+    | DeleteTopicOffsets
+    | ResolveRegexes
+    | TakeTargets
+    | GiveUpRun
+)

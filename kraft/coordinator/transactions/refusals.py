@@ -1,0 +1,42 @@
+"""Refusals that more than one request has."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraft.coordinator.transactions.transaction import ProducerIdAndEpoch
+from kraft.model.errors import ErrorCode, Refusal
+
+_ID_BYTES_MAX: Final = 2**15 - 1
+"""Longest text of Kafka's records."""
+
+
+def id_error(transactional_id: str) -> Refusal | None:
+    """Return why no transaction can have this id, or None."""
+    if not transactional_id:
+        return Refusal(ErrorCode.INVALID_REQUEST, "the transactional id is empty: set transactional.id")
+    if len(transactional_id) * 4 > _ID_BYTES_MAX and len(transactional_id.encode()) > _ID_BYTES_MAX:
+        return Refusal(ErrorCode.INVALID_REQUEST, f"the transactional id is longer than {_ID_BYTES_MAX} bytes")
+    return None
+
+
+def unknown_producer(transactional_id: str, producer: ProducerIdAndEpoch) -> Refusal:
+    return Refusal(
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        f"producer id {producer.producer_id} does not belong to transactional id {transactional_id!r}: "
+        "send InitProducerId again",
+    )
+
+
+def fenced(transactional_id: str, producer: ProducerIdAndEpoch) -> Refusal:
+    return Refusal(
+        ErrorCode.PRODUCER_FENCED,
+        f"epoch {producer.epoch} of producer id {producer.producer_id} is not the current one: another producer uses "
+        f"transactional id {transactional_id!r}, or its transaction was aborted",
+    )
+
+
+def being_completed(transactional_id: str) -> Refusal:
+    return Refusal(
+        ErrorCode.CONCURRENT_TRANSACTIONS, f"the last transaction of {transactional_id!r} is being completed; retry"
+    )

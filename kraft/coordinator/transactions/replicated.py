@@ -1,0 +1,99 @@
+"""The replicated state of the transaction shard: what its records say, and nothing else."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Final
+
+from msgspec import Struct
+
+from kraft.coordinator.transactions.records import (
+    FLEXIBLE,
+    PartitionsSchema,
+    TransactionLogKey,
+    TransactionLogValue,
+    TransactionRecord,
+)
+from kraft.coordinator.transactions.transaction import ProducerIdAndEpoch, Transaction, TransactionState
+from kraft.metadata.persistent_maps import PersistentMap
+from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
+
+
+class Transactions(Struct, frozen=True, kw_only=True):
+    """All transactional ids of one partition of `__transaction_state`."""
+
+    by_id: PersistentMap[str, Transaction] = PersistentMap()
+    prepared: PersistentMap[str, Transaction] = PersistentMap()
+    """Those that are decided and whose markers are being written."""
+
+
+NO_TRANSACTIONS: Final = Transactions()
+
+
+def replay(transactions: Transactions, record: TransactionRecord) -> Transactions:
+    """Return the state after one record."""
+    transactional_id = record.key.transactional_id
+    transaction = None if record.value is None else recorded(record.value)
+    is_prepared = transaction is not None and transaction.state.is_prepared
+    prepared = transactions.prepared
+    if is_prepared or transactional_id in prepared:
+        prepared = prepared.with_changes({transactional_id: transaction if is_prepared else None})
+    return Transactions(by_id=transactions.by_id.with_changes({transactional_id: transaction}), prepared=prepared)
+
+
+def recorded(value: TransactionLogValue) -> Transaction:
+    """Return the transaction that a record says."""
+    state = TransactionState(value.transaction_status)
+    topics = value.transaction_partitions or ()
+    return Transaction(
+        state=state,
+        producer=ProducerIdAndEpoch(ProducerId(value.producer_id), ProducerEpoch(value.producer_epoch)),
+        previous_producer_id=ProducerId(value.previous_producer_id),
+        next_producer_id=ProducerId(value.next_producer_id),
+        timeout_ms=value.transaction_timeout_ms,
+        partitions=frozenset(
+            TopicPartition(topic.topic, partition)
+            for topic in topics
+            for partition in topic.partition_ids
+            if not state.is_closed
+        ),
+        start_ms=value.transaction_start_timestamp_ms,
+        updated_ms=value.transaction_last_update_timestamp_ms,
+        client_version=value.client_transaction_version,
+    )
+
+
+def record_of(transactional_id: str, transaction: Transaction, *, transaction_version: int) -> TransactionRecord:
+    """Return the record of a transaction, in the version that Kafka writes at this level of `transaction.version`."""
+    version = FLEXIBLE if max(transaction_version, transaction.client_version) > 0 else 0
+    tagged = {}
+    if version == FLEXIBLE:
+        tagged = {
+            "previous_producer_id": transaction.previous_producer_id,
+            "next_producer_id": transaction.next_producer_id,
+            "client_transaction_version": transaction.client_version,
+        }
+    is_empty = transaction.state is TransactionState.EMPTY
+    value = TransactionLogValue(
+        producer_id=transaction.producer.producer_id,
+        producer_epoch=transaction.producer.epoch,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_status=int(transaction.state),
+        transaction_partitions=None if is_empty else _by_topic(transaction.partitions),
+        transaction_last_update_timestamp_ms=transaction.updated_ms,
+        transaction_start_timestamp_ms=transaction.start_ms,
+        **tagged,
+    )
+    return TransactionRecord(TransactionLogKey(transactional_id=transactional_id), value, version)
+
+
+def tombstone(transactional_id: str) -> TransactionRecord:
+    """Return the record that deletes the transactional id."""
+    return TransactionRecord(TransactionLogKey(transactional_id=transactional_id), None)
+
+
+def _by_topic(partitions: frozenset[TopicPartition]) -> tuple[PartitionsSchema, ...]:
+    topics: dict[str, list[int]] = defaultdict(list)
+    for each in sorted(partitions):
+        topics[each.topic].append(each.partition)
+    return tuple(PartitionsSchema(topic=topic, partition_ids=tuple(numbers)) for topic, numbers in topics.items())

@@ -1,0 +1,76 @@
+"""What a decision of the transaction shard is made on."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from kraft.coordinator.shard import Context, Decision, Reply, Ticket, TimerKey
+from kraft.coordinator.transactions.replicated import Transactions, record_of
+from kraft.coordinator.transactions.settings import TransactionSettings
+from kraft.coordinator.transactions.timers import TransactionTimer
+from kraft.coordinator.transactions.transaction import ProducerIdAndEpoch, Transaction, TransactionState
+from kraft.coordinator.transactions.volatile import TransactionsDecision, TransactionsVolatile
+from kraft.metadata.features import TRANSACTION_VERSION, level_of
+from kraft.model.errors import Refusal
+
+
+class State(Struct, frozen=True, kw_only=True):
+    """The shard's state, its settings, and the facts beside them."""
+
+    transactions: Transactions
+    volatile: TransactionsVolatile
+    settings: TransactionSettings
+    context: Context
+
+    def transaction(self, transactional_id: str) -> Transaction | None:
+        return self.transactions.by_id.get(transactional_id)
+
+    @property
+    def now_ms(self) -> int:
+        return self.context.now_ms
+
+    @property
+    def transaction_version(self) -> int:
+        """The level of `transaction.version`."""
+        return level_of(self.context.image, TRANSACTION_VERSION)
+
+    # --- decisions ---------------------------------------------------------------------------------------------------
+
+    def nothing(self) -> TransactionsDecision:
+        return Decision(volatile=self.volatile)
+
+    def replied(self, ticket: Ticket, response: object | Refusal) -> TransactionsDecision:
+        """Return the decision that changes nothing."""
+        return Decision(volatile=self.volatile, replies=(Reply(ticket, response),))
+
+    def decided(self, transactional_id: str, after: Transaction) -> TransactionsDecision:
+        """Return the decision on a transition of one id. Its timer runs as long as its transaction is open.
+
+        A transaction that is decided without partitions has no markers, and is complete at once.
+        """
+        before = self.transaction(transactional_id)
+        was_open = before is not None and before.state is TransactionState.ONGOING
+        is_open = after.state is TransactionState.ONGOING
+        timers: dict[TimerKey, int | None] = {}
+        if is_open != was_open:
+            timers[TransactionTimer(transactional_id)] = after.timeout_ms if is_open else None
+        has_no_markers = after.state.is_prepared and not after.partitions
+        steps = (after, after.completed(self.now_ms)) if has_no_markers else (after,)
+        version = self.transaction_version
+        return Decision(
+            volatile=self.volatile,
+            records=tuple(record_of(transactional_id, each, transaction_version=version) for each in steps),
+            timers=timers,
+        )
+
+    def with_earlier(self, transactional_id: str, earlier: ProducerIdAndEpoch | None) -> State:
+        """Return the state in which the producer had this identity before the present one."""
+        if self.volatile.earlier.get(transactional_id) == earlier:
+            return self
+        changed = self.volatile.earlier.with_changes({transactional_id: earlier})
+        return replace(self, volatile=replace(self.volatile, earlier=changed))
+
+
+def with_reply(decision: TransactionsDecision, ticket: Ticket, response: object | Refusal) -> TransactionsDecision:
+    return replace(decision, replies=(*decision.replies, Reply(ticket, response)))

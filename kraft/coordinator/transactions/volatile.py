@@ -1,0 +1,35 @@
+"""The volatile state of the transaction shard: it ends with the leadership of the partition."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from kraft.coordinator.shard import Decision
+from kraft.coordinator.transactions.records import TransactionRecord
+from kraft.coordinator.transactions.transaction import ProducerIdAndEpoch
+from kraft.metadata.persistent_maps import PersistentMap
+from kraft.model.ids import TopicPartition
+
+
+class Pass(Struct, frozen=True, kw_only=True):
+    """A pass over transactional ids, some at a time: those before `position` were visited."""
+
+    transactional_ids: tuple[str, ...]
+    position: int = 0
+
+
+class TransactionsVolatile(Struct, frozen=True, kw_only=True):
+    earlier: PersistentMap[str, ProducerIdAndEpoch] = PersistentMap()
+    """The identity that a producer had before it was given its present one: it may ask for that again. Kafka's records
+    do not have it either. Without an entry, the present identity was given to a new producer."""
+
+    written: PersistentMap[str, frozenset[TopicPartition]] = PersistentMap()
+    """Partitions that have the markers of a prepared transaction, until all have."""
+
+    expiry: Pass | None = None
+    """The pass that looks for expired transactional ids; None between two of them."""
+
+
+TransactionsDecision: TypeAlias = Decision[TransactionsVolatile, TransactionRecord]
