@@ -8,14 +8,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from kraft.metadata.image import MetadataImage
 from kraft.model.ids import LogDirectory
 from kraft.rpc.call import Served
+from kraft.server.broker.coordinators import BrokerCoordinators
 from kraft.server.broker.handlers import BrokerApis
 from kraft.server.broker.logs import BrokerLogs
 from kraft.server.broker.metadata import BrokerMetadata
+from kraft.server.broker.parts import BrokerParts
 from kraft.server.broker.replicas import BrokerReplicas
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.identity.storage import NodeStorage
 from kraft.server.identity.world import NodeWorld
 from kraft.server.replica.log_directories import as_log_directory
+from kraft.server.replica.waiting_appends import WaitingAppends
 
 
 class BrokerNode:
@@ -36,8 +39,16 @@ class BrokerNode:
             directory_failed=self._metadata_directory_failed,
         )
         self._logs = BrokerLogs(config, storage, world, self._metadata.exists)
-        self._replicas = BrokerReplicas(config, world, self._metadata, self._logs)
-        self.apis = BrokerApis(config, world, self._metadata, self._logs, self._replicas)
+        self._waiting_appends = WaitingAppends()
+        self._coordinators = BrokerCoordinators(
+            BrokerParts(config, world, self._metadata, self._logs, self._waiting_appends)
+        )
+        self._replicas = BrokerReplicas(
+            config, world, self._metadata, self._logs, role_changed=self._coordinators.role_changed
+        )
+        self.apis = BrokerApis(
+            config, world, self._coordinators, self._metadata, self._logs, self._replicas, self._waiting_appends
+        )
 
     async def run(self, listen: Callable[[], Awaitable[None]]) -> None:
         """Serve until cancelled. Raises BrokerRefused and StorageError.
@@ -72,11 +83,13 @@ class BrokerNode:
         """Do the controlled shutdown, if it is enabled. Call it while `run` continues. Raises BrokerRefused."""
         if self._config.broker.controlled_shutdown_enabled and self._metadata.registration.broker_epoch >= 0:
             await self._metadata.lifecycle.shut_down(self._metadata.published_index)
+        await self._coordinators.drain()
 
     async def close(self) -> None:
         """Close every log durably, after `run` was cancelled. Raises OSError."""
+        await self._coordinators.close()
         await self._replicas.close_logs()
-        await self.apis.waiting_appends.close()
+        await self._waiting_appends.close()
         await self._metadata.close_snapshots()
         self._logs.store_thread.shutdown()
         self._replicas.close_threads()
@@ -94,6 +107,7 @@ class BrokerNode:
         if after.broker_configs is not before.broker_configs:
             self._logs.reconfigure(after)
         await self._replicas.publish(before, after)
+        self._coordinators.metadata_applied(before, after)
         # Last, because clients see the broker fenced from now on.
         self._metadata.fenced_lately.published(before, after)
 

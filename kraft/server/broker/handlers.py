@@ -9,6 +9,7 @@ from functools import cached_property
 from msgspec.structs import replace
 
 from kraft.rpc.services import Service
+from kraft.server.broker.coordinators import BrokerCoordinators
 from kraft.server.broker.forwarded import forwarded_handlers
 from kraft.server.broker.kafka import KafkaListeners
 from kraft.server.broker.logs import BrokerLogs
@@ -23,12 +24,14 @@ from kraft.server.handlers.describe_configs import DescribeConfigsHandler
 from kraft.server.handlers.describe_log_directories import DescribeLogDirectoriesHandler
 from kraft.server.handlers.describe_producers import DescribeProducersHandler
 from kraft.server.handlers.fetch import FetchHandler
+from kraft.server.handlers.find_coordinator import FindCoordinatorHandler
 from kraft.server.handlers.list_offsets import ListOffsetsHandler
 from kraft.server.handlers.metadata import MetadataHandler
 from kraft.server.handlers.metadata_queries import MetadataQueries
 from kraft.server.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from kraft.server.handlers.plain_records import PlainRecordsHandler
 from kraft.server.handlers.produce import ProduceHandler
+from kraft.server.handlers.produce_verification import ProduceVerification
 from kraft.server.handlers.producer_ids import ProducerIdHandler
 from kraft.server.handlers.quorum import QuorumHandler
 from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
@@ -44,16 +47,19 @@ class BrokerApis:
         self,
         config: NodeConfig,
         world: NodeWorld,
+        coordinators: BrokerCoordinators,
         metadata: BrokerMetadata,
         logs: BrokerLogs,
         replicas: BrokerReplicas,
+        waiting_appends: WaitingAppends,
     ) -> None:
         self._config = config
         self._world = world
         self._metadata = metadata
         self._logs = logs
         self._replicas = replicas
-        self.waiting_appends = WaitingAppends()
+        self._coordinators = coordinators
+        self._waiting_appends = waiting_appends
         # For clients' long reads: look-ups by time, plain records.
         self._read_thread = ThreadPoolExecutor(1, thread_name_prefix="slow-reads")
         self._slow_reads = SlowReads(self._read_thread)
@@ -65,7 +71,12 @@ class BrokerApis:
 
     def kafka_apis(self, listener: str) -> Mapping[ApiKey, Api]:
         """Return the APIs of a Kafka listener: the same for all, except for the addresses in their responses."""
-        return self._kafka.apis(listener, replace(self.handlers, metadata=self._metadata_handler(listener)))
+        handlers = replace(
+            self.handlers,
+            metadata=self._metadata_handler(listener),
+            find_coordinator=self._find_coordinator_handler(listener),
+        )
+        return self._kafka.apis(listener, handlers)
 
     def close_threads(self) -> None:
         self._read_thread.shutdown(cancel_futures=True)
@@ -74,16 +85,25 @@ class BrokerApis:
     def handlers(self) -> BrokerHandlers:
         config, metadata, logs = self._config, self._metadata, self._logs
         partitions, controllers, image = logs.partitions, metadata.controllers, metadata.image
-        produce, fetch = ProduceHandler(partitions, self.waiting_appends), FetchHandler(partitions)
+        transactions = self._coordinators.transactions
+        verification = ProduceVerification(
+            partitions, transactions.verifier.verify, is_enabled=config.transactions.verifies_partitions
+        )
+        produce = ProduceHandler(partitions, self._waiting_appends, verification)
+        fetch = FetchHandler(partitions)
         return BrokerHandlers(
             produce=produce,
             fetch=fetch,
             plain_records=PlainRecordsHandler(produce, fetch, self._slow_reads, self._world.clock.wall_ms),
             metadata=self._metadata_handler(GRPC),
+            find_coordinator=self._find_coordinator_handler(GRPC),
+            groups=self._coordinators.group_handlers(),
+            transactions=transactions.handler,
+            txn_markers=transactions.markers,
             list_offsets=ListOffsetsHandler(partitions, self._slow_reads),
             offset_for_leader_epoch=OffsetForLeaderEpochHandler(partitions),
             delete_records=DeleteRecordsHandler(partitions, logs.maintenance.records_deleted),
-            producer_ids=ProducerIdHandler(metadata.registration, controllers),
+            producer_ids=ProducerIdHandler(transactions.producer_ids, transactions.handler),
             forwarded=forwarded_handlers(config, metadata),
             describe_configs=DescribeConfigsHandler(config, image),
             quorum=QuorumHandler(controllers),
@@ -99,5 +119,16 @@ class BrokerApis:
     def _metadata_handler(self, listener: str) -> MetadataHandler:
         metadata = self._metadata
         return MetadataHandler(
-            metadata.loader, metadata.controllers, self._config.topics, listener, metadata.lost_leaders.replaced
+            metadata.loader,
+            metadata.controllers,
+            self._config.topics,
+            listener,
+            metadata.lost_leaders.replaced,
+            self._coordinators.topics.values(),
+        )
+
+    def _find_coordinator_handler(self, listener: str) -> FindCoordinatorHandler:
+        metadata = self._metadata
+        return FindCoordinatorHandler(
+            metadata.image, listener, self._coordinators.topics, metadata.lost_leaders.replaced
         )

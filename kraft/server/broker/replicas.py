@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -20,6 +21,7 @@ from kraft.server.replica.fetcher import ReplicaFetcher
 from kraft.server.replica.isr_proposals import IsrProposals
 from kraft.server.replica.log_directories import as_log_directory
 from kraft.server.replica.moves import ReplicaMoves
+from kraft.server.replica.partition import Partition
 from kraft.server.replica.publisher import ReplicaPublisher
 from kraft.server.replica.removals import ReplicaRemovals
 from kraft.server.replica.surroundings import PartitionSurroundings
@@ -28,8 +30,18 @@ REPLICATION_TICK_S: Final = 0.25
 
 
 class BrokerReplicas:
-    def __init__(self, config: NodeConfig, world: NodeWorld, metadata: BrokerMetadata, logs: BrokerLogs) -> None:
+    def __init__(
+        self,
+        config: NodeConfig,
+        world: NodeWorld,
+        metadata: BrokerMetadata,
+        logs: BrokerLogs,
+        *,
+        role_changed: Callable[[Partition], None],
+    ) -> None:
+        """`role_changed` is called when this broker begins to lead a partition, and when it no longer does."""
         self._config = config
+        self._role_changed = role_changed
         self._metadata = metadata
         self._logs = logs
         self._topic_defaults = TopicDefaultsInEffect(config.settings, config.topics.configs, str(config.node_id))
@@ -120,6 +132,7 @@ class BrokerReplicas:
             directory_failed=self.failures.partition_directory_failed,
             replica_is_corrupt=self.failures.replica_is_corrupt,
             is_active=self._metadata.is_active,
+            role_changed=self._role_changed,
         )
 
     def _make_fetcher(self, leader_id: BrokerId) -> ReplicaFetcher:

@@ -37,6 +37,7 @@ def check(config: NodeConfig) -> None:
     _check_replicas(config)
     _check_times(config)
     _check_quorum_times(config)
+    _check_group_times(config)
     _check_sizes(config)
     _check_cleaner(config)
 
@@ -258,6 +259,56 @@ def _check_quorum_times(config: NodeConfig) -> None:
             "controller.quorum.election.backoff.max.ms",
             f"above controller.quorum.election.timeout.ms={quorum.election_timeout_ms}: lower it",
         )
+
+
+def _check_group_times(config: NodeConfig) -> None:
+    classic, consumer = config.classic_groups, config.consumer_groups
+    for what, least, most in (
+        ("group.{}.session.timeout.ms", classic.session_timeout_min_ms, classic.session_timeout_max_ms),
+        ("group.consumer.{}.session.timeout.ms", consumer.session_timeout_min_ms, consumer.session_timeout_max_ms),
+        (
+            "group.consumer.{}.heartbeat.interval.ms",
+            consumer.heartbeat_interval_min_ms,
+            consumer.heartbeat_interval_max_ms,
+        ),
+        (
+            "group.consumer.{}.assignment.interval.ms",
+            consumer.assignment_interval_min_ms,
+            consumer.assignment_interval_max_ms,
+        ),
+    ):
+        if least > most:
+            raise Conflict(what.format("min"), f"above {what.format('max')}={most}: lower it, or raise the other")
+    _check_between(
+        "group.consumer.session.timeout.ms",
+        consumer.session_timeout_ms,
+        consumer.session_timeout_min_ms,
+        consumer.session_timeout_max_ms,
+    )
+    _check_between(
+        "group.consumer.heartbeat.interval.ms",
+        consumer.heartbeat_interval_ms,
+        consumer.heartbeat_interval_min_ms,
+        consumer.heartbeat_interval_max_ms,
+    )
+    _check_between(
+        "group.consumer.assignment.interval.ms",
+        consumer.assignment_interval_ms,
+        consumer.assignment_interval_min_ms,
+        consumer.assignment_interval_max_ms,
+    )
+    if consumer.heartbeat_interval_ms >= consumer.session_timeout_ms:
+        raise Conflict(
+            "group.consumer.heartbeat.interval.ms",
+            f"not below group.consumer.session.timeout.ms={consumer.session_timeout_ms}, so members would be removed "
+            "between two heartbeats: lower it",
+        )
+
+
+def _check_between(key: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        minimum, maximum = key.replace("consumer.", "consumer.min.", 1), key.replace("consumer.", "consumer.max.", 1)
+        raise Conflict(key, f"not between {minimum}={least} and {maximum}={most}: change one of them")
 
 
 def _check_sizes(config: NodeConfig) -> None:

@@ -22,6 +22,8 @@ from kraft.server.config.components import (
     TopicDefaults,
 )
 from kraft.server.config.declaration import Required, key
+from kraft.server.config.group_settings import ClassicGroupSettings, ConsumerGroupSettings, OffsetsTopicSettings
+from kraft.server.config.transaction_settings import TransactionLimits, TransactionsTopicSettings
 from kraft.server.config.values import CONTROLLER, GRPC, ConfigWarning, Listener, Role
 
 
@@ -93,6 +95,11 @@ class NodeConfig:
     broker: BrokerTimings
     elections: LeaderElections
     network: NetworkLimits
+    offsets_topic: OffsetsTopicSettings
+    classic_groups: ClassicGroupSettings
+    consumer_groups: ConsumerGroupSettings
+    transactions_topic: TransactionsTopicSettings
+    transactions: TransactionLimits
     logging: LoggingSettings
     settings: Mapping[str, str] = field(default_factory=dict)
     """The file's settings that have an effect, by current key names."""

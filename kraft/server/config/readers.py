@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from kraft.coordinator.groups.settings import MigrationPolicy
 from kraft.metadata.config_types import INT32_MAX
 from kraft.model.configs import ConfigType
 from kraft.model.ids import BrokerId, uuid_from_text, uuid_to_text
@@ -92,6 +93,24 @@ def one_of(*choices: str) -> Reader[str]:
         return by_lower[text.lower()]
 
     return read
+
+
+def some_of(*choices: str) -> Reader[tuple[str, ...]]:
+    """Return a reader of one or more of `choices`, each at most once, separated by commas."""
+
+    @reads(ConfigType.LIST)
+    def read(text: str) -> tuple[str, ...]:
+        items = tuple(_items(text))
+        if not items or len(set(items)) < len(items) or not set(items) <= set(choices):
+            raise ValueError(f"expected {' or '.join(choices)}, or several of them, separated by commas")
+        return items
+
+    return read
+
+
+@reads(ConfigType.STRING)
+def migration_policy(text: str) -> MigrationPolicy:
+    return MigrationPolicy(one_of(*MigrationPolicy)(text))
 
 
 @reads(ConfigType.STRING)

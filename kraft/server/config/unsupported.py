@@ -42,20 +42,10 @@ _UNSUPPORTED_BY_AREA: Final[Mapping[str, str]] = {
         log.message.timestamp.difference.max.ms log.message.format.version log.message.downconversion.enable
         create.topic.policy.class.name alter.config.policy.class.name""",
     "consumer groups": """
-        offsets.commit.required.acks offsets.commit.timeout.ms offsets.load.buffer.size offsets.retention.minutes
-        offsets.retention.check.interval.ms offsets.topic.compression.codec offsets.topic.num.partitions
-        offsets.topic.replication.factor offsets.topic.segment.bytes offset.metadata.max.bytes
-        group.initial.rebalance.delay.ms group.max.session.timeout.ms group.min.session.timeout.ms group.max.size
-        group.coordinator.rebalance.protocols group.coordinator.threads group.coordinator.append.linger.ms
-        group.consumer.assignors group.consumer.heartbeat.interval.ms group.consumer.max.heartbeat.interval.ms
-        group.consumer.max.session.timeout.ms group.consumer.max.size group.consumer.min.heartbeat.interval.ms
-        group.consumer.min.session.timeout.ms group.consumer.session.timeout.ms group.consumer.migration.policy""",
+        offsets.commit.required.acks group.coordinator.rebalance.protocols group.coordinator.threads
+        group.coordinator.append.linger.ms""",
     "transactions": """
-        transaction.state.log.load.buffer.size transaction.state.log.min.isr transaction.state.log.num.partitions
-        transaction.state.log.replication.factor transaction.state.log.segment.bytes
-        transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
-        transaction.remove.expired.transaction.cleanup.interval.ms transaction.partition.verification.enable
-        transactional.id.expiration.ms""",
+        transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.two.phase.commit.enable""",
     "quotas": """
         quota.producer.default quota.consumer.default quota.window.num quota.window.size.seconds
         controller.quota.window.num controller.quota.window.size.seconds replication.quota.window.num

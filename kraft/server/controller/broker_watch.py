@@ -11,7 +11,7 @@ import structlog
 
 from kraft.metadata import broker_decisions
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
-from kraft.metadata.broker_presence import BrokerPresence, BrokerToDial
+from kraft.metadata.broker_presence import CONFIRM_AFTER_MS, BrokerPresence, BrokerToDial
 from kraft.metadata.broker_sessions import BrokerSessions
 from kraft.metadata.change_counts import ChangeCounts
 from kraft.metadata.decision import Decision
@@ -26,7 +26,7 @@ from kraft.server.controller.state_machine_host import StateMachineHost
 
 log = structlog.get_logger()
 
-LOOK_INTERVAL_S: Final = 0.1
+LOOK_INTERVAL_S: Final = 0.25
 
 
 class BrokerWatch:
@@ -46,7 +46,7 @@ class BrokerWatch:
         self._nobody_listens = nobody_listens
         self._sessions = BrokerSessions(timeout_ms=session_timeout_ms)
         self._presence = BrokerPresence()
-        self._stream_ended = asyncio.Event()
+        self._look_now = asyncio.Event()
         self._term_over = asyncio.Event()
 
     # --- the term ---
@@ -58,7 +58,7 @@ class BrokerWatch:
         if active:
             # Sessions begin again: heartbeats of the previous term went to another controller.
             self._sessions.activate(self._host.image, self._clock.monotonic_ms())
-            self._stream_ended.set()
+            self._look_now.set()
 
     async def run(self) -> None:
         """Dial brokers whose process may be gone. Runs until cancelled."""
@@ -69,11 +69,11 @@ class BrokerWatch:
                     self._sessions.tick(now_ms)
                     for absentee in self._presence.to_dial(self._host.image, now_ms):
                         tasks.create_task(self._dial(absentee))
-                self._stream_ended.clear()
+                self._look_now.clear()
                 # `asyncio.wait_for` may lose a cancellation that comes together with the event.
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_INTERVAL_S):
-                        await self._stream_ended.wait()
+                    async with asyncio.timeout(LOOK_INTERVAL_S if self._host.active else None):
+                        await self._look_now.wait()
 
     async def fence_expired(self) -> None:
         """Fence brokers whose session expired. Raises Refusal unless this controller is the active one."""
@@ -86,6 +86,9 @@ class BrokerWatch:
     async def _dial(self, absentee: BrokerToDial) -> None:
         is_refused = await self._nobody_listens(absentee.endpoints)
         if not self._presence.dialled(absentee, nobody_listens=is_refused, now_ms=self._clock.monotonic_ms()):
+            if is_refused:
+                await asyncio.sleep(CONFIRM_AFTER_MS / 1_000)
+                self._look_now.set()
             return
         registration = self._host.image.broker(absentee.broker_id)
         if not self._host.active or registration is None or registration.broker_epoch != absentee.broker_epoch:
@@ -145,4 +148,4 @@ class BrokerWatch:
         finally:
             if not term_over.is_set():
                 self._presence.liveness_stream_closed(request.broker_id, request.broker_epoch)
-                self._stream_ended.set()
+                self._look_now.set()

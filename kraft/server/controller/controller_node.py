@@ -99,6 +99,10 @@ class ControllerNode:
         """Write a snapshot whenever one is due. Runs until cancelled."""
         await self._snapshots.run()
 
+    async def finish_shutdowns(self) -> None:
+        """Complete controlled shutdowns that have begun, so that their brokers need not wait for the next leader."""
+        await self._controller.finish_shutdowns()
+
     async def close(self) -> None:
         """Write a last snapshot and leave the quorum. Call after the other tasks were cancelled."""
         await self._snapshots.write()
@@ -116,6 +120,7 @@ def _controller_config(config: NodeConfig, cluster_id: str) -> ControllerConfig:
             replication_factor=config.topics.replication_factor,
             configs=config.topics.configs,
         ),
+        group_defaults=config.consumer_groups.defaults,
         elections=config.elections,
         settings=config.settings,
     )

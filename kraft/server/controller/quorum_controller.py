@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 from uuid import UUID
 
@@ -14,7 +15,8 @@ from msgspec.structs import replace
 from kraft.metadata import config_decisions, topic_decisions
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.broker_decisions import initialise_cluster
-from kraft.metadata.image import MetadataImage
+from kraft.metadata.group_configs import GroupDefaults
+from kraft.metadata.image import BrokerRegistration, MetadataImage
 from kraft.metadata.topic_decisions import ControllerDefaults
 from kraft.model import configs
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
@@ -44,7 +46,10 @@ from kraft.server.handlers.partition_changes import ControllerPartitionChangesHa
 
 log = structlog.get_logger()
 
-LOOK_INTERVAL_S: Final = 0.1
+LOOK_INTERVAL_S: Final = 0.25
+
+FINISH_S_MAX: Final = 2.0
+"""Time for which a controller that stops waits for brokers that stop too."""
 
 
 async def _no_other_controllers(_image: MetadataImage) -> Mapping[int, Sequence[FeatureRange]]:
@@ -60,6 +65,7 @@ class ControllerConfig(Struct, frozen=True, kw_only=True):
     """`broker.session.timeout.ms`"""
 
     defaults: ControllerDefaults
+    group_defaults: GroupDefaults = field(default_factory=GroupDefaults)
     elections: LeaderElections = field(default_factory=LeaderElections)
     settings: Mapping[str, str] = field(default_factory=dict)
 
@@ -81,6 +87,7 @@ class QuorumController:
         self._topic_defaults = TopicDefaultsInEffect(config.settings, config.defaults.configs, str(config.node_id))
         self._view = QuorumView(config.cluster_id, clock)
         self._quorum: Quorum | None = None
+        self._activated = asyncio.Event()
         self.host = StateMachineHost(self._on_leadership)
         self._watch = BrokerWatch(
             self.host,
@@ -122,15 +129,18 @@ class QuorumController:
         self._view.reset()
         self._watch.leadership_changed(active)
         if active:
+            self._activated.set()
             self._leader_balance.restart()
+        else:
+            self._activated.clear()
 
     async def _check_regularly(self) -> None:
         while True:
+            await self._activated.wait()
+            assert self._quorum is not None
+            self._view.update(self._quorum.describe(), self.host.committed_index, self.host.image.brokers)
+            await self._initialise_and_fence()
             await asyncio.sleep(LOOK_INTERVAL_S)
-            if self.host.active:
-                assert self._quorum is not None
-                self._view.update(self._quorum.describe(), self.host.committed_index, self.host.image.brokers)
-                await self._initialise_and_fence()
 
     async def _initialise_and_fence(self) -> None:
         try:
@@ -139,6 +149,13 @@ class QuorumController:
             await self._watch.fence_expired()
         except Refusal as refusal:
             log.info("leadership lost before expired brokers were fenced", reason=refusal.message)
+
+    async def finish_shutdowns(self) -> None:
+        """Wait while this controller is active and a broker is in its controlled shutdown, at most FINISH_S_MAX."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FINISH_S_MAX):
+                while self.host.active and any(map(_is_shutting_down, self.host.image.brokers.values())):
+                    await self.host.progress(LOOK_INTERVAL_S)
 
     # --- requests from operators ---
 
@@ -169,6 +186,7 @@ class QuorumController:
                 defaults=self._topic_defaults(image),
                 broker_settings=self._config.settings,
                 broker_keys=BY_NAME,
+                group_defaults=self._config.group_defaults,
             )
         )
 
@@ -191,3 +209,7 @@ class QuorumController:
             *self._partition_changes.served(),
             *self._queries.served(),
         ]
+
+
+def _is_shutting_down(broker: BrokerRegistration) -> bool:
+    return broker.in_controlled_shutdown and not broker.fenced

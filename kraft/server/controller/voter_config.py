@@ -7,7 +7,7 @@ from typing import Final
 from kraft.quorum.config import QuorumConfig, VoterAddress
 from kraft.server.config.node_config import NodeConfig
 
-APPEND_PERIOD_MS_MAX: Final = 50
+APPEND_PERIOD_MS_MAX: Final = 100
 APPENDS_PER_SILENCE: Final = 4
 """A leader sends at least this many appends within the shortest timeout after which followers consider it dead."""
 
@@ -29,5 +29,5 @@ def voter_config(config: NodeConfig, cluster_id: str) -> QuorumConfig:
         request_timeout_ms=quorum.request_timeout_ms,
         append_linger_ms=quorum.append_linger_ms,
         append_period_ms=append_period_ms,
-        beat_ms=max(1, append_period_ms // 2),
+        beat_ms=max(1, append_period_ms // 4),
     )

@@ -7,14 +7,19 @@ from msgspec import Struct
 from kraft.rpc.call import Served
 from kraft.server.handlers.alter_replica_log_directories import AlterReplicaLogDirectoriesHandler
 from kraft.server.handlers.brokers import BrokersHandler
+from kraft.server.handlers.classic_groups import ClassicGroupsHandler
 from kraft.server.handlers.client_quotas import ClientQuotasHandler
+from kraft.server.handlers.committed_offsets import CommittedOffsetsHandler
 from kraft.server.handlers.configs import AlterConfigsHandler
+from kraft.server.handlers.consumer_groups import ConsumerGroupsHandler
 from kraft.server.handlers.delete_records import DeleteRecordsHandler
 from kraft.server.handlers.describe_configs import DescribeConfigsHandler
 from kraft.server.handlers.describe_log_directories import DescribeLogDirectoriesHandler
 from kraft.server.handlers.describe_producers import DescribeProducersHandler
 from kraft.server.handlers.features import FeaturesHandler
 from kraft.server.handlers.fetch import FetchHandler
+from kraft.server.handlers.find_coordinator import FindCoordinatorHandler
+from kraft.server.handlers.groups import GroupsHandler
 from kraft.server.handlers.list_offsets import ListOffsetsHandler
 from kraft.server.handlers.metadata import MetadataHandler
 from kraft.server.handlers.metadata_queries import MetadataQueries
@@ -26,6 +31,8 @@ from kraft.server.handlers.producer_ids import ProducerIdHandler
 from kraft.server.handlers.quorum import QuorumHandler
 from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
 from kraft.server.handlers.topics import TopicsHandler
+from kraft.server.handlers.transactions import TransactionsHandler
+from kraft.server.handlers.txn_markers import TxnMarkersHandler
 
 
 class ForwardedHandlers(Struct, frozen=True, kw_only=True):
@@ -49,6 +56,23 @@ class ForwardedHandlers(Struct, frozen=True, kw_only=True):
         ]
 
 
+class GroupHandlers(Struct, frozen=True, kw_only=True):
+    """Handlers for the groups that this broker coordinates."""
+
+    classic: ClassicGroupsHandler
+    consumer: ConsumerGroupsHandler
+    groups: GroupsHandler
+    offsets: CommittedOffsetsHandler
+
+    def served(self) -> list[Served]:
+        return [
+            *self.classic.served(),
+            *self.consumer.served(),
+            *self.groups.served(),
+            *self.offsets.served(),
+        ]
+
+
 class BrokerHandlers(Struct, frozen=True, kw_only=True):
     produce: ProduceHandler
     fetch: FetchHandler
@@ -56,6 +80,12 @@ class BrokerHandlers(Struct, frozen=True, kw_only=True):
     metadata: MetadataHandler
     """Answers with the addresses of one listener; each listener has its own."""
 
+    find_coordinator: FindCoordinatorHandler
+    """Likewise."""
+
+    groups: GroupHandlers
+    transactions: TransactionsHandler
+    txn_markers: TxnMarkersHandler
     list_offsets: ListOffsetsHandler
     offset_for_leader_epoch: OffsetForLeaderEpochHandler
     delete_records: DeleteRecordsHandler
@@ -65,11 +95,11 @@ class BrokerHandlers(Struct, frozen=True, kw_only=True):
     quorum: QuorumHandler
     queries: MetadataQueries
     replica_fetch: ReplicaFetchHandler
+    describe_producers: DescribeProducersHandler
 
     # These are served over Kafka's protocol only.
     alter_replica_log_directories: AlterReplicaLogDirectoriesHandler
     describe_log_directories: DescribeLogDirectoriesHandler
-    describe_producers: DescribeProducersHandler
 
     def served(self) -> list[Served]:
         """Return the calls of the GRPC listener."""
@@ -78,6 +108,10 @@ class BrokerHandlers(Struct, frozen=True, kw_only=True):
             *self.fetch.served(),
             *self.plain_records.served(),
             *self.metadata.served(),
+            *self.find_coordinator.served(),
+            *self.groups.served(),
+            *self.transactions.served(),
+            *self.txn_markers.served(),
             *self.list_offsets.served(),
             *self.offset_for_leader_epoch.served(),
             *self.delete_records.served(),
@@ -87,4 +121,5 @@ class BrokerHandlers(Struct, frozen=True, kw_only=True):
             *self.quorum.served(),
             *self.queries.served(),
             *self.replica_fetch.served(),
+            *self.describe_producers.served(),
         ]

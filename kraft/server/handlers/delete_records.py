@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from kraft.metadata.topic_names import check_not_internal
 from kraft.model.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -52,6 +53,7 @@ class DeleteRecordsHandler:
     def _begin(self, wanted: DeleteRecordsPartition) -> _Deletion | Refusal:
         try:
             partition = self._partitions.by_name(wanted.topic, wanted.partition)
+            check_not_internal(wanted.topic)
             return _Deletion(partition, *partition.delete_records(wanted.before_offset))
         except Refusal as refusal:
             return refusal

@@ -7,12 +7,14 @@ dynamically for this broker, and those set for all brokers. Source: KIP-133, KIP
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
 
 from msgspec.structs import replace
 
 from kraft.metadata.broker_configs import DYNAMIC_KEYS, EVERY_BROKER, TopicDefaultsInEffect
 from kraft.metadata.config_types import text_of
 from kraft.metadata.configs import TOPIC_CONFIGS, ConfigKey, text_in_effect
+from kraft.metadata.group_configs import GROUP_CONFIGS, GroupConfigKey
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.topic_names import unknown_topic
 from kraft.model.configs import (
@@ -89,6 +91,11 @@ def _entries(image: MetadataImage, config: NodeConfig, resource: ConfigResource)
             settings = _BrokerSettings(image, config)
             for key in KEYS:
                 yield _broker_entry(settings, key)
+        case ConfigResourceType.GROUP:
+            if not name:
+                raise Refusal(ErrorCode.INVALID_REQUEST, "no group is named: name one")
+            for group_key in GROUP_CONFIGS.values():
+                yield _group_entry(_BrokerSettings(image, config), image.group_configs.get(name, {}), group_key)
         case other:
             what = other.name.lower().replace("_", " ")
             raise Refusal(ErrorCode.INVALID_REQUEST, f"configs of this kind ({what}) are not supported yet")
@@ -136,6 +143,24 @@ def _topic_entries(image: MetadataImage, config: NodeConfig, own: Mapping[str, s
         yield _topic_entry(settings, None if text is None else text_of(declared.kind.read(text)), declared)
 
 
+def _group_entry(settings: _BrokerSettings, own: Mapping[str, str], declared: GroupConfigKey) -> ConfigEntry:
+    default = _broker_entry(settings, BY_NAME[declared.server_key])
+    synonyms = list(default.synonyms)
+    if declared.key in own:
+        source = ConfigSource.DYNAMIC_GROUP_CONFIG
+        synonyms.insert(0, ConfigSynonym(key=declared.key, value=own[declared.key], source=source))
+    return ConfigEntry(
+        key=declared.key,
+        value=synonyms[0].value,
+        source=synonyms[0].source,
+        is_default=synonyms[0].source is ConfigSource.DEFAULT_CONFIG,
+        read_only=False,
+        type=declared.type,
+        documentation=declared.documentation,
+        synonyms=synonyms,
+    )
+
+
 def _topic_entry(settings: _BrokerSettings, own: str | None, declared: ConfigKey) -> ConfigEntry:
     synonyms = list(_synonyms(settings, own, declared))
     source = synonyms[0].source
@@ -179,8 +204,10 @@ def _default(key: Key) -> str | None:
     match key.default:
         case None | () | Required():
             return None
-        case bool() | int() | float() | str() as value:
+        case bool() | int() | float() | str() | tuple() as value:
             return text_of(value)
+        case Enum() as one:
+            return str(one.value)
         case other:
             raise AssertionError(f"{key.name}: default {other!r} has no text form")
 

@@ -1,17 +1,29 @@
-"""DescribeProducers: the active idempotent producers of a replica, leader or not. Source: KIP-664."""
+"""DescribeProducers: the active producers of a replica, leader or not. Source: KIP-664."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.partition_names import find_partition
 from kraft.metadata.topic_names import check_topic_name
-from kraft.model.describe_producers import ActiveProducer, DescribeProducersRequest, PartitionProducers
+from kraft.model.describe_producers import (
+    ActiveProducer,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionProducers,
+)
 from kraft.model.errors import Refusal
 from kraft.model.partitions import PartitionName
+from kraft.rpc.call import Served
+from kraft.rpc.transaction_calls import DESCRIBE_PRODUCERS
+from kraft.server.loop.turns import Turns
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
+
+PRODUCERS_AT_ONCE: Final = 1_000
+"""Producers described before other tasks have their turn."""
 
 
 class DescribeProducersHandler:
@@ -19,9 +31,16 @@ class DescribeProducersHandler:
         self._partitions = partitions
         self._image = image
 
-    def handle(self, request: DescribeProducersRequest) -> list[PartitionProducers]:
+    async def handle(self, request: DescribeProducersRequest) -> DescribeProducersResponse:
         """Return one result per partition, in the request's order."""
-        return [self._described(asked) for asked in request.partitions]
+        turns, described = Turns(PRODUCERS_AT_ONCE), []
+        for asked in request.partitions:
+            described.append(self._described(asked))
+            await turns.done(1 + len(described[-1].producers))
+        return DescribeProducersResponse(partitions=tuple(described))
+
+    def served(self) -> list[Served]:
+        return [DESCRIBE_PRODUCERS.served_by(self.handle)]
 
     def _described(self, asked: PartitionName) -> PartitionProducers:
         try:
@@ -38,13 +57,15 @@ class DescribeProducersHandler:
         return PartitionProducers(topic=asked.topic, partition=asked.partition, producers=_producers(partition))
 
 
-def _producers(partition: Partition) -> list[ActiveProducer]:
-    return [
+def _producers(partition: Partition) -> tuple[ActiveProducer, ...]:
+    return tuple(
         ActiveProducer(
             producer_id=producer_id,
             producer_epoch=state.epoch,
             last_sequence=state.last_sequence,
             last_timestamp_ms=state.timestamp_ms,
+            coordinator_epoch=state.coordinator_epoch,
+            transaction_start_offset=-1 if state.transaction_start is None else state.transaction_start,
         )
         for producer_id, state in sorted(partition.log.producers.items())
-    ]
+    )

@@ -12,7 +12,7 @@ from kraft.log.format.record_batch import HEADER_BYTES, split
 from kraft.log.segment.batches import READ_BATCHES_MAX
 from kraft.log.segment.segment import READ_BYTES_MAX
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
+from kraft.model.fetch import AbortedTransaction, FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
 from kraft.model.ids import Offset
 from kraft.rpc.call import Served
 from kraft.rpc.calls import FETCH
@@ -146,33 +146,36 @@ class FetchHandler:
         begin = len(reading.reads)
         for at, wanted in enumerate(request.partitions[begin : begin + PARTITIONS_AT_ONCE], begin):
             bounds = reading.bounds(wanted)
-            is_known = bool(before) and self._is_current(wanted, before[at], bounds)
-            reading.add(before[at] if is_known else self._read(wanted, bounds))
+            is_known = bool(before) and self._is_current(wanted, before[at], bounds, request.reads_committed)
+            reading.add(before[at] if is_known else self._read(wanted, bounds, request.reads_committed))
             if loop.time() >= until_s:
                 break
         return len(reading.reads) == len(request.partitions)
 
-    def _is_current(self, wanted: FetchPartition, read: _Read, bounds: _Bounds) -> bool:
+    def _is_current(self, wanted: FetchPartition, read: _Read, bounds: _Bounds, reads_committed: bool) -> bool:
         """Return whether a read within `bounds` would return the same: nothing that a result shows has changed."""
         partition, result = self._partitions.find_by_name(wanted.topic, wanted.partition), read.result
+        end = result.last_stable_offset if reads_committed else result.high_watermark
         return (
             partition is not None
             and partition is read.partition
             and partition.leader is not None
             and partition.leader_epoch == result.leader_epoch
             and partition.high_watermark == result.high_watermark
+            and partition.last_stable_offset == result.last_stable_offset
             and partition.log.log_start_offset == result.log_start_offset
-            # At the high watermark there is nothing to read, whatever the bounds.
-            and (read.ends_alike(bounds) or wanted.fetch_offset >= result.high_watermark)
+            # At the end there is nothing to read, whatever the bounds.
+            and (read.ends_alike(bounds) or wanted.fetch_offset >= end)
         )
 
-    def _read(self, wanted: FetchPartition, bounds: _Bounds) -> _Read:
+    def _read(self, wanted: FetchPartition, bounds: _Bounds, reads_committed: bool) -> _Read:
         try:
             partition = self._partitions.by_name(wanted.topic, wanted.partition)
             partition.as_leader(wanted.current_leader_epoch)
-            records = partition.read(
-                Offset(wanted.fetch_offset), bounds.bytes_max, partition.high_watermark, bounds.at_least_one
-            )
+            start, stable = Offset(wanted.fetch_offset), partition.last_stable_offset
+            upper = stable if reads_committed else partition.high_watermark
+            records = partition.read(start, bounds.bytes_max, upper, bounds.at_least_one)
+            aborted = partition.aborted_in(start, records) if reads_committed else []
         except Refusal as refusal:
             return _Read(self._refused(wanted, refusal), None, bounds)
         result = FetchPartitionResult(
@@ -184,6 +187,10 @@ class FetchHandler:
             records=records,
             leader_id=partition.leader_id,
             leader_epoch=partition.leader_epoch,
+            last_stable_offset=stable,
+            aborted=[
+                AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted
+            ],
         )
         return _Read(result, partition, bounds)
 

@@ -23,6 +23,8 @@ def _names(image: MetadataImage, resource_type: ConfigResourceType) -> list[str]
             return sorted(image.topic_ids)
         case ConfigResourceType.BROKER:
             return [str(broker_id) for broker_id in sorted(image.brokers)]
+        case ConfigResourceType.GROUP:
+            return sorted(image.group_configs)
         case _:
-            # Loggers, groups and client metrics have no configs of their own yet.
+            # Loggers and client metrics have no configs of their own yet.
             return []

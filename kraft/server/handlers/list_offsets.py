@@ -54,13 +54,15 @@ class ListOffsetsHandler:
         turns, results = Turns(PARTITIONS_AT_ONCE), []
         reads = self._slow_reads.of_request(LOOK_UP_S_MAX)
         for wanted in request.partitions:
-            results.append(await self._answer(wanted, reads))
+            results.append(await self._answer(wanted, request.reads_committed, reads))
             await turns.done()
         return ListOffsetsResponse(partitions=results)
 
-    async def _answer(self, wanted: ListOffsetsPartition, reads: RequestReads) -> ListOffsetsPartitionResult:
+    async def _answer(
+        self, wanted: ListOffsetsPartition, reads_committed: bool, reads: RequestReads
+    ) -> ListOffsetsPartitionResult:
         try:
-            partition, (offset, timestamp_ms) = await self._found(wanted, reads)
+            partition, (offset, timestamp_ms) = await self._found(wanted, reads_committed, reads)
         except Refusal as refusal:
             return ListOffsetsPartitionResult(
                 topic=wanted.topic,
@@ -77,12 +79,14 @@ class ListOffsetsHandler:
             leader_epoch=_epoch_at(partition, Offset(offset), wanted.timestamp_ms),
         )
 
-    async def _found(self, wanted: ListOffsetsPartition, reads: RequestReads) -> tuple[Partition, tuple[int, int]]:
+    async def _found(
+        self, wanted: ListOffsetsPartition, reads_committed: bool, reads: RequestReads
+    ) -> tuple[Partition, tuple[int, int]]:
         """Return the partition, and offset and timestamp of what was found. Raises Refusal."""
         while True:
             partition = self._partitions.by_name(wanted.topic, wanted.partition)
             leader = partition.as_leader(wanted.current_leader_epoch)
-            known = _known(partition, wanted.timestamp_ms)
+            known = _known(partition, wanted.timestamp_ms, reads_committed)
             if known is not None:
                 return partition, known
             try:
@@ -93,7 +97,7 @@ class ListOffsetsHandler:
                 )
                 raise Refusal(ErrorCode.REQUEST_TIMED_OUT, message) from None
             if found is not None:
-                return partition, found
+                return partition, found if found[0] < _end(partition, reads_committed) else (UNKNOWN, UNKNOWN)
 
     def served(self) -> list[Served]:
         return [LIST_OFFSETS.served_by(self.handle)]
@@ -106,7 +110,11 @@ def _epoch_at(partition: Partition, offset: Offset, timestamp_ms: int) -> int:
     return partition.leader_epoch if epoch == UNKNOWN else epoch
 
 
-def _known(partition: Partition, timestamp_ms: int) -> tuple[int, int] | None:
+def _end(partition: Partition, reads_committed: bool) -> Offset:
+    return partition.last_stable_offset if reads_committed else partition.high_watermark
+
+
+def _known(partition: Partition, timestamp_ms: int, reads_committed: bool) -> tuple[int, int] | None:
     """Return offset and timestamp if no record has to be looked up; otherwise None. Raises Refusal."""
     if timestamp_ms in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         return partition.log.log_start_offset, UNKNOWN
@@ -115,7 +123,7 @@ def _known(partition: Partition, timestamp_ms: int) -> tuple[int, int] | None:
         return UNKNOWN, UNKNOWN
     _check_high_watermark_is_current(partition)
     if timestamp_ms == LATEST_TIMESTAMP:
-        return partition.high_watermark, UNKNOWN
+        return _end(partition, reads_committed), UNKNOWN
     if timestamp_ms < 0 and timestamp_ms != MAX_TIMESTAMP:
         raise Refusal(ErrorCode.UNSUPPORTED_VERSION, f"special timestamp {timestamp_ms} is not supported")
     return None
@@ -147,7 +155,7 @@ async def _looked_up(
         return None
     if failure is not None:
         raise _failed(partition, failure)
-    if found is None or found[0] >= partition.high_watermark:
+    if found is None:
         return UNKNOWN, UNKNOWN
     # DeleteRecords may have deleted the record without changing a file.
     return None if found[0] < log.log_start_offset else found

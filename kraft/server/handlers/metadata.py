@@ -15,6 +15,7 @@ from kraft.rpc.calls import CREATE_TOPICS, METADATA
 from kraft.server.cluster.controller_client import ControllerClient, NoController
 from kraft.server.cluster.metadata_loader import MetadataLoader
 from kraft.server.config.components import TopicDefaults
+from kraft.server.coordinator.internal_topic import InternalTopic
 from kraft.server.handlers.describe_topics import topic_metadata, unknown_topic
 from kraft.server.loop.turns import Turns
 
@@ -34,13 +35,18 @@ class MetadataHandler:
         defaults: TopicDefaults,
         listener: str,
         lost_leaders_replaced: Callable[[Iterable[str]], Awaitable[None]],
+        internal_topics: Iterable[InternalTopic] = (),
     ) -> None:
-        """`lost_leaders_replaced` waits briefly if a leader of these topics has just disconnected."""
+        """`lost_leaders_replaced` waits briefly if a leader of these topics has just disconnected.
+
+        `internal_topics` are created as they plan it.
+        """
         self._loader = loader
         self._controllers = controllers
         self._defaults = defaults
         self._listener = listener
         self._lost_leaders_replaced = lost_leaders_replaced
+        self._internal_topics = {each.name: each for each in internal_topics}
 
     async def handle(self, request: MetadataRequest) -> MetadataResponse:
         if not request.all_topics:
@@ -84,7 +90,8 @@ class MetadataHandler:
     async def _create(self, names: list[str]) -> dict[str, TopicMetadata]:
         """Create topics and return their metadata: LEADER_NOT_AVAILABLE while in creation, which clients retry."""
         request = CreateTopicsRequest(
-            topics=[NewTopic(topic=name) for name in names], timeout_ms=AUTO_CREATE_TIMEOUT_MS
+            topics=[self._planned(name) for name in names],
+            timeout_ms=AUTO_CREATE_TIMEOUT_MS,
         )
         try:
             response = await self._controllers.call(CREATE_TOPICS, request, AUTO_CREATE_TIMEOUT_MS / 1_000)
@@ -96,6 +103,10 @@ class MetadataHandler:
             code = ErrorCode.LEADER_NOT_AVAILABLE if in_creation else result.error_code
             answers[result.topic] = _topic_error(result.topic, code, result.error_message)
         return answers
+
+    def _planned(self, name: str) -> NewTopic:
+        internal = self._internal_topics.get(name)
+        return NewTopic(topic=name) if internal is None else internal.plan()
 
     def served(self) -> list[Served]:
         return [METADATA.served_by(self.handle)]

@@ -13,13 +13,30 @@ from uuid import UUID
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kraft.log.append_work import AppendMustWait, AppendResult, AppendWork, AwaitedChange, ProducedRecords
+from kraft.log.append_work import (
+    AppendMustWait,
+    AppendOrigin,
+    AppendResult,
+    AppendWork,
+    AwaitedChange,
+    ProducedRecords,
+)
 from kraft.log.format.record_batch import HEADER_BYTES, Buffer
+from kraft.metadata.topic_names import check_not_internal
 from kraft.model.errors import ErrorCode, InvalidRecords, Refusal
 from kraft.model.ids import Offset
 from kraft.model.produce import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
 from kraft.rpc.call import Served
 from kraft.rpc.calls import PRODUCE
+from kraft.server.handlers.produce_verification import (
+    NO_ORIGINS,
+    Origins,
+    ProduceVerification,
+    TransactionSupport,
+    Unverified,
+    copied,
+    origin_of,
+)
 from kraft.server.handlers.refused_sequences import RefusedSequences
 from kraft.server.replica.partition import Partition, ProduceOutcome
 from kraft.server.replica.partitions import Partitions
@@ -77,9 +94,16 @@ class _Begun(Struct, frozen=True, kw_only=True):
 
 
 class ProduceHandler:
-    def __init__(self, partitions: Partitions, waiting: WaitingAppends | None = None) -> None:
+    def __init__(
+        self,
+        partitions: Partitions,
+        waiting: WaitingAppends | None = None,
+        verification: ProduceVerification | None = None,
+    ) -> None:
+        """Without `verification`, records of transactions are refused."""
         self._partitions = partitions
         self._waiting = waiting or WaitingAppends()
+        self._verification = verification
         self._refused_sequences = RefusedSequences()
 
     def handle(self, request: ProduceRequest) -> Awaitable[ProduceResponse | None]:
@@ -87,15 +111,28 @@ class ProduceHandler:
 
         The response is None for acks=0; awaiting it then raises the Refusal of an append that failed.
         """
+        unverified = self._unverified(request, TransactionSupport.ADDS)
+        if unverified is not None:
+            return self._verify_first(request, unverified, None)
         return self._answer_when_over(self._append_all(request, None))
 
     def begin(
-        self, request: ProduceRequest, client: WaitingClient | None = None
+        self,
+        request: ProduceRequest,
+        client: WaitingClient | None = None,
+        support: TransactionSupport = TransactionSupport.ADDS,
     ) -> Awaitable[ProduceResponse | None] | ProduceResponse | None:
         """Do the same as `handle`, but return the response, or raise the Refusal, if there is nothing to wait for.
 
         The records' bytes are not needed after it returns. `client` counts the appends that wait.
         """
+        unverified = self._unverified(request, support)
+        if unverified is not None:
+            kept = replace(request, partitions=copied(request.partitions))
+            if client is not None:
+                # The client's next request has to be handled after this one.
+                client.began()
+            return self._verify_first(kept, unverified, client)
         begun = self._append_all(request, client)
         return self._answer_when_over(begun) if begun.waiting or begun.parked() else self._answer(begun)
 
@@ -103,9 +140,47 @@ class ProduceHandler:
         """Note that these records are refused for an unknown topic id; later batches of their producer are too."""
         self._refused_sequences.note((str(topic_id), partition), records, ErrorCode.UNKNOWN_TOPIC_ID, _now_s())
 
-    def _append_all(self, request: ProduceRequest, client: WaitingClient | None) -> _Begun:
+    def _unverified(self, request: ProduceRequest, support: TransactionSupport) -> Unverified | None:
+        if self._verification is None or not request.transactional_id:
+            return None
+        return self._verification.begin(request, support)
+
+    async def _verify_first(
+        self, request: ProduceRequest, unverified: Unverified, client: WaitingClient | None
+    ) -> ProduceResponse | None:
+        """Append the records once their transactions are verified. They are a copy, or stay as they are."""
+        assert self._verification is not None, "only a verification has found something to verify"
+        try:
+            with self._waiting.holding(sum(len(wanted.records) for wanted in request.partitions)):
+                origins = await self._verification.finish(unverified)
+            begun = self._append_all(request, client, origins)
+        except Refusal as refusal:
+            begun = self._refuse_all(request, refusal)
+        finally:
+            if client is not None:
+                client.ended()
+        # Replicas may take long, and many requests wait at a time.
+        del request
+        return await self._answer_when_over(begun)
+
+    def _refuse_all(self, request: ProduceRequest, refusal: Refusal) -> _Begun:
+        for wanted in request.partitions:
+            place = wanted.topic, wanted.partition
+            self._refused_sequences.note(place, wanted.records, refusal.error_code, _now_s())
+        appends = [_Append(wanted.topic, wanted.partition, refusal) for wanted in request.partitions]
+        return _Begun(
+            request_id=request.request_id,
+            acks=request.acks,
+            timeout_ms=request.timeout_ms,
+            appends=appends,
+            waiting=[],
+        )
+
+    def _append_all(
+        self, request: ProduceRequest, client: WaitingClient | None, origins: Origins = NO_ORIGINS
+    ) -> _Begun:
         appends = [
-            _Append(wanted.topic, wanted.partition, self._append(wanted, request, client))
+            _Append(wanted.topic, wanted.partition, self._append(wanted, request, client, origins))
             for wanted in request.partitions
         ]
         return _Begun(
@@ -117,30 +192,34 @@ class ProduceHandler:
         )
 
     def _append(
-        self, wanted: ProducePartition, request: ProduceRequest, client: WaitingClient | None
+        self, wanted: ProducePartition, request: ProduceRequest, client: WaitingClient | None, origins: Origins
     ) -> _Ended | asyncio.Future[_Ended]:
         acks = request.acks
         try:
             if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
                 raise Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}: must be 0, 1 or -1 (all)")
             partition = self._partitions.by_name(wanted.topic, wanted.partition)
+            check_not_internal(wanted.topic)
+            origin = origin_of(origins, wanted)
             if partition.waiting_appends.waiting:
-                return self._append_in_turn(partition, wanted, request, client, None)
+                return self._append_in_turn(partition, wanted, request, client, None, origin)
             try:
-                return self._append_now(partition, wanted.records, wanted.records, acks)
+                return self._append_now(partition, wanted.records, wanted.records, acks, origin)
             except AppendMustWait as wait:
-                return self._append_in_turn(partition, wanted, request, client, wait.work)
+                return self._append_in_turn(partition, wanted, request, client, wait.work, origin)
         except Refusal as refusal:
             place = wanted.topic, wanted.partition
             self._refused_sequences.note(place, wanted.records, refusal.error_code, _now_s())
             # The traceback's frames hold the records, and other appends of the request may wait for long.
             return refusal.with_traceback(None)
 
-    def _append_now(self, partition: Partition, sent: Buffer, records: ProducedRecords, acks: int) -> _Appended:
+    def _append_now(
+        self, partition: Partition, sent: Buffer, records: ProducedRecords, acks: int, origin: AppendOrigin
+    ) -> _Appended:
         """Append now. `sent` begins with the header that the producer sent. Raises Refusal and AppendMustWait."""
         if self._refused_sequences:
             self._refused_sequences.check(partition, sent, _now_s())
-        result = partition.append(records, acks)
+        result = partition.append(records, acks, origin)
         required = Offset(result.last_offset + 1)
         outcome = partition.park_produce(required) if acks == ACKS_ALL else ErrorCode.NONE
         return _Appended(partition=partition, result=result, outcome=outcome)
@@ -152,6 +231,7 @@ class ProduceHandler:
         request: ProduceRequest,
         client: WaitingClient | None,
         work: AppendWork | AwaitedChange | None,
+        origin: AppendOrigin,
     ) -> asyncio.Future[_Ended]:
         """Copy the records and queue them to be appended in their turn. Raises Refusal if too many wait."""
         self._waiting.check_room(len(wanted.records))
@@ -169,7 +249,7 @@ class ProduceHandler:
                 client.ended()
 
         def append(records: ProducedRecords) -> None:
-            ended(self._append_now(partition, sent, records, acks))
+            ended(self._append_now(partition, sent, records, acks, origin))
 
         def refuse(refusal: Refusal) -> None:
             self._refused_sequences.note(place, sent, refusal.error_code, _now_s())

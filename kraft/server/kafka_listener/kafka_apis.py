@@ -12,7 +12,7 @@ from kraft.model.ids import BrokerId
 from kraft.server.handlers.broker_handlers import BrokerHandlers
 from kraft.server.kafka_listener.apis.api_versions import ApiVersionsApi
 from kraft.server.kafka_listener.apis.fetch import FetchApi
-from kraft.server.kafka_listener.apis.init_producer_id import InitProducerIdApi
+from kraft.server.kafka_listener.apis.find_coordinator import FindCoordinatorApi
 from kraft.server.kafka_listener.apis.leaders import Leaders
 from kraft.server.kafka_listener.apis.list_offsets import ListOffsetsApi
 from kraft.server.kafka_listener.apis.metadata import MetadataApi
@@ -20,6 +20,8 @@ from kraft.server.kafka_listener.apis.offset_for_leader_epoch import OffsetForLe
 from kraft.server.kafka_listener.apis.produce import ProduceApi
 from kraft.server.kafka_listener.fetch_sessions import FetchSessions
 from kraft.server.kafka_listener.kafka_admin_apis import kafka_admin_apis
+from kraft.server.kafka_listener.kafka_group_apis import kafka_group_apis
+from kraft.server.kafka_listener.kafka_transaction_apis import kafka_transaction_apis
 from kraft.server.kafka_listener.requests import Api
 from kraft.server.loop.budget import Budget
 from kraft.wire.api_keys import ApiKey
@@ -60,8 +62,10 @@ def kafka_apis(handlers: BrokerHandlers, surroundings: KafkaSurroundings) -> Map
         ApiKey.METADATA: MetadataApi(
             handlers.metadata.handle, leaders, surroundings.broker_id, surroundings.fenced_lately
         ),
-        ApiKey.INIT_PRODUCER_ID: InitProducerIdApi(handlers.producer_ids.handle, surroundings.monotonic_ms),
+        ApiKey.FIND_COORDINATOR: FindCoordinatorApi(handlers.find_coordinator.handle),
         ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochApi(handlers.offset_for_leader_epoch.handle),
+        **kafka_group_apis(handlers.groups),
+        **kafka_transaction_apis(handlers),
         **kafka_admin_apis(
             handlers,
             broker_id=surroundings.broker_id,

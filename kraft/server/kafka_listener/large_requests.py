@@ -2,7 +2,8 @@
 
 A request waits for its turn in the buffer that received it, where its memory is counted, and its connection reads no
 more meanwhile. Small requests never wait. Neither do Produce requests: nearly all of their bytes are records, which are
-not decoded.
+not decoded. JoinGroup and SyncGroup do not wait either: they are answered when the other members of their group have
+sent theirs, which must not wait for them. Their handler limits the memory that they take together.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ OTHER_SHARE: Final = 256
 three bytes takes up to 600 in the request and its response together.
 """
 
-PRODUCE_KEY: Final = 0
-"""Second byte of a Produce frame; the first byte of every Kafka API key is 0."""
+WITHOUT_TURNS: Final = frozenset((0, 11, 14))
+"""Second bytes of the frames of Produce, JoinGroup and SyncGroup; the first byte of every Kafka API key is 0."""
 
 _FETCH_KEY: Final = 1
 

@@ -22,6 +22,8 @@ on R come on top:
 | partitions of waiting fetches                     | 50,000, of 600 bytes each                |
 | partitions of fetch sessions                      | 50,000, of 500 bytes each                |
 | records that wait to be appended                  | 32 MiB, or one append                    |
+| requests that wait for a rebalance                | 64 MiB                                   |
+| members of groups, with their metadata            | 128 MiB, and computed assignments        |
 
 Every wait ends: a wait for memory or a turn when the connection has been idle for `connections.max.idle.ms`, a wait for
 room for a response when its client's wait ends, and a wait to be appended when the request times out.

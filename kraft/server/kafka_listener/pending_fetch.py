@@ -71,6 +71,7 @@ class PendingFetch:
                 for _, topic, partition in self.wanted
                 if topic is not None
             ],
+            reads_committed=self.reads_committed,
         )
 
     def read(self, response: values.FetchResponse, has_room: bool, now_s: float) -> None:
@@ -98,4 +99,4 @@ class PendingFetch:
 
 
 def _without_records(response: values.FetchResponse) -> values.FetchResponse:
-    return replace(response, partitions=[replace(result, records=b"") for result in response.partitions])
+    return replace(response, partitions=[replace(result, records=b"", aborted=[]) for result in response.partitions])

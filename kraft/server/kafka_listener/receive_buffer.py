@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kraft.server.kafka_listener.large_requests import LARGE_FROM_BYTES, PRODUCE_KEY, LargeRequests
+from kraft.server.kafka_listener.large_requests import LARGE_FROM_BYTES, WITHOUT_TURNS, LargeRequests
 from kraft.server.kafka_listener.receive_memory import ReceiveMemory
 from kraft.server.loop.budget import Budget
 
@@ -124,7 +124,10 @@ class ReceiveBuffer:
         frame = self.peek_frame()
         if frame is None:
             return None
-        if len(frame) > LARGE_FROM_BYTES and frame[1] != PRODUCE_KEY and not self._take_turn(frame):
+        if self.has_turn:
+            # The connection takes the next frame only after it answered the one before.
+            self.finished()
+        if len(frame) > LARGE_FROM_BYTES and frame[1] not in WITHOUT_TURNS and not self._take_turn(frame):
             return None
         self._position += SIZE_BYTES + len(frame)
         return frame
@@ -188,9 +191,6 @@ class ReceiveBuffer:
         self._view, self._position, self._filled, self._whole_at = self._scratch[:0], 0, 0, 0
 
     def _take_turn(self, frame: memoryview) -> bool:
-        if self.has_turn:
-            # The connection takes the next frame only after it answered the one before.
-            self.finished()
         self.has_turn = self._large.begin(self, frame, self._granted)
         return self.has_turn
 

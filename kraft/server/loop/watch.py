@@ -10,7 +10,7 @@ import structlog
 
 log = structlog.get_logger()
 
-SAMPLE_S: Final = 0.02
+SAMPLE_S: Final = 0.05
 
 HELD_MS_MIN: Final = 100.0
 """Shorter holds are not logged."""

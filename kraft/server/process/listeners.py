@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -11,7 +13,8 @@ import structlog
 
 from kraft.metadata.features import SUPPORTED_FEATURES
 from kraft.rpc.identity import Identity, identity_service
-from kraft.rpc.services import SERVER_OPTIONS
+from kraft.rpc.requests_in_progress import RequestsInProgress
+from kraft.rpc.services import SERVER_OPTIONS, Service
 from kraft.server.broker.handlers import BrokerApis
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.values import GRPC, Listener
@@ -27,7 +30,10 @@ from kraft.server.process.ports import CannotListen
 log = structlog.get_logger()
 
 GRACE_S: Final = 0.5
-"""Time that running calls may take to end when a listener closes."""
+"""Time that requests in progress may take when the listeners close."""
+
+STREAM_GRACE_S: Final = 0.02
+"""Time after the last response, in which gRPC sends it; streams that are open then are cut off."""
 
 
 class Listeners:
@@ -37,6 +43,7 @@ class Listeners:
         self._credentials = credentials
         self._process_id = process_id
         self._grpc: list[grpc.aio.Server] = []
+        self._in_progress: list[RequestsInProgress] = []
         self._kafka: KafkaListener | None = None
 
     async def listen(self, name: str, services: Sequence[Any], options: Sequence[tuple[str, int]]) -> None:
@@ -50,6 +57,7 @@ class Listeners:
         _bind(server, listener, self._credentials.server_credentials(name))
         await server.start()
         self._grpc.append(server)
+        self._in_progress += [service.in_progress for service in services if isinstance(service, Service)]
         log.info("listener started", listener=str(listener))
 
     async def listen_to_clients(self, services: Sequence[Any], apis: BrokerApis, files_max: int) -> None:
@@ -93,10 +101,24 @@ class Listeners:
             listener=listener,
         )
 
-    def stopping(self, grace_s: float) -> list[Coroutine[Any, Any, None]]:
-        """Return the stop of each listener, to be awaited."""
-        stops: list[Coroutine[Any, Any, None]] = [server.stop(grace_s or None) for server in self._grpc]
-        return stops if self._kafka is None else [*stops, self._kafka.stop(grace_s)]
+    async def stop(self) -> None:
+        """Stop in order: take no more requests, respond to those in progress, and close what is left open then."""
+        until_s = asyncio.get_running_loop().time() + GRACE_S
+        refusing = [asyncio.ensure_future(server.stop(GRACE_S)) for server in self._grpc]
+        if self._kafka is not None:
+            # Outside the timeout, which would end first: after the grace it closes its connections.
+            await self._kafka.stop(GRACE_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until_s):
+                for requests in self._in_progress:
+                    await requests.none_left()
+        # A request of one listener may wait for the quorum, which uses streams of another.
+        await asyncio.gather(*(server.stop(STREAM_GRACE_S) for server in self._grpc), *refusing)
+
+    def cut_off(self) -> list[Coroutine[Any, Any, None]]:
+        """Return the immediate stop of each listener, to be awaited."""
+        stops: list[Coroutine[Any, Any, None]] = [server.stop(None) for server in self._grpc]
+        return stops if self._kafka is None else [*stops, self._kafka.stop(0)]
 
 
 def _bind(server: grpc.aio.Server, listener: Listener, credentials: grpc.ServerCredentials | None) -> None:

@@ -38,7 +38,7 @@ from kraft.server.identity.storage import NodeStorage
 from kraft.server.identity.world import NodeWorld
 from kraft.server.loop.watch import watch_loop
 from kraft.server.process.file_limit import raise_file_limit
-from kraft.server.process.listeners import GRACE_S, Listeners
+from kraft.server.process.listeners import Listeners
 from kraft.server.process.ports import check_listeners
 
 log = structlog.get_logger()
@@ -165,7 +165,9 @@ class _Node:
         log.info("node stop requested", node=self._config.node_id)
         if self._broker is not None:
             await self._move_leaderships_away(self._broker)
-        await asyncio.gather(*self._listeners.stopping(GRACE_S))
+        if self._controller is not None:
+            await self._controller.finish_shutdowns()
+        await self._listeners.stop()
         for task in self._roles:
             task.cancel()
         # `_role_ended` gets the errors of the roles.
@@ -199,7 +201,7 @@ class _Node:
 
     async def _hang_up(self) -> None:
         """Cut off every call. gRPC prints tracebacks about listeners and calls that outlive the event loop."""
-        stopping = [asyncio.ensure_future(listener) for listener in self._listeners.stopping(0)]
+        stopping = [asyncio.ensure_future(listener) for listener in self._listeners.cut_off()]
         for task in self._roles:
             task.cancel()
         # The calls unwind at once; what does not end in time is abandoned.

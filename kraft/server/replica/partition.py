@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import assert_never
 
-from kraft.log.append_work import AppendResult, CheckedRecords, ProducedRecords
+from kraft.log.append_work import CLIENT, AppendOrigin, AppendResult, CheckedRecords, ProducedRecords
 from kraft.log.change import Change, run_now
 from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
@@ -98,6 +98,13 @@ class Partition(ReplicaLog):
         machine = self.leader or self.follower
         return self._known_high_watermark if machine is None else machine.high_watermark
 
+    @property
+    def last_stable_offset(self) -> Offset:
+        """Offset below which every transaction is decided and its marker replicated; at most the high watermark."""
+        transactions, high_watermark = self.log.transactions, self.high_watermark
+        transactions.high_watermark_advanced(high_watermark)
+        return transactions.last_stable_offset(high_watermark)
+
     def as_leader(self, current_leader_epoch: int = NO_LEADER_EPOCH) -> PartitionLeader:
         """Return the leader's machine. Raises Refusal if this broker does not lead, or not in the requested epoch.
 
@@ -144,6 +151,7 @@ class Partition(ReplicaLog):
         )
         self._run(self.leader.start())
         self._sync_if_needed()
+        surroundings.role_changed(self)
 
     def follow(self, state: PartitionImage) -> None:
         """Follow the partition's leader; without one, wait until the metadata has one."""
@@ -208,6 +216,7 @@ class Partition(ReplicaLog):
     def _stop_serving(self) -> None:
         self._awaited_role = None
         self._known_high_watermark = self.high_watermark
+        was_leading = self.leader is not None
         self.leader = self.follower = None
         self._produces.abandon(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.waiting_appends.abandon(
@@ -217,6 +226,8 @@ class Partition(ReplicaLog):
         self.appended.notify()
         self.committed.notify()
         self.low_watermark_moved.notify()
+        if was_leading:
+            self._surroundings.role_changed(self)
 
     def reconfigure(self, config: TopicConfig, log_config: LogConfig) -> None:
         """Apply changed topic configs to later appends."""
@@ -231,8 +242,11 @@ class Partition(ReplicaLog):
 
     # --- events as a leader ----------------------------------------------------------------------------------
 
-    def append(self, records: ProducedRecords, acks: int) -> AppendResult:
-        """Append a producer's batches. Raises Refusal or AppendMustWait if nothing was appended."""
+    def append(self, records: ProducedRecords, acks: int, origin: AppendOrigin = CLIENT) -> AppendResult:
+        """Append the batches of a producer or a coordinator.
+
+        Raises Refusal or AppendMustWait if nothing was appended.
+        """
         leader = self.as_leader()
         leader.check_produce(acks)
         self._admit(records.size_bytes if isinstance(records, CheckedRecords) else len(records))
@@ -240,7 +254,7 @@ class Partition(ReplicaLog):
             raise LogIsChanging(change, is_own=False)
         epoch, now_ms = LeaderEpoch(self.leader_epoch), self._surroundings.wall_ms()
         with self._watching_storage():
-            result = self.log.append_as_leader(records, epoch, now_ms, self._make_ready)
+            result = self.log.append_as_leader(records, epoch, now_ms, self._make_ready, origin)
         self._run(leader.appended(self.log.log_end_offset))
         self._sync_if_needed()
         self.appended.notify()
@@ -412,6 +426,7 @@ class Partition(ReplicaLog):
                 # A new high watermark is read from the machine where it is needed.
                 if isinstance(effect, AdvanceLogStart):
                     self.advance_log_start(effect.offset)
+            self.log.transactions.high_watermark_advanced(self.high_watermark)
             self.appended.notify()
 
     def _request_sync(self) -> None:
@@ -431,6 +446,7 @@ class Partition(ReplicaLog):
                 case ProposeIsr():
                     self._surroundings.propose_isr(self, effect)
                 case HighWatermarkAdvanced():
+                    self.log.transactions.high_watermark_advanced(effect.high_watermark)
                     self._produces.complete_below(effect.high_watermark)
                     self.committed.notify()
                 case IsrChanged():

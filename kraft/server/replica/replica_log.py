@@ -10,9 +10,11 @@ from typing import Any, Final
 
 from kraft.log.change import Change
 from kraft.log.cleaning.cleaned_segments import CleaningResult
+from kraft.log.format.record_batch import Buffer, split
 from kraft.log.group_commit import SyncTicket
 from kraft.log.partition_log import PartitionLog
 from kraft.log.segment.segment import Segment
+from kraft.log.transactions.aborted import AbortedTransaction
 from kraft.model.errors import Corruption, ErrorCode, Refusal
 from kraft.model.ids import LogDirectory, Offset
 from kraft.server.loop.threads import BothLocks
@@ -92,6 +94,17 @@ class ReplicaLog(ABC):
         with self._watching_storage():
             records = self.log.read(start, bytes_max, upper)
         return records if at_least_one or len(records) <= bytes_max else b""
+
+    def aborted_in(self, start: Offset, records: Buffer) -> list[AbortedTransaction]:
+        """Return the aborted transactions in batches that `read` returned from `start`.
+
+        Raises Refusal KAFKA_STORAGE_ERROR if an index cannot be read.
+        """
+        transactions = self.log.transactions
+        if not records or not transactions.may_have_aborted(start):
+            return []
+        with self._watching_storage():
+            return transactions.aborted(start, split(records)[-1][0].next_offset)
 
     @property
     def is_changing(self) -> bool:

@@ -35,3 +35,5 @@ class PartitionSurroundings(Struct, frozen=True, kw_only=True):
     """True if the thread that syncs a log also makes its changes, step by step; False if they are made at once."""
     admit: Callable[[LogDirectory, int], None] = lambda directory, size_bytes: None
     """Raises Refusal KAFKA_STORAGE_ERROR while the disk of that log directory has no room for that many bytes."""
+    role_changed: Callable[[Partition], None] = lambda partition: None
+    """Called when this broker begins to lead a partition, in each leader epoch, and when it no longer does."""

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -109,6 +110,17 @@ class WaitingAppends:
                 f"{self.waiting_bytes} bytes of records wait to be appended, and the limit is "
                 f"{self._budget.size_max}; retry later",
             )
+
+    @contextmanager
+    def holding(self, size_bytes: int) -> Iterator[None]:
+        """Count records that wait elsewhere to be appended. Raises Refusal as `check_room`."""
+        self.check_room(size_bytes)
+        claimant = object()
+        self._budget.hold(claimant, APPEND_BYTES + size_bytes)
+        try:
+            yield
+        finally:
+            self._budget.release(claimant)
 
     def join(self, queue: AppendQueue, append: WaitingAppend) -> None:
         """Put the append at the end of its partition's queue."""

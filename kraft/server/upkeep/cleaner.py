@@ -7,7 +7,7 @@ are still those that were read; otherwise the new files are removed, and the nex
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from errno import ENOSPC
@@ -22,6 +22,7 @@ from kraft.log.cleaning.compaction import CleaningAborted, OffsetMapTooSmall, cl
 from kraft.log.disk import Disk, is_disk_full
 from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
+from kraft.log.segment.aborted_index import AbortedEntries
 from kraft.log.segment.segment import Segment
 from kraft.model.errors import Corruption, Refusal
 from kraft.model.ids import LogDirectory
@@ -128,10 +129,11 @@ class LogCleaner:
     async def _clean(self, partition: Partition, plan: CleaningPlan) -> None:
         loop = asyncio.get_running_loop()
         began_s, held, config = loop.time(), partition.log, partition.log.config
-        producers = {number: int(state.last_offset) for number, state in partition.log.producers.items()}
+        producers = held.transactions.kept_batches()
+        aborted = held.transactions.aborted_entries(plan.segments[0].base_offset)
         try:
             cleaned = await loop.run_in_executor(
-                self._executor, lambda: self._clean_in_thread(partition, held, plan, config, producers)
+                self._executor, lambda: self._clean_in_thread(partition, held, plan, config, producers, aborted)
             )
         except (Stopped, CleaningAborted):
             return
@@ -175,6 +177,7 @@ class LogCleaner:
         plan: CleaningPlan,
         config: LogConfig,
         producers: Mapping[int, int],
+        aborted: Sequence[AbortedEntries],
     ) -> _Cleaned:
         def on_progress(size: int) -> None:
             self._throttle.pass_bytes(size)
@@ -195,6 +198,7 @@ class LogCleaner:
                 self._map_bytes_max,
                 producers,
                 on_progress,
+                aborted,
             )
             try:
                 segments = open_cleaned(self._disk, held.directory, result, config.index_interval_bytes)
@@ -241,4 +245,6 @@ def _is_cleanable(partition: Partition, held: PartitionLog) -> bool:
 
 def _plan(partition: Partition, now_ms: int) -> CleaningPlan | None:
     held = partition.log
-    return plan_cleaning(held.segments(), held.config, held.cleaned_end_offset, partition.high_watermark, now_ms)
+    # An undecided record must neither be dropped nor replace another one.
+    upper = partition.last_stable_offset
+    return plan_cleaning(held.segments(), held.config, held.cleaned_end_offset, upper, now_ms)

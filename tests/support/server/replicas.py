@@ -131,6 +131,7 @@ class Broker:
     """Changes of logs run where syncs run."""
     request_sync: Callable[[Partition], None] | None = None
     """Called instead of adding to `unsynced`."""
+    role_changed: Callable[[Partition], None] = lambda partition: None
 
     def surroundings(self) -> PartitionSurroundings:
         return PartitionSurroundings(
@@ -145,6 +146,7 @@ class Broker:
             propose_isr=lambda _, proposal: self.proposals.append(proposal),
             directory_failed=lambda _, reason: self.failures.append(reason),
             replica_is_corrupt=lambda _, reason: self.corrupt.append(reason),
+            role_changed=self.role_changed,
         )
 
     def admit(self, directory: str, size_bytes: int) -> None:

@@ -1,8 +1,8 @@
-"""DescribeProducers: list the idempotent producers of a partition (KIP-664)."""
+"""DescribeProducers: list the producers of partitions (KIP-664)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from kraft.model import describe_producers as values
 from kraft.model.partitions import PartitionName
@@ -15,24 +15,24 @@ from kraft.wire.schema.describe_producers import (
     TopicResponse,
 )
 
-Handle = Callable[[values.DescribeProducersRequest], list[values.PartitionProducers]]
+Handle = Callable[[values.DescribeProducersRequest], Awaitable[values.DescribeProducersResponse]]
 
 
 class DescribeProducersApi:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
-    def __call__(self, request: DescribeProducersRequest, call: RequestContext) -> DescribeProducersResponse:
-        answer = self._handle(
+    async def __call__(self, request: DescribeProducersRequest, call: RequestContext) -> DescribeProducersResponse:
+        answer = await self._handle(
             values.DescribeProducersRequest(
-                partitions=[
+                partitions=tuple(
                     PartitionName(topic=topic.name, partition=partition)
                     for topic in request.topics
                     for partition in topic.partition_indexes
-                ]
+                )
             )
         )
-        results = iter(answer)
+        results = iter(answer.partitions)
         return DescribeProducersResponse(
             topics=tuple(
                 TopicResponse(
@@ -54,9 +54,8 @@ def _partition(result: values.PartitionProducers) -> PartitionResponse:
                 producer_epoch=producer.producer_epoch,
                 last_sequence=producer.last_sequence,
                 last_timestamp=producer.last_timestamp_ms,
-                # Both belong to transactions, which are not supported yet.
-                coordinator_epoch=-1,
-                current_txn_start_offset=-1,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=producer.transaction_start_offset,
             )
             for producer in result.producers
         ),

@@ -26,6 +26,7 @@ from kraft.server.kafka_listener.unread_responses import UnreadResponses
 from kraft.server.loop.budget import Budget
 from kraft.server.loop.turns import Turns
 from kraft.wire.schema.fetch import (
+    AbortedTransaction,
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -155,11 +156,10 @@ class FetchApi:
             partition_index=result.partition,
             error_code=result.error_code,
             high_watermark=result.high_watermark,
-            # Without transactions, everything that is committed is stable.
-            last_stable_offset=result.high_watermark,
+            last_stable_offset=result.last_stable_offset,
             log_start_offset=result.log_start_offset,
             current_leader=LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch),
-            aborted_transactions=() if reads_committed else None,
+            aborted_transactions=_aborted(result) if reads_committed else None,
             records=result.records,
         )
 
@@ -179,6 +179,13 @@ class FetchApi:
                 for broker_id, endpoint, rack in self._leaders.endpoints(leaders)
             ),
         )
+
+
+def _aborted(result: values.FetchPartitionResult) -> tuple[AbortedTransaction, ...]:
+    return tuple(
+        AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+        for aborted in result.aborted
+    )
 
 
 def _room_bytes(unread: UnreadResponses | None) -> int | None:

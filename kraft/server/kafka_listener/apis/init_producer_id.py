@@ -1,37 +1,60 @@
-"""InitProducerId: give an idempotent producer an id. Transactional producers are refused: not supported yet."""
+"""InitProducerId: give a producer its id and epoch."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Final
 
-from kraft.model import init_producer_id as values
-from kraft.model.errors import ErrorCode
-from kraft.rpc.refusal_log import RefusalLog
+from kraft.coordinator.transactions.commands import InitProducerId
+from kraft.coordinator.transactions.transaction import ProducerIdAndEpoch
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import ProducerId
+from kraft.server.kafka_listener.apis.transaction_producers import code_for, producer_of
 from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+_PRODUCER_FENCED_FROM: Final = 4
 
 
 class InitProducerIdApi:
     def __init__(
         self,
-        handle: Callable[[values.InitProducerIdRequest], Awaitable[values.InitProducerIdResponse]],
-        monotonic_ms: Callable[[], int],
+        new_producer_id: Callable[[], Awaitable[ProducerId]],
+        init_transactional: Callable[[InitProducerId], Awaitable[ProducerIdAndEpoch]],
     ) -> None:
-        self._handle = handle
-        self._refusals = RefusalLog(monotonic_ms)
+        self._new_producer_id = new_producer_id
+        self._init_transactional = init_transactional
 
     async def __call__(self, request: InitProducerIdRequest, call: RequestContext) -> InitProducerIdResponse:
-        if request.transactional_id is not None:
-            # The response has no error message, so the node's log has the reason.
-            self._refusals.log(call.peer, "transactions are not supported yet: unset transactional.id")
-            return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
         if (request.producer_id < 0) != (request.producer_epoch < 0):
-            return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
-        answer = await self._handle(values.InitProducerIdRequest())
-        if answer.error_code is not ErrorCode.NONE:
+            return _refused(ErrorCode.INVALID_REQUEST)
+        if request.transactional_id is None:
+            return await self._idempotent()
+        expected = producer_of(request.producer_id, request.producer_epoch) if request.producer_id >= 0 else None
+        command = InitProducerId(
+            transactional_id=request.transactional_id,
+            timeout_ms=request.transaction_timeout_ms,
+            expected=expected,
+            enable_2pc=request.enable2_pc,
+            keep_prepared=request.keep_prepared_txn,
+        )
+        try:
+            producer = await self._init_transactional(command)
+        except Refusal as refusal:
+            return _refused(code_for(refusal, call.version >= _PRODUCER_FENCED_FROM))
+        return InitProducerIdResponse(
+            error_code=ErrorCode.NONE, producer_id=producer.producer_id, producer_epoch=producer.epoch
+        )
+
+    async def _idempotent(self) -> InitProducerIdResponse:
+        try:
+            producer_id = await self._new_producer_id()
+        except Refusal:
             # Controllers fail to give ids only for a while. Kafka answers with this retriable code, and some clients
             # stop on any other one.
-            return InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, producer_epoch=-1)
-        return InitProducerIdResponse(
-            error_code=ErrorCode.NONE, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch
-        )
+            return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return InitProducerIdResponse(error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0)
+
+
+def _refused(code: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=code, producer_epoch=-1)

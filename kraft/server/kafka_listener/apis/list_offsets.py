@@ -16,6 +16,9 @@ from kraft.wire.schema.list_offsets import (
     ListOffsetsTopicResponse,
 )
 
+READ_COMMITTED: Final = 1
+"""Isolation level of a consumer of committed records."""
+
 Handle = Callable[[values.ListOffsetsRequest], Awaitable[values.ListOffsetsResponse]]
 
 _SPECIAL_FROM: Final[Mapping[int, int]] = {
@@ -44,7 +47,8 @@ class ListOffsetsApi:
                     for topic in request.topics
                     for partition in topic.partitions
                     if _is_known(partition, call.version)
-                ]
+                ],
+                reads_committed=request.isolation_level == READ_COMMITTED,
             )
         )
         results = iter(answer.partitions)

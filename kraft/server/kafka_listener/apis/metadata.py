@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from kraft.metadata.topic_names import INTERNAL_TOPICS
 from kraft.model import metadata as values
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import NO_BROKER, BrokerId
@@ -25,8 +26,6 @@ from kraft.wire.schema.metadata import (
 )
 
 Handle = Callable[[values.MetadataRequest], Awaitable[values.MetadataResponse]]
-
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 
 _NULL_NAMES_FROM: Final = 12
 _LISTENER_NOT_FOUND_FROM: Final = 6

@@ -9,6 +9,7 @@ from uuid import UUID
 from kraft.log.format.record_batch import Buffer
 from kraft.model import produce as values
 from kraft.model.errors import ErrorCode, RecordError, Refusal
+from kraft.server.handlers.produce_verification import TransactionSupport
 from kraft.server.kafka_listener.apis.leaders import Leaders
 from kraft.server.kafka_listener.connection import CloseConnection
 from kraft.server.kafka_listener.requests import RequestContext
@@ -24,7 +25,7 @@ from kraft.wire.schema.produce import (
 )
 
 Begin = Callable[
-    [values.ProduceRequest, WaitingClient | None],
+    [values.ProduceRequest, WaitingClient | None, TransactionSupport],
     Awaitable[values.ProduceResponse | None] | values.ProduceResponse | None,
 ]
 """Does not need the records' bytes after it returns. Returns the response itself if there is nothing to wait for."""
@@ -32,6 +33,8 @@ Begin = Callable[
 RefuseUnknown = Callable[[UUID, int, Buffer], None]
 """Called with topic id, partition and records that are refused because the topic id is unknown."""
 
+_ABORTABLE_FROM: Final = 11
+_ADDS_FROM: Final = 12
 _TOPIC_IDS_FROM: Final = 13
 _NOBODY: Final = LeaderIdAndEpoch()
 
@@ -72,9 +75,14 @@ class ProduceApi:
             # The records are appended or copied when this returns: their bytes belong to the receive buffer.
             begun = self._begin(
                 values.ProduceRequest(
-                    request_id=0, acks=request.acks, timeout_ms=request.timeout_ms, partitions=wanted
+                    request_id=0,
+                    acks=request.acks,
+                    timeout_ms=request.timeout_ms,
+                    partitions=wanted,
+                    transactional_id=request.transactional_id or "",
                 ),
                 call.waiting,
+                _support(call.version),
             )
         except Refusal as refusal:
             raise _failed_unanswered(refusal) from None
@@ -137,6 +145,12 @@ class ProduceApi:
             log_append_time_ms=result.log_append_time_ms,
             log_start_offset=result.log_start_offset,
         )
+
+
+def _support(version: int) -> TransactionSupport:
+    if version >= _ADDS_FROM:
+        return TransactionSupport.ADDS
+    return TransactionSupport.ABORTABLE if version >= _ABORTABLE_FROM else TransactionSupport.VERIFIES
 
 
 def _failed_unanswered(refusal: Refusal) -> CloseConnection:

@@ -33,6 +33,30 @@ CONFLICTS = [
         "GRPC://:9094 means every interface, and clients need one address: advertise",
     ),
     ("min.insync.replicas=2", "min.insync.replicas=2: above default.replication.factor=1, so new topics"),
+    (
+        "group.max.session.timeout.ms=5000",
+        "group.min.session.timeout.ms=6000 (the default): above group.max.session.timeout.ms=5000: lower it",
+    ),
+    (
+        "group.consumer.session.timeout.ms=10000",
+        "not between group.consumer.min.session.timeout.ms=45000 and group.consumer.max.session.timeout.ms=60000",
+    ),
+    (
+        "group.consumer.heartbeat.interval.ms=1000",
+        "not between group.consumer.min.heartbeat.interval.ms=5000 and group.consumer.max.heartbeat.interval.ms=15000",
+    ),
+    (
+        "group.consumer.assignment.interval.ms=15001",
+        "not between group.consumer.min.assignment.interval.ms=0 and group.consumer.max.assignment.interval.ms=15000",
+    ),
+    (
+        "group.consumer.max.assignment.interval.ms=500\ngroup.consumer.min.assignment.interval.ms=600",
+        "group.consumer.min.assignment.interval.ms=600: above group.consumer.max.assignment.interval.ms=500: lower it",
+    ),
+    (
+        "group.consumer.min.session.timeout.ms=1000\ngroup.consumer.session.timeout.ms=5000",
+        "group.consumer.heartbeat.interval.ms=5000 (the default): not below group.consumer.session.timeout.ms=5000",
+    ),
     ("broker.session.timeout.ms=900", "broker.heartbeat.interval.ms=500 (the default): above half of broker.session"),
     (
         "controller.quorum.append.linger.ms=251",

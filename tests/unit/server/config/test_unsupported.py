@@ -11,7 +11,7 @@ NOT_SUPPORTED = """
     num.network.threads num.io.threads queued.max.requests socket.send.buffer.bytes socket.receive.buffer.bytes
     num.replica.fetchers replica.socket.timeout.ms replica.socket.receive.buffer.bytes
     controller.socket.timeout.ms controller.message.queue.size
-    offsets.topic.num.partitions offsets.topic.replication.factor quota.producer.default quota.consumer.default
+    group.coordinator.threads quota.producer.default quota.consumer.default
     fetch.purgatory.purge.interval.requests producer.purgatory.purge.interval.requests
 """
 

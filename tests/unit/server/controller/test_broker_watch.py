@@ -16,14 +16,14 @@ from kraft.model.endpoint import Endpoint
 from kraft.model.errors import Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.model.liveness import LivenessRequest
-from kraft.server.controller.broker_watch import LOOK_INTERVAL_S, BrokerWatch
+from kraft.server.controller.broker_watch import BrokerWatch
 from kraft.server.controller.state_machine_host import StateMachineHost
 from tests.support.cluster_images import registered
 from tests.support.virtual_time import LoopClock
 from tests.unit.server.controller.fake_quorum import FakeQuorum
 
 SESSION_S = 9.0
-VERDICT_S = CONFIRM_AFTER_MS / 1_000 + 3 * LOOK_INTERVAL_S
+VERDICT_S = CONFIRM_AFTER_MS / 1_000 + 0.05
 ONE, FIRST = BrokerId(1), BrokerEpoch(1)
 
 

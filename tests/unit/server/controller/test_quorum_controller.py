@@ -31,6 +31,7 @@ from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, Describ
 from kraft.rpc import calls, cluster_calls
 from kraft.rpc.call import Call, ServerStream
 from kraft.rpc.calls import DESCRIBE_CONFIGS
+from kraft.server.controller.quorum_controller import FINISH_S_MAX
 from kraft.server.handlers.describe_features import describe_features
 from kraft.server.handlers.describe_topics import describe_topics
 from tests.support.cluster_images import CLUSTER, ORDERS, registration
@@ -136,6 +137,34 @@ async def test_a_broker_that_an_operator_fenced_stays_fenced_until_the_operator_
         assert not await parts.beat(1, epoch)
 
 
+async def test_a_controller_that_stops_first_completes_controlled_shutdowns_that_have_begun() -> None:
+    async with controller() as parts:
+        epochs = [await parts.register(broker_id) for broker_id in (1, 2)]
+        for broker_id, epoch in enumerate(epochs, start=1):
+            assert not await parts.beat(broker_id, epoch)
+        await parts.controller.finish_shutdowns()
+        assert not await parts.beat(2, epochs[1], wants_shutdown=True)
+        finishing = asyncio.create_task(parts.controller.finish_shutdowns())
+        await asyncio.sleep(FINISH_S_MAX / 2)
+        assert not finishing.done()
+        assert await parts.beat(2, epochs[1], wants_shutdown=True)
+        await finishing
+
+
+@pytest.mark.parametrize("is_active", [True, False])
+async def test_a_controller_that_stops_does_not_wait_long_for_others_and_not_at_all_unless_it_is_active(
+    is_active: bool,
+) -> None:
+    async with controller() as parts:
+        assert not await parts.beat(1, await parts.register(1))
+        assert not await parts.beat(1, parts.broker(1).broker_epoch, wants_shutdown=True)
+        if not is_active:
+            parts.controller.host.on_leadership(None)
+        began_s = asyncio.get_running_loop().time()
+        await parts.controller.finish_shutdowns()
+        assert asyncio.get_running_loop().time() - began_s == (FINISH_S_MAX if is_active else 0)
+
+
 async def test_a_broker_is_forgotten_only_when_its_session_has_ended() -> None:
     async with controller() as parts:
         await parts.beat(1, await parts.register(1))
@@ -155,9 +184,9 @@ async def test_a_new_cluster_acts_on_the_latest_levels() -> None:
         levels = {each.feature: each.finalized_level for each in described.features}
         assert levels == {
             "eligible.leader.replicas.version": 1,
-            "group.version": 0,
+            "group.version": 1,
             "metadata.version": 2,
-            "transaction.version": 0,
+            "transaction.version": 2,
         }
 
 
@@ -212,5 +241,6 @@ async def test_a_controller_serves_what_operators_and_brokers_ask_it() -> None:
     rows = [row for table in (calls, cluster_calls) for row in vars(table).values()]
     asked = {row.method for row in rows if isinstance(row, Call | ServerStream)}
     # All other calls need the node's configuration or a broker's logs.
-    assert {name for name in asked - served if "kraft.v1.Broker/" not in name} == {DESCRIBE_CONFIGS.method}
+    of_brokers = ("kraft.v1.Broker/", "kraft.v1.Replication/")
+    assert {name for name in asked - served if not name.startswith(of_brokers, 1)} == {DESCRIBE_CONFIGS.method}
     assert served <= asked

@@ -35,7 +35,7 @@ def test_by_default_the_fetch_timeout_is_the_election_timeout(tmp_path: Path) ->
         "backoff": 250,
         "request": 1_000,
         "linger": 0,
-        "append": (50, 25),
+        "append": (100, 25),
     }
 
 
@@ -53,7 +53,7 @@ def test_each_time_of_the_quorum_has_its_key(tmp_path: Path) -> None:
         "backoff": 100,
         "request": 4_000,
         "linger": 25,
-        "append": (50, 25),
+        "append": (100, 25),
     }
 
 
@@ -61,4 +61,4 @@ def test_with_the_shortest_timeouts_a_leader_sends_often_enough(tmp_path: Path) 
     settings = settings_of(
         tmp_path, "controller.quorum.election.timeout.ms=100", "controller.quorum.fetch.timeout.ms=100"
     )
-    assert (settings["election"], settings["append"]) == ((50, 100), (12, 6))
+    assert (settings["election"], settings["append"]) == ((50, 100), (12, 3))

@@ -201,3 +201,9 @@ def test_a_log_that_was_emptied_takes_new_records_at_its_old_end(broker: Broker)
     run_virtually(delete(broker, asking(HIGH_WATERMARK)))
     assert values_in(partition) == []
     assert partition.append(batch("c"), 1).base_offset == 2
+
+
+def test_records_of_an_internal_topic_are_deleted_by_brokers_only(broker: Broker) -> None:
+    broker.open(TopicPartition("__consumer_offsets", 0), TopicId(UUID(int=50)))
+    (result,) = run_virtually(delete(broker, asking(0, topic="__consumer_offsets")))
+    assert result.error_code is ErrorCode.INVALID_TOPIC_EXCEPTION

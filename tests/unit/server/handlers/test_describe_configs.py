@@ -137,6 +137,7 @@ def test_a_broker_describes_the_configs_of_its_file_and_its_defaults(directory: 
         ("listeners", "GRPC://localhost:9094,CONTROLLER://localhost:9093", ConfigType.LIST, "STATIC_BROKER_CONFIG"),
         ("log.retention.ms", None, ConfigType.LONG, "DEFAULT_CONFIG"),
         ("log.durability", "fsync", ConfigType.STRING, "DEFAULT_CONFIG"),
+        ("group.consumer.migration.policy", "bidirectional", ConfigType.STRING, "DEFAULT_CONFIG"),
         ("advertised.listeners", None, ConfigType.LIST, "DEFAULT_CONFIG"),
         ("log.retention.check.interval.ms", "300000", ConfigType.LONG, "DEFAULT_CONFIG"),
     ):

@@ -20,9 +20,9 @@ def broker(tmp_path: Path) -> Broker:
     return Broker(tmp_path)
 
 
-def described(broker: Broker, topic: str = "orders", partition: int = 0) -> PartitionProducers:
-    request = DescribeProducersRequest(partitions=[PartitionName(topic=topic, partition=partition)])
-    (result,) = DescribeProducersHandler(broker.partitions, lambda: IMAGE).handle(request)
+async def described(broker: Broker, topic: str = "orders", partition: int = 0) -> PartitionProducers:
+    request = DescribeProducersRequest(partitions=(PartitionName(topic=topic, partition=partition),))
+    (result,) = (await DescribeProducersHandler(broker.partitions, lambda: IMAGE).handle(request)).partitions
     return result
 
 
@@ -33,7 +33,7 @@ def test_the_producers_of_a_partition_are_described(broker: Broker) -> None:
         for sequence, value in enumerate("ab"):
             partition.append(batch(value, producer_id=7, producer_epoch=2, sequence=sequence), 1)
         partition.append(batch("nobody's"), 1)
-        return described(broker)
+        return await described(broker)
 
     result = run_virtually(scenario())
     (producer,) = result.producers
@@ -49,7 +49,7 @@ def test_a_follower_describes_its_producers_as_well(broker: Broker) -> None:
         follow(partition)
         records = bytearray(batch("a", producer_id=7, producer_epoch=2, sequence=5))
         partition.append_as_follower(bytes(records))
-        return described(broker)
+        return await described(broker)
 
     result = run_virtually(scenario())
     assert [(each.producer_id, each.last_sequence) for each in result.producers] == [(7, 5)]
@@ -57,8 +57,8 @@ def test_a_follower_describes_its_producers_as_well(broker: Broker) -> None:
 
 @pytest.mark.parametrize(("topic", "partition"), [("nowhere", 0), ("orders", 9)])
 def test_an_unknown_partition_is_reported_as_unknown(broker: Broker, topic: str, partition: int) -> None:
-    assert described(broker, topic, partition).error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert run_virtually(described(broker, topic, partition)).error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_an_invalid_topic_name_is_answered_with_its_error(broker: Broker) -> None:
-    assert described(broker, "a/b", 0).error_code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert run_virtually(described(broker, "a/b", 0)).error_code is ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -3,15 +3,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fetch import FetchPartition, FetchRequest
-from kraft.model.ids import TopicPartition
+from kraft.model.ids import TopicId, TopicPartition
 from kraft.model.produce import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.produce import ProduceHandler
+from tests.support.log.transactional_log import transactional
 from tests.support.server.replicas import Broker, batch, fetched, follow, lead, settle, values_in, values_of
 
 
@@ -287,3 +289,22 @@ async def test_a_write_error_of_the_disk_reaches_the_node_and_the_producer(broke
     result = await only(ProduceHandler(broker.partitions).handle(request(batch("a"))))
     assert result.error_code is ErrorCode.KAFKA_STORAGE_ERROR
     assert broker.failures
+
+
+async def test_only_brokers_write_to_an_internal_topic(broker: Broker) -> None:
+    partition = broker.open(TopicPartition("__consumer_offsets", 0), TopicId(UUID(int=50)))
+    lead(partition, replicas=(1,))
+    asked = request(batch("a"), topic="__consumer_offsets")
+    assert (await only(ProduceHandler(broker.partitions).handle(asked))).error_code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert values_in(partition) == []
+
+
+async def test_a_transactional_batch_that_nobody_has_verified_is_refused(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition)
+    result = await only(ProduceHandler(broker.partitions).handle(request(transactional(7, 0, "a"))))
+    assert (result.error_code, result.error_message) == (
+        ErrorCode.INVALID_TXN_STATE,
+        "the records of producer 7 are not part of an open transaction",
+    )
+    assert values_in(partition) == []

@@ -5,21 +5,39 @@ from itertools import count
 
 import pytest
 
+from kraft.coordinator.transactions.commands import InitProducerId
+from kraft.coordinator.transactions.transaction import ProducerIdAndEpoch
 from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest, ProducerIdBlock
-from kraft.model.errors import ErrorCode
-from kraft.model.ids import BrokerEpoch, BrokerId, ProducerId
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import BrokerEpoch, BrokerId, ProducerEpoch, ProducerId
 from kraft.model.init_producer_id import InitProducerIdRequest
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.cluster.own_registration import OwnRegistration
-from kraft.server.handlers.producer_ids import WAIT_MAX_S, ProducerIdHandler
+from kraft.server.cluster.producer_ids import WAIT_MAX_S, ProducerIds
+from kraft.server.handlers.producer_ids import ProducerIdHandler
+from kraft.server.handlers.transactions import TransactionsHandler
 from tests.support.server.fake_controllers import FakeControllers
 
 ASK = InitProducerIdRequest()
 
 
-def handler(controllers: FakeControllers) -> ProducerIdHandler:
+class FakeTransactions(TransactionsHandler):
+    """A coordinator that answers every producer with an identity, or refuses."""
+
+    def __init__(self) -> None:
+        self.asked: list[InitProducerId] = []
+        self.refusal: Refusal | None = None
+
+    async def init_producer_id(self, command: InitProducerId) -> ProducerIdAndEpoch:
+        self.asked.append(command)
+        if self.refusal is not None:
+            raise self.refusal
+        return ProducerIdAndEpoch(ProducerId(900), ProducerEpoch(3))
+
+
+def handler(controllers: FakeControllers, transactions: FakeTransactions | None = None) -> ProducerIdHandler:
     registration = OwnRegistration(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(4))
-    return ProducerIdHandler(registration, controllers.as_client())
+    return ProducerIdHandler(ProducerIds(registration, controllers.as_client()), transactions or FakeTransactions())
 
 
 def blocks_of(size: int) -> FakeControllers:
@@ -84,3 +102,30 @@ async def test_a_producer_that_disconnects_while_a_block_is_fetched_delays_no_ot
     await asyncio.sleep(0.5)
     gone.cancel()
     assert (await stays).error_code is ErrorCode.NONE
+
+
+async def test_the_identity_of_a_transactional_producer_comes_from_its_coordinator() -> None:
+    transactions = FakeTransactions()
+    ids = handler(blocks_of(10), transactions)
+    answer = await ids.handle(InitProducerIdRequest(transactional_id="payments", transaction_timeout_ms=9_000))
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (ErrorCode.NONE, 900, 3)
+    again = InitProducerIdRequest(
+        transactional_id="payments", transaction_timeout_ms=9_000, producer_id=900, producer_epoch=3
+    )
+    await ids.handle(again)
+    first, second = transactions.asked
+    assert (first.transactional_id, first.timeout_ms, first.expected) == ("payments", 9_000, None)
+    assert second.expected == ProducerIdAndEpoch(ProducerId(900), ProducerEpoch(3))
+
+
+async def test_a_refusal_of_the_coordinator_is_answered() -> None:
+    transactions = FakeTransactions()
+    transactions.refusal = Refusal(ErrorCode.CONCURRENT_TRANSACTIONS, "being completed")
+    answer = await handler(blocks_of(10), transactions).handle(InitProducerIdRequest(transactional_id="payments"))
+    assert (answer.error_code, answer.error_message) == (ErrorCode.CONCURRENT_TRANSACTIONS, "being completed")
+
+
+@pytest.mark.parametrize(("producer_id", "epoch"), [(5, None), (None, 5)])
+async def test_half_of_an_identity_is_refused(producer_id: int | None, epoch: int | None) -> None:
+    request = InitProducerIdRequest(transactional_id="payments", producer_id=producer_id, producer_epoch=epoch)
+    assert (await handler(blocks_of(10)).handle(request)).error_code is ErrorCode.INVALID_REQUEST

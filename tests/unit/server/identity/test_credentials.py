@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -146,7 +147,7 @@ def test_stores_that_openssl_would_not_take_are_refused(stores: Stores, authorit
             "encrypted",
         ),
     ):
-        line = refusal(lambda content=content: read_tls_files(written(content), stores.truststore, host=None))  # type: ignore[misc]
+        line = refusal(partial(read_tls_files, written(content), stores.truststore, host=None))
         assert line.startswith("ssl.keystore.location: ")
         assert expected in line
     line = refusal(lambda: read_tls_files(stores.keystore, written(b"nothing"), host=None))
@@ -247,7 +248,7 @@ def test_a_certificate_that_no_other_node_would_accept_is_refused_at_the_start(
         (stores.keystore, "kraft-1.example", "Hostname mismatch, certificate is not valid for 'kraft-1.example'"),
         (authority.certify("bare", "DNS:elsewhere.example").keystore, HOST, "IP address mismatch"),
     ):
-        line = refusal(lambda a=keystore, b=host: read_tls_files(a, stores.truststore, host=b))  # type: ignore[misc]
+        line = refusal(partial(read_tls_files, keystore, stores.truststore, host=host))
         assert f"no node that trusts {stores.truststore} would accept it: {expected}" in line
     read_tls_files(stores.keystore, stores.truststore, host="localhost")
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from kraft.server.kafka_listener.large_requests import FETCH_SHARE, OTHER_SHARE, LargeRequests
@@ -88,7 +90,7 @@ def test_a_claimant_that_leaves_before_it_begins_passes_its_turn_on() -> None:
     large, asked = LargeRequests(FRAME_BYTES_MAX), list[int]()
     frame = memoryview(int(ApiKey.METADATA).to_bytes(2, "big") + bytes(LANE_BYTES[ApiKey.METADATA] - 2))
     for number in range(3):
-        large.begin(number, frame, lambda number=number: asked.append(number))  # type: ignore[misc]
+        large.begin(number, frame, partial(asked.append, number))
     large.end(0)
     assert asked == [1]
     large.end(1)

@@ -14,6 +14,7 @@ from kraft.server.kafka_listener.receive_buffer import (
     ReceiveBuffer,
 )
 from kraft.server.kafka_listener.receive_memory import SMALL_BYTES_MAX, ReceiveMemory
+from kraft.wire.api_keys import ApiKey
 
 FRAME_BYTES_MAX = 100_000
 
@@ -229,10 +230,19 @@ def test_a_large_frame_is_kept_until_it_is_its_turn_and_what_follows_it_too() ->
     assert (connections.large.others.held, connections.memory.held_bytes) == (0, 0)
 
 
-def test_records_are_never_kept_back() -> None:
+@pytest.mark.parametrize("key", [ApiKey.PRODUCE, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP])
+def test_records_and_members_that_others_wait_for_are_never_kept_back(key: ApiKey) -> None:
     connections = Connections(scratch_bytes=16_000)
-    large = b"\0\0" + bytes(10_000)
+    large = key.to_bytes(2, "big") + bytes(10_000)
     assert [feed(connections.new(number), frame(large)) for number in range(3)] == [[large]] * 3
+    assert connections.large.others.held == 0
+
+
+def test_taking_a_frame_without_a_turn_ends_the_turn_of_the_one_before() -> None:
+    connections = Connections(scratch_bytes=16_000)
+    one = connections.new(1)
+    large, join = b"\0\3" + bytes(1_000), b"\0\x0b" + bytes(1_000)
+    assert feed(one, frame(large) + frame(join)) == [large, join]
     assert connections.large.others.held == 0
 
 

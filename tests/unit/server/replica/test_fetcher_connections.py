@@ -60,13 +60,15 @@ async def test_a_leader_that_goes_away_is_reported_once_each_time(leader: Leader
     async with fetching(leader, follower, lost.append):
         await until(lambda: values_in(copy) == ["a"])
         assert lost == []
-        for times in (1, 2):
+        for _ in range(2):
+            lost.clear()
             leader.answer = unreachable
-            await until(lambda times=times: len(lost) == times)  # type: ignore[misc]
+            await until(lambda: len(lost) > 0)
             await asyncio.sleep(1)
-            assert lost == [BrokerId(2)] * times
+            assert lost == [BrokerId(2)]
             leader.answer = honest
             await asyncio.sleep(1)
+            assert lost == [BrokerId(2)]
 
 
 async def test_a_leader_that_answers_again_is_reported_at_once_though_it_has_nothing_new(

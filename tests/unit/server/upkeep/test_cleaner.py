@@ -131,7 +131,7 @@ def test_a_log_that_was_moved_before_its_turn_came_is_not_compacted_where_it_was
     moved = PartitionLog.open(RealDisk(), before.directory, before.config, partition.topic_partition)
     partition.log_moved(moved)
     with pytest.raises(Stopped):
-        cleaning.cleaner._clean_in_thread(partition, before, plan, before.config, {})
+        cleaning.cleaner._clean_in_thread(partition, before, plan, before.config, {}, ())
     assert contents(partition) != NEWEST
     assert cleaning.clean()
     assert (contents(partition), broker.failures) == (NEWEST, [])

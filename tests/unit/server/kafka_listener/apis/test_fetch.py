@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import TopicPartition
 from kraft.server.handlers.fetch import FetchHandler
@@ -18,6 +19,7 @@ from kraft.server.kafka_listener.unread_responses import UnreadResponses
 from kraft.server.loop.budget import Budget
 from kraft.server.replica.partition import Partition
 from kraft.wire.schema.fetch import (
+    AbortedTransaction,
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -27,6 +29,7 @@ from kraft.wire.schema.fetch import (
     PartitionData,
     ReplicaState,
 )
+from tests.support.log.transactional_log import COORDINATOR, VERIFIED, transactional
 from tests.support.server.replicas import Broker, batch, follow, lead, settle, values_of
 from tests.support.virtual_time import run_virtually
 from tests.unit.server.kafka_listener.apis.listener import (
@@ -142,6 +145,28 @@ def test_aborted_transactions_are_empty_under_read_committed(
     response = Listener(broker).fetch(version, asking(version, "orders", (0, 0)), isolation_level=isolation_level)
     (data,) = found(response)
     assert (data.aborted_transactions, values(response)) == (aborted, {0: ["a"]})
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_aborted_transactions_and_the_last_stable_offset_are_given_in_every_version(
+    broker: Broker, version: int
+) -> None:
+    partition = committed(broker, 0)
+    abort = EndTransactionMarker(type=MarkerType.ABORT, coordinator_epoch=0)
+    for records, origin in (
+        (transactional(7, 0, "a"), VERIFIED),
+        (build_marker(abort, 7, 0, 1_000), COORDINATOR),
+        (transactional(8, 0, "b"), VERIFIED),
+    ):
+        partition.append(records, 1, origin)
+    broker.sync()
+    listener = Listener(broker)
+    (data,) = found(listener.fetch(version, asking(version, "orders", (0, 0)), isolation_level=1))
+    assert (data.high_watermark, data.last_stable_offset) == (3, 2)
+    assert data.aborted_transactions == (AbortedTransaction(producer_id=7, first_offset=0),)
+    (data,) = found(listener.fetch(version, asking(version, "orders", (0, 0))))
+    assert (data.last_stable_offset, data.aborted_transactions) == (2, None)
+    assert values_of(bytes(data.records or b"")) == ["a", "b"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -15,6 +15,7 @@ from kraft.wire.schema.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from tests.support.log.transactional_log import VERIFIED, transactional
 from tests.support.server.replicas import Broker, InlineExecutor, batch, lead
 from tests.support.virtual_time import run_virtually
 from tests.unit.server.kafka_listener.apis.listener import answered, partitions_of, versions_of
@@ -85,6 +86,16 @@ def test_every_special_place_in_the_versions_that_know_it_and_every_time(
 def test_a_place_that_the_version_does_not_know_leaves_the_others_in_their_order(broker: Broker) -> None:
     (answered,) = ask(broker, 6, topic("orders", (0, -3), (0, -1), (0, -4), (0, -2))).topics
     assert [(each.error_code, each.offset) for each in answered.partitions] == [(35, -1), (0, 4), (35, -1), (0, 0)]
+
+
+def test_the_end_of_committed_records_is_the_last_stable_offset(broker: Broker) -> None:
+    partition = broker.partitions.by_name("orders", 0)
+    partition.append(transactional(7, 0, "e", "f"), 1, VERIFIED)
+    broker.sync()
+    for version in VERSIONS:
+        asked = topic("orders", (0, -1))
+        ends = [only(ask(broker, version, asked, isolation_level=level)).offset for level in (0, 1)]
+        assert ends == ([6, 4] if version >= 2 else [6, 6])
 
 
 @pytest.mark.parametrize("isolation_level", [0, 1])

@@ -10,11 +10,14 @@ from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import BrokerFenced
+from kraft.model import produce as values
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId, TopicPartition
 from kraft.server.handlers.produce import ProduceHandler
+from kraft.server.handlers.produce_verification import TransactionSupport
 from kraft.server.kafka_listener.apis.produce import ProduceApi
 from kraft.server.kafka_listener.connection import CloseConnection
+from kraft.server.replica.waiting_appends import WaitingClient
 from kraft.wire.schema.produce import (
     LeaderIdAndEpoch,
     PartitionProduceData,
@@ -265,3 +268,18 @@ def test_the_records_are_in_the_log_when_the_request_was_begun(broker: Broker) -
 
     run_virtually(scenario())
     assert seen == ["a"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_version_says_what_a_transactional_producer_understands(broker: Broker, version: int) -> None:
+    begun: list[tuple[str, TransactionSupport]] = []
+
+    def begin(wanted: values.ProduceRequest, _: WaitingClient | None, support: TransactionSupport) -> None:
+        begun.append((wanted.transactional_id, support))
+
+    for transactional_id in ("payments", None):
+        wanted = ProduceRequest(transactional_id=transactional_id, acks=0, timeout_ms=1_000, topic_data=())
+        assert run_virtually(ask(ProduceApi(begin, leaders()), wanted, version, ProduceResponse)) is None
+    old = TransactionSupport.ABORTABLE if version == 11 else TransactionSupport.VERIFIES
+    support = TransactionSupport.ADDS if version >= 12 else old
+    assert begun == [("payments", support), ("", support)]

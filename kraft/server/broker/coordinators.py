@@ -1,0 +1,76 @@
+"""Assembly: the coordinators of consumer groups and of transactions on this broker."""
+
+from __future__ import annotations
+
+from kraft.coordinator.name_regex import regex_error
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from kraft.model.find_coordinator import CoordinatorType
+from kraft.server.broker.parts import BrokerParts
+from kraft.server.broker.transactions import BrokerTransactions
+from kraft.server.coordinator.group_coordinators import GroupCoordinators
+from kraft.server.coordinator.group_kind import group_kind, group_shard_settings, host_settings
+from kraft.server.coordinator.internal_topic import InternalTopic, offsets_topic, transactions_topic
+from kraft.server.coordinator.offset_verification import OffsetVerification
+from kraft.server.handlers.broker_handlers import GroupHandlers
+from kraft.server.handlers.classic_groups import ClassicGroupsHandler
+from kraft.server.handlers.committed_offsets import CommittedOffsetsHandler
+from kraft.server.handlers.consumer_groups import ConsumerGroupsHandler
+from kraft.server.handlers.groups import GroupsHandler
+from kraft.server.replica.partition import Partition
+
+
+class BrokerCoordinators:
+    def __init__(self, parts: BrokerParts) -> None:
+        config, world, metadata, _, waiting_appends = parts
+        self._image = image = metadata.image
+        controllers, fatal = metadata.controllers, world.fatal
+        offsets = InternalTopic(OFFSETS_TOPIC, offsets_topic, config, image, controllers, fatal)
+        state = InternalTopic(TRANSACTIONS_TOPIC, transactions_topic, config, image, controllers, fatal)
+        self.topics = {CoordinatorType.GROUP: offsets, CoordinatorType.TRANSACTION: state}
+        settings = group_shard_settings(config, regex_error, lambda: image().group_configs)
+        self.groups = GroupCoordinators(
+            group_kind(settings),
+            host_settings(config),
+            group_settings=settings,
+            image=image,
+            image_version=metadata.published_index,
+            clock=world.clock,
+            entropy=world.entropy,
+            waiting_appends=waiting_appends,
+            fatal=fatal,
+        )
+        self.transactions = BrokerTransactions(
+            parts, create_offsets_topic=offsets.create, append_group_marker=self.groups.append_marker
+        )
+        self.groups.verification = OffsetVerification(
+            self.transactions.verifier.verify_one, is_enabled=config.transactions.verifies_partitions
+        )
+
+    def group_handlers(self) -> GroupHandlers:
+        return GroupHandlers(
+            classic=ClassicGroupsHandler(self.groups),
+            consumer=ConsumerGroupsHandler(self.groups, self._image),
+            groups=GroupsHandler(self.groups),
+            offsets=CommittedOffsetsHandler(self.groups, self._image),
+        )
+
+    def role_changed(self, partition: Partition) -> None:
+        self.groups.role_changed(partition)
+        self.transactions.coordinators.role_changed(partition)
+
+    def metadata_applied(self, before: MetadataImage, after: MetadataImage) -> None:
+        self.groups.metadata_applied(before, after)
+
+    async def drain(self) -> None:
+        """Answer what is decided, while replicas are still led, and refuse everything else from now on."""
+        for topic in self.topics.values():
+            await topic.close()
+        await self.transactions.coordinators.drain()
+        await self.groups.drain()
+
+    async def close(self) -> None:
+        """End, also without `drain`."""
+        await self.drain()
+        self.groups.close_threads()
+        await self.transactions.close()

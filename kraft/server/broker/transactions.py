@@ -1,0 +1,117 @@
+"""Assembly: the coordinators of transactions on this broker, and its calls to those on others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+from uuid import UUID
+
+from kraft.coordinator.shard import Context
+from kraft.metadata.topic_names import TRANSACTIONS_TOPIC
+from kraft.model.ids import BrokerId
+from kraft.model.transaction_partitions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from kraft.rpc.call import Call
+from kraft.rpc.cluster_calls import ADD_PARTITIONS_TO_TXN, WRITE_TXN_MARKERS
+from kraft.rpc.peers import Connections, Unreachable
+from kraft.server.broker.parts import BrokerParts
+from kraft.server.cluster.producer_ids import ProducerIds
+from kraft.server.config.values import GRPC, host_and_port
+from kraft.server.coordinator.marker_sender import MarkerSender
+from kraft.server.coordinator.shard_host import HostSurroundings
+from kraft.server.coordinator.transaction_coordinators import TransactionCoordinators
+from kraft.server.coordinator.transaction_kind import (
+    transaction_host_settings,
+    transaction_kind,
+    transaction_settings,
+)
+from kraft.server.coordinator.transaction_verifier import TransactionVerifier
+from kraft.server.handlers.transactions import TransactionsHandler
+from kraft.server.handlers.txn_markers import AppendGroupMarker, TxnMarkersHandler
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+CALL_S_MAX: Final = 5.0
+"""Deadline of a call between coordinators and the leaders of partitions."""
+
+
+class BrokerTransactions:
+    def __init__(
+        self, parts: BrokerParts, *, create_offsets_topic: Callable[[], None], append_group_marker: AppendGroupMarker
+    ) -> None:
+        config, world, metadata, logs, waiting_appends = parts
+        self._config = config
+        self._world = world
+        self._image = metadata.image
+        self._logs = logs
+        self._connections = Connections(world.credentials.dial_broker)
+        self.producer_ids = ProducerIds(metadata.registration, metadata.controllers)
+        self.markers = TxnMarkersHandler(logs.partitions, waiting_appends, world.clock.wall_ms, append_group_marker)
+        self.verifier = TransactionVerifier(metadata.image, self._add_partitions, world.fatal)
+        self._load_thread = ThreadPoolExecutor(1, thread_name_prefix="coordinator-load")
+        self.coordinators = TransactionCoordinators(
+            transaction_kind(transaction_settings(config, self._batch_bytes_max)),
+            HostSurroundings(
+                settings=transaction_host_settings(config),
+                context=self._context,
+                waiting_appends=waiting_appends,
+                executor=self._load_thread,
+                background=self._load_thread,
+                fatal=world.fatal,
+            ),
+            metadata.image,
+            MarkerSender(metadata.image, self._write_markers, world.fatal),
+            self.producer_ids.new,
+        )
+        self.handler = TransactionsHandler(self.coordinators, metadata.image, create_offsets_topic, world.clock.wall_ms)
+
+    async def close(self) -> None:
+        """End, after the coordinators were drained."""
+        await self.verifier.close()
+        self._load_thread.shutdown(cancel_futures=True)
+        await self._connections.close()
+
+    # --- calls to other brokers, or to this one ------------------------------------------------------------------
+
+    async def _write_markers(self, broker_id: BrokerId, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+        if broker_id == self._config.node_id:
+            return await self.markers.write(request)
+        return await self._call(broker_id, WRITE_TXN_MARKERS, request)
+
+    async def _add_partitions(
+        self, broker_id: BrokerId, request: AddPartitionsToTxnRequest
+    ) -> AddPartitionsToTxnResponse:
+        if broker_id == self._config.node_id:
+            return await self.handler.add_partitions_of_brokers(request)
+        return await self._call(broker_id, ADD_PARTITIONS_TO_TXN, request)
+
+    async def _call(self, broker_id: BrokerId, call: Call[Request, Response], request: Request) -> Response:
+        """Call a broker at its registered address. Raises Unreachable, or its Refusal."""
+        registration = self._image().broker(broker_id)
+        endpoint = None if registration is None else registration.endpoint(GRPC)
+        if endpoint is None:
+            raise Unreachable(f"broker {broker_id}", "it has no registered address")
+        peer = self._connections.peer(host_and_port(endpoint.host, endpoint.port))
+        return await peer.call(call, request, CALL_S_MAX)
+
+    def _context(self) -> Context:
+        return Context(
+            now_ms=self._world.clock.wall_ms(),
+            image=self._image(),
+            random_id=str(UUID(bytes=self._world.entropy.bytes(16), version=4)),
+        )
+
+    def _batch_bytes_max(self) -> int:
+        """Return the size of the largest batch that partitions of `__transaction_state` accept."""
+        sizes = (
+            partition.log.config.max_message_bytes
+            for partition in self._logs.partitions
+            if partition.topic_partition.topic == TRANSACTIONS_TOPIC
+        )
+        return min(sizes, default=self._config.topics.configs.max_message_bytes)

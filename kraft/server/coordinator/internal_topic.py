@@ -1,0 +1,124 @@
+"""The topics of coordinators: each is created when a client first looks for one of its coordinators.
+
+As in Kafka, none is created with fewer replicas than its setting says, because a cluster that is
+just starting would keep the smaller number. The exception is a node that is the whole cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from kraft.metadata.configs import COMPACT, PRODUCER, UNCOMPRESSED
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.topics import CreateTopicsRequest, NewTopic
+from kraft.rpc.calls import CREATE_TOPICS
+from kraft.server.cluster.controller_client import ControllerClient, NoController
+from kraft.server.config.group_settings import OFFSETS_REPLICATION_FACTOR
+from kraft.server.config.node_config import NodeConfig
+from kraft.server.config.transaction_settings import TRANSACTIONS_REPLICATION_FACTOR
+from kraft.server.loop import background
+
+log = structlog.get_logger()
+
+CREATION_TIMEOUT_MS: Final = 5_000
+
+
+def offsets_topic(config: NodeConfig, is_alone: bool) -> NewTopic:
+    """Return `__consumer_offsets` as it is to be created; `is_alone`: the cluster can have one replica only."""
+    settings = config.offsets_topic
+    has_default = OFFSETS_REPLICATION_FACTOR not in config.settings
+    return NewTopic(
+        topic=OFFSETS_TOPIC,
+        partitions=settings.partitions,
+        replication_factor=1 if is_alone and has_default else settings.replication_factor,
+        configs={
+            "cleanup.policy": COMPACT,
+            "compression.type": PRODUCER,
+            "segment.bytes": str(settings.segment_bytes),
+        },
+    )
+
+
+def transactions_topic(config: NodeConfig, is_alone: bool) -> NewTopic:
+    """Return `__transaction_state` as it is to be created; `is_alone`: the cluster can have one replica only."""
+    settings = config.transactions_topic
+    has_default = TRANSACTIONS_REPLICATION_FACTOR not in config.settings
+    replication_factor = 1 if is_alone and has_default else settings.replication_factor
+    return NewTopic(
+        topic=TRANSACTIONS_TOPIC,
+        partitions=settings.partitions,
+        replication_factor=replication_factor,
+        configs={
+            "cleanup.policy": COMPACT,
+            "compression.type": UNCOMPRESSED,
+            "min.insync.replicas": str(min(settings.min_insync_replicas, replication_factor)),
+            "segment.bytes": str(settings.segment_bytes),
+            "unclean.leader.election.enable": "false",
+        },
+    )
+
+
+class InternalTopic:
+    """One topic of coordinators."""
+
+    def __init__(
+        self,
+        name: str,
+        plan: Callable[[NodeConfig, bool], NewTopic],
+        config: NodeConfig,
+        image: Callable[[], MetadataImage],
+        controllers: ControllerClient,
+        fatal: Callable[[str], None],
+    ) -> None:
+        """`plan` returns the topic as it is to be created: `offsets_topic` or `transactions_topic`."""
+        self.name = name
+        self._plan = plan
+        self._config = config
+        self._image = image
+        self._controllers = controllers
+        self._fatal = fatal
+        self._creation: asyncio.Task[None] | None = None
+        self._problem = ""
+        """Why the last attempt to create it failed."""
+
+    def create(self) -> None:
+        """Begin to create the topic, unless this is under way."""
+        if self._creation is None or self._creation.done():
+            self._creation = background.start(self._create(), f"creation of {self.name}", self._fatal)
+
+    def missing(self) -> Refusal:
+        """Return the refusal of requests until the topic exists, with the problem of the last attempt to create it."""
+        problem = f": {self._problem}" if self._problem else "; retry"
+        return Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"topic {self.name} is being created{problem}")
+
+    def plan(self) -> NewTopic:
+        """Return the topic as it is to be created."""
+        return self._plan(self._config, self._config.is_whole_cluster and len(self._image().brokers) == 1)
+
+    async def _create(self) -> None:
+        request = CreateTopicsRequest(topics=[self.plan()], timeout_ms=CREATION_TIMEOUT_MS)
+        try:
+            (result,) = (await self._controllers.call(CREATE_TOPICS, request, CREATION_TIMEOUT_MS / 1_000)).results
+        except (NoController, Refusal) as error:
+            self._failed(str(error))
+            return
+        if result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            self._problem = ""
+        else:
+            self._failed(result.error_message)
+
+    def _failed(self, problem: str) -> None:
+        if problem != self._problem:
+            log.warning("topic not created", topic=self.name, reason=problem)
+        self._problem = problem
+
+    async def close(self) -> None:
+        if self._creation is not None:
+            self._creation.cancel()
+            await asyncio.gather(self._creation, return_exceptions=True)

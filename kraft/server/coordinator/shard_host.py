@@ -1,0 +1,468 @@
+"""Runs one shard on the partition that this broker leads, in one leader epoch.
+
+The shard is loaded first. It answers only when the whole log, as it was at the beginning of the load, is committed: the
+earlier leader may have acknowledged what a new leader holds above its high watermark, so answers without it could go
+back in time. Then it decides commands, appends their records as acks=all does, and answers once they are committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from contextlib import suppress
+from typing import Any, Final, Generic, TypeVar, assert_never
+
+import structlog
+from msgspec import Struct
+
+from kraft.coordinator.hosted_shard import (
+    Append,
+    DoWork,
+    Effect,
+    HostedShard,
+    Load,
+    RefuseAll,
+    RemoveTimer,
+    SendReplies,
+    SetTimer,
+    Surroundings,
+    unavailable,
+)
+from kraft.coordinator.shard import Context, Ticket, TimerKey, Work
+from kraft.log.append_work import AppendMustWait, AppendOrigin, ProducedRecords
+from kraft.log.format.compression import Codec
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import Offset
+from kraft.server.coordinator.shard_kind import ShardKind
+from kraft.server.coordinator.shard_load import Replayed, load
+from kraft.server.loop import background
+from kraft.server.loop.purgatory import Watch
+from kraft.server.loop.threads import in_thread
+from kraft.server.replica.partition import Partition
+from kraft.server.replica.waiting_appends import WaitingAppend, WaitingAppends
+
+log = structlog.get_logger()
+
+Replicated = TypeVar("Replicated")
+Volatile = TypeVar("Volatile")
+Command = TypeVar("Command")
+Record = TypeVar("Record")
+
+ACKS_ALL: Final = -1
+
+APPEND_TURN_S_MAX: Final = 30.0
+"""Longest wait of a batch for its turn at the log, such as behind a roll. Later it is not appended any more."""
+
+WAITING_REQUESTS_MAX: Final = 100_000
+"""Limit on the requests of one shard that wait for a response."""
+
+WATCH_S: Final = 60.0
+"""Longest time without a look at the high watermark; its changes are noticed at once."""
+
+WORK_S_MAX: Final = 60.0
+"""Deadline of a command that brings the result of work: above the commit timeout, which answers it first."""
+
+WORK_RETRY_S: Final = 1.0
+
+AFTER_A_BUG_S: Final = 10.0
+"""Pause before a timer ends again after an internal error."""
+
+
+class HostSettings(Struct, frozen=True, kw_only=True):
+    load_bytes_max: int = 1 << 20
+    """`offsets.load.buffer.size`"""
+
+    commit_timeout_ms: int = 5_000
+    """`offsets.commit.timeout.ms`"""
+
+    codec: Codec = Codec.NONE
+    """`offsets.topic.compression.codec`"""
+
+
+class HostSurroundings(Struct, frozen=True, kw_only=True):
+    """Settings, threads and callbacks that all shards of a broker share."""
+
+    settings: HostSettings
+    context: Callable[[], Context]
+    waiting_appends: WaitingAppends
+    executor: Executor
+    """Replays logs."""
+
+    background: Executor
+    """Does the `Work` of shards."""
+
+    fatal: Callable[[str], None]
+    loaded: Callable[[Partition], None] = lambda partition: None
+    """Called when the shard of this partition answers requests, and when it was loaded again after a failed write."""
+
+    committed: Callable[[Partition], None] = lambda partition: None
+    """Called when the committed state of the shard has changed."""
+
+
+class ShardHost(Generic[Replicated, Volatile, Command, Record]):
+    """One shard, from the beginning of this broker's leadership until `resign`."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        kind: ShardKind[Replicated, Volatile, Command, Record],
+        surroundings: HostSurroundings,
+    ) -> None:
+        assert partition.leader is not None, "a shard runs where its partition is led"
+        self.partition = partition
+        self._kind = kind
+        self._surroundings = surroundings
+        self._leader = partition.leader
+        self._shard: HostedShard[Replicated, Volatile, Command, Record] | None = None
+        """None while the log is replayed."""
+        self._waiting: dict[Ticket, asyncio.Future[Any]] = {}
+        self._tickets = 0
+        self._timers: dict[TimerKey, asyncio.TimerHandle] = {}
+        self._flush_is_due = False
+        self._has_resigned = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __str__(self) -> str:
+        return str(self.partition.topic_partition)
+
+    def start(self) -> None:
+        """Load the shard and run it, until `resign`."""
+        self._start_task(self._run(), "coordinator")
+
+    def resign(self, refusal: Refusal) -> None:
+        """Stop at once: refuse every waiting request."""
+        self._has_resigned = True
+        for task in self._tasks:
+            task.cancel()
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        self._refuse_all(refusal)
+
+    async def close(self) -> None:
+        """Wait for the end of the tasks, after `resign`."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # --- requests --------------------------------------------------------------------------------------------
+
+    @property
+    def volatile(self) -> Volatile | None:
+        """The volatile state; None while the shard is loaded."""
+        return None if self._shard is None else self._shard.volatile
+
+    @property
+    def latest(self) -> Replicated | None:
+        """The replicated state with everything decided; None while the shard is loaded."""
+        return None if self._shard is None else self._shard.latest
+
+    @property
+    def is_settled(self) -> bool:
+        """True if nothing that was decided waits for its commit."""
+        return self._shard is None or self._shard.is_settled
+
+    @property
+    def is_running(self) -> bool:
+        """True while this broker leads the partition, in the leader epoch of this shard."""
+        return not self._has_resigned and self.partition.leader is self._leader
+
+    def running(self) -> HostedShard[Replicated, Volatile, Command, Record]:
+        """Return the shard. Raises Refusal: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
+        if not self.is_running:
+            raise not_coordinator(f"this broker does not lead {self.partition.topic_partition}")
+        if self._shard is None:
+            raise Refusal(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.partition.topic_partition} is being loaded; retry"
+            )
+        return self._shard
+
+    async def decide(self, command: Command, timeout_s: float) -> Any:
+        """Return the response to a command, decided before the first wait. Raises Refusal."""
+        shard = self.running()
+        return await self._respond(lambda ticket: shard.command(ticket, command), type(command).__name__, timeout_s)
+
+    async def append_marker(self, marker: bytes, origin: AppendOrigin, timeout_s: float) -> None:
+        """Append the control batch that ends a producer's transaction, and wait until it is committed.
+
+        The marker takes its turn among the batches of the shard, before the first wait. Raises Refusal, and writes
+        nothing, also while the shard is loaded: the load would miss the marker.
+        """
+        shard = self.running()
+        await self._respond(lambda ticket: shard.end_transaction(ticket, marker, origin), "marker", timeout_s)
+
+    async def _respond(
+        self, decide: Callable[[Ticket], Sequence[Effect[Replicated]]], task: str, timeout_s: float
+    ) -> Any:
+        if len(self._waiting) >= WAITING_REQUESTS_MAX:
+            raise unavailable("too many requests wait for this coordinator; retry")
+        self._tickets += 1
+        ticket = Ticket(self._tickets)
+        try:
+            effects = decide(ticket)
+        except Exception as bug:
+            self._log_bug(bug, task)
+            raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "internal error, see the broker's log") from bug
+        waiting = self._waiting[ticket] = asyncio.get_running_loop().create_future()
+        try:
+            self._carry_out(effects)
+            async with asyncio.timeout(timeout_s):
+                response = await waiting
+        except TimeoutError:
+            raise unavailable("the coordinator has no response in time; retry") from None
+        finally:
+            del self._waiting[ticket]
+        if isinstance(response, Refusal):
+            raise response
+        return response
+
+    # --- life ------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        partition, loop = self.partition, asyncio.get_running_loop()
+        began_s, settings = loop.time(), self._surroundings.settings
+        replayed, end = await load(
+            partition, self._kind, read_bytes_max=settings.load_bytes_max, executor=self._surroundings.executor
+        )
+        with Watch((partition.committed,)) as watch:
+            await self._until_committed(watch, end)
+            shard = HostedShard(self._kind.shard, self._kind.encode, self._for_shard(), replayed.replicated)
+            (load_state,) = shard.start()
+            assert isinstance(load_state, Load)
+            decision = await self._decide_loaded(load_state)
+            self._shard = shard
+            log.log(
+                _level(replayed),
+                "coordinator loaded",
+                partition=str(partition.topic_partition),
+                leader_epoch=partition.leader_epoch,
+                records=replayed.records,
+                skipped=replayed.skipped,
+                ms=round((loop.time() - began_s) * 1_000),
+                **({"reason_skipped": replayed.reason} if replayed.skipped else {}),
+            )
+            self._carry_out(shard.loaded(decision))
+            self._surroundings.loaded(partition)
+            while True:
+                watch.again()
+                self._high_watermark_advanced(shard)
+                await watch.wait(WATCH_S)
+
+    async def _until_committed(self, watch: Watch, end: Offset) -> None:
+        while self.partition.high_watermark < end:
+            watch.again()
+            if self.partition.high_watermark < end:
+                await watch.wait(WATCH_S)
+
+    async def _decide_loaded(self, load_state: Load[Replicated]) -> Any:
+        executor, context = self._surroundings.executor, self._surroundings.context()
+        return await in_thread(executor, self._kind.shard.loaded, load_state.replicated, context)
+
+    async def _load_again(self, load_state: Load[Replicated]) -> None:
+        decision = await self._decide_loaded(load_state)
+        self._carry_out(self.running().loaded(decision))
+        self._surroundings.loaded(self.partition)
+
+    def _for_shard(self) -> Surroundings:
+        settings = self._surroundings.settings
+        return Surroundings(
+            context=self._surroundings.context,
+            batch_bytes_max=self.batch_bytes_max,
+            append_refusal=self._append_refusal,
+            producer_refusal=self._producer_refusal,
+            commit_timeout_ms=settings.commit_timeout_ms,
+            codec=settings.codec,
+        )
+
+    def batch_bytes_max(self) -> int:
+        """Return the size of the largest batch that the log accepts."""
+        config = self.partition.log.config
+        return min(config.max_message_bytes, config.segment_bytes)
+
+    def _append_refusal(self) -> Refusal | None:
+        try:
+            self._leader.check_produce(ACKS_ALL)
+        except Refusal as refusal:
+            return refusal
+        return None
+
+    def _producer_refusal(self, batch: bytes, origin: AppendOrigin) -> Refusal | None:
+        try:
+            self.partition.log.transactions.check(batch, origin)
+        except Refusal as refusal:
+            return refusal
+        return None
+
+    # --- effects ---------------------------------------------------------------------------------------------
+
+    def _carry_out(self, effects: Sequence[Effect[Replicated]]) -> None:
+        for effect in effects:
+            match effect:
+                case Append():
+                    self._append(effect)
+                case SendReplies():
+                    for reply in effect.replies:
+                        self._answer(reply.ticket, reply.response)
+                case RefuseAll():
+                    log.warning(
+                        "coordinator write failed",
+                        partition=str(self.partition.topic_partition),
+                        reason=effect.refusal.message,
+                    )
+                    self._refuse_all(effect.refusal)
+                case SetTimer():
+                    self._set_timer(effect.key, effect.number, effect.delay_ms / 1_000)
+                case RemoveTimer():
+                    if (timer := self._timers.pop(effect.key, None)) is not None:
+                        timer.cancel()
+                case Load():
+                    self._start_task(self._load_again(effect), "coordinator load")
+                case DoWork():
+                    self._start_task(self._do(effect.work), "coordinator work")
+                case _:
+                    assert_never(effect)
+        self._flush_soon()
+
+    def _answer(self, ticket: Ticket, response: object) -> None:
+        waiting = self._waiting.get(ticket)
+        # A client may be gone, or its deadline over.
+        if waiting is not None and not waiting.done():
+            waiting.set_result(response)
+
+    def _refuse_all(self, refusal: Refusal) -> None:
+        for ticket in list(self._waiting):
+            self._answer(ticket, Refusal(refusal.error_code, refusal.message))
+
+    # --- timers ----------------------------------------------------------------------------------------------
+
+    def _set_timer(self, key: TimerKey, number: int, delay_s: float) -> None:
+        if (earlier := self._timers.get(key)) is not None:
+            earlier.cancel()
+        self._timers[key] = asyncio.get_running_loop().call_later(delay_s, self._timer_ended, key, number)
+
+    def _timer_ended(self, key: TimerKey, number: int) -> None:
+        del self._timers[key]
+        assert self._shard is not None, "a shard that is not loaded has no timers"
+        try:
+            effects = self._shard.timer_ended(key, number)
+        except Exception as bug:  # noqa: BLE001  Nothing has changed, and the other groups go on.
+            self._log_bug(bug, f"timer {type(key).__name__}")
+            self._set_timer(key, number, AFTER_A_BUG_S)
+            return
+        self._carry_out(effects)
+
+    # --- appends ---------------------------------------------------------------------------------------------
+
+    def _flush_soon(self) -> None:
+        """Flush at the end of this turn of the loop: the commands of one turn are one batch."""
+        if not self._flush_is_due and self._shard is not None and self._shard.wants_flush:
+            self._flush_is_due = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_is_due = False
+        if self._shard is not None and not self._has_resigned:
+            self._carry_out(self._shard.flush())
+
+    def _append(self, effect: Append) -> None:
+        batch, queue = effect.batch, self.partition.waiting_appends
+
+        def append_now(records: ProducedRecords) -> None:
+            self._append_now(records, effect.origin)
+
+        work = None
+        if not queue.waiting:
+            try:
+                append_now(batch)
+            except AppendMustWait as wait:
+                work = wait.work
+            except Refusal as refusal:
+                self._append_failed(refusal)
+                return
+            else:
+                return
+        try:
+            self._surroundings.waiting_appends.check_room(len(batch))
+        except Refusal as refusal:
+            self._append_failed(refusal)
+            return
+        deadline_s = asyncio.get_running_loop().time() + APPEND_TURN_S_MAX
+        waiting = WaitingAppend(
+            records=batch, work=work, deadline_s=deadline_s, append=append_now, refuse=self._append_failed
+        )
+        self._surroundings.waiting_appends.join(queue, waiting)
+
+    def _append_now(self, batch: ProducedRecords, origin: AppendOrigin) -> None:
+        """Append now. Raises Refusal and AppendMustWait if nothing was appended."""
+        if not self.is_running:
+            raise not_coordinator(f"this broker does not lead {self.partition.topic_partition}")
+        result = self.partition.append(batch, ACKS_ALL, origin)
+        shard = self._shard
+        assert shard is not None, "only a loaded shard appends"
+        self._carry_out(shard.appended(Offset(result.last_offset + 1)))
+        self._high_watermark_advanced(shard)
+
+    def _high_watermark_advanced(self, shard: HostedShard[Replicated, Volatile, Command, Record]) -> None:
+        before = shard.committed
+        self._carry_out(shard.high_watermark_advanced(self.partition.high_watermark))
+        if shard.committed is not before:
+            self._surroundings.committed(self.partition)
+
+    def _append_failed(self, refusal: Refusal) -> None:
+        if self._shard is not None and not self._has_resigned:
+            self._carry_out(self._shard.append_failed(refusal))
+
+    # --- work beside the shard -------------------------------------------------------------------------------
+
+    async def _do(self, work: Work) -> None:
+        """Do work in a thread, and decide the commands that it returns."""
+        try:
+            for command in await in_thread(self._surroundings.background, work.commands):
+                if await self._decide_until_done(command) is False:
+                    return
+        except Refusal as refusal:
+            log.warning("coordinator work refused", partition=str(self), reason=refusal.message)
+        except Exception as bug:  # noqa: BLE001  The shard goes on without it.
+            self._log_bug(bug, type(work).__name__)
+        else:
+            return
+        with suppress(Refusal):
+            await self._decide_until_done(work.failed())
+
+    async def _decide_until_done(self, command: Any) -> Any:
+        """Return the response, False if this broker no longer coordinates. Raises Refusal if no retry may succeed."""
+        while True:
+            try:
+                return await self.decide(command, WORK_S_MAX)
+            except Refusal as refusal:
+                if refusal.error_code is ErrorCode.NOT_COORDINATOR:
+                    return False
+                if not refusal.error_code.retriable:
+                    raise
+                await asyncio.sleep(WORK_RETRY_S)
+
+    # --- tasks -----------------------------------------------------------------------------------------------
+
+    def _start_task(self, work: Any, name: str) -> None:
+        task = background.start(work, f"{name} {self.partition.topic_partition}", self._surroundings.fatal)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _log_bug(self, bug: Exception, task: str) -> None:
+        log.error("internal error", partition=str(self.partition.topic_partition), task=task, exc_info=bug)
+
+
+def _level(replayed: Replayed[Any]) -> int:
+    """Return the level of the log event of a load: skipped records are lost groups or offsets."""
+    if replayed.skipped:
+        return logging.WARNING
+    # Most partitions of a new cluster are empty.
+    return logging.INFO if replayed.records else logging.DEBUG
+
+
+def stopping() -> Refusal:
+    return unavailable("this broker is stopping; look for the coordinator again")
+
+
+def not_coordinator(reason: str) -> Refusal:
+    return Refusal(ErrorCode.NOT_COORDINATOR, f"{reason}: look for the coordinator again")

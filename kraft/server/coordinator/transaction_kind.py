@@ -1,0 +1,44 @@
+"""The kind of shards that coordinate transactions, with the settings of a broker's configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from kraft.coordinator.transactions.commands import TransactionCommand
+from kraft.coordinator.transactions.record_codec import decode, encode
+from kraft.coordinator.transactions.records import TransactionRecord, UnknownTransactionRecord
+from kraft.coordinator.transactions.replicated import Transactions
+from kraft.coordinator.transactions.settings import TransactionSettings
+from kraft.coordinator.transactions.shard import TransactionShard
+from kraft.coordinator.transactions.volatile import TransactionsVolatile
+from kraft.server.config.node_config import NodeConfig
+from kraft.server.coordinator.shard_host import HostSettings, ShardHost
+from kraft.server.coordinator.shard_kind import ShardKind
+
+TransactionKind: TypeAlias = ShardKind[Transactions, TransactionsVolatile, TransactionCommand, TransactionRecord]
+TransactionHost: TypeAlias = ShardHost[Transactions, TransactionsVolatile, TransactionCommand, TransactionRecord]
+
+
+def transaction_kind(settings: TransactionSettings) -> TransactionKind:
+    return ShardKind(shard=TransactionShard(settings), encode=encode, decode=_decode)
+
+
+def _decode(key: bytes | None, value: bytes | None) -> TransactionRecord | None:
+    record = decode(key, value)
+    return None if isinstance(record, UnknownTransactionRecord) else record
+
+
+def transaction_settings(config: NodeConfig, batch_bytes_max: Callable[[], int]) -> TransactionSettings:
+    """`batch_bytes_max` returns the size of the largest batch that a partition of `__transaction_state` accepts."""
+    limits = config.transactions
+    return TransactionSettings(
+        timeout_max_ms=limits.timeout_max_ms,
+        id_expiration_ms=limits.id_expiration_ms,
+        expiry_interval_ms=limits.id_expiry_interval_ms,
+        batch_bytes_max=batch_bytes_max,
+    )
+
+
+def transaction_host_settings(config: NodeConfig) -> HostSettings:
+    return HostSettings(load_bytes_max=config.transactions_topic.load_bytes_max)

@@ -1,0 +1,178 @@
+"""Verification of the transactions that a produce request writes to, before its records are appended (KIP-890).
+
+Only a producer's first batch of a transaction in a partition needs one: then the coordinator is asked whether the
+partition is in the transaction, or adds it, as the producer's version demands. The error codes are those that Kafka
+gives to producers of each version.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from kraft.log.append_work import CLIENT, AppendOrigin
+from kraft.log.format.record_batch import BatchHeader, split
+from kraft.log.transactions.verification import NOT_REQUIRED, VerificationGuard
+from kraft.metadata.topic_names import check_not_internal
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import TopicPartition
+from kraft.model.produce import ProducePartition, ProduceRequest
+from kraft.server.replica.partitions import Partitions
+
+
+class TransactionSupport(IntEnum):
+    """What a producer understands of transactions, by the version of its request."""
+
+    VERIFIES = 0
+    """It adds partitions to transactions itself. Before version 11 of Produce."""
+
+    ABORTABLE = 1
+    """The same, and it understands TRANSACTION_ABORTABLE. Version 11."""
+
+    ADDS = 2
+    """The leader adds the partitions to which it produces. Since version 12, and over gRPC."""
+
+
+Verify = Callable[..., Awaitable[Mapping[TopicPartition, Refusal]]]
+"""`TransactionVerifier.verify`"""
+
+Origins = Mapping[TopicPartition, AppendOrigin | Refusal]
+"""Origin of the records for each partition that was verified, or why they are refused."""
+
+NO_ORIGINS: Final[Origins] = {}
+
+
+class _Producer(NamedTuple):
+    producer_id: int
+    epoch: int
+
+
+class Unverified(NamedTuple):
+    """Partitions of a request that have to be verified, with their guards."""
+
+    transactional_id: str
+    by_producer: Mapping[_Producer, Mapping[TopicPartition, VerificationGuard]]
+    support: TransactionSupport
+
+
+class ProduceVerification:
+    def __init__(self, partitions: Partitions, verify: Verify, *, is_enabled: bool) -> None:
+        """If it is not enabled, partitions are only added, for the producers that leave it to the leader."""
+        self._partitions = partitions
+        self._verify = verify
+        self._is_enabled = is_enabled
+
+    def begin(self, request: ProduceRequest, support: TransactionSupport) -> Unverified | None:
+        """Begin the verifications that a request needs; None if it needs none."""
+        by_producer: defaultdict[_Producer, dict[TopicPartition, VerificationGuard]] = defaultdict(dict)
+        for wanted in request.partitions:
+            header = _transactional_header(wanted)
+            if header is not None and (guard := self._guard(wanted, header, support)) is not None:
+                producer = _Producer(header.producer_id, header.producer_epoch)
+                by_producer[producer][TopicPartition(wanted.topic, wanted.partition)] = guard
+        return Unverified(request.transactional_id, by_producer, support) if by_producer else None
+
+    def _guard(
+        self, wanted: ProducePartition, header: BatchHeader, support: TransactionSupport
+    ) -> VerificationGuard | None:
+        """Return the guard of a verification; None if none is needed, or the append will be refused anyway."""
+        try:
+            partition = self._partitions.by_name(wanted.topic, wanted.partition)
+            partition.as_leader()
+            check_not_internal(wanted.topic)
+        except Refusal:
+            return None
+        adds = support is TransactionSupport.ADDS
+        if not self._is_enabled and not adds:
+            return NOT_REQUIRED
+        return partition.log.transactions.begin_verification(
+            header.producer_id, header.producer_epoch, header.base_sequence, begins_at_zero=adds
+        )
+
+    async def finish(self, unverified: Unverified) -> Origins:
+        """Ask the coordinator. Ends with an answer for each partition."""
+        answers = await asyncio.gather(
+            *(self._verified(unverified, producer, guards) for producer, guards in unverified.by_producer.items())
+        )
+        return {partition: origin for answer in answers for partition, origin in answer.items()}
+
+    async def _verified(
+        self, unverified: Unverified, producer: _Producer, guards: Mapping[TopicPartition, VerificationGuard]
+    ) -> Origins:
+        origins: dict[TopicPartition, AppendOrigin | Refusal] = {
+            partition: AppendOrigin(guard=guard) for partition, guard in guards.items()
+        }
+        asked = [partition for partition, guard in guards.items() if guard is not NOT_REQUIRED]
+        if asked:
+            refused = await self._verify(
+                unverified.transactional_id,
+                producer.producer_id,
+                producer.epoch,
+                asked,
+                adds=unverified.support is TransactionSupport.ADDS,
+            )
+            for partition, refusal in refused.items():
+                origins[partition] = answer = _for_producer(refusal, unverified.support)
+                self._note_refused(partition, producer, guards[partition], answer)
+        return origins
+
+    def _note_refused(
+        self, name: TopicPartition, producer: _Producer, guard: VerificationGuard, refusal: Refusal
+    ) -> None:
+        # Without the partition, its verifications are gone.
+        with suppress(Refusal):
+            partition = self._partitions.by_name(name.topic, name.partition)
+            partition.log.transactions.verification_refused(producer.producer_id, guard, refusal)
+
+
+def origin_of(origins: Origins, wanted: ProducePartition) -> AppendOrigin:
+    """Return the origin of the records for a partition. Raises the Refusal of its verification."""
+    if not origins:
+        return CLIENT
+    origin = origins.get(TopicPartition(wanted.topic, wanted.partition), CLIENT)
+    if isinstance(origin, Refusal):
+        raise origin
+    return origin
+
+
+def _transactional_header(wanted: ProducePartition) -> BatchHeader | None:
+    """Return the header of the first transactional batch; None if there is none. Invalid records have none."""
+    try:
+        headers: Iterable[BatchHeader] = [header for header, _ in split(wanted.records)]
+    except Refusal:
+        return None
+    return next((header for header in headers if header.is_transactional), None)
+
+
+_RETRIED: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
+    }
+)
+"""Errors that producers may not retry, although the same request may succeed soon."""
+
+
+def _for_producer(refusal: Refusal, support: TransactionSupport) -> Refusal:
+    """Return the refusal with the code that a producer of this version expects, as in Kafka."""
+    code = refusal.error_code
+    if code in _RETRIED or (code is ErrorCode.CONCURRENT_TRANSACTIONS and support is not TransactionSupport.ADDS):
+        code = ErrorCode.NOT_ENOUGH_REPLICAS
+    elif code is ErrorCode.PRODUCER_FENCED:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    elif code is ErrorCode.TRANSACTION_ABORTABLE and support is TransactionSupport.VERIFIES:
+        code = ErrorCode.INVALID_TXN_STATE
+    return Refusal(code, f"the transaction could not be verified: {refusal.message}")
+
+
+def copied(partitions: Sequence[ProducePartition]) -> list[ProducePartition]:
+    """Return the same, with copies of the records."""
+    return [
+        ProducePartition(topic=each.topic, partition=each.partition, records=bytes(each.records)) for each in partitions
+    ]

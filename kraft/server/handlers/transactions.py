@@ -1,0 +1,221 @@
+"""Requests of transactional producers to their coordinator, of brokers that verify them, and queries about them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Final
+
+from kraft.coordinator.name_regex import NameRegex, regex_error
+from kraft.coordinator.transactions.commands import (
+    AddOffsets,
+    AddPartitions,
+    EndTransaction,
+    InitProducerId,
+    VerifiedPartitions,
+    VerifyPartitions,
+)
+from kraft.coordinator.transactions.queries import ListFilters, describe_transaction
+from kraft.coordinator.transactions.transaction import EPOCH_BUMP, ProducerIdAndEpoch
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.topic_names import OFFSETS_TOPIC
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
+from kraft.model.partitions import PartitionName
+from kraft.model.transaction_partitions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    TransactionToVerify,
+    VerifiedTransaction,
+)
+from kraft.model.transactions import (
+    DescribedTransaction,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    ListedTransaction,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from kraft.rpc.call import Served
+from kraft.rpc.cluster_calls import ADD_PARTITIONS_TO_TXN
+from kraft.rpc.transaction_calls import DESCRIBE_TRANSACTIONS, END_TXN, LIST_TRANSACTIONS
+from kraft.server.coordinator.transaction_coordinators import TransactionCoordinators
+from kraft.server.loop.turns import Turns
+
+TRANSACTIONS_AT_ONCE: Final = 500
+"""Transactions looked at before other tasks have their turn."""
+
+
+VERIFIED_AT_ONCE: Final = 100
+"""Transactions of a request from a broker that are decided before other tasks have their turn."""
+
+
+class TransactionsHandler:
+    def __init__(
+        self,
+        coordinators: TransactionCoordinators,
+        image: Callable[[], MetadataImage],
+        create_offsets_topic: Callable[[], None],
+        wall_ms: Callable[[], int],
+    ) -> None:
+        """`create_offsets_topic` begins to create `__consumer_offsets`."""
+        self._coordinators = coordinators
+        self._image = image
+        self._create_offsets_topic = create_offsets_topic
+        self._wall_ms = wall_ms
+
+    # --- producers -----------------------------------------------------------------------------------------------
+
+    async def init_producer_id(self, command: InitProducerId) -> ProducerIdAndEpoch:
+        """Return the identity of a transactional producer. Raises Refusal."""
+        producer: ProducerIdAndEpoch = await self._coordinators.decide(command)
+        return producer
+
+    async def add_partitions(self, command: AddPartitions) -> dict[TopicPartition, ErrorCode]:
+        """Add partitions to a transaction: all, or none if one of them does not exist. Raises Refusal."""
+        unknown = {each for each in command.partitions if not self._exists(each)}
+        if unknown:
+            return {
+                each: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if each in unknown else ErrorCode.OPERATION_NOT_ATTEMPTED
+                for each in command.partitions
+            }
+        await self._coordinators.decide(command)
+        return dict.fromkeys(command.partitions, ErrorCode.NONE)
+
+    async def add_offsets(self, command: AddOffsets) -> None:
+        """Add the partition of a group's offsets to a transaction. Raises Refusal."""
+        try:
+            await self._coordinators.decide(command)
+        except Refusal:
+            if self._image().topic(OFFSETS_TOPIC) is None:
+                self._create_offsets_topic()
+            raise
+
+    async def end(self, command: EndTransaction) -> ProducerIdAndEpoch:
+        """Commit or abort a transaction; return the identity for the next one. Raises Refusal."""
+        after: ProducerIdAndEpoch = await self._coordinators.decide(command)
+        return after
+
+    # --- brokers -------------------------------------------------------------------------------------------------
+
+    async def add_partitions_of_brokers(self, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+        """Add partitions to transactions, or verify them, before their leaders append (KIP-890)."""
+        asked, answers = iter(request.transactions), list[VerifiedTransaction]()
+        while piece := tuple(islice(asked, VERIFIED_AT_ONCE)):
+            # Not one after the other: each may wait for the commit of its partitions.
+            answers += await asyncio.gather(*map(self._verified, piece))
+        return AddPartitionsToTxnResponse(transactions=tuple(answers))
+
+    async def _verified(self, asked: TransactionToVerify) -> VerifiedTransaction:
+        partitions = [TopicPartition(each.topic, each.partition) for each in asked.partitions]
+        producer = ProducerIdAndEpoch(ProducerId(asked.producer_id), ProducerEpoch(asked.producer_epoch))
+        try:
+            if asked.verify_only:
+                verified: VerifiedPartitions = await self._coordinators.decide(
+                    VerifyPartitions(
+                        transactional_id=asked.transactional_id, producer=producer, partitions=frozenset(partitions)
+                    )
+                )
+                codes = verified.errors
+            else:
+                codes = await self.add_partitions(
+                    AddPartitions(
+                        transactional_id=asked.transactional_id,
+                        producer=producer,
+                        partitions=frozenset(partitions),
+                        client_version=EPOCH_BUMP,
+                    )
+                )
+        except Refusal as refusal:
+            return VerifiedTransaction(error_code=refusal.error_code, error_message=refusal.message)
+        return VerifiedTransaction(partition_error_codes=tuple(codes[each] for each in partitions))
+
+    def _exists(self, partition: TopicPartition) -> bool:
+        topic = self._image().topic(partition.topic)
+        return topic is not None and partition.partition in topic.partitions
+
+    # --- queries -------------------------------------------------------------------------------------------------
+
+    async def list_transactions(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
+        """Return the transactional ids coordinated here. Raises Refusal: COORDINATOR_LOAD_IN_PROGRESS,
+        INVALID_REGULAR_EXPRESSION."""
+        filters = ListFilters(
+            states=frozenset(request.states),
+            producer_ids=frozenset(request.producer_ids),
+            duration_ms=-1 if request.duration_ms is None else request.duration_ms,
+            id_matches=_pattern(request.transactional_id_pattern),
+        )
+        turns, found, now_ms = Turns(TRANSACTIONS_AT_ONCE), [], self._wall_ms()
+        for committed in tuple(self._coordinators.all_committed()):
+            for transactional_id, transaction in committed.by_id.items():
+                if filters.accept(transactional_id, transaction, now_ms):
+                    found.append(
+                        ListedTransaction(
+                            transactional_id=transactional_id,
+                            producer_id=transaction.producer.producer_id,
+                            state=transaction.state.kafka_name,
+                        )
+                    )
+                await turns.done()
+        return ListTransactionsResponse(transactions=tuple(found), unknown_states=tuple(filters.unknown_states()))
+
+    async def describe(self, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
+        """Return each transactional id once, or its Refusal: a response is not larger than the state here."""
+        turns, described = Turns(TRANSACTIONS_AT_ONCE), []
+        for transactional_id in dict.fromkeys(request.transactional_ids):
+            described.append(self._described(transactional_id))
+            await turns.done(1 + len(described[-1].partitions))
+        return DescribeTransactionsResponse(transactions=tuple(described))
+
+    def _described(self, transactional_id: str) -> DescribedTransaction:
+        try:
+            transaction = describe_transaction(self._coordinators.committed(transactional_id), transactional_id)
+        except Refusal as refusal:
+            return DescribedTransaction(
+                transactional_id=transactional_id, error_code=refusal.error_code, error_message=refusal.message
+            )
+        return DescribedTransaction(
+            transactional_id=transactional_id,
+            state=transaction.state.kafka_name,
+            timeout_ms=transaction.timeout_ms,
+            start_ms=transaction.start_ms,
+            producer_id=transaction.producer.producer_id,
+            producer_epoch=transaction.producer.epoch,
+            partitions=_names(transaction.partitions),
+        )
+
+    # --- gRPC ----------------------------------------------------------------------------------------------------
+
+    def served(self) -> list[Served]:
+        return [
+            END_TXN.served_by(self._end_request),
+            LIST_TRANSACTIONS.served_by(self.list_transactions),
+            DESCRIBE_TRANSACTIONS.served_by(self.describe),
+            ADD_PARTITIONS_TO_TXN.served_by(self.add_partitions_of_brokers),
+        ]
+
+    async def _end_request(self, request: EndTxnRequest) -> EndTxnResponse:
+        after = await self.end(
+            EndTransaction(
+                transactional_id=request.transactional_id,
+                producer=ProducerIdAndEpoch(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)),
+                commit=request.committed,
+                client_version=EPOCH_BUMP,
+            )
+        )
+        return EndTxnResponse(producer_id=after.producer_id, producer_epoch=after.epoch)
+
+
+def _pattern(pattern: str) -> Callable[[str], bool] | None:
+    if not pattern:
+        return None
+    if (problem := regex_error(pattern)) is not None:
+        raise Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, problem)
+    return NameRegex(pattern).matches
+
+
+def _names(partitions: Iterable[TopicPartition]) -> tuple[PartitionName, ...]:
+    return tuple(PartitionName(topic=each.topic, partition=each.partition) for each in sorted(partitions))

@@ -1,0 +1,184 @@
+"""WriteTxnMarkers and AbortTransaction: write the markers that end transactions into partitions led here.
+
+A coordinator repeats its request until every partition has the marker, so a marker may come twice: the second one ends
+nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from kraft.coordinator.transactions.transaction import EPOCH_MAX
+from kraft.log.append_work import AppendMustWait, AppendOrigin, ProducedRecords
+from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
+from kraft.metadata.topic_names import OFFSETS_TOPIC
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import Offset
+from kraft.model.partitions import PartitionName
+from kraft.model.transaction_partitions import (
+    TxnMarker,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+    WrittenTxnMarker,
+)
+from kraft.model.transactions import AbortTransactionRequest, AbortTransactionResponse
+from kraft.rpc.call import Served
+from kraft.rpc.cluster_calls import WRITE_TXN_MARKERS
+from kraft.rpc.transaction_calls import ABORT_TRANSACTION
+from kraft.server.loop.turns import Turns
+from kraft.server.replica.partition import Partition, ProduceOutcome
+from kraft.server.replica.partitions import Partitions
+from kraft.server.replica.waiting_appends import WaitingAppend, WaitingAppends
+
+ACKS_ALL: Final = -1
+
+WRITTEN_S_MAX: Final = 4.0
+"""How long a request waits until the replicas have its markers; the coordinator's deadline is longer."""
+
+AppendGroupMarker = Callable[[int, bytes, AppendOrigin], Awaitable[None]]
+"""Appends a marker to a partition of `__consumer_offsets`; ends when it is committed. Raises Refusal."""
+
+MARKERS_AT_ONCE: Final = 50
+"""Markers appended before other tasks have their turn."""
+
+
+class TxnMarkersHandler:
+    def __init__(
+        self,
+        partitions: Partitions,
+        waiting: WaitingAppends,
+        wall_ms: Callable[[], int],
+        append_group_marker: AppendGroupMarker,
+    ) -> None:
+        self._append_group_marker = append_group_marker
+        self._partitions = partitions
+        self._waiting = waiting
+        self._wall_ms = wall_ms
+
+    async def write(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+        """Append the markers, and answer when the in-sync replicas have them.
+
+        A partition that took too long has REQUEST_TIMED_OUT, and may get its marker later.
+        """
+        until_s = asyncio.get_running_loop().time() + WRITTEN_S_MAX
+        turns = Turns(MARKERS_AT_ONCE)
+        outcomes: list[list[ProduceOutcome]] = []
+        try:
+            for marker in request.markers:
+                begun: list[ProduceOutcome] = []
+                outcomes.append(begun)
+                for partition in marker.partitions:
+                    begun.append(self._begin(marker, partition, until_s))
+                    await turns.done()
+            waiting = [each for begun in outcomes for each in begun if isinstance(each, asyncio.Future)]
+            if waiting:
+                await asyncio.wait(waiting, timeout=max(until_s - asyncio.get_running_loop().time(), 0))
+            return WriteTxnMarkersResponse(
+                markers=tuple(WrittenTxnMarker(partition_error_codes=tuple(map(_code, begun))) for begun in outcomes)
+            )
+        finally:
+            for begun in outcomes:
+                for outcome in begun:
+                    if isinstance(outcome, asyncio.Future):
+                        outcome.cancel()
+
+    async def abort(self, request: AbortTransactionRequest) -> AbortTransactionResponse:
+        """Write an abort marker into one partition. Raises Refusal."""
+        marker = TxnMarker(
+            producer_id=request.producer_id,
+            producer_epoch=request.producer_epoch,
+            committed=False,
+            coordinator_epoch=request.coordinator_epoch,
+            transaction_version=0,
+            partitions=(PartitionName(topic=request.topic, partition=request.partition),),
+        )
+        # Raise the Refusal with its message.
+        if request.producer_id < 0 or not 0 <= request.producer_epoch <= EPOCH_MAX:
+            problem = f"no producer has id {request.producer_id} and epoch {request.producer_epoch}"
+            raise Refusal(ErrorCode.INVALID_REQUEST, f"{problem}: describe the producers of the partition")
+        self._partitions.by_name(request.topic, request.partition).as_leader()
+        response = await self.write(WriteTxnMarkersRequest(markers=(marker,)))
+        ((code,),) = (each.partition_error_codes for each in response.markers)
+        if code is not ErrorCode.NONE:
+            problem = f"the abort marker was not written into {request.topic}-{request.partition}"
+            raise Refusal(code, f"{problem}: describe the producers of the partition again")
+        return AbortTransactionResponse()
+
+    # --- appends -------------------------------------------------------------------------------------------------
+
+    def _begin(self, marker: TxnMarker, named: PartitionName, until_s: float) -> ProduceOutcome:
+        """Append a marker, or queue it behind other appends. Return its outcome, or the future of it."""
+        if marker.producer_id < 0 or not 0 <= marker.producer_epoch <= EPOCH_MAX:
+            return ErrorCode.INVALID_REQUEST
+        kind = MarkerType.COMMIT if marker.committed else MarkerType.ABORT
+        end = EndTransactionMarker(type=kind, coordinator_epoch=marker.coordinator_epoch)
+        batch = build_marker(end, marker.producer_id, marker.producer_epoch, self._wall_ms())
+        origin = AppendOrigin(is_coordinator=True, transaction_version=marker.transaction_version)
+        if named.topic == OFFSETS_TOPIC:
+            return asyncio.ensure_future(self._append_to_group(named.partition, batch, origin))
+        try:
+            partition = self._partitions.by_name(named.topic, named.partition)
+            if not partition.waiting_appends.waiting:
+                try:
+                    return _append(partition, batch, origin)
+                except AppendMustWait as wait:
+                    return self._append_in_turn(partition, batch, origin, wait, until_s)
+            return self._append_in_turn(partition, batch, origin, None, until_s)
+        except Refusal as refusal:
+            return refusal.error_code
+
+    async def _append_to_group(self, partition: int, batch: bytes, origin: AppendOrigin) -> ErrorCode:
+        """Append a marker in its turn among the records of a group coordinator."""
+        try:
+            await self._append_group_marker(partition, batch, origin)
+        except Refusal as refusal:
+            return refusal.error_code
+        return ErrorCode.NONE
+
+    def _append_in_turn(
+        self, partition: Partition, batch: bytes, origin: AppendOrigin, wait: AppendMustWait | None, until_s: float
+    ) -> asyncio.Future[ErrorCode]:
+        self._waiting.check_room(len(batch))
+        outcome: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+        def ended(code: ErrorCode) -> None:
+            if not outcome.done():
+                outcome.set_result(code)
+
+        def append(records: ProducedRecords) -> None:
+            begun = _append(partition, records, origin)
+            if isinstance(begun, ErrorCode):
+                ended(begun)
+            else:
+                begun.add_done_callback(lambda done: ended(_code(done)))
+                outcome.add_done_callback(lambda _: begun.cancel())
+
+        self._waiting.join(
+            partition.waiting_appends,
+            WaitingAppend(
+                records=batch,
+                work=None if wait is None else wait.work,
+                deadline_s=until_s,
+                append=append,
+                refuse=lambda refusal: ended(refusal.error_code),
+            ),
+        )
+        return outcome
+
+    def served(self) -> list[Served]:
+        return [WRITE_TXN_MARKERS.served_by(self.write), ABORT_TRANSACTION.served_by(self.abort)]
+
+
+def _append(partition: Partition, batch: ProducedRecords, origin: AppendOrigin) -> ProduceOutcome:
+    """Append now. Raises Refusal and AppendMustWait if nothing was appended."""
+    result = partition.append(batch, ACKS_ALL, origin)
+    return partition.park_produce(Offset(result.last_offset + 1))
+
+
+def _code(outcome: ProduceOutcome) -> ErrorCode:
+    """Return the outcome's code; an unfinished one has timed out."""
+    if isinstance(outcome, ErrorCode):
+        return outcome
+    return outcome.result() if outcome.done() and not outcome.cancelled() else ErrorCode.REQUEST_TIMED_OUT

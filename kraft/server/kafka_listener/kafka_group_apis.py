@@ -1,0 +1,40 @@
+"""Table of the Kafka listener's APIs of groups and their offsets, each with the handler that answers it."""
+
+from __future__ import annotations
+
+from kraft.server.handlers.broker_handlers import GroupHandlers
+from kraft.server.kafka_listener.apis.consumer_group_describe import ConsumerGroupDescribeApi
+from kraft.server.kafka_listener.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatApi
+from kraft.server.kafka_listener.apis.delete_groups import DeleteGroupsApi
+from kraft.server.kafka_listener.apis.describe_groups import DescribeGroupsApi
+from kraft.server.kafka_listener.apis.heartbeat import HeartbeatApi
+from kraft.server.kafka_listener.apis.join_group import JoinGroupApi
+from kraft.server.kafka_listener.apis.leave_group import LeaveGroupApi
+from kraft.server.kafka_listener.apis.list_groups import ListGroupsApi
+from kraft.server.kafka_listener.apis.offset_commit import OffsetCommitApi
+from kraft.server.kafka_listener.apis.offset_delete import OffsetDeleteApi
+from kraft.server.kafka_listener.apis.offset_fetch import OffsetFetchApi
+from kraft.server.kafka_listener.apis.sync_group import SyncGroupApi
+from kraft.server.kafka_listener.apis.txn_offset_commit import TxnOffsetCommitApi
+from kraft.server.kafka_listener.requests import Api
+from kraft.wire.api_keys import ApiKey
+
+
+def kafka_group_apis(handlers: GroupHandlers) -> dict[ApiKey, Api]:
+    classic, consumer = handlers.classic, handlers.consumer
+    groups, offsets = handlers.groups, handlers.offsets
+    return {
+        ApiKey.OFFSET_COMMIT: OffsetCommitApi(offsets.commit),
+        ApiKey.TXN_OFFSET_COMMIT: TxnOffsetCommitApi(offsets.commit),
+        ApiKey.OFFSET_FETCH: OffsetFetchApi(offsets.fetch),
+        ApiKey.OFFSET_DELETE: OffsetDeleteApi(offsets.delete),
+        ApiKey.JOIN_GROUP: JoinGroupApi(classic.join),
+        ApiKey.SYNC_GROUP: SyncGroupApi(classic.sync),
+        ApiKey.HEARTBEAT: HeartbeatApi(classic.heartbeat),
+        ApiKey.LEAVE_GROUP: LeaveGroupApi(classic.leave),
+        ApiKey.LIST_GROUPS: ListGroupsApi(groups.list_groups),
+        ApiKey.DESCRIBE_GROUPS: DescribeGroupsApi(groups.describe),
+        ApiKey.DELETE_GROUPS: DeleteGroupsApi(groups.delete),
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: ConsumerGroupHeartbeatApi(consumer.heartbeat),
+        ApiKey.CONSUMER_GROUP_DESCRIBE: ConsumerGroupDescribeApi(consumer.describe),
+    }

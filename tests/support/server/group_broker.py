@@ -1,0 +1,152 @@
+"""Broker 1 with its coordinators of groups and their handlers, on real logs and virtual time."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from itertools import count
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from kraft.coordinator.classic.messages import JoinGroup
+from kraft.coordinator.groups.settings import GroupShardSettings
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.topic_names import OFFSETS_TOPIC
+from kraft.model.classic_groups import JoinedGroup, LeaveGroup, LeavingMember, OfferedProtocol, SyncGroup
+from kraft.model.consumer_groups import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicNames,
+)
+from kraft.model.ids import TopicId, TopicPartition
+from kraft.server.coordinator.group_coordinators import GroupCoordinators
+from kraft.server.coordinator.group_kind import group_kind
+from kraft.server.coordinator.offset_verification import OffsetVerification
+from kraft.server.coordinator.shard_host import HostSettings
+from kraft.server.handlers.broker_handlers import GroupHandlers
+from kraft.server.handlers.classic_groups import ClassicGroupsHandler
+from kraft.server.handlers.committed_offsets import CommittedOffsetsHandler
+from kraft.server.handlers.consumer_groups import ConsumerGroupsHandler
+from kraft.server.handlers.groups import GroupsHandler
+from kraft.server.replica.waiting_appends import WaitingAppends
+from tests.support.cluster_images import cluster, with_topic
+from tests.support.server.fake_transactions import FakeTransactions
+from tests.support.server.replicas import Broker, InlineExecutor, lead, settle
+from tests.support.virtual_time import LoopClock
+
+OFFSETS = TopicId(UUID(int=50))
+GROUP = "billing"
+PEER = "10.0.0.7:5100"
+
+
+class _Counting:
+    """Ids in their order."""
+
+    def __init__(self) -> None:
+        self._numbers = count(1)
+
+    def bytes(self, size: int) -> bytes:
+        return next(self._numbers).to_bytes(size, "big")
+
+    def below(self, bound: int) -> int:
+        return bound // 2
+
+
+class GroupBroker:
+    """`__consumer_offsets` has one partition; `orders` has two."""
+
+    def __init__(
+        self,
+        directory: Path,
+        settings: GroupShardSettings | None = None,
+        *,
+        sync_before_ack: bool = False,
+        executor: Executor | None = None,
+    ) -> None:
+        """With `sync_before_ack`, nothing is committed until the test calls `broker.sync()`."""
+        self.crashes: list[str] = []
+        self.transactions = FakeTransactions()
+        self.image: MetadataImage = with_topic(cluster(1), [1], topic=OFFSETS_TOPIC, topic_id=OFFSETS)
+        self.image = with_topic(self.image, [1], [1])
+        self._waiting_appends = WaitingAppends(InlineExecutor())
+        settings = settings or GroupShardSettings()
+        self.coordinators = GroupCoordinators(
+            group_kind(settings),
+            HostSettings(),
+            group_settings=settings,
+            image=lambda: self.image,
+            clock=LoopClock(),
+            entropy=_Counting(),
+            waiting_appends=self._waiting_appends,
+            executor=executor or InlineExecutor(),
+            fatal=self.crashes.append,
+        )
+        self.coordinators.verification = OffsetVerification(self.transactions.verify)
+        self.broker = Broker(directory, sync_before_ack=sync_before_ack, role_changed=self.coordinators.role_changed)
+        self.handlers = GroupHandlers(
+            classic=ClassicGroupsHandler(self.coordinators),
+            consumer=ConsumerGroupsHandler(self.coordinators, lambda: self.image),
+            groups=GroupsHandler(self.coordinators),
+            offsets=CommittedOffsetsHandler(self.coordinators, lambda: self.image),
+        )
+
+    async def __aenter__(self) -> GroupBroker:
+        self.partition = self.broker.open(TopicPartition(OFFSETS_TOPIC, 0), OFFSETS)
+        lead(self.partition, replicas=(1,))
+        await settle()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.coordinators.drain()
+        await self._waiting_appends.close()
+        assert self.crashes == []
+
+    async def join(self, group_id: str = GROUP, **fields: Any) -> JoinedGroup:
+        """Join a classic group as a new member, which asks for its id first."""
+        handlers = self.handlers.classic
+        required = await handlers.join(joining(group_id, **fields))
+        return await handlers.join(joining(group_id, member_id=required.member_id, **fields))
+
+    async def stable(self, group_id: str = GROUP) -> str:
+        """Bring a new classic group with one member to its first generation; return the member's id."""
+        member_id = (await self.join(group_id)).member_id
+        assignments = {member_id: b"all"}
+        sync = SyncGroup(group_id=group_id, member_id=member_id, generation=1, assignments=assignments)
+        await self.handlers.classic.sync(sync)
+        return member_id
+
+    async def leave(self, member_id: str, group_id: str = GROUP) -> None:
+        await self.handlers.classic.leave(LeaveGroup(group_id=group_id, members=(LeavingMember(member_id=member_id),)))
+
+    async def join_consumer(
+        self, group_id: str = GROUP, member_id: str = "m", **fields: Any
+    ) -> ConsumerGroupHeartbeatResponse:
+        return await self.handlers.consumer.heartbeat(heartbeat(group_id, member_id, **fields), PEER)
+
+
+def joining(group_id: str = GROUP, **fields: Any) -> JoinGroup:
+    request: dict[str, Any] = {
+        "group_id": group_id,
+        "client_id": "tester",
+        "client_host": "/10.0.0.7",
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 60_000,
+        "protocol_type": "consumer",
+        "protocols": (OfferedProtocol("range", b"topics"),),
+    }
+    return JoinGroup(**{**request, **fields})
+
+
+def heartbeat(group_id: str = GROUP, member_id: str = "m", **fields: Any) -> ConsumerGroupHeartbeatRequest:
+    """The first heartbeat of a member of the consumer protocol."""
+    request: dict[str, Any] = {
+        "group_id": group_id,
+        "member_id": member_id,
+        "member_epoch": 0,
+        "rebalance_timeout_ms": 60_000,
+        "subscription": TopicNames(("orders",)),
+        "owned": Assignment(),
+        "client_id": "tester",
+    }
+    return ConsumerGroupHeartbeatRequest(**{**request, **fields})

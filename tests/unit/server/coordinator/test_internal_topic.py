@@ -1,0 +1,161 @@
+"""The topics of coordinators are created on demand, as the brokers' settings say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from uuid import UUID
+
+from structlog.testing import capture_logs
+
+from kraft.metadata.topic_decisions import ControllerDefaults, create_topics
+from kraft.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.topics import CreateTopicsRequest, NewTopic, TopicResult, TopicResults
+from kraft.server.cluster.controller_client import NoController
+from kraft.server.config.loading import load
+from kraft.server.config.node_config import NodeConfig
+from kraft.server.coordinator import internal_topic
+from kraft.server.coordinator.internal_topic import InternalTopic
+from tests.support.cluster_images import cluster
+from tests.support.server.fake_controllers import FakeControllers
+from tests.support.server.replicas import settle
+from tests.unit.server.config.files import COMBINED
+
+CREATED = TopicResults(results=[TopicResult(topic=OFFSETS_TOPIC, error_code=ErrorCode.NONE)])
+EXISTS = TopicResults(results=[TopicResult(topic=OFFSETS_TOPIC, error_code=ErrorCode.TOPIC_ALREADY_EXISTS)])
+TOO_FEW = TopicResults(
+    results=[
+        TopicResult(
+            topic=OFFSETS_TOPIC, error_code=ErrorCode.INVALID_REPLICATION_FACTOR, error_message="1 broker is too few"
+        )
+    ]
+)
+
+
+def offsets_topic(
+    tmp_path: Path, *settings: str, brokers: int = 1, controllers: FakeControllers | None = None
+) -> InternalTopic:
+    return _topic(
+        tmp_path, OFFSETS_TOPIC, internal_topic.offsets_topic, *settings, brokers=brokers, controllers=controllers
+    )
+
+
+def transactions_topic(tmp_path: Path, *settings: str, brokers: int = 1) -> InternalTopic:
+    return _topic(tmp_path, TRANSACTIONS_TOPIC, internal_topic.transactions_topic, *settings, brokers=brokers)
+
+
+def _topic(
+    tmp_path: Path,
+    name: str,
+    plan: Callable[[NodeConfig, bool], NewTopic],
+    *settings: str,
+    brokers: int,
+    controllers: FakeControllers | None = None,
+) -> InternalTopic:
+    file = tmp_path / "server.properties"
+    file.write_text("\n".join([COMBINED, *settings]))
+    image = cluster(*range(1, brokers + 1))
+    client = (controllers or FakeControllers(create_topics=CREATED)).as_client()
+    return InternalTopic(name, plan, load(file), lambda: image, client, _no_crash)
+
+
+def _no_crash(reason: str) -> None:
+    raise AssertionError(reason)
+
+
+def test_it_is_compacted_and_has_kafkas_size(tmp_path: Path) -> None:
+    assert offsets_topic(tmp_path, brokers=3).plan() == NewTopic(
+        topic=OFFSETS_TOPIC,
+        partitions=50,
+        replication_factor=3,
+        configs={"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"},
+    )
+
+
+def test_settings_shape_it(tmp_path: Path) -> None:
+    settings = (
+        "offsets.topic.num.partitions=4",
+        "offsets.topic.replication.factor=2",
+        "offsets.topic.segment.bytes=5000",
+    )
+    plan = offsets_topic(tmp_path, *settings).plan()
+    assert (plan.partitions, plan.replication_factor, plan.configs["segment.bytes"]) == (4, 2, "5000")
+
+
+def test_a_node_that_is_the_whole_cluster_has_one_replica_unless_it_is_told_otherwise(tmp_path: Path) -> None:
+    assert offsets_topic(tmp_path).plan().replication_factor == 1
+    assert offsets_topic(tmp_path, "offsets.topic.replication.factor=3").plan().replication_factor == 3
+
+
+def test_transactions_are_never_lost_by_an_unclean_election(tmp_path: Path) -> None:
+    assert transactions_topic(tmp_path, brokers=3).plan() == NewTopic(
+        topic=TRANSACTIONS_TOPIC,
+        partitions=50,
+        replication_factor=3,
+        configs={
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": "2",
+            "segment.bytes": "104857600",
+            "unclean.leader.election.enable": "false",
+        },
+    )
+
+
+def test_min_isr_of_transactions_is_never_above_the_replication_factor(tmp_path: Path) -> None:
+    plan = transactions_topic(tmp_path).plan()
+    assert (plan.replication_factor, plan.configs["min.insync.replicas"]) == (1, "1")
+    settings = ("transaction.state.log.replication.factor=2", "transaction.state.log.num.partitions=3")
+    plan = transactions_topic(tmp_path, *settings, "transaction.state.log.segment.bytes=5000").plan()
+    assert (plan.partitions, plan.replication_factor, plan.configs["min.insync.replicas"]) == (3, 2, "2")
+    assert plan.configs["segment.bytes"] == "5000"
+
+
+def test_the_controller_accepts_the_plan(tmp_path: Path) -> None:
+
+    request = CreateTopicsRequest(topics=[offsets_topic(tmp_path).plan()], timeout_ms=1)
+    decision = create_topics(
+        cluster(1), request, topic_ids=[UUID(int=9)], placement_start=0, defaults=ControllerDefaults()
+    )
+    assert decision.response.results[0].error_code is ErrorCode.NONE
+
+
+async def test_it_is_created_once_and_clients_retry_meanwhile(tmp_path: Path) -> None:
+    controllers = FakeControllers(create_topics=CREATED)
+    controllers.takes_s = 1.0
+    topic = offsets_topic(tmp_path, controllers=controllers)
+    for _ in range(3):
+        topic.create()
+        refusal = topic.missing()
+        assert refusal.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert refusal.message == f"topic {OFFSETS_TOPIC} is being created; retry"
+        await settle()
+    await topic.close()
+    assert len(controllers.requests("create_topics")) <= 1
+
+
+async def test_a_failed_creation_is_logged_once_and_tried_again(tmp_path: Path) -> None:
+    controllers = FakeControllers(create_topics=TOO_FEW)
+    topic = offsets_topic(tmp_path, controllers=controllers)
+    with capture_logs() as logs:
+        for _ in range(3):
+            topic.create()
+            await settle()
+    assert [(event["event"], event["reason"]) for event in logs] == [("topic not created", "1 broker is too few")]
+    assert len(controllers.requests("create_topics")) == 3
+    assert topic.missing().message.endswith("1 broker is too few")
+    controllers.answers["create_topics"] = EXISTS
+    topic.create()
+    await settle()
+    assert topic.missing().message.endswith("; retry")
+    await topic.close()
+
+
+async def test_without_a_controller_it_is_tried_again(tmp_path: Path) -> None:
+    for failure in (NoController("no controller is active"), Refusal(ErrorCode.NOT_CONTROLLER, "no controller")):
+        topic = offsets_topic(tmp_path, controllers=FakeControllers(create_topics=failure))
+        topic.create()
+        await settle()
+        assert "no controller" in topic.missing().message
+        await topic.close()

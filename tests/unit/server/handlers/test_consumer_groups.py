@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kraft.metadata.features import GROUP_VERSION
+from kraft.metadata.records import FeatureLevelSet, TopicDeleted
+from kraft.model.consumer_groups import Assignment, ConsumerGroup, ConsumerGroupDescribeRequest, TopicPartitions
+from kraft.model.errors import ErrorCode, Refusal
+from tests.support.cluster_images import ORDERS
+from tests.support.server.group_broker import GROUP, PEER, GroupBroker, heartbeat
+
+ALL = Assignment((TopicPartitions(topic_id=ORDERS, topic="orders", partitions=(0, 1)),))
+
+
+async def described(broker: GroupBroker, group_id: str = GROUP) -> ConsumerGroup:
+    request = ConsumerGroupDescribeRequest(group_ids=(group_id,))
+    (group,) = (await broker.handlers.consumer.describe(request)).groups
+    return group
+
+
+async def test_a_member_gets_its_assignment_once(tmp_path: Path) -> None:
+    async with GroupBroker(tmp_path) as broker:
+        joined = await broker.join_consumer()
+        assert joined.assignment == ALL
+        fields: dict[str, Any] = {"member_epoch": joined.member_epoch, "rebalance_timeout_ms": -1, "subscription": None}
+        owning = await broker.join_consumer(owned=joined.assignment, **fields)
+        assert (owning.member_epoch, owning.assignment) == (joined.member_epoch, None)
+
+
+async def test_a_group_is_described_with_its_members(tmp_path: Path) -> None:
+    async with GroupBroker(tmp_path) as broker:
+        joined = await broker.join_consumer(rack_id="a", instance_id="static")
+        group = await described(broker)
+        (member,) = group.members
+        assert (group.state, group.epoch, group.assignor) == ("Stable", joined.member_epoch, "uniform")
+        assert (member.client_id, member.client_host, member.rack_id) == ("tester", "/10.0.0.7", "a")
+        assert (member.instance_id, member.topics, member.assignment, member.target) == (
+            "static",
+            ("orders",),
+            ALL,
+            ALL,
+        )
+        broker.image = broker.image.replay([TopicDeleted(topic_id=ORDERS)])
+        (member,) = (await described(broker)).members
+        assert [each.topic for each in member.assignment.topics] == [""]
+
+
+@pytest.mark.parametrize(
+    ("group_id", "code"),
+    [("", ErrorCode.INVALID_GROUP_ID), ("none", ErrorCode.GROUP_ID_NOT_FOUND), ("old", ErrorCode.GROUP_ID_NOT_FOUND)],
+)
+async def test_other_groups_are_not_described(group_id: str, code: ErrorCode, tmp_path: Path) -> None:
+    async with GroupBroker(tmp_path) as broker:
+        await broker.stable("old")
+        group = await described(broker, group_id)
+        assert (group.error_code, bool(group.error_message)) == (code, True)
+
+
+async def test_a_stale_epoch_is_fenced(tmp_path: Path) -> None:
+    async with GroupBroker(tmp_path) as broker:
+        await broker.join_consumer()
+        with pytest.raises(Refusal) as caught:
+            await broker.join_consumer(member_epoch=99)
+        assert caught.value.error_code is ErrorCode.FENCED_MEMBER_EPOCH
+
+
+async def test_the_protocol_is_refused_until_the_cluster_is_at_its_level(tmp_path: Path) -> None:
+    async with GroupBroker(tmp_path) as broker:
+        broker.image = broker.image.replay([FeatureLevelSet(feature=GROUP_VERSION, level=0)])
+        with pytest.raises(Refusal, match=r"kraft features upgrade --feature group\.version=1") as caught:
+            await broker.handlers.consumer.heartbeat(heartbeat(), PEER)
+        assert caught.value.error_code is ErrorCode.UNSUPPORTED_VERSION
+        assert (await described(broker)).error_code is ErrorCode.UNSUPPORTED_VERSION

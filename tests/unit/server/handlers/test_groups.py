@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from kraft.model.classic_groups import Heartbeat, LeaveGroup, LeavingMember, SyncGroup
+from kraft.model.committed_offsets import DeleteOffsets, FetchGroup, OffsetFetchRequest
+from kraft.model.consumer_groups import ConsumerGroupDescribeRequest
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListedGroup, ListGroupsRequest
+from tests.support.server.group_broker import GroupBroker
+from tests.support.server.replicas import lead, settle
+
+GROUPS = [
+    ListedGroup(group_id="left", protocol_type="consumer", state="Empty", type="classic"),
+    ListedGroup(group_id="new", protocol_type="consumer", state="Stable", type="consumer"),
+    ListedGroup(group_id="old", protocol_type="consumer", state="Stable", type="classic"),
+]
+
+
+async def with_groups(broker: GroupBroker) -> None:
+    await broker.stable("old")
+    await broker.join_consumer("new")
+    await broker.leave(await broker.stable("left"), "left")
+
+
+@pytest.mark.parametrize(
+    ("states", "types", "found"),
+    [
+        ((), (), GROUPS),
+        (("STABLE",), (), GROUPS[1:]),
+        ((), ("Classic",), [GROUPS[0], GROUPS[2]]),
+        (("stable", "empty"), ("classic",), [GROUPS[0], GROUPS[2]]),
+        (("NoSuchState",), (), []),
+    ],
+)
+async def test_groups_are_listed_by_state_and_type(
+    states: tuple[str, ...], types: tuple[str, ...], found: list[ListedGroup], tmp_path: Path
+) -> None:
+    async with GroupBroker(tmp_path) as broker:
+        await with_groups(broker)
+        listed = await broker.handlers.groups.list_groups(ListGroupsRequest(states=states, types=types))
+        assert sorted(listed.groups, key=lambda each: each.group_id) == found
+
+
+async def test_classic_groups_are_described_and_others_are_not_found(tmp_path: Path) -> None:
+    async with GroupBroker(tmp_path) as broker:
+        await with_groups(broker)
+        asked = DescribeGroupsRequest(group_ids=("old", "new", "none"))
+        old, new, none = (await broker.handlers.groups.describe(asked)).groups
+        (member,) = old.members
+        assert (old.state, old.protocol_type, old.protocol) == ("Stable", "consumer", "range")
+        assert (member.client_id, member.client_host, member.assignment) == ("tester", "/10.0.0.7", b"all")
+        assert [each.error_code for each in (new, none)] == [ErrorCode.GROUP_ID_NOT_FOUND] * 2
+        assert none.error_message == "there is no group 'none' of the classic protocol"
+
+
+async def test_a_group_is_described_once_however_often_it_is_named(tmp_path: Path) -> None:
+    async with GroupBroker(tmp_path) as broker:
+        await with_groups(broker)
+        asked = ("old", "new", "old", "old", "new")
+        classic = await broker.handlers.groups.describe(DescribeGroupsRequest(group_ids=asked))
+        consumer = await broker.handlers.consumer.describe(ConsumerGroupDescribeRequest(group_ids=asked))
+        assert [each.group_id for each in classic.groups] == ["old", "new"]
+        assert [each.group_id for each in consumer.groups] == ["old", "new"]
+
+
+async def test_groups_without_members_are_deleted(tmp_path: Path) -> None:
+    async with GroupBroker(tmp_path) as broker:
+        await with_groups(broker)
+        asked = DeleteGroupsRequest(group_ids=("left", "old", "new", "none", "left"))
+        deleted = await broker.handlers.groups.delete(asked)
+        assert [(each.group_id, each.error_code) for each in deleted.groups] == [
+            ("left", ErrorCode.NONE),
+            ("old", ErrorCode.NON_EMPTY_GROUP),
+            ("new", ErrorCode.NON_EMPTY_GROUP),
+            ("none", ErrorCode.GROUP_ID_NOT_FOUND),
+        ]
+        assert len((await broker.handlers.groups.list_groups(ListGroupsRequest())).groups) == 2
+
+
+async def test_a_broker_without_the_coordinator_says_so(tmp_path: Path) -> None:
+    broker = GroupBroker(tmp_path)
+    assert (await broker.handlers.groups.list_groups(ListGroupsRequest())).groups == ()
+    (group,) = (await broker.handlers.groups.describe(DescribeGroupsRequest(group_ids=("old",)))).groups
+    (deleted,) = (await broker.handlers.groups.delete(DeleteGroupsRequest(group_ids=("old",)))).groups
+    assert group.error_code is deleted.error_code is ErrorCode.NOT_COORDINATOR
+    with pytest.raises(Refusal):
+        broker.coordinators.view("old")
+
+
+async def test_a_partition_that_is_no_longer_led_is_not_listed(tmp_path: Path) -> None:
+    async with GroupBroker(tmp_path) as broker:
+        await with_groups(broker)
+        # The role ends a moment before its coordinator is stopped.
+        leader, broker.partition.leader = broker.partition.leader, None
+        assert (await broker.handlers.groups.list_groups(ListGroupsRequest())).groups == ()
+        broker.partition.leader = leader
+
+
+async def test_nothing_is_listed_while_a_coordinator_cannot_answer(tmp_path: Path) -> None:
+    async with GroupBroker(tmp_path) as broker:
+        await with_groups(broker)
+        lead(broker.partition, epoch=2, replicas=(1,))
+        assert await listing_error(broker) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await settle()
+        broker.broker.is_full = True
+        with pytest.raises(Refusal):
+            await broker.stable("another")
+        assert await listing_error(broker) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        broker.broker.is_full = False
+        await asyncio.sleep(1)
+        assert len((await broker.handlers.groups.list_groups(ListGroupsRequest())).groups) == 3
+    assert await listing_error(broker) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def listing_error(broker: GroupBroker) -> ErrorCode:
+    with pytest.raises(Refusal) as raised:
+        await broker.handlers.groups.list_groups(ListGroupsRequest())
+    return raised.value.error_code
+
+
+async def test_an_id_longer_than_kafkas_texts_is_refused_by_every_request(tmp_path: Path) -> None:
+    long = "g" * 40_000
+    async with GroupBroker(tmp_path) as broker:
+        groups, consumer, offsets = broker.handlers.groups, broker.handlers.consumer, broker.handlers.offsets
+        answers = (
+            (await groups.describe(DescribeGroupsRequest(group_ids=(long,)))).groups
+            + (await groups.delete(DeleteGroupsRequest(group_ids=(long,)))).groups
+            + (await consumer.describe(ConsumerGroupDescribeRequest(group_ids=(long,)))).groups
+            + (await offsets.fetch(OffsetFetchRequest(groups=(FetchGroup(group_id=long, all_topics=True),)))).groups
+        )
+        assert [each.error_code for each in answers] == [ErrorCode.INVALID_GROUP_ID] * 4
+        classic = broker.handlers.classic
+        for refused in (
+            broker.join(long),
+            broker.join_consumer(long),
+            classic.sync(SyncGroup(group_id=long, member_id="m", generation=1)),
+            classic.heartbeat(Heartbeat(group_id=long, member_id="m", generation=1)),
+            classic.leave(LeaveGroup(group_id=long, members=(LeavingMember(member_id="m"),))),
+            offsets.delete(DeleteOffsets(group_id=long, topics=())),
+        ):
+            with pytest.raises(Refusal) as caught:
+                await refused
+            assert caught.value.error_code is ErrorCode.INVALID_GROUP_ID

@@ -1,0 +1,149 @@
+"""Fetch and ListOffsets of consumers that read committed records."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from kraft.log.append_work import AppendOrigin
+from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
+from kraft.log.format.record_batch import split
+from kraft.model.errors import ErrorCode
+from kraft.model.fetch import AbortedTransaction, FetchRequest
+from kraft.model.list_offsets import LATEST_TIMESTAMP, MAX_TIMESTAMP, ListOffsetsPartition, ListOffsetsRequest
+from kraft.server.handlers.fetch import FetchHandler
+from kraft.server.handlers.list_offsets import ListOffsetsHandler
+from kraft.server.loop.slow_reads import SlowReads
+from kraft.server.replica.partition import Partition
+from tests.support.log.transactional_log import ABORT, COMMIT, COORDINATOR, VERIFIED, transactional
+from tests.support.server.replicas import (
+    Broker,
+    InlineExecutor,
+    batch,
+    fetched,
+    follow,
+    lead,
+    settle,
+    values_of,
+)
+from tests.unit.server.handlers.fetches import asking, request
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Broker:
+    return Broker(tmp_path)
+
+
+def alone(broker: Broker) -> Partition:
+    partition = broker.open()
+    lead(partition, replicas=(1,))
+    return partition
+
+
+def write(broker: Broker, partition: Partition, records: bytes, origin: AppendOrigin = VERIFIED) -> None:
+    partition.append(records, 1, origin)
+    broker.sync()
+
+
+def marker(kind: MarkerType, producer_id: int = 7) -> bytes:
+    return build_marker(EndTransactionMarker(type=kind, coordinator_epoch=0), producer_id, 0, 1_000)
+
+
+def committed_only(wanted: FetchRequest) -> FetchRequest:
+    return replace(wanted, reads_committed=True)
+
+
+async def test_a_fetch_of_committed_records_ends_at_the_last_stable_offset(broker: Broker) -> None:
+    partition = alone(broker)
+    write(broker, partition, batch("a"))
+    write(broker, partition, transactional(7, 0, "b"))
+    write(broker, partition, batch("c"))
+    handler = FetchHandler(broker.partitions)
+    (result,) = (await handler.handle(committed_only(request(asking())))).partitions
+    assert (values_of(result.records), result.last_stable_offset, result.high_watermark) == (["a"], 1, 3)
+    (result,) = (await handler.handle(request(asking()))).partitions
+    assert (values_of(result.records), result.last_stable_offset) == (["a", "b", "c"], 1)
+
+
+async def test_a_consumer_of_committed_records_is_woken_by_the_replicated_marker(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition)
+    write(broker, partition, transactional(7, 0, "a"))
+    fetched(partition, 1)
+    wanted = committed_only(request(asking(), max_wait_ms=60_000))
+    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
+    await settle()
+    write(broker, partition, marker(COMMIT), COORDINATOR)
+    await settle()
+    assert not waiting.done()
+    fetched(partition, 2)
+    (result,) = (await waiting).partitions
+    assert (values_of(result.records), result.last_stable_offset) == (["a"], 2)
+
+
+async def test_the_aborted_transactions_among_the_records_are_named(broker: Broker) -> None:
+    partition = alone(broker)
+    for number, kind in enumerate((COMMIT, ABORT, ABORT)):
+        write(broker, partition, transactional(7, number, str(number)))
+        write(broker, partition, marker(kind), COORDINATOR)
+    handler = FetchHandler(broker.partitions)
+    (result,) = (await handler.handle(committed_only(request(asking())))).partitions
+    assert [each.first_offset for each in result.aborted] == [2, 4]
+    (result,) = (await handler.handle(committed_only(request(asking(bytes_max=1))))).partitions
+    assert (len(split(result.records)), result.aborted) == (1, [])
+    (result,) = (await handler.handle(committed_only(request(asking(2, bytes_max=1))))).partitions
+    assert result.aborted == [AbortedTransaction(producer_id=7, first_offset=2)]
+    (result,) = (await handler.handle(request(asking()))).partitions
+    assert result.aborted == []
+
+
+async def test_a_lost_index_is_an_error_of_the_partition_not_a_committed_record(broker: Broker) -> None:
+    partition = alone(broker)
+    write(broker, partition, transactional(7, 0, "a"))
+    write(broker, partition, marker(ABORT), COORDINATOR)
+    partition.log.roll()
+    directory = partition.log.directory
+    (index,) = [name for name in broker.disk.list(directory) if name.endswith(".txnindex")]
+    broker.disk.remove(f"{directory}/{index}")
+    (result,) = (await FetchHandler(broker.partitions).handle(committed_only(request(asking())))).partitions
+    assert (result.error_code, result.records) == (ErrorCode.KAFKA_STORAGE_ERROR, b"")
+    assert len(broker.failures) == 1
+
+
+async def test_a_new_leader_knows_what_it_has_copied_but_not_what_is_not_replicated(broker: Broker) -> None:
+    leading, partition = Broker(Path(f"{broker.directory}/other")), broker.open()
+    source = alone(leading)
+    write(leading, source, transactional(7, 0, "a"))
+    write(leading, source, marker(ABORT), COORDINATOR)
+    write(leading, source, transactional(8, 0, "b"))
+    follow(partition)
+    partition.append_as_follower(source.log.read(source.log.log_start_offset, 1 << 20, source.log.log_end_offset))
+    broker.sync()
+    lead(partition, epoch=1)
+    assert partition.last_stable_offset == 0
+    fetched(partition, 3)
+    assert (partition.high_watermark, partition.last_stable_offset) == (3, 2)
+    (result,) = (await FetchHandler(broker.partitions).handle(committed_only(request(asking())))).partitions
+    assert result.aborted == [AbortedTransaction(producer_id=7, first_offset=0)]
+
+
+@pytest.mark.real_time
+async def test_the_latest_offset_of_committed_records_is_the_last_stable_one_and_no_later_record_is_found(
+    broker: Broker,
+) -> None:
+    partition = alone(broker)
+    write(broker, partition, batch("a"))
+    write(broker, partition, transactional(7, 0, "b", "c"))
+    handler = ListOffsetsHandler(broker.partitions, SlowReads(InlineExecutor()))
+    found = []
+    for reads_committed in (False, True):
+        wanted = [
+            ListOffsetsPartition(topic="orders", partition=0, timestamp_ms=timestamp_ms)
+            for timestamp_ms in (LATEST_TIMESTAMP, 1_001, MAX_TIMESTAMP)
+        ]
+        response = await handler.handle(ListOffsetsRequest(partitions=wanted, reads_committed=reads_committed))
+        found.append([result.offset for result in response.partitions])
+    assert found == [[3, 2, 2], [1, -1, -1]]

@@ -1,0 +1,252 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from kraft.coordinator.transactions.commands import AddOffsets, AddPartitions, EndTransaction
+from kraft.coordinator.transactions.transaction import EPOCH_BUMP, ProducerIdAndEpoch, TransactionState
+from kraft.metadata.topic_names import OFFSETS_TOPIC
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import ProducerEpoch, ProducerId, TopicId, TopicPartition
+from kraft.model.partitions import PartitionName
+from kraft.model.transaction_partitions import AddPartitionsToTxnRequest, TransactionToVerify, VerifiedTransaction
+from kraft.model.transactions import (
+    DescribeTransactionsRequest,
+    EndTxnRequest,
+    ListedTransaction,
+    ListTransactionsRequest,
+)
+from kraft.server.handlers import transactions
+from kraft.server.handlers.transactions import TransactionsHandler
+from tests.support.cluster_images import with_topic
+from tests.support.server.replicas import follow, settle
+from tests.support.turn_counter import TurnCounter
+from tests.support.virtual_time import LoopClock
+from tests.unit.server.coordinator.transacting import FIRST_PRODUCER_ID, ID, Transacting, orders
+
+
+class Handling(Transacting):
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.creations = 0
+        self.handler = TransactionsHandler(self.coordinators, lambda: self.image, self._create, LoopClock().wall_ms)
+
+    def _create(self) -> None:
+        self.creations += 1
+
+
+def asked(
+    producer: ProducerIdAndEpoch, *names: PartitionName, transactional_id: str = ID, adds: bool = False
+) -> TransactionToVerify:
+    return TransactionToVerify(
+        transactional_id=transactional_id,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        verify_only=not adds,
+        partitions=names or (PartitionName(topic="orders", partition=0),),
+    )
+
+
+def accepted(count: int = 1) -> VerifiedTransaction:
+    return VerifiedTransaction(partition_error_codes=(ErrorCode.NONE,) * count)
+
+
+def other(producer: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
+    return ProducerIdAndEpoch(ProducerId(producer.producer_id), ProducerEpoch(producer.epoch + 1))
+
+
+ORDERS_1 = PartitionName(topic="orders", partition=1)
+NOWHERE = PartitionName(topic="nowhere", partition=0)
+
+
+# --- producers -------------------------------------------------------------------------------------------------------
+
+
+async def test_partitions_are_added_all_or_none(tmp_path: Path) -> None:
+    async with Handling(tmp_path) as broker:
+        producer = await broker.init()
+        nowhere, beyond = TopicPartition("nowhere", 0), TopicPartition("orders", 9)
+        command = AddPartitions(
+            transactional_id=ID, producer=producer, partitions=orders(0) | {nowhere, beyond}, client_version=0
+        )
+        (existing,) = orders(0)
+        assert await broker.handler.add_partitions(command) == {
+            existing: ErrorCode.OPERATION_NOT_ATTEMPTED,
+            nowhere: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            beyond: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        }
+        assert broker.transaction().state is TransactionState.EMPTY
+
+
+async def test_offsets_are_added_once_their_topic_exists(tmp_path: Path) -> None:
+    async with Handling(tmp_path) as broker:
+        producer = await broker.init()
+        command = AddOffsets(transactional_id=ID, producer=producer, group_id="billing")
+        with pytest.raises(Refusal, match="COORDINATOR_NOT_AVAILABLE"):
+            await broker.handler.add_offsets(command)
+        assert broker.creations == 1
+        broker.image = with_topic(broker.image, [1], topic=OFFSETS_TOPIC, topic_id=TopicId(UUID(int=50)))
+        await broker.handler.add_offsets(command)
+        assert broker.transaction().partitions == {TopicPartition(OFFSETS_TOPIC, 0)}
+        with pytest.raises(Refusal, match="PRODUCER_FENCED"):
+            await broker.handler.add_offsets(
+                AddOffsets(transactional_id=ID, producer=other(producer), group_id="billing")
+            )
+        await broker.coordinators.drain()
+        with pytest.raises(Refusal, match="COORDINATOR_NOT_AVAILABLE"):
+            await broker.handler.add_offsets(command)
+        assert broker.creations == 1
+
+
+# --- brokers ---------------------------------------------------------------------------------------------------------
+
+
+async def test_brokers_verify_and_add_many_transactions_each_with_its_answer(tmp_path: Path) -> None:
+    async with Handling(tmp_path) as broker:
+        producer = await broker.begin(orders(0))
+        adding = await broker.begin(orders(0), "refunds")
+        request = AddPartitionsToTxnRequest(
+            transactions=(
+                asked(producer, PartitionName(topic="orders", partition=0), ORDERS_1),
+                asked(adding, ORDERS_1, transactional_id="refunds", adds=True),
+                asked(adding, ORDERS_1, NOWHERE, transactional_id="refunds", adds=True),
+                asked(other(producer)),
+                asked(producer, transactional_id="unknown"),
+                asked(producer, transactional_id=""),
+            )
+        )
+        verified, added, partly, fenced, unknown, empty = (
+            await broker.handler.add_partitions_of_brokers(request)
+        ).transactions
+        assert verified == VerifiedTransaction(partition_error_codes=(ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE))
+        assert added == accepted()
+        assert partly.partition_error_codes == (
+            ErrorCode.OPERATION_NOT_ATTEMPTED,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        )
+        assert broker.transaction("refunds").partitions == orders(0, 1)
+        assert fenced.error_code is ErrorCode.PRODUCER_FENCED
+        assert unknown.error_code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert empty.error_code is ErrorCode.INVALID_REQUEST
+
+
+async def test_the_partitions_of_many_transactions_are_committed_together(tmp_path: Path) -> None:
+    """Their producers wait, and the broker that asks has a deadline for the whole request."""
+    async with Handling(tmp_path) as broker:
+        ids = [f"id {number}" for number in range(20)]
+        producers = {each: await broker.init(each) for each in ids}
+        await broker.lead(epoch=2, replicas=(1, 2))
+        broker.catch_up()
+        await settle()
+        request = AddPartitionsToTxnRequest(
+            transactions=tuple(asked(producers[each], transactional_id=each, adds=True) for each in ids)
+        )
+        answering = asyncio.create_task(broker.handler.add_partitions_of_brokers(request))
+        await settle()
+        broker.catch_up()
+        async with asyncio.timeout(60):
+            assert (await answering).transactions == (accepted(),) * 20
+
+
+async def test_the_answers_of_a_large_request_come_in_its_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactions, "VERIFIED_AT_ONCE", 3)
+    async with Handling(tmp_path) as broker:
+        producer = await broker.begin(orders(0))
+        ids = [ID if number % 3 else "unknown" for number in range(10)]
+        request = AddPartitionsToTxnRequest(transactions=tuple(asked(producer, transactional_id=each) for each in ids))
+        answers = (await broker.handler.add_partitions_of_brokers(request)).transactions
+        assert [each.error_code is ErrorCode.NONE for each in answers] == [each == ID for each in ids]
+
+
+# --- queries ---------------------------------------------------------------------------------------------------------
+
+
+async def listed(broker: Handling, **filters: object) -> list[str]:
+    response = await broker.handler.list_transactions(ListTransactionsRequest(**filters))  # type: ignore[arg-type]
+    return sorted(each.transactional_id for each in response.transactions)
+
+
+async def test_transactions_are_listed_by_every_filter(tmp_path: Path) -> None:
+    async with Handling(tmp_path) as broker:
+        await broker.begin(orders(0))
+        await asyncio.sleep(30)
+        await broker.begin(orders(0), "refunds")
+        await broker.init("idle")
+        assert await listed(broker) == ["idle", ID, "refunds"]
+        assert await listed(broker, states=("Ongoing",)) == [ID, "refunds"]
+        assert await listed(broker, producer_ids=(FIRST_PRODUCER_ID + 2,)) == ["idle"]
+        assert await listed(broker, states=("Ongoing",), duration_ms=20_000) == [ID]
+        assert await listed(broker, transactional_id_pattern="re.*|idle") == ["idle", "refunds"]
+        assert await listed(broker, transactional_id_pattern="re") == []
+        response = await broker.handler.list_transactions(ListTransactionsRequest(states=("Empty", "Asleep")))
+        assert response.unknown_states == ("Asleep",)
+        assert response.transactions == (
+            ListedTransaction(transactional_id="idle", producer_id=FIRST_PRODUCER_ID + 2, state="Empty"),
+        )
+        with pytest.raises(Refusal, match="INVALID_REGULAR_EXPRESSION"):
+            await listed(broker, transactional_id_pattern="(")
+
+
+async def test_transactions_are_described_each_with_its_error(tmp_path: Path) -> None:
+    async with Handling(tmp_path) as broker:
+        await broker.begin(orders(0, 1))
+        request = DescribeTransactionsRequest(transactional_ids=(ID, "unknown", "", ID))
+        # Each once, so that a short request has no endless response.
+        found, unknown, empty = (await broker.handler.describe(request)).transactions
+        assert (found.state, found.producer_id, found.producer_epoch, found.timeout_ms) == (
+            "Ongoing",
+            FIRST_PRODUCER_ID,
+            0,
+            60_000,
+        )
+        assert found.start_ms == LoopClock().wall_ms()
+        assert found.partitions == (PartitionName(topic="orders", partition=0), ORDERS_1)
+        assert unknown.error_code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        assert empty.error_code is ErrorCode.INVALID_REQUEST
+        follow(broker.partition, epoch=2)
+        await settle()
+        (elsewhere,) = (
+            await broker.handler.describe(DescribeTransactionsRequest(transactional_ids=(ID,)))
+        ).transactions
+        assert elsewhere.error_code is ErrorCode.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize("query", ["list", "describe"])
+async def test_other_tasks_have_their_turn_during_a_large_query(
+    tmp_path: Path, query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactions, "TRANSACTIONS_AT_ONCE", 2)
+    async with Handling(tmp_path) as broker:
+        for number in range(10):
+            await broker.init(f"id {number}")
+        async with TurnCounter() as others:
+            if query == "list":
+                await broker.handler.list_transactions(ListTransactionsRequest())
+            else:
+                await broker.handler.describe(
+                    DescribeTransactionsRequest(transactional_ids=tuple(f"id {number}" for number in range(10)))
+                )
+        assert others.turns >= 4
+
+
+# --- gRPC ------------------------------------------------------------------------------------------------------------
+
+
+async def test_the_end_over_grpc_bumps_the_epoch(tmp_path: Path) -> None:
+    async with Handling(tmp_path) as broker:
+        producer = await broker.begin(orders(0))
+        request = EndTxnRequest(
+            transactional_id=ID, producer_id=producer.producer_id, producer_epoch=producer.epoch, committed=True
+        )
+        response = await broker.handler._end_request(request)
+        assert (response.producer_id, response.producer_epoch) == (FIRST_PRODUCER_ID, 1)
+        await broker.until_state(TransactionState.COMPLETE_COMMIT)
+        assert await broker.handler._end_request(request) == response
+        command = EndTransaction(transactional_id=ID, producer=producer, commit=False, client_version=EPOCH_BUMP)
+        with pytest.raises(Refusal, match="INVALID_TXN_STATE"):
+            await broker.handler.end(command)
