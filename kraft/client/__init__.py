@@ -22,18 +22,28 @@ if TYPE_CHECKING:
     from kraft.client.errors import (
         BufferExhausted,
         ClientClosed,
+        CommitFailed,
         DeliveryTimeout,
         InvalidSetting,
         LogTruncated,
         NotSupportedYet,
+        ProducerFenced,
         RecordTooLarge,
+        SubscriptionConflict,
+        TransactionAborted,
+        TransactionConflict,
+        TransactionTimeout,
     )
+    from kraft.client.groups import GroupDescription, GroupMember
     from kraft.client.producer import Producer
     from kraft.client.sans_io.partitioner import partition_for_key
+    from kraft.client.transactions import TransactionDescription, TransactionListing
     from kraft.client.values import (
         ConsumerRecord,
         Delay,
         Delivery,
+        GroupMetadata,
+        OffsetAndMetadata,
         OffsetAndTimestamp,
         PartitionColumns,
         RecordMetadata,
@@ -44,18 +54,22 @@ if TYPE_CHECKING:
     from kraft.model.brokers import BrokerDescription
     from kraft.model.client_quotas import QuotaEntity, QuotaFilter, QuotaMatch
     from kraft.model.configs import ConfigEntry, ConfigSource
+    from kraft.model.describe_producers import ActiveProducer
     from kraft.model.errors import ErrorCode, InvalidBatch, KraftError, Refusal
+    from kraft.model.groups import ListedGroup
     from kraft.model.ids import TopicPartition
     from kraft.model.partitions import ElectionType, OngoingReassignment
     from kraft.model.topics import NewTopic
     from kraft.rpc.peers import Unreachable
 
 __all__ = [
+    "ActiveProducer",
     "Admin",
     "BrokerDescription",
     "BufferExhausted",
     "ClientClosed",
     "Codec",
+    "CommitFailed",
     "ConfigEntry",
     "ConfigSource",
     "Consumer",
@@ -65,17 +79,23 @@ __all__ = [
     "DeliveryTimeout",
     "ElectionType",
     "ErrorCode",
+    "GroupDescription",
+    "GroupMember",
+    "GroupMetadata",
     "InvalidBatch",
     "InvalidSetting",
     "KraftError",
+    "ListedGroup",
     "LogTruncated",
     "NewTopic",
     "NoBrokerReachable",
     "NotSupportedYet",
+    "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "OngoingReassignment",
     "PartitionColumns",
     "Producer",
+    "ProducerFenced",
     "QuotaEntity",
     "QuotaFilter",
     "QuotaMatch",
@@ -83,8 +103,14 @@ __all__ = [
     "RecordMetadata",
     "RecordTooLarge",
     "Refusal",
+    "SubscriptionConflict",
     "TimestampType",
     "TopicPartition",
+    "TransactionAborted",
+    "TransactionConflict",
+    "TransactionDescription",
+    "TransactionListing",
+    "TransactionTimeout",
     "Unreachable",
     "decode_columns",
     "partition_for_key",
@@ -99,18 +125,28 @@ _HOMES = {
     "kraft.client.errors": (
         "BufferExhausted",
         "ClientClosed",
+        "CommitFailed",
         "DeliveryTimeout",
         "InvalidSetting",
         "LogTruncated",
         "NotSupportedYet",
+        "ProducerFenced",
         "RecordTooLarge",
+        "SubscriptionConflict",
+        "TransactionAborted",
+        "TransactionConflict",
+        "TransactionTimeout",
     ),
+    "kraft.client.groups": ("GroupDescription", "GroupMember"),
     "kraft.client.sans_io.partitioner": ("partition_for_key",),
     "kraft.client.producer": ("Producer",),
+    "kraft.client.transactions": ("TransactionDescription", "TransactionListing"),
     "kraft.client.values": (
         "ConsumerRecord",
         "Delay",
         "Delivery",
+        "GroupMetadata",
+        "OffsetAndMetadata",
         "OffsetAndTimestamp",
         "PartitionColumns",
         "RecordMetadata",
@@ -120,7 +156,9 @@ _HOMES = {
     "kraft.log.format.record_codec": ("RecordColumns",),
     "kraft.model.brokers": ("BrokerDescription",),
     "kraft.model.configs": ("ConfigEntry", "ConfigSource"),
+    "kraft.model.describe_producers": ("ActiveProducer",),
     "kraft.model.errors": ("ErrorCode", "InvalidBatch", "KraftError", "Refusal"),
+    "kraft.model.groups": ("ListedGroup",),
     "kraft.model.ids": ("TopicPartition",),
     "kraft.model.partitions": ("ElectionType", "OngoingReassignment"),
     "kraft.model.client_quotas": ("QuotaEntity", "QuotaFilter", "QuotaMatch"),

@@ -75,10 +75,13 @@ class Admin:
     alter_partition_reassignments = _blocking(AsyncAdmin.alter_partition_reassignments)
     list_partition_reassignments = _blocking(AsyncAdmin.list_partition_reassignments)
     delete_records = _blocking(AsyncAdmin.delete_records)
+    list_offsets = _blocking(AsyncAdmin.list_offsets)
     describe_topic_configs = _blocking(AsyncAdmin.describe_topic_configs)
     describe_broker_configs = _blocking(AsyncAdmin.describe_broker_configs)
     alter_broker_configs = _blocking(AsyncAdmin.alter_broker_configs)
     alter_topic_configs = _blocking(AsyncAdmin.alter_topic_configs)
+    describe_group_configs = _blocking(AsyncAdmin.describe_group_configs)
+    alter_group_configs = _blocking(AsyncAdmin.alter_group_configs)
     describe_cluster = _blocking(AsyncAdmin.describe_cluster)
 
     # --- brokers, features, quotas and the quorum ---
@@ -92,3 +95,20 @@ class Admin:
     describe_client_quotas = _blocking(AsyncAdmin.describe_client_quotas)
     alter_client_quotas = _blocking(AsyncAdmin.alter_client_quotas)
     describe_quorum = _blocking(AsyncAdmin.describe_quorum)
+
+    # --- groups ---
+
+    list_groups = _blocking(AsyncAdmin.list_groups)
+    describe_consumer_groups = _blocking(AsyncAdmin.describe_consumer_groups)
+    delete_consumer_groups = _blocking(AsyncAdmin.delete_consumer_groups)
+    remove_members_from_consumer_group = _blocking(AsyncAdmin.remove_members_from_consumer_group)
+    list_consumer_group_offsets = _blocking(AsyncAdmin.list_consumer_group_offsets)
+    alter_consumer_group_offsets = _blocking(AsyncAdmin.alter_consumer_group_offsets)
+    delete_consumer_group_offsets = _blocking(AsyncAdmin.delete_consumer_group_offsets)
+
+    # --- transactions ---
+
+    list_transactions = _blocking(AsyncAdmin.list_transactions)
+    describe_transactions = _blocking(AsyncAdmin.describe_transactions)
+    describe_producers = _blocking(AsyncAdmin.describe_producers)
+    abort_transaction = _blocking(AsyncAdmin.abort_transaction)

@@ -50,6 +50,8 @@ class AnyBroker:
         self._bootstrap = list(bootstrap)
         self._brokers: list[str] = []
         self._preferred: str | None = None
+        self._silent: set[str] = set()
+        """Addresses that did not answer when they were last tried."""
         self._backoff = backoff
         self._clock = clock
         self._refused_timeout_ms = refused_timeout_ms
@@ -58,11 +60,16 @@ class AnyBroker:
     def learn(self, addresses: Iterable[str]) -> None:
         """Replace the known brokers. The bootstrap servers are kept, in case no broker answers."""
         self._brokers = list(addresses)
+        self._silent.intersection_update([*self._brokers, *self._bootstrap])
 
     def addresses(self) -> list[str]:
-        """Return the addresses in the order of attempts: the one that answered last, brokers, bootstrap servers."""
+        """Return the addresses in the order of attempts: the one that answered last, brokers, bootstrap servers.
+
+        Those that did not answer come last: a call with a short timeout would otherwise spend it on them each time.
+        """
         preferred = [] if self._preferred is None else [self._preferred]
-        return list(dict.fromkeys([*preferred, *self._brokers, *self._bootstrap]))
+        addresses = dict.fromkeys([*preferred, *self._brokers, *self._bootstrap])
+        return sorted(addresses, key=lambda address: address in self._silent)
 
     async def call(
         self,
@@ -92,8 +99,10 @@ class AnyBroker:
                     other_listener = _other_listener(error)
                     reasons[address] = other_listener or error.reason
                     self._preferred = None
+                    self._silent.add(address)
                     is_hopeless = is_hopeless and (error.nobody_listens or other_listener is not None)
                 except Refusal as error:
+                    self._silent.discard(address)
                     self._refused_timeout_ms = 0
                     if not is_transient(error.error_code):
                         raise
@@ -101,6 +110,7 @@ class AnyBroker:
                     reasons[address] = str(error)
                 else:
                     self._preferred = address
+                    self._silent.discard(address)
                     self._refused_timeout_ms = 0
                     return answer
             rounds += 1

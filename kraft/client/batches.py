@@ -3,40 +3,52 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from kraft.client.sans_io.aborted_records import AbortedRecords
 from kraft.client.values import ConsumerRecord, PartitionColumns
 from kraft.log.format.record_batch import BatchHeader, Buffer, check_crc, decode_batch_columns, split
 from kraft.log.format.record_codec import RecordColumns
 from kraft.model.errors import InvalidBatch
+from kraft.model.fetch import AbortedTransaction
 from kraft.model.ids import TopicPartition
 
 
-def split_batches(records: Buffer, start: int, end: int | None = None) -> Iterator[tuple[BatchHeader, memoryview]]:
+def split_batches(
+    records: Buffer, start: int, end: int | None = None, aborted: Sequence[AbortedTransaction] = ()
+) -> Iterator[tuple[BatchHeader, memoryview, bool]]:
     """Yield the record batches in fetched bytes that hold offsets from `start` up to `end`, excluded.
 
-    Raises InvalidBatch.
+    The third value is True for a batch of one of the aborted transactions. Raises InvalidBatch.
     """
+    transactions = AbortedRecords(aborted)
     for header, batch in split(records):
         if end is not None and header.base_offset >= end:
             return
+        is_aborted = transactions.has(header, batch)
         if header.next_offset > start:
-            yield header, batch
+            yield header, batch, is_aborted
 
 
 def decode_columns(
-    partition: TopicPartition, records: Buffer, start: int, end: int | None = None, *, check_crcs: bool = True
+    partition: TopicPartition,
+    records: Buffer,
+    start: int,
+    end: int | None = None,
+    *,
+    check_crcs: bool = True,
+    aborted: Sequence[AbortedTransaction] = (),
 ) -> Iterator[PartitionColumns]:
     """Yield columns batch by batch, with offsets from `start` up to `end`, excluded. Raises InvalidBatch.
 
-    A batch without records for a reader (a transaction's marker) gives empty columns, so that reading continues after
-    its offset.
+    A batch without records for a reader (a transaction's marker, or of an aborted transaction) gives empty columns, so
+    that reading continues after its offset.
     """
-    for header, batch in split_batches(records, start, end):
+    for header, batch, is_aborted in split_batches(records, start, end, aborted):
         try:
             if check_crcs:
                 check_crc(header, batch)
-            columns = _NOTHING if header.is_control else decode_batch_columns(batch)
+            columns = _NOTHING if header.is_control or is_aborted else decode_batch_columns(batch)
         except InvalidBatch as error:
             where = f"{partition} at offset {header.base_offset}"
             raise InvalidBatch(f"{where}: {error.message}", error.error_code) from error

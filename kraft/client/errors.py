@@ -61,6 +61,39 @@ def describe_truncation(partition: TopicPartition, position: int, divergent_offs
     )
 
 
+class CommitFailed(Refusal):
+    """Offsets were not committed, because their partitions may belong to another member of the group by now.
+
+    Records after the last committed offsets are read again by that member. Retries do not help; the next poll does.
+    """
+
+
+class SubscriptionConflict(KraftError):
+    """A call that does not fit the others.
+
+    `subscribe` and `assign` exclude each other, a poll needs one of them, and groups need group.id.
+    """
+
+
+class TransactionAborted(KraftError):
+    """The open transaction cannot be committed, or was aborted, so none of its records becomes visible.
+
+    Call abort_transaction, then begin again. The cause, if any, is `__cause__`.
+    """
+
+
+class TransactionTimeout(KraftError):
+    """The end of a transaction, or the producer's start, was not confirmed in time. The same call may be repeated."""
+
+
+class TransactionConflict(KraftError):
+    """A call that does not fit the state of the producer's transaction, such as a record outside of a transaction."""
+
+
+class ProducerFenced(Refusal):
+    """Another producer uses the transactional id since; this one can only be closed."""
+
+
 class BufferExhausted(KraftError):
     """The producer's `buffer_memory` stayed full for `max_block_ms`: brokers store records too slowly."""
 

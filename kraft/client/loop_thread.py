@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Future
+from queue import SimpleQueue
 from typing import Any, Final, TypeVar
 
 from kraft.client.errors import ClientClosed
 
 Result = TypeVar("Result")
+Argument = TypeVar("Argument")
 
 _UNWINDING_MAX_S: Final = 5.0
 
@@ -68,6 +70,61 @@ class LoopThread:
     def _check(self) -> None:
         if not self.is_of_this_process():
             raise ClientClosed("this client was created before the process was forked; create one in the new process")
+
+
+class CallingThread:
+    """Runs coroutines on the loop, and their callbacks in the thread that waits for them."""
+
+    def __init__(self, thread: LoopThread) -> None:
+        self._thread = thread
+        self._calls: list[SimpleQueue[Callable[[], None] | None]] = []
+        """For each coroutine that is waited for, the callbacks to run; None once it has ended."""
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run the coroutine and return its result, as `LoopThread.run` does. A callback may run another coroutine."""
+        calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._calls.append(calls)
+        try:
+            future = self._thread.start(work)
+        except ClientClosed:
+            self._calls.remove(calls)
+            work.close()
+            raise
+        future.add_done_callback(lambda _: calls.put(None))
+        try:
+            while (call := calls.get()) is not None:
+                call()
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+        finally:
+            self._calls.remove(calls)
+
+    def callback(self, function: Callable[[Argument], object]) -> Callable[[Argument], Awaitable[None]]:
+        """Return a function for coroutines of `run` that has `function` called in the thread that waits for them."""
+
+        async def handed_over(argument: Argument) -> None:
+            loop = asyncio.get_running_loop()
+            ended: asyncio.Future[Exception | None] = loop.create_future()
+
+            def end(error: Exception | None) -> None:
+                if not ended.done():
+                    ended.set_result(error)
+
+            def call() -> None:
+                error: Exception | None = None
+                try:
+                    function(argument)
+                except Exception as raised:  # noqa: BLE001  It is raised where the callback is awaited.
+                    error = raised
+                loop.call_soon_threadsafe(end, error)
+
+            self._calls[-1].put(call)
+            if (error := await ended) is not None:
+                raise error
+
+        return handed_over
 
 
 _shared: LoopThread | None = None

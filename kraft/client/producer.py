@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final
 
@@ -14,14 +15,15 @@ from msgspec import Struct
 
 from kraft.client.aio.producer import Producer as AsyncProducer
 from kraft.client.aio.producer import checked_bytes, checked_headers, checked_timestamp
-from kraft.client.errors import BufferExhausted, ClientClosed
+from kraft.client.errors import BufferExhausted, ClientClosed, TransactionTimeout
 from kraft.client.loop_thread import LoopThread, shared_loop
 from kraft.client.network import Network
 from kraft.client.receipts import RecordReceipt
 from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS
-from kraft.client.values import Delay, Delivery, RecordMetadata
+from kraft.client.values import Delay, Delivery, GroupMetadata, OffsetAndMetadata, RecordMetadata
 from kraft.log.format.record_codec import Header
 from kraft.model.errors import Refusal
+from kraft.model.ids import TopicPartition
 from kraft.rpc.peers import Unreachable
 
 INBOX_RECORDS_MAX: Final = 10_000
@@ -37,6 +39,7 @@ class _Sent(Struct, frozen=True):
     timestamp_ms: int
     future: Future[RecordMetadata]
     queued_ms: int
+    transaction: int
 
 
 class Producer:
@@ -74,7 +77,7 @@ class Producer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close(timeout_ms=0 if kind is not None else None)
+        self.close(timeout_ms=self._producer.close_after_error_ms if kind is not None else None)
 
     def send(
         self,
@@ -88,14 +91,19 @@ class Producer:
     ) -> Future[RecordMetadata]:
         """Queue one record and return a future of its RecordMetadata. Errors, a missing topic too, are in the future.
 
+        With transactional.id, raises TransactionConflict unless a transaction is open, and TransactionAborted if it has
+        failed.
+
         The future cannot be cancelled, as in Kafka: a record that is queued is sent.
         Waits at most `max_block_ms` while the buffers are full, then raises BufferExhausted. Raises ClientClosed.
         """
         future: Future[RecordMetadata] = Future()
         future.set_running_or_notify_cancel()
+        transaction = self._producer.transaction_number()
         time_ms = self._network.clock.wall_ms() if timestamp_ms is None else checked_timestamp(timestamp_ms)
         key, value, checked = checked_bytes("key", key), checked_bytes("value", value), checked_headers(headers)
-        sent = _Sent(topic, value, key, checked, partition, time_ms, future, self._network.clock.monotonic_ms())
+        queued_ms = self._network.clock.monotonic_ms()
+        sent = _Sent(topic, value, key, checked, partition, time_ms, future, queued_ms, transaction)
         with self._guard:
             if len(self._inbox) >= INBOX_RECORDS_MAX:
                 self._wait_for_room()
@@ -149,6 +157,71 @@ class Producer:
 
         return self._thread.run(look())
 
+    # --- transactions -----------------------------------------------------------------------------------------
+
+    def init_transactions(self, timeout_ms: int | None = None) -> None:
+        """Fence earlier producers with the transactional id, and end the transaction that one of them left open.
+
+        The first `begin_transaction` does this too. See `kraft.client.aio.Producer` for these calls and their errors.
+        """
+        self._thread.run(self._producer.init_transactions(timeout_ms))
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction; all records are part of it until its end."""
+        self._thread.run(self._producer.begin_transaction())
+
+    def commit_transaction(self, timeout_ms: int | None = None) -> None:
+        """Wait until all records are stored, and commit them, all or none; `timeout_ms` is max.block.ms by default.
+
+        Raises TransactionAborted if a record has failed or the coordinator has aborted the transaction, and
+        TransactionTimeout, after which commit_transaction is called again until it returns.
+        """
+
+        async def commit() -> None:
+            block_ms, began_ms = self._producer.block_ms(timeout_ms), self._network.clock.monotonic_ms()
+            if not await self._drained(block_ms):
+                raise TransactionTimeout(f"commit_transaction: records were not queued within {block_ms} ms; repeat it")
+            left_ms = block_ms - (self._network.clock.monotonic_ms() - began_ms)
+            await self._producer.commit_transaction(max(0, left_ms))
+
+        self._thread.run(commit())
+
+    def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        group: GroupMetadata,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Commit offsets of a group with the transaction: they count once it is committed, and not if it is aborted.
+
+        See `kraft.client.aio.Producer.send_offsets_to_transaction`.
+        """
+        self._thread.run(self._producer.send_offsets_to_transaction(offsets, group, timeout_ms))
+
+    def abort_transaction(self, timeout_ms: int | None = None) -> None:
+        """Abort: drop records that were not sent, wait for those that were, and end the transaction."""
+        self._thread.run(self._producer.abort_transaction(timeout_ms))
+
+    @contextmanager
+    def transaction(self, timeout_ms: int | None = None) -> Iterator[None]:
+        """Begin a transaction, commit it at the end of the block, or abort it on any error and raise that.
+
+        A transaction that the block has ended itself is left as it is. If the commit is interrupted or times out, it
+        may have succeeded, so nothing is aborted then: call commit_transaction until it returns.
+        """
+        transactions = self._producer.transactions_for("transaction")
+        number = transactions.next_number
+        try:
+            self.begin_transaction()
+            yield
+            if transactions.is_open(number):
+                self.commit_transaction(timeout_ms)
+        except BaseException as error:
+            self._thread.run(transactions.abort_after(error, number, self._producer.block_ms(timeout_ms)))
+            raise
+
+    # --- flush and close --------------------------------------------------------------------------------------
+
     def flush(self, timeout_ms: int | None = None) -> bool:
         """Wait until all records sent so far are stored or failed. Return False if `timeout_ms` passes first."""
 
@@ -164,7 +237,7 @@ class Producer:
     def close(self, timeout_ms: int | None = None) -> None:
         """Flush for at most `timeout_ms` (None: no limit), then close. Records not stored then fail with ClientClosed.
 
-        May be called more than once.
+        An open transaction is aborted, unless `timeout_ms` is 0. May be called more than once.
         """
         with self._guard:
             self._is_closed = True
@@ -172,6 +245,7 @@ class Producer:
 
         async def close() -> None:
             began_ms = self._network.clock.monotonic_ms()
+            await self._producer.abort_open(timeout_ms)
             if not await self._drained(timeout_ms) and self._drain_task is not None:
                 self._drain_task.cancel()
             used_ms = self._network.clock.monotonic_ms() - began_ms
@@ -226,12 +300,14 @@ class Producer:
                 sent.partition,
                 sent.timestamp_ms,
                 RecordReceipt(sent.future),
+                sent.transaction,
             )
         except asyncio.CancelledError:
             sent.future.set_exception(ClientClosed("the producer was closed before its records were stored"))
             raise
         except Exception as error:  # noqa: BLE001  The record's future carries it to the sender.
             sent.future.set_exception(error)
+            self._producer.record_not_queued(error, sent.transaction)
 
     async def _find_topic(self, sent: _Sent) -> None:
         """Wait for metadata of the topic. Records that were queued before a look-up that failed share its error.

@@ -12,6 +12,8 @@ from dataclasses import dataclass, fields
 from typing import Any, Final, TypeVar
 
 from kraft.client.errors import InvalidSetting, NotSupportedYet
+from kraft.client.group_settings import check_group, parse_group_names
+from kraft.client.old_settings import replace_old_names
 from kraft.log.format.compression import CODEC_OF_NAME, Codec
 
 Settings = TypeVar("Settings", bound="ClientSettings")
@@ -27,8 +29,11 @@ _ACKS: Final = {"all": -1, "-1": -1, "0": 0, "1": 1}
 _OFFSET_RESETS: Final = ("earliest", "latest", "none")
 _OLD_OFFSET_RESETS: Final = {"smallest": "earliest", "largest": "latest"}
 
+_READ_COMMITTED: Final = "read_committed"
+_ISOLATION_LEVELS: Final = ("read_uncommitted", _READ_COMMITTED)
 
 _MAY_BE_ZERO: Final = {
+    "auto_commit_interval_ms",
     "bootstrap_refused_timeout_ms",
     "fetch_max_wait_ms",
     "linger_ms",
@@ -76,6 +81,12 @@ class ClientSettings:
     retry_backoff_max_ms: int = 1_000
     """retry.backoff.max.ms: the longest pause before a retry."""
 
+    client_id: str = "kraft"
+    """client.id: name of the program, shown to operators beside the members of a group."""
+
+    security_protocol: str = "PLAINTEXT"
+    """security.protocol: PLAINTEXT; the gRPC listeners for clients have neither encryption nor authentication yet."""
+
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
@@ -86,6 +97,12 @@ class ClientSettings:
         if self.retry_backoff_max_ms < self.retry_backoff_ms:
             raise InvalidSetting(
                 f"retry.backoff.max.ms={self.retry_backoff_max_ms} is below retry.backoff.ms={self.retry_backoff_ms}"
+            )
+
+        if self.security_protocol != "PLAINTEXT":
+            raise NotSupportedYet(
+                f"security.protocol={self.security_protocol}: encryption and authentication of clients are not "
+                "supported yet; use PLAINTEXT in a network that you trust"
             )
 
     def _least(self, name: str) -> int:
@@ -131,9 +148,21 @@ class ProducerSettings(ClientSettings):
     delivery_timeout_ms: int = 120_000
     """delivery.timeout.ms: a record that is not acknowledged by then fails with the last reason."""
 
+    transactional_id: str | None = None
+    """transactional.id: names the producer across restarts; records are then sent in transactions only."""
+
+    transaction_timeout_ms: int = 60_000
+    """transaction.timeout.ms: the coordinator aborts a transaction that takes longer."""
+
     def __post_init__(self) -> None:
         # Zero-argument super() does not work in a slotted dataclass before Python 3.14.
         ClientSettings.__post_init__(self)
+        if self.transactional_id == "":
+            raise InvalidSetting("transactional.id is empty; give a name, or leave it out")
+        if self.transactional_id is not None and self.acks != -1:
+            raise InvalidSetting(f"transactional.id needs acks=all, not acks={self.acks}")
+        if self.transactional_id is not None and not self.enable_idempotence:
+            raise InvalidSetting("transactional.id needs enable.idempotence=true, not false")
         if self.enable_idempotence and self.acks != -1:
             raise InvalidSetting(f"enable.idempotence=true needs acks=all, not acks={self.acks}")
         if self.enable_idempotence and self.max_in_flight_requests_per_connection > 5:
@@ -185,20 +214,71 @@ class ConsumerSettings(ClientSettings):
     check_crcs: bool = True
     """check.crcs: verify the CRC of each batch that is read."""
 
+    isolation_level: str = "read_uncommitted"
+    """isolation.level: read_uncommitted or read_committed, which returns neither records of aborted transactions nor
+    any from the last stable offset on."""
+
+    consumer_timeout_ms: int = -1
+    """consumer.timeout.ms: an iteration ends when no record has come for so long. -1: it has no end."""
+
+    group_id: str | None = None
+    """group.id: the group that `subscribe` joins, and whose committed offsets are where reading starts."""
+
+    group_instance_id: str | None = None
+    """group.instance.id: makes a static member: it keeps its partitions while it restarts."""
+
+    group_protocol: str = "consumer"
+    """group.protocol: consumer (KIP-848) or classic. Kafka's default is classic; here it is classic only if one of the
+    keys that the classic protocol alone has is given. Reasons: docs/adr/0031-clients-in-groups.md."""
+
+    group_remote_assignor: str | None = None
+    """group.remote.assignor: the assignor on the broker, uniform or range; with group.protocol=consumer."""
+
+    partition_assignment_strategy: tuple[str, ...] = ("range", "roundrobin", "cooperative-sticky")
+    """partition.assignment.strategy: assignors in the order of preference, by name or by Kafka's class; with
+    group.protocol=classic. Rebalances are cooperative only if cooperative-sticky is the only one."""
+
+    session_timeout_ms: int = 45_000
+    """session.timeout.ms: a member without heartbeats leaves the group after it; with group.protocol=classic."""
+
+    heartbeat_interval_ms: int = 3_000
+    """heartbeat.interval.ms: with group.protocol=classic; otherwise the broker sets it."""
+
+    max_poll_interval_ms: int = 300_000
+    """max.poll.interval.ms: a consumer that is not polled for so long leaves the group until it is polled again."""
+
+    client_rack: str | None = None
+    """client.rack: the rack of the consumer, for assignors."""
+
+    enable_auto_commit: bool = True
+    """enable.auto.commit: commit what earlier polls returned, in polls, before partitions are revoked, and on close."""
+
+    auto_commit_interval_ms: int = 5_000
+    """auto.commit.interval.ms: the least time between commits in polls."""
+
     def __post_init__(self) -> None:
         ClientSettings.__post_init__(self)
+        check_group(self)
+        if self.isolation_level not in _ISOLATION_LEVELS:
+            raise InvalidSetting(f"isolation.level={self.isolation_level} is not one of {', '.join(_ISOLATION_LEVELS)}")
         if self.auto_offset_reset not in _OFFSET_RESETS:
             raise InvalidSetting(
                 f"auto.offset.reset={self.auto_offset_reset} is not one of {', '.join(_OFFSET_RESETS)}, "
                 f"nor of the old names {', '.join(_OLD_OFFSET_RESETS)}"
             )
 
+    @property
+    def reads_committed(self) -> bool:
+        return self.isolation_level == _READ_COMMITTED
+
+    def _least(self, name: str) -> int:
+        return -1 if name == "consumer_timeout_ms" else ClientSettings._least(self, name)
+
 
 def settings_of(kind: type[Settings], bootstrap_servers: str | Sequence[str], given: Mapping[str, Any]) -> Settings:
     """Return the settings of one client from the given keys and values. Raises InvalidSetting or NotSupportedYet."""
     named = {name.replace(".", "_"): value for name, value in given.items()}
-    if named.pop("group_id", None) is not None:
-        raise NotSupportedYet("group.id: consumer groups are not supported yet; use assign and seek")
+    replace_old_names(kind, named)
     known = {field.name: field.type for field in fields(kind)}
     for name in named:
         if name not in known:
@@ -248,7 +328,8 @@ def _parse_producer_names(named: dict[str, Any]) -> None:
 
 
 def _parse_consumer_names(named: dict[str, Any]) -> None:
-    """Replace the old names of reset policies by the present ones. Raises NotSupportedYet."""
+    """Replace the old names of reset policies by the present ones. Raises InvalidSetting or NotSupportedYet."""
+    parse_group_names(named)
     if "auto_offset_reset" in named:
         word = str(named["auto_offset_reset"]).lower()
         if word.startswith("by_duration"):
@@ -267,10 +348,12 @@ def _typed(name: str, value: Any, wanted: str) -> Any:
                 return int(value)
             case "bool" if isinstance(value, str):
                 return {"true": True, "false": False}[value.lower()]
+            case "str" | "str | None" if value is not None and not isinstance(value, str):
+                raise TypeError
             case _:
                 return value
     except (ValueError, TypeError, KeyError):
-        allowed = "a number" if wanted == "int" else "true or false"
+        allowed = {"int": "a number", "bool": "true or false"}.get(wanted, "text")
         raise InvalidSetting(f"{_dotted(name)}={value!r} is not {allowed}") from None
 
 

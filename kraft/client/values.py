@@ -43,6 +43,31 @@ class OffsetAndTimestamp(NamedTuple):
     timestamp_ms: int
 
 
+class OffsetAndMetadata(NamedTuple):
+    """A committed offset: the next one to read, and any text of the program that committed it.
+
+    `leader_epoch` is the leader epoch of the last record before the offset; -1 if it is not known.
+    """
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+class GroupMetadata(Struct, frozen=True, kw_only=True):
+    """How a member of a group shows, when a transaction commits offsets, that it is one. `group_metadata` returns it.
+
+    Without a member, as for a consumer that is assigned partitions, the id is empty and the generation -1.
+    """
+
+    group_id: str
+    member_id: str = ""
+    generation: int = -1
+    """Generation of a classic member, or epoch of a member of the consumer protocol."""
+
+    instance_id: str | None = None
+
+
 class FoundOffset(NamedTuple):
     """Result of an offset look-up.
 

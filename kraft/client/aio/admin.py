@@ -1,31 +1,29 @@
-"""Asyncio admin client: topics, partitions, configs and records; `cluster_admin` has brokers, features and quotas."""
+"""Asyncio admin client: topics and partitions; for more see `*_admin` beside this module."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from kraft.client.aio.cluster_admin import ClusterAdmin
+from kraft.client.aio.config_admin import ConfigAdmin
+from kraft.client.aio.coordinators import Coordinators
+from kraft.client.aio.group_admin import GroupAdmin
+from kraft.client.aio.leader_calls import LeaderCalls
+from kraft.client.aio.offset_lookup import OffsetLookup
+from kraft.client.aio.record_admin import RecordAdmin
 from kraft.client.aio.record_deletion import RecordDeletion
-from kraft.client.any_broker import check
+from kraft.client.aio.transaction_admin import TransactionAdmin
+from kraft.client.any_broker import AnyBroker, check
 from kraft.client.errors import ClientClosed
 from kraft.client.metadata_cache import MetadataCache
 from kraft.client.network import Network
 from kraft.client.ports import Connections, Node
 from kraft.client.sans_io.backoff import Backoff
 from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS, AdminSettings, settings_of
-from kraft.model.configs import (
-    ConfigAlteration,
-    ConfigEntry,
-    ConfigOperation,
-    ConfigResource,
-    ConfigResourceType,
-    DescribeConfigsRequest,
-    IncrementalAlterConfigsRequest,
-    ResourceAlteration,
-)
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.find_coordinator import CoordinatorType
 from kraft.model.ids import TopicPartition
 from kraft.model.metadata import MetadataRequest, MetadataResponse
 from kraft.model.partitions import (
@@ -54,20 +52,15 @@ from kraft.rpc.calls import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,
-    DESCRIBE_CONFIGS,
     DESCRIBE_TOPICS,
     ELECT_LEADERS,
-    INCREMENTAL_ALTER_CONFIGS,
     LIST_PARTITION_REASSIGNMENTS,
 )
 
 Answer = TypeVar("Answer")
 
-EVERY_BROKER: Final = ""
-"""Resource name of the configs that apply to all brokers."""
 
-
-class Admin(ClusterAdmin):
+class Admin(ClusterAdmin, ConfigAdmin, GroupAdmin, RecordAdmin, TransactionAdmin):
     """Asyncio admin client. A call tries one node after the other for at most `default_api_timeout_ms`.
 
     Raises NoBrokerReachable, which names every address that was tried, or the cluster's Refusal. Some brokers may not
@@ -89,6 +82,7 @@ class Admin(ClusterAdmin):
         self._network = network or Network()
         self._connections: Connections | None = None
         self._metadata: MetadataCache | None = None
+        self._known_coordinators: dict[CoordinatorType, Coordinators] = {}
         self._is_closed = False
 
     async def __aenter__(self) -> Admin:
@@ -272,130 +266,6 @@ class Admin(ClusterAdmin):
         found = await self._ask_admin(ask, self._timeout(timeout_ms))
         return {TopicPartition(each.topic, each.partition): each for each in found}
 
-    # --- records ----------------------------------------------------------------------------------------------
-
-    async def delete_records(
-        self, before_offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
-    ) -> dict[TopicPartition, int]:
-        """Delete the records below an offset of each partition; HIGH_WATERMARK (-1) deletes all committed records.
-
-        Returns each partition's low watermark, the first offset that is kept, once every in-sync replica has deleted.
-        A missing topic or partition is an error before anything is deleted. Otherwise raises the first Refusal after
-        all were tried: OFFSET_OUT_OF_RANGE above the high watermark, POLICY_VIOLATION with cleanup.policy=compact.
-        """
-        metadata, connections = self._started()
-        backoff = Backoff(
-            first_ms=self._settings.retry_backoff_ms,
-            max_ms=self._settings.retry_backoff_max_ms,
-            chance=self._network.chance,
-        )
-        deletion = RecordDeletion(
-            connections, metadata, backoff, self._network.clock, self._settings.request_timeout_ms
-        )
-        return await deletion.delete(before_offsets, self._timeout(timeout_ms))
-
-    # --- configs ----------------------------------------------------------------------------------------------
-
-    async def describe_topic_configs(self, topic: str, *, timeout_ms: int | None = None) -> list[ConfigEntry]:
-        """Return the effective value of every config of the topic, with source and synonyms, sorted by key."""
-        resource = ConfigResource(resource_type=ConfigResourceType.TOPIC, resource_name=topic)
-
-        async def ask(node: Node, timeout_s: float) -> list[ConfigEntry]:
-            return await _described(node, resource, timeout_s)
-
-        return await self._ask_admin(ask, self._timeout(timeout_ms))
-
-    async def describe_broker_configs(
-        self, broker_id: int | None, *, timeout_ms: int | None = None
-    ) -> list[ConfigEntry]:
-        """Return every config of the broker, from its file or set at run time, sorted by key.
-
-        `broker_id` None: the configs set for all brokers. Raises BROKER_NOT_AVAILABLE for a broker out of service.
-        """
-        if broker_id is None:
-            resource = ConfigResource(resource_type=ConfigResourceType.BROKER, resource_name=EVERY_BROKER)
-            return await self._ask_admin(
-                lambda node, timeout_s: _described(node, resource, timeout_s), self._timeout(timeout_ms)
-            )
-        _, connections = self._started()
-        cluster = await self.describe_cluster(timeout_ms=timeout_ms)
-        for broker in cluster.brokers:
-            if broker.broker_id == broker_id:
-                node = connections.peer(f"{broker.host}:{broker.port}")
-                resource = ConfigResource(resource_type=ConfigResourceType.BROKER, resource_name=str(broker_id))
-                return await _described(node, resource, self._timeout(timeout_ms) / 1_000)
-        there = ", ".join(str(broker.broker_id) for broker in cluster.brokers)
-        raise Refusal(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not in service; in service are: {there}")
-
-    async def alter_topic_configs(
-        self,
-        topic: str,
-        configs: Mapping[str, str] | None = None,
-        *,
-        delete: Iterable[str] = (),
-        append: Mapping[str, str] | None = None,
-        subtract: Mapping[str, str] | None = None,
-        validate_only: bool = False,
-        timeout_ms: int | None = None,
-    ) -> None:
-        """Set `configs` and reset the keys in `delete` to their defaults. Raises the cluster's Refusal.
-
-        Changes all keys or none. `append` and `subtract` are for keys whose value is a list. Keys that are not given
-        stay unchanged. Takes effect on each broker within moments, without a restart.
-        """
-        alterations = [
-            *_alterations(ConfigOperation.SET, configs or {}),
-            *_alterations(ConfigOperation.DELETE, dict.fromkeys(delete)),
-            *_alterations(ConfigOperation.APPEND, append or {}),
-            *_alterations(ConfigOperation.SUBTRACT, subtract or {}),
-        ]
-        await self._alter_configs(
-            ConfigResourceType.TOPIC, topic, alterations, validate_only=validate_only, timeout_ms=timeout_ms
-        )
-
-    async def alter_broker_configs(
-        self,
-        broker_id: int | None,
-        configs: Mapping[str, str] | None = None,
-        *,
-        delete: Iterable[str] = (),
-        validate_only: bool = False,
-        timeout_ms: int | None = None,
-    ) -> None:
-        """Set `configs`, which override the broker's file, and reset the keys in `delete` to the file's values.
-
-        `broker_id` None sets them for all brokers that have no value of their own. Takes effect without a restart; a
-        key that needs one is refused.
-        """
-        alterations = [
-            *_alterations(ConfigOperation.SET, configs or {}),
-            *_alterations(ConfigOperation.DELETE, dict.fromkeys(delete)),
-        ]
-        name = EVERY_BROKER if broker_id is None else str(broker_id)
-        await self._alter_configs(
-            ConfigResourceType.BROKER, name, alterations, validate_only=validate_only, timeout_ms=timeout_ms
-        )
-
-    async def _alter_configs(
-        self,
-        resource_type: ConfigResourceType,
-        name: str,
-        alterations: list[ConfigAlteration],
-        *,
-        validate_only: bool,
-        timeout_ms: int | None,
-    ) -> None:
-        resource = ResourceAlteration(resource_type=resource_type, resource_name=name, alterations=alterations)
-
-        async def ask(node: Node, timeout_s: float) -> None:
-            request = IncrementalAlterConfigsRequest(
-                resources=[resource], timeout_ms=int(timeout_s * 1000), validate_only=validate_only
-            )
-            for result in (await node.call(INCREMENTAL_ALTER_CONFIGS, request, timeout_s)).results:
-                check(result.error_code, result.error_message or f"{resource_type.name.lower()} {name!r}")
-
-        await self._change(ask, timeout_ms)
-
     # --- cluster ----------------------------------------------------------------------------------------------
 
     async def describe_cluster(self, *, timeout_ms: int | None = None) -> MetadataResponse:
@@ -421,8 +291,53 @@ class Admin(ClusterAdmin):
             return await metadata.any_broker.call(ask_at, timeout_ms)
         return await metadata.any_broker.call(ask_at, timeout_ms, attempt_ms)
 
+    def _coordinators(self) -> Coordinators:
+        return self._coordinators_of(CoordinatorType.GROUP)
+
+    def _transaction_coordinators(self) -> Coordinators:
+        return self._coordinators_of(CoordinatorType.TRANSACTION)
+
+    def _coordinators_of(self, key_type: CoordinatorType) -> Coordinators:
+        metadata, connections = self._started()
+        if key_type not in self._known_coordinators:
+            self._known_coordinators[key_type] = Coordinators(
+                connections, metadata.any_broker, self._backoff(), self._network.clock, key_type
+            )
+        return self._known_coordinators[key_type]
+
+    def _leader_calls(self) -> LeaderCalls:
+        metadata, connections = self._started()
+        return LeaderCalls(connections, metadata, self._backoff(), self._network.clock)
+
+    def _record_deletion(self) -> RecordDeletion:
+        metadata, connections = self._started()
+        return RecordDeletion(
+            connections, metadata, self._backoff(), self._network.clock, self._settings.request_timeout_ms
+        )
+
+    def _offset_lookup(self) -> OffsetLookup:
+        metadata, connections = self._started()
+        return OffsetLookup(connections, metadata, self._backoff(), self._network.clock, reads_committed=False)
+
+    def _at(self, address: str) -> tuple[Connections, AnyBroker]:
+        _, connections = self._started()
+        return connections, AnyBroker([address], self._backoff(), self._network.clock)
+
+    def _backoff(self) -> Backoff:
+        return Backoff(
+            first_ms=self._settings.retry_backoff_ms,
+            max_ms=self._settings.retry_backoff_max_ms,
+            chance=self._network.chance,
+        )
+
     def _timeout(self, timeout_ms: int | None) -> int:
         return self._settings.default_api_timeout_ms if timeout_ms is None else timeout_ms
+
+    def _deadline_ms(self, timeout_ms: int | None) -> int:
+        return self._network.clock.monotonic_ms() + self._timeout(timeout_ms)
+
+    def _left_ms(self, deadline_ms: int) -> int:
+        return max(1, deadline_ms - self._network.clock.monotonic_ms())
 
     def _started(self) -> tuple[MetadataCache, Connections]:
         if self._is_closed:
@@ -431,17 +346,6 @@ class Admin(ClusterAdmin):
             self._connections = self._network.connect()
             self._metadata = MetadataCache(self._connections, self._settings, self._network.clock, self._network.chance)
         return self._metadata, self._connections
-
-
-def _alterations(operation: ConfigOperation, values: Mapping[str, str | None]) -> list[ConfigAlteration]:
-    return [ConfigAlteration(key=key, operation=operation, value=value) for key, value in values.items()]
-
-
-async def _described(node: Node, resource: ConfigResource, timeout_s: float) -> list[ConfigEntry]:
-    request = DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=True)
-    (description,) = (await node.call(DESCRIBE_CONFIGS, request, timeout_s)).results
-    check(description.error_code, description.error_message or repr(resource.resource_name))
-    return description.entries
 
 
 def _names(partitions: Iterable[TopicPartition] | None) -> list[PartitionName]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Mapping, Sequence
 
+from kraft.client.aio.admin_calls import AdminCalls
 from kraft.client.any_broker import check
 from kraft.client.ports import Node
 from kraft.model.brokers import (
@@ -39,10 +38,8 @@ from kraft.rpc.calls import (
     UPDATE_FEATURES,
 )
 
-Answer = TypeVar("Answer")
 
-
-class ClusterAdmin(ABC):
+class ClusterAdmin(AdminCalls):
     """Admin calls for brokers, features, client quotas and the quorum."""
 
     async def describe_brokers(
@@ -157,19 +154,3 @@ class ClusterAdmin(ABC):
             return description
 
         return await self._ask_admin(ask, self._timeout(timeout_ms))
-
-    # --- implemented by Admin ----------------------------------------------------------------------------------
-
-    @abstractmethod
-    async def _change(self, ask: Callable[[Node, float], Awaitable[Answer]], timeout_ms: int | None) -> Answer:
-        """Send a request that the active controller decides."""
-
-    @abstractmethod
-    async def _ask_admin(
-        self, ask: Callable[[Node, float], Awaitable[Answer]], timeout_ms: int, attempt_ms: int | None = None
-    ) -> Answer:
-        """Try one broker after the other until one answers or the timeout passes."""
-
-    @abstractmethod
-    def _timeout(self, timeout_ms: int | None) -> int:
-        """Return the caller's timeout, or the Admin's default."""

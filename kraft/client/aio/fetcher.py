@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from kraft.client.aio.offset_lookup import OffsetLookup, Outcome, no_such_partition
 from kraft.client.any_broker import ATTEMPT_MAX_MS
@@ -13,14 +13,19 @@ from kraft.client.errors import ClientClosed
 from kraft.client.metadata_cache import MISSING_TOPIC_GRACE_MS, MetadataCache
 from kraft.client.ports import Connections, FetchStream
 from kraft.client.sans_io.fetch_buffer import FetchBuffer, SentCheck, SentFetch
+from kraft.client.sans_io.track import Track
 from kraft.client.settings import ConsumerSettings
-from kraft.client.values import FoundOffset
+from kraft.client.values import FoundOffset, OffsetAndMetadata
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fetch import FetchResponse
 from kraft.model.ids import TopicPartition
+from kraft.model.list_offsets import LATEST_TIMESTAMP
 from kraft.rpc.calls import FETCH, OFFSET_FOR_LEADER_EPOCH
 from kraft.rpc.peers import NotServed, Unreachable
 from kraft.runtime.clock import Clock
+
+CommittedLookup: TypeAlias = Callable[[list[TopicPartition], int], Awaitable[dict[TopicPartition, OffsetAndMetadata]]]
+"""Returns the committed offsets of the partitions that have one, within a timeout in milliseconds."""
 
 STALL_MS: Final = 1_000
 """Delay of a response after which the consumer refreshes its metadata: the leader may have changed."""
@@ -37,6 +42,7 @@ class Fetcher:
         metadata: MetadataCache,
         lookup: OffsetLookup,
         clock: Clock,
+        committed: CommittedLookup | None = None,
     ) -> None:
         self._buffer = buffer
         self._settings = settings
@@ -44,6 +50,7 @@ class Fetcher:
         self._metadata = metadata
         self._lookup = lookup
         self._clock = clock
+        self._committed = committed
         self._is_closed = False
         self._failure: BaseException | None = None
         """The error that ended a task: an internal error, since the tasks handle every other one."""
@@ -51,16 +58,20 @@ class Fetcher:
         self._news = asyncio.Event()
         self._leaders: dict[str, asyncio.Task[None]] = {}
         self._leader_changed: dict[str, asyncio.Event] = {}
-        self._missing_since_ms: dict[str, int] = {}
+        self._missing_since_ms: dict[TopicPartition, int] = {}
         self._lookups: set[asyncio.Task[None]] = set()
         self._looked_up: dict[TopicPartition, int] = {}
-        """The generation of each track whose position is being looked up."""
+        """The generation of each track whose position or committed offset is being looked up."""
         self._topics_task: asyncio.Task[None] | None = None
         self._task = self._started(self._run(), "kraft consumer")
 
     def wake_up(self) -> None:
         """Wake the task after a change: an assignment, a position, room in the buffer, metadata."""
         self._changed.set()
+
+    def notify(self) -> None:
+        """End `wait_for_news`: something happened that the caller acts on."""
+        self._news.set()
 
     async def wait_for_news(self, timeout_ms: int) -> None:
         """Wait until something was fetched, looked up or failed since the last call, or the timeout passes.
@@ -128,23 +139,28 @@ class Fetcher:
             leader = self._metadata.leader(track.partition)
             count = self._metadata.partition_count(track.partition.topic)
             if leader is not None:
-                self._missing_since_ms.pop(track.partition.topic, None)
+                self._missing_since_ms.pop(track.partition, None)
                 addresses.add(leader.address)
-            elif count is not None and not 0 <= track.partition.partition < count:
-                self._fail(track.partition, no_such_partition(track.partition, count))
             elif track.error is None and count is not None:
                 self._metadata.request_refresh()
-                self._check_still_exists(track.partition, now_ms)
+                self._check_exists(track, count, now_ms)
         return addresses
 
-    def _check_still_exists(self, partition: TopicPartition, now_ms: int) -> None:
+    def _check_exists(self, track: Track, count: int, now_ms: int) -> None:
+        """Fail the track of a partition that has been missing for a while. One that is new comes after a moment."""
+        partition = track.partition
         refusal = self._metadata.refusal_of(partition.topic)
+        has_number = 0 <= partition.partition < count
+        if not has_number:
+            refusal = no_such_partition(partition, count)
         if refusal is None or refusal.error_code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            self._missing_since_ms.pop(partition.topic, None)
+            self._missing_since_ms.pop(partition, None)
             return
-        since_ms = self._missing_since_ms.setdefault(partition.topic, now_ms)
+        since_ms = self._missing_since_ms.setdefault(partition, now_ms)
         if now_ms - since_ms >= MISSING_TOPIC_GRACE_MS:
-            self._fail(partition, refusal)
+            # Topics grow, so this is tried again, as long, after the error was raised.
+            del self._missing_since_ms[partition]
+            self._fail(partition, refusal, is_passing=not has_number and track.is_read)
 
     def _fail(self, partition: TopicPartition, error: Exception, *, is_passing: bool = False) -> None:
         self._buffer.fail(partition, error, is_passing=is_passing)
@@ -179,17 +195,55 @@ class Fetcher:
     def _look_positions_up(self) -> None:
         """Start a look-up of the positions that are needed and not being looked up."""
         wanted: dict[TopicPartition, int] = {}
+        committed: dict[TopicPartition, int] = {}
         for track in self._buffer.tracks:
-            is_known = self._metadata.partition_count(track.partition.topic) is not None
+            count = self._metadata.partition_count(track.partition.topic)
+            is_known = count is not None and 0 <= track.partition.partition < count
             is_looked_up = self._looked_up.get(track.partition) == track.generation
-            if track.reset_to is not None and track.needs_position and is_known and not is_looked_up:
+            if not is_known or is_looked_up:
+                continue
+            if track.needs_committed and track.error is None:
+                committed[track.partition] = self._looked_up[track.partition] = track.generation
+            elif track.reset_to is not None and track.needs_position:
                 wanted[track.partition] = track.reset_to
                 self._looked_up[track.partition] = track.generation
         if wanted:
             generations = {partition: self._looked_up[partition] for partition in wanted}
-            task = self._started(self._find_positions(wanted, generations), "positions")
-            self._lookups.add(task)
-            task.add_done_callback(self._lookups.discard)
+            self._look_up(self._find_positions(wanted, generations), "positions")
+        if committed:
+            self._look_up(self._find_committed(committed), "committed offsets")
+
+    def _look_up(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = self._started(work, name)
+        self._lookups.add(task)
+        task.add_done_callback(self._lookups.discard)
+
+    async def _find_committed(self, generations: dict[TopicPartition, int]) -> None:
+        assert self._committed is not None, "only a consumer with a group looks committed offsets up"
+        try:
+            found = await self._committed(list(generations), self._settings.default_api_timeout_ms)
+        except (Refusal, Unreachable) as error:
+            outcomes: dict[TopicPartition, OffsetAndMetadata | Exception | None] = dict.fromkeys(generations, error)
+        else:
+            outcomes = {partition: found.get(partition) for partition in generations}
+        for partition, outcome in outcomes.items():
+            self._take_committed(partition, generations[partition], outcome)
+        self._news.set()
+        self.wake_up()
+
+    def _take_committed(
+        self, partition: TopicPartition, generation: int, outcome: OffsetAndMetadata | Exception | None
+    ) -> None:
+        if self._looked_up.get(partition) == generation:
+            del self._looked_up[partition]
+        if not self._buffer.wants_committed(partition, generation):
+            return
+        if isinstance(outcome, Exception):
+            self._fail(partition, outcome, is_passing=_is_passing(outcome))
+        elif outcome is None:
+            self._buffer.nothing_committed(partition)
+        else:
+            self._buffer.committed_found(partition, outcome.offset, outcome.leader_epoch)
 
     async def _find_positions(
         self, timestamps_ms: dict[TopicPartition, int], generations: dict[TopicPartition, int]
@@ -206,7 +260,10 @@ class Fetcher:
             del self._looked_up[partition]
         if not self._buffer.wants_position(partition, generation):
             return
-        if isinstance(outcome, FoundOffset):
+        if isinstance(outcome, FoundOffset) and outcome.offset < 0:
+            # No record is as late as the timestamp that was sought.
+            self._buffer.seek_to_timestamp(partition, LATEST_TIMESTAMP)
+        elif isinstance(outcome, FoundOffset):
             self._buffer.position_found(partition, outcome)
         else:
             self._fail(partition, outcome, is_passing=_is_passing(outcome))

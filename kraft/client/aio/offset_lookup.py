@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import TypeAlias
 
 from kraft.client.any_broker import ATTEMPT_MAX_MS, NoBrokerReachable
-from kraft.client.metadata_cache import MetadataCache
+from kraft.client.metadata_cache import MISSING_TOPIC_GRACE_MS, MetadataCache
 from kraft.client.ports import Connections
 from kraft.client.sans_io.backoff import Backoff
 from kraft.client.values import FoundOffset
@@ -25,11 +25,15 @@ Outcome: TypeAlias = FoundOffset | Refusal | Unreachable
 class OffsetLookup:
     """Sends ListOffsets to the leaders. Has no state of its own, so calls may run at the same time."""
 
-    def __init__(self, connections: Connections, metadata: MetadataCache, backoff: Backoff, clock: Clock) -> None:
+    def __init__(
+        self, connections: Connections, metadata: MetadataCache, backoff: Backoff, clock: Clock, reads_committed: bool
+    ) -> None:
+        """With `reads_committed`, the last stable offset is the end of a partition."""
         self._connections = connections
         self._metadata = metadata
         self._backoff = backoff
         self._clock = clock
+        self._reads_committed = reads_committed
 
     async def find(
         self, timestamps_ms: Mapping[TopicPartition, int], timeout_ms: int
@@ -51,13 +55,15 @@ class OffsetLookup:
         self, timestamps_ms: Mapping[TopicPartition, int], timeout_ms: int
     ) -> AsyncGenerator[tuple[TopicPartition, Outcome], None]:
         """Yield what `find` returns or raises for each partition; one without a leader does not delay the others."""
-        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        began_ms = self._clock.monotonic_ms()
+        deadline_ms = began_ms + timeout_ms
         for topic in {partition.topic for partition in timestamps_ms}:
             await self._metadata.topic(topic, max(1, deadline_ms - self._clock.monotonic_ms()))
         missing = dict(timestamps_ms)
         failures = 0
         while missing:
-            final, passing = await self._ask_leaders(missing, deadline_ms)
+            may_be_new = self._clock.monotonic_ms() < began_ms + MISSING_TOPIC_GRACE_MS
+            final, passing = await self._ask_leaders(missing, deadline_ms, may_be_new=may_be_new)
             for partition, outcome in final.items():
                 del missing[partition]
                 yield partition, outcome
@@ -73,9 +79,12 @@ class OffsetLookup:
             await asyncio.sleep(delay_ms / 1000)
 
     async def _ask_leaders(
-        self, missing: Mapping[TopicPartition, int], deadline_ms: int
+        self, missing: Mapping[TopicPartition, int], deadline_ms: int, *, may_be_new: bool
     ) -> tuple[dict[TopicPartition, Outcome], dict[TopicPartition, Refusal | Unreachable]]:
-        """Ask every leader once. Return the final outcomes, and the errors of those to retry."""
+        """Ask every leader once. Return the final outcomes, and the errors of those to retry.
+
+        Partitions that the metadata lacks are among the latter if they `may_be_new`.
+        """
         final: dict[TopicPartition, Outcome] = {}
         passing: dict[TopicPartition, Refusal | Unreachable] = {}
         by_leader: dict[str, list[ListOffsetsPartition]] = {}
@@ -83,7 +92,7 @@ class OffsetLookup:
             count = self._metadata.partition_count(partition.topic)
             leader = self._metadata.leader(partition)
             if count is not None and not 0 <= partition.partition < count:
-                final[partition] = no_such_partition(partition, count)
+                (passing if may_be_new else final)[partition] = no_such_partition(partition, count)
             elif leader is None:
                 passing[partition] = Refusal(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
             else:
@@ -112,7 +121,7 @@ class OffsetLookup:
         left_ms = max(1, min(ATTEMPT_MAX_MS, deadline_ms - self._clock.monotonic_ms()))
         partitions = {TopicPartition(each.topic, each.partition): each for each in asked}
         try:
-            request = ListOffsetsRequest(partitions=asked)
+            request = ListOffsetsRequest(partitions=asked, reads_committed=self._reads_committed)
             response = await self._connections.peer(address).call(LIST_OFFSETS, request, left_ms / 1000)
         except Unreachable as error:
             return dict.fromkeys(partitions, error)

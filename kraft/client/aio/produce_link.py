@@ -85,6 +85,7 @@ class ProduceLink:
                 )
                 for attempt in attempts
             ],
+            transactional_id=self._settings.transactional_id or "",
         )
         in_flight = _InFlight(request, attempts, now_ms)
         self._in_flight.append(in_flight)

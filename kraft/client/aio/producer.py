@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import logging
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 from kraft.client.aio.sender import Sender
-from kraft.client.errors import ClientClosed, RecordTooLarge
+from kraft.client.aio.transactions import Transactions
+from kraft.client.errors import ClientClosed, RecordTooLarge, TransactionConflict
+from kraft.client.group_offsets import checked_offsets
 from kraft.client.network import Network
 from kraft.client.receipts import DeliveryReceipt, RecordReceipt
 from kraft.client.sans_io.partitioner import StickyPartitioner, partition_for_key
 from kraft.client.sans_io.send_batch import RECORD_OVERHEAD_BYTES, Receipt, record_size
+from kraft.client.sans_io.transactions import ProducerTransactions
 from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS, ProducerSettings, settings_of
-from kraft.client.values import Delay, Delivery, RecordMetadata
+from kraft.client.values import Delay, Delivery, GroupMetadata, OffsetAndMetadata, RecordMetadata
 from kraft.log.format.record_codec import Header, Record
-from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.model.ids import TopicPartition
+from kraft.rpc.peers import Unreachable
 
 _INT64_MAX = 0x7FFFFFFFFFFFFFFF
+
+CLOSE_AFTER_ERROR_MS: Final = 5_000
+
+log = logging.getLogger("kraft.client")
 
 
 class Producer:
@@ -29,6 +39,10 @@ class Producer:
     across changes of leader neither lose nor duplicate it. After DeliveryTimeout it is unknown whether the record was
     stored. If a broker lost its state of this producer (OUT_OF_ORDER_SEQUENCE_NUMBER or UNKNOWN_PRODUCER_ID), the
     records of that partition in flight fail with that error, and later ones are sent under a new producer id.
+
+    With transactional.id, records are sent in transactions: `transaction` commits at its end, or aborts on an error. A
+    record that fails, or cannot be queued, fails its transaction, which can then only be aborted. The cluster needs
+    the feature transaction.version 2.
     """
 
     def __init__(
@@ -46,6 +60,11 @@ class Producer:
         self._network = network or Network()
         self._sticky = StickyPartitioner(self._network.entropy.below)
         self._sender: Sender | None = None
+        self._state: ProducerTransactions | None = None
+        self._transactions: Transactions | None = None
+        if (transactional_id := self._settings.transactional_id) is not None:
+            self._state = ProducerTransactions(transactional_id, self._settings.transaction_timeout_ms)
+            self._transactions = Transactions(transactional_id, self._state, self._started, self._network.clock)
         self._is_closed = False
 
     @property
@@ -60,7 +79,7 @@ class Producer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         # After an error nobody waits for the rest; without one, all records sent must be stored.
-        await self.close(timeout_ms=0 if kind is not None else None)
+        await self.close(timeout_ms=self.close_after_error_ms if kind is not None else None)
 
     # --- sending ----------------------------------------------------------------------------------------------
 
@@ -79,7 +98,7 @@ class Producer:
         Waits for metadata of a new topic and while `buffer_memory` is full, each at most `max_block_ms`. Raises
         RecordTooLarge, BufferExhausted, Unreachable, or a Refusal that names a missing topic.
         """
-        future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[RecordMetadata] = self._new_future()
         await self.submit(topic, value, key, headers, partition, timestamp_ms, RecordReceipt(future))
         return future
 
@@ -111,16 +130,23 @@ class Producer:
         partition: int | None,
         timestamp_ms: int | None,
         receipt: Receipt,
+        transaction: int | None = None,
     ) -> None:
-        """Queue one record as `send` does, with a receipt instead of a future."""
+        """Queue one record as `send` does, with a receipt instead of a future; for the open transaction if not given"""
         sender = self._started()
+        number = self.transaction_number() if transaction is None else transaction
         time_ms = self._network.clock.wall_ms() if timestamp_ms is None else checked_timestamp(timestamp_ms)
         record = Record(-1, time_ms, checked_bytes("key", key), checked_bytes("value", value), checked_headers(headers))
         size = record_size(record)
-        self._check_size(size)
-        count = await sender.partition_count(topic)
-        place = self._place(topic, count, record.key, partition)
-        if await sender.add(TopicPartition(topic, place), [record], size, receipt):
+        try:
+            self._check_size(size)
+            count = await sender.partition_count(topic)
+            place = self._place(topic, count, record.key, partition)
+            is_full = await sender.add(TopicPartition(topic, place), [record], size, receipt, number)
+        except (KraftError, Unreachable) as error:
+            self.record_not_queued(error, number)
+            raise
+        if is_full:
             self._batch_filled(topic, count, record.key, partition)
             # Yields to the sender's task, which a caller that sends in a loop would otherwise never let run.
             await asyncio.sleep(0)
@@ -139,8 +165,26 @@ class Producer:
         Every record is checked before the first is queued. The future fails with the first error; the other records
         are sent nevertheless.
         """
-        sender = self._started()
+        sender, number = self._started(), self.transaction_number()
         records = self._records(values, keys, timestamps_ms)
+        future: asyncio.Future[Delivery] = self._new_future()
+        receipt = DeliveryReceipt(future, len(records))
+        try:
+            await self._add_all(sender, topic, records, partition, receipt, number)
+        except (KraftError, Unreachable) as error:
+            self.record_not_queued(error, number)
+            raise
+        return future
+
+    async def _add_all(
+        self,
+        sender: Sender,
+        topic: str,
+        records: list[Record],
+        partition: int | None,
+        receipt: Receipt,
+        number: int,
+    ) -> None:
         sizes = [
             RECORD_OVERHEAD_BYTES + (len(record.key) if record.key else 0) + (len(record.value) if record.value else 0)
             for record in records
@@ -148,14 +192,12 @@ class Producer:
         if sizes:
             self._check_size(max(sizes))
         count = await sender.partition_count(topic)
-        future: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
-        receipt = DeliveryReceipt(future, len(records))
         groups: dict[int, tuple[list[Record], int]] = {}
         for record, size in zip(records, sizes, strict=True):
             place = self._place(topic, count, record.key, partition)
             group, group_size = groups.get(place, ([], 0))
             if group and group_size + size > self._settings.batch_size:
-                await self._add_group(sender, TopicPartition(topic, place), group, group_size, receipt)
+                await self._add_group(sender, TopicPartition(topic, place), group, group_size, receipt, number)
                 self._batch_filled(topic, count, record.key, partition)
                 del groups[place]
                 place = self._place(topic, count, record.key, partition)
@@ -163,8 +205,7 @@ class Producer:
             group.append(record)
             groups[place] = group, group_size + size
         for place, (group, group_size) in groups.items():
-            await self._add_group(sender, TopicPartition(topic, place), group, group_size, receipt)
-        return future
+            await self._add_group(sender, TopicPartition(topic, place), group, group_size, receipt, number)
 
     async def partitions_for(self, topic: str) -> list[int]:
         """Return the partitions of the topic: cached ones, refreshed every metadata.max.age.ms.
@@ -181,25 +222,127 @@ class Producer:
         """
         return None if self._sender is None else self._sender.longest_delay()
 
+    # --- transactions -----------------------------------------------------------------------------------------
+
+    async def init_transactions(self, timeout_ms: int | None = None) -> None:
+        """Fence earlier producers with the transactional id, and end the transaction that one of them left open.
+
+        The first `begin_transaction` does this too. Call it earlier to read, for example, what the earlier producer has
+        committed. May be repeated after TransactionTimeout. Raises ProducerFenced, or the Refusal of the coordinator.
+        """
+        await self.transactions_for("init_transactions").initialise(self.block_ms(timeout_ms))
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction; all records are part of it until its end. Raises as `init_transactions` does."""
+        await self.transactions_for("begin_transaction").begin(self.block_ms(None))
+
+    async def commit_transaction(self, timeout_ms: int | None = None) -> None:
+        """Wait until all records are stored, and commit them, all or none; `timeout_ms` is max.block.ms by default.
+
+        Raises TransactionAborted if a record has failed or the coordinator has aborted the transaction: abort, then
+        begin again. After TransactionTimeout it may be committed or not: call commit_transaction again until it
+        returns. Raises ProducerFenced if another producer uses the transactional id.
+        """
+        await self.transactions_for("commit_transaction").commit(self.block_ms(timeout_ms))
+
+    async def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        group: GroupMetadata,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Commit offsets of a group with the transaction: they count once it is committed, and not if it is aborted.
+
+        The offsets may be those of `Consumer.consumed`. The group is `Consumer.group_metadata`, by which the group's
+        coordinator refuses a consumer that has lost its partitions; that consumer needs enable.auto.commit=false.
+        Raises TransactionAborted if they are refused or not stored in time, and ValueError for what is not an offset.
+        """
+        transactions = self.transactions_for("send_offsets_to_transaction")
+        await transactions.send_offsets(checked_offsets(offsets), group, self.block_ms(timeout_ms))
+
+    async def abort_transaction(self, timeout_ms: int | None = None) -> None:
+        """Abort: drop records that were not sent, wait for those that were, and end the transaction.
+
+        May be repeated after TransactionTimeout. Raises ProducerFenced if another producer uses the transactional id.
+        """
+        await self.transactions_for("abort_transaction").abort(self.block_ms(timeout_ms))
+
+    @asynccontextmanager
+    async def transaction(self, timeout_ms: int | None = None) -> AsyncGenerator[None, None]:
+        """Begin a transaction, commit it at the end of the block, or abort it on any error and raise that.
+
+        A transaction that the block has ended itself is left as it is. If the commit is interrupted or times out, it
+        may have succeeded, so nothing is aborted then: call commit_transaction until it returns.
+        """
+        transactions = self.transactions_for("transaction")
+        number = transactions.next_number
+        try:
+            await self.begin_transaction()
+            yield
+            if transactions.is_open(number):
+                await self.commit_transaction(timeout_ms)
+        except BaseException as error:
+            await transactions.abort_after(error, number, self.block_ms(timeout_ms))
+            raise
+
+    def transactions_for(self, call: str) -> Transactions:
+        """Return what carries out calls about transactions. Raises TransactionConflict without transactional.id."""
+        if self._transactions is None:
+            raise TransactionConflict(f"{call}: the producer has no transactions; give transactional.id")
+        return self._transactions
+
+    def block_ms(self, timeout_ms: int | None) -> int:
+        """Return the timeout of a call: max.block.ms if None."""
+        return self._settings.max_block_ms if timeout_ms is None else timeout_ms
+
+    def transaction_number(self) -> int:
+        """Return the number of the transaction that records belong to; 0 without transactional.id.
+
+        Raises TransactionConflict if none is open, and TransactionAborted or ProducerFenced if it has failed.
+        """
+        return 0 if self._state is None else self._state.current()
+
+    def record_not_queued(self, error: Exception, transaction: int) -> None:
+        """Fail the transaction with this number, which lacks a record."""
+        if self._sender is not None and not isinstance(error, TransactionConflict):
+            self._sender.fail_transaction(error, transaction)
+
     # --- flush and close --------------------------------------------------------------------------------------
 
     async def flush(self, timeout_ms: int | None = None) -> bool:
         """Wait until all records sent so far are stored or failed. Return False if `timeout_ms` passes first."""
         return self._sender is None or await self._sender.flush(timeout_ms)
 
+    @property
+    def close_after_error_ms(self) -> int:
+        """Timeout of a close after an error: time to abort the open transaction, for which readers wait."""
+        return 0 if self._transactions is None else CLOSE_AFTER_ERROR_MS
+
+    async def abort_open(self, timeout_ms: int | None) -> None:
+        """Abort the open transaction before a close; a failure to is logged."""
+        if self._transactions is None or self._sender is None or timeout_ms == 0:
+            return
+        try:
+            await self._transactions.abort_open(self.block_ms(timeout_ms))
+        except (KraftError, Unreachable) as error:
+            log.warning("producer closed with an open transaction, which ends at its timeout: %s", error)
+
     async def close(self, timeout_ms: int | None = None) -> None:
         """Flush for at most `timeout_ms` (None: no limit), then close. Records not stored then fail with ClientClosed.
 
-        May be called more than once.
+        An open transaction is aborted, unless `timeout_ms` is 0. May be called more than once.
         """
-        self._is_closed = True
-        if self._sender is not None:
-            sender, self._sender = self._sender, None
-            try:
-                await sender.flush(timeout_ms)
-            finally:
-                # Also when this close is cancelled: the producer has no other way left to close.
-                await sender.close()
+        try:
+            await self.abort_open(timeout_ms)
+        finally:
+            # Also when this close is cancelled: the producer has no other way left to close.
+            self._is_closed = True
+            if self._sender is not None:
+                sender, self._sender = self._sender, None
+                try:
+                    await sender.flush(timeout_ms)
+                finally:
+                    await sender.close()
 
     # --- inside -----------------------------------------------------------------------------------------------
 
@@ -207,13 +350,20 @@ class Producer:
         if self._is_closed:
             raise ClientClosed("the producer is closed")
         if self._sender is None:
-            self._sender = Sender(self._settings, self._network)
+            self._sender = Sender(self._settings, self._network, self._state)
         return self._sender
 
+    def _new_future(self) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if self._state is not None:
+            # The end of the transaction reports the error, so that nobody has to look at the future.
+            future.add_done_callback(_retrieve)
+        return future
+
     async def _add_group(
-        self, sender: Sender, partition: TopicPartition, group: list[Record], size: int, receipt: Receipt
+        self, sender: Sender, partition: TopicPartition, group: list[Record], size: int, receipt: Receipt, number: int
     ) -> None:
-        if await sender.add(partition, group, size, receipt):
+        if await sender.add(partition, group, size, receipt, number):
             await asyncio.sleep(0)
 
     def _place(self, topic: str, count: int, key: bytes | None, partition: int | None) -> int:
@@ -250,6 +400,11 @@ class Producer:
     def _check_size(self, size: int) -> None:
         if size > self._settings.max_request_size:
             raise RecordTooLarge(size, self._settings.max_request_size)
+
+
+def _retrieve(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()
 
 
 def checked_bytes(name: str, content: bytes | None) -> bytes | None:

@@ -113,7 +113,7 @@ class RecordDeletion:
             return {TopicPartition(each.topic, each.partition): error for each in asked}
         except Refusal as refusal:
             partitions = [TopicPartition(each.topic, each.partition) for each in asked]
-            return {each: Refusal(refusal.error_code, f"{each}: {refusal.message}") for each in partitions}
+            return {each: Refusal(refusal.error_code, _named(each, refusal.message)) for each in partitions}
         outcomes: dict[TopicPartition, int | Exception] = {}
         for result in response.partitions:
             partition = TopicPartition(result.topic, result.partition)
@@ -121,9 +121,14 @@ class RecordDeletion:
                 outcomes[partition] = result.low_watermark
             else:
                 message = result.error_message or result.error_code.name
-                text = message if str(partition) in message else f"{partition}: {message}"
-                outcomes[partition] = Refusal(result.error_code, text)
+                outcomes[partition] = Refusal(result.error_code, _named(partition, message))
         return outcomes
+
+
+def _named(partition: TopicPartition, message: str) -> str:
+    """Return the message with the partition, unless it names it or its topic."""
+    is_named = str(partition) in message or f"'{partition.topic}'" in message
+    return message if is_named else f"{partition}: {message}"
 
 
 def _raise(trouble: Exception, timeout_ms: int) -> None:

@@ -6,17 +6,21 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from kraft.client.aio.coordinators import Coordinators
 from kraft.client.aio.produce_link import LinkEvents, ProduceLink
 from kraft.client.any_broker import check
 from kraft.client.errors import BufferExhausted, ClientClosed
 from kraft.client.metadata_cache import MetadataCache
 from kraft.client.network import Network
+from kraft.client.sans_io.backoff import Backoff
 from kraft.client.sans_io.send_batch import ProducerIdentity, Receipt
-from kraft.client.sans_io.send_buffer import Attempt, BatchOutcome, Delivered, SendBuffer
+from kraft.client.sans_io.send_buffer import CONCURRENT_BACKOFF_MS, Attempt, BatchOutcome, Delivered, Failed, SendBuffer
+from kraft.client.sans_io.transactions import ProducerTransactions
 from kraft.client.settings import ProducerSettings
 from kraft.client.values import Delay
 from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.find_coordinator import CoordinatorType
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
 from kraft.model.init_producer_id import InitProducerIdRequest
 from kraft.model.produce import ProducePartitionResult
@@ -32,13 +36,19 @@ _NEVER_MS: Final = 1 << 62
 class Sender:
     """A task that decides what is sent when. The links' tasks report to it, all on one event loop."""
 
-    def __init__(self, settings: ProducerSettings, network: Network) -> None:
+    def __init__(self, settings: ProducerSettings, network: Network, transactions: ProducerTransactions | None) -> None:
         self._settings = settings
         self._clock = network.clock
+        self._transactions = transactions
         self._connections = network.connect()
         self._metadata = MetadataCache(self._connections, settings, network.clock, network.chance)
         self._metadata.on_refresh = self._wake_up
         self._buffer = SendBuffer(settings, network.chance)
+        self._backoff = Backoff(
+            first_ms=min(CONCURRENT_BACKOFF_MS, settings.retry_backoff_ms),
+            max_ms=settings.retry_backoff_max_ms,
+            chance=network.chance,
+        )
         self._links: dict[str, ProduceLink] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._identity_task: asyncio.Task[None] | None = None
@@ -60,13 +70,18 @@ class Sender:
         return count
 
     async def add(
-        self, partition: TopicPartition, records: Sequence[Record], size_bytes: int, receipt: Receipt
+        self, partition: TopicPartition, records: Sequence[Record], size_bytes: int, receipt: Receipt, transaction: int
     ) -> bool:
-        """Wait for memory, then queue the records. Return True if a batch is full now. Raises BufferExhausted."""
+        """Wait for memory, then queue the records. Return True if a batch is full now.
+
+        Raises BufferExhausted, and TransactionAborted or TransactionConflict unless the transaction is still open.
+        """
         if self._buffer.memory_used and self._buffer.memory_used + size_bytes > self._settings.buffer_memory:
             await self._memory_for(size_bytes)
         if self._task.done():
             raise ClientClosed("the producer is closed")
+        if self._transactions is not None:
+            self._transactions.check_open(transaction)
         now_ms = self._clock.monotonic_ms()
         is_full = self._buffer.append(partition, records, size_bytes, receipt, now_ms)
         if is_full or now_ms + self._settings.linger_ms < self._sleeps_until_ms:
@@ -88,6 +103,24 @@ class Sender:
             self._flushes = [flush for flush in self._flushes if flush[1] is not done]
             return False
         return True
+
+    def coordinators(self, key_type: CoordinatorType) -> Coordinators:
+        """Return the coordinators of groups or of transactional ids, found through this producer's connections."""
+        return Coordinators(self._connections, self._metadata.any_broker, self._backoff, self._clock, key_type)
+
+    def begin_transaction(self, identity: ProducerIdentity) -> None:
+        self._buffer.begin_transaction(identity)
+
+    def fail_transaction(self, error: Exception, number: int | None = None) -> None:
+        """Give the open transaction up because of an error, unless it is not the one with this number."""
+        if self._transactions is not None and self._transactions.failed(error, number):
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Drop the records of the transaction that are not in flight; it will be aborted."""
+        if self._transactions is not None:
+            self._settle(self._buffer.give_up(self._transactions.reason))
+            self._wake_up()
 
     def longest_delay(self) -> Delay | None:
         return self._buffer.longest_delay(self._clock.monotonic_ms())
@@ -203,6 +236,8 @@ class Sender:
             attempts = self._buffer.drain(address, partitions, now_ms)
             if not attempts:
                 return
+            if self._transactions is not None:
+                self._transactions.written()
             link.submit(attempts, now_ms)
             # Partitions that are in this request go after those that it had no room for.
             served = {attempt.batch.partition for attempt in attempts}
@@ -228,11 +263,14 @@ class Sender:
 
     def _lost(self, attempt: Attempt, reason: str) -> None:
         self._metadata.request_refresh()
-        self._buffer.lost(attempt, reason, self._clock.monotonic_ms())
+        self._settle(self._buffer.lost(attempt, reason, self._clock.monotonic_ms()))
 
     def _settle(self, outcomes: list[BatchOutcome]) -> None:
+        failure: Exception | None = None
         for outcome in outcomes:
             batch = outcome.batch
+            if isinstance(outcome, Failed):
+                failure = failure or outcome.error
             for receipt, first, count in batch.receipts:
                 if isinstance(outcome, Delivered):
                     receipt.delivered(batch, first, count, outcome.base_offset, outcome.log_append_time_ms)
@@ -241,6 +279,8 @@ class Sender:
         if outcomes:
             self._memory_freed.set()
             self._check_flushes()
+        if failure is not None:
+            self.fail_transaction(failure)
 
     def _check_flushes(self) -> None:
         if not self._flushes:

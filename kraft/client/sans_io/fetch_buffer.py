@@ -11,21 +11,19 @@ read: after an unclean election the leader's log may lack records that were read
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 from msgspec import Struct
 
 from kraft.client.errors import LogTruncated, describe_truncation
 from kraft.client.sans_io.backoff import Backoff
-from kraft.client.sans_io.read_epochs import UNKNOWN, ReadEpochs
+from kraft.client.sans_io.track import Chunk, Track
 from kraft.client.settings import ConsumerSettings
-from kraft.client.values import FoundOffset, PartitionColumns
+from kraft.client.values import FoundOffset
 from kraft.log.format.record_batch import BatchHeader, read_header, split
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
-from kraft.model.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
+from kraft.model.fetch import AbortedTransaction, FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
 from kraft.model.ids import TopicPartition
 from kraft.model.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kraft.model.offset_for_leader_epoch import (
@@ -40,63 +38,6 @@ OFFSET_MAX: Final = (1 << 63) - 1
 log = logging.getLogger("kraft.client")
 
 RESET_TIMESTAMPS = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
-
-
-class Chunk(Struct, frozen=True):
-    """Record batches of one response, back to back. The first may begin before the requested offset."""
-
-    records: bytes
-    next_offset: int
-
-
-@dataclass(slots=True)
-class Track:
-    """State of one assigned partition."""
-
-    partition: TopicPartition
-    generation: int
-    position: int | None = None
-    fetch_offset: int | None = None
-    reset_to: int | None = None
-    """The timestamp to look the position up by; None when no look-up is needed."""
-    stop_at: int | None = None
-    """Fetching stops at this offset, excluded."""
-    epochs: ReadEpochs = field(default_factory=ReadEpochs)
-    """Leader epochs of the records fetched, up to `fetch_offset`."""
-    checked_epoch: int = UNKNOWN
-    """The last leader epoch whose leader is known to have every record up to `fetch_offset`."""
-    chunks: deque[Chunk] = field(default_factory=deque)
-    buffered_bytes: int = 0
-    ready: deque[PartitionColumns] = field(default_factory=deque)
-    """Decoded records, from `position` on."""
-    high_watermark: int = -1
-    is_paused: bool = False
-    retry_at_ms: int = 0
-    failures: int = 0
-    error: Exception | None = None
-    is_error_passing: bool = False
-    """The error may end by itself: it is raised once, and then what failed is tried again."""
-    was_error_raised: bool = False
-
-    @property
-    def is_read(self) -> bool:
-        """True if the user has every record that was fetched."""
-        return not (self.ready or self.chunks)
-
-    @property
-    def needs_position(self) -> bool:
-        """True if the position has to be looked up now: records fetched before a reset are returned first."""
-        return self.reset_to is not None and self.error is None and self.is_read
-
-    @property
-    def is_fetchable(self) -> bool:
-        if self.fetch_offset is None or self.error is not None or self.is_paused:
-            return False
-        return self.stop_at is None or self.fetch_offset < self.stop_at
-
-    def needs_check(self, leader_epoch: int) -> bool:
-        """True if the leader of this epoch may lack records that were read. After a seek, none were read."""
-        return self.epochs.latest != UNKNOWN and self.checked_epoch < leader_epoch
 
 
 class SentFetch(Struct, frozen=True):
@@ -168,6 +109,28 @@ class FetchBuffer:
         track.epochs.read(found.record_epoch, found.offset)
         track.checked_epoch = found.leader_epoch
 
+    def wants_committed(self, partition: TopicPartition, generation: int) -> bool:
+        """True unless there was an assignment, a seek or an error since the look-up of the committed offset began."""
+        track = self._tracks.get(partition)
+        return track is not None and track.generation == generation and track.needs_committed and track.error is None
+
+    def committed_found(self, partition: TopicPartition, offset: int, leader_epoch: int) -> None:
+        """Continue at the committed offset; the leader is asked first whether it has what was read in that epoch."""
+        self.seek(partition, offset)
+        # A committed epoch is that of the last record before the offset.
+        self._tracks[partition].epochs.read(leader_epoch, max(0, offset - 1))
+
+    def nothing_committed(self, partition: TopicPartition) -> None:
+        """Start by `auto_offset_reset`."""
+        track = self._tracks[partition]
+        track.needs_committed = False
+        self._reset(track, f"{partition} has no committed offset, and auto.offset.reset=none")
+
+    def rewind(self, partition: TopicPartition, offset: int) -> None:
+        """Return the records from `offset` on, which polls have returned before, once more."""
+        track = self.track(partition)
+        self._continue_from(track, offset, track.checked_epoch)
+
     def fail(self, partition: TopicPartition, error: Exception, *, is_passing: bool = False) -> None:
         """Stop the track and drop what was fetched ahead; polls raise the error.
 
@@ -183,7 +146,10 @@ class FetchBuffer:
     def _new_track(self, partition: TopicPartition) -> Track:
         self._generation += 1
         track = Track(partition, self._generation)
-        self._reset(track, f"{partition} has no position, and auto.offset.reset=none")
+        if self._settings.group_id is None:
+            self._reset(track, f"{partition} has no position, and auto.offset.reset=none")
+        else:
+            track.needs_committed = True
         return track
 
     def _restarted(self, track: Track) -> Track:
@@ -207,7 +173,8 @@ class FetchBuffer:
         was read, wait for the end of a request that waits for records of the others.
         """
         tracks = [track for track in self._tracks.values() if track.partition in partitions]
-        if sum(track.buffered_bytes for track in tracks) >= self._settings.fetch_max_bytes:
+        # What paused partitions have must not keep the others from being fetched.
+        if sum(track.buffered_bytes for track in tracks if not track.is_paused) >= self._settings.fetch_max_bytes:
             return None
         tracks = [
             track
@@ -234,6 +201,7 @@ class FetchBuffer:
                 )
                 for track in tracks
             ],
+            reads_committed=self._settings.reads_committed,
         )
         return SentFetch(address, request, [track.generation for track in tracks])
 
@@ -293,27 +261,31 @@ class FetchBuffer:
         match result.error_code:
             case ErrorCode.NONE:
                 track.failures = track.retry_at_ms = 0
-                track.high_watermark = result.high_watermark
+                reads_committed = self._settings.reads_committed
+                track.end_offset = result.last_stable_offset if reads_committed else result.high_watermark
                 track.checked_epoch = asked.current_leader_epoch
-                self._keep(track, result.records)
+                self._keep(track, result.records, tuple(result.aborted))
                 return False
             case ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._reset(track, _out_of_range(track, result))
                 return False
             case code if code.retriable:
                 self._retry(track, now_ms)
+                if code is ErrorCode.CORRUPT_MESSAGE and track.is_read:
+                    # Passing, because another replica may become the leader; raised, because perhaps none will.
+                    self.fail(track.partition, _corrupt(track, result), is_passing=True)
                 return True
             case code:
                 track.error = Refusal(code, f"{track.partition}: {result.error_message}")
                 return False
 
-    def _keep(self, track: Track, records: bytes) -> None:
+    def _keep(self, track: Track, records: bytes, aborted: tuple[AbortedTransaction, ...]) -> None:
         if not records:
             return
         try:
             headers = [header for header, _ in split(records)]
         except InvalidBatch as error:
-            self._keep(track, _valid_start(records))
+            self._keep(track, _valid_start(records), aborted)
             if track.error is None:
                 track.error = InvalidBatch(f"{track.partition} at offset {track.fetch_offset}: {error.message}")
             return
@@ -325,7 +297,7 @@ class FetchBuffer:
             )
             return
         _note_epochs(track, headers)
-        track.chunks.append(Chunk(records, header.next_offset))
+        track.chunks.append(Chunk(records, header.next_offset, aborted))
         track.buffered_bytes += len(records)
         track.fetch_offset = header.next_offset
 
@@ -489,6 +461,12 @@ def _valid_start(records: bytes) -> bytes:
 def _check_failed(track: Track, asked: EpochEndPartition, code: ErrorCode, reason: str) -> Refusal:
     what = f"{track.partition}: the end offset of leader epoch {asked.leader_epoch} is not available"
     return Refusal(code, f"{what}: {reason}")
+
+
+def _corrupt(track: Track, result: FetchPartitionResult) -> InvalidBatch:
+    reason = f" ({result.error_message})" if result.error_message else ""
+    what = f"{track.partition} at offset {track.fetch_offset}: the leader finds the batch corrupt{reason}"
+    return InvalidBatch(f"{what}; if that does not end, seek to an offset after it")
 
 
 def _out_of_range(track: Track, result: FetchPartitionResult) -> str:

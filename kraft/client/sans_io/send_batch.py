@@ -77,10 +77,12 @@ class Batch:
         self.records.extend(records)
         self.size_bytes += size_bytes
 
-    def encode(self, codec: Codec, identity: ProducerIdentity | None, base_sequence: int) -> None:
+    def encode(
+        self, codec: Codec, identity: ProducerIdentity | None, base_sequence: int, *, transactional: bool = False
+    ) -> None:
         producer = (-1, -1) if identity is None else (identity.producer_id, identity.producer_epoch)
         self.base_sequence = base_sequence
-        self.encoded = build_batch(self.records, codec, *producer, base_sequence)
+        self.encoded = build_batch(self.records, codec, *producer, base_sequence, transactional=transactional)
 
     def forget_encoding(self) -> None:
         """Make the next attempt a new batch for the broker. Only valid if the broker did not store this one."""

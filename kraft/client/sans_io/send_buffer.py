@@ -9,20 +9,25 @@ When a batch that may have been sent is dropped, the lane has a *hole*: brokers 
 order, which means that neither the dropped batch nor any after it is stored. Only then may the later ones get new
 sequence numbers, under a new producer id, without the risk of storing one twice. An out-of-order refusal without a
 hole means that the broker lost what it had acknowledged; then all that the lane had sent fails with that error.
+
+In a transaction, every lane has the identity of the transaction and begins with sequence 0. When a batch fails, the
+transaction cannot be committed any more: it is given up, and nothing is sent or retried until the next one begins.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
 
 from msgspec import Struct
 
-from kraft.client.errors import ClientClosed, DeliveryTimeout
+from kraft.client.errors import ClientClosed, DeliveryTimeout, TransactionAborted
 from kraft.client.sans_io.backoff import Backoff
 from kraft.client.sans_io.send_batch import Batch, ProducerIdentity, Receipt
+from kraft.client.sans_io.send_lane import Lane
 from kraft.client.settings import ProducerSettings
 from kraft.client.values import Delay
-from kraft.log.format.record_batch import HEADER_BYTES, SEQUENCE_MAX
+from kraft.log.format.record_batch import HEADER_BYTES
 from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
@@ -31,6 +36,10 @@ from kraft.model.produce import ProducePartitionResult
 _LOST_PRODUCER_STATE = frozenset(
     {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH}
 )
+CONCURRENT_BACKOFF_MS: Final = 20
+"""Pause before the first retry while the markers of the last transaction are being written, as in Kafka's clients. The
+later ones are not longer than retry.backoff.ms."""
+
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 
 
@@ -59,77 +68,22 @@ class Failed(Struct, frozen=True):
 BatchOutcome = Delivered | Failed
 
 
-class _Lane:
-    """Batches of one partition, oldest first."""
-
-    def __init__(self, partition: TopicPartition) -> None:
-        self.partition = partition
-        self.batches: list[Batch] = []
-        self.open: Batch | None = None
-        """The last batch, while records are still added to it. It is not in `batches` yet."""
-        self.in_flight: dict[Batch, int] = {}
-        """Each batch that waits for its response, with the number of the attempt."""
-        self.leader = ""
-        self.retry_at_ms = 0
-        self.failures = 0
-        """The number of failed attempts in a row."""
-        self.is_retrying = False
-        self.identity: ProducerIdentity | None = None
-        self.spent_identity: ProducerIdentity | None = None
-        """An identity that the lane must not use again."""
-        self.is_known = False
-        """True once a batch of the present identity was acknowledged, so that every later leader knows it."""
-        self.next_sequence = 0
-        self.encoded_count = 0
-        self.holes: list[int] = []
-        """First sequences of batches that were dropped after they may have been sent."""
-        self.must_renumber = False
-
-    def seal(self) -> None:
-        if self.open is not None:
-            self.batches.append(self.open)
-            self.open = None
-
-    def next_batch(self) -> Batch | None:
-        return next((batch for batch in self.batches if batch not in self.in_flight), None)
-
-    def drop(self, batch: Batch) -> None:
-        self.batches.remove(batch)
-        self.in_flight.pop(batch, None)
-        if batch.base_sequence >= 0:
-            self.holes.append(batch.base_sequence)
-
-    def holes_before(self, batch: Batch) -> list[int]:
-        # Sequences wrap to zero; a lane never spans half of their range.
-        return [hole for hole in self.holes if (batch.base_sequence - hole) & SEQUENCE_MAX <= SEQUENCE_MAX // 2]
-
-    def is_far_ahead(self, batches_max: int) -> bool:
-        """True if one more batch would push the oldest unanswered one out of the few that a broker remembers.
-
-        That one may be stored, and the broker must still recognise it when it is sent again.
-        """
-        oldest = self.batches[0]
-        return oldest.encoded is not None and self.encoded_count - oldest.encoded_as + 1 >= batches_max
-
-    def renumber(self) -> None:
-        """Start every batch over under a new identity. Valid only if none of them is stored."""
-        for batch in self.batches:
-            batch.forget_encoding()
-        self.spent_identity, self.identity = self.identity, None
-        self.is_known = False
-        self.next_sequence = 0
-        self.holes = []
-        self.must_renumber = False
-
-
 class SendBuffer:
     """The lanes of one producer."""
 
     def __init__(self, settings: ProducerSettings, chance: Callable[[], float]) -> None:
         self._settings = settings
         self._backoff = Backoff(first_ms=settings.retry_backoff_ms, max_ms=settings.retry_backoff_max_ms, chance=chance)
-        self._lanes: dict[TopicPartition, _Lane] = {}
+        self._lanes: dict[TopicPartition, Lane] = {}
         self._identity: ProducerIdentity | None = None
+        self._concurrent_backoff = Backoff(
+            first_ms=min(CONCURRENT_BACKOFF_MS, settings.retry_backoff_ms),
+            max_ms=settings.retry_backoff_ms,
+            chance=chance,
+        )
+        self._is_transactional = settings.transactional_id is not None
+        self._given_up: str | None = None
+        """Why no batch of the open transaction is sent any more; None while batches are sent."""
         self._attempts = 0
         self._batches = 0
         self.memory_used = 0
@@ -146,7 +100,7 @@ class SendBuffer:
         """Add records that fit into one batch together. Return True if a batch is full now."""
         lane = self._lanes.get(partition)
         if lane is None:
-            lane = self._lanes[partition] = _Lane(partition)
+            lane = self._lanes[partition] = Lane(partition)
         closed_one = lane.open is not None and lane.open.size_bytes + size_bytes > self._settings.batch_size
         if closed_one:
             lane.seal()
@@ -164,8 +118,8 @@ class SendBuffer:
 
     @property
     def needs_identity(self) -> bool:
-        """True while a lane waits for a producer id that it may use."""
-        if not self._settings.enable_idempotence:
+        """True while a lane waits for a producer id that it may use. In transactions, no lane does."""
+        if not self._settings.enable_idempotence or self._is_transactional:
             return False
         return any(
             lane.identity is None and self._identity in (None, lane.spent_identity) for lane in self._busy_lanes()
@@ -174,6 +128,36 @@ class SendBuffer:
     def give_identity(self, identity: ProducerIdentity) -> None:
         """Set the producer id for lanes that have none. Others keep theirs and its sequences."""
         self._identity = identity
+
+    # --- transactions -----------------------------------------------------------------------------------------
+
+    def begin_transaction(self, identity: ProducerIdentity) -> None:
+        """Begin the next transaction. Every record of the last one has an outcome."""
+        self._given_up = None
+        if identity == self._identity:
+            # Nothing was sent in the last transaction: its end would have changed the epoch.
+            return
+        self._identity = identity
+        for lane in self._lanes.values():
+            lane.begin_transaction()
+
+    def give_up(self, reason: str) -> list[BatchOutcome]:
+        """Drop what is not in flight, and retry nothing: the transaction will be aborted."""
+        if self._given_up is None:
+            self._given_up = reason
+        return self._drop_given_up()
+
+    def _drop_given_up(self) -> list[BatchOutcome]:
+        self.close_batches()
+        return [
+            outcome
+            for lane in self._lanes.values()
+            for batch in [each for each in lane.batches if each not in lane.in_flight]
+            for outcome in self._fail(lane, batch, self._aborted(batch))
+        ]
+
+    def _aborted(self, batch: Batch) -> TransactionAborted:
+        return TransactionAborted(f"{batch.partition}: the transaction of the records is aborted: {self._given_up}")
 
     # --- output -----------------------------------------------------------------------------------------------
 
@@ -207,7 +191,7 @@ class SendBuffer:
             return True
         return False
 
-    def _in_flight_max(self, lane: _Lane) -> int:
+    def _in_flight_max(self, lane: Lane) -> int:
         # A broker accepts any first sequence of a producer that it does not know (KIP-360). If the first batch was
         # refused and a broker that has just become the leader accepted the second, the first could never be stored.
         if self._settings.enable_idempotence and not lane.is_known:
@@ -243,14 +227,15 @@ class SendBuffer:
             return
         for batch in lane.in_flight:
             batch.last_reason = f"{lane.leader} is no longer the leader"
+        lane.has_lost = lane.has_lost or bool(lane.in_flight)
         lane.in_flight.clear()
         # The former leader's failures say nothing about the new one.
         lane.leader, lane.retry_at_ms, lane.failures = leader, 0, 0
 
-    def _encoded(self, lane: _Lane) -> Batch | None:
+    def _encoded(self, lane: Lane) -> Batch | None:
         """Return the lane's next batch, encoded; None while the lane has no producer id or must wait."""
         if lane.must_renumber and not lane.in_flight:
-            lane.renumber()
+            lane.renumber_after_hole() if self._is_transactional else lane.renumber()
         batch = lane.next_batch()
         if batch is None or batch.encoded is not None:
             return batch
@@ -265,11 +250,12 @@ class SendBuffer:
             return None
         lane.encoded_count += 1
         batch.encoded_as = lane.encoded_count
-        batch.encode(self._settings.compression_type, lane.identity, lane.next_sequence)
+        codec = self._settings.compression_type
+        batch.encode(codec, lane.identity, lane.next_sequence, transactional=self._is_transactional)
         lane.next_sequence = batch.next_sequence
         return batch
 
-    def _begin(self, lane: _Lane, batch: Batch, leader: str, now_ms: int) -> Attempt:
+    def _begin(self, lane: Lane, batch: Batch, leader: str, now_ms: int) -> Attempt:
         self._attempts += 1
         batch.sent_ms = now_ms
         lane.leader = leader
@@ -293,31 +279,33 @@ class SendBuffer:
         if code in _LOST_PRODUCER_STATE:
             return self._out_of_order(lane, batch, Refusal(code, _about(batch, result.error_message)), now_ms)
         if code.retriable:
-            self._retry(lane, batch, now_ms)
-            return []
-        if code in _TOO_LARGE and len(batch.records) > 1:
+            is_concurrent = code is ErrorCode.CONCURRENT_TRANSACTIONS
+            return self._retry(lane, batch, now_ms, self._concurrent_backoff if is_concurrent else self._backoff)
+        if code in _TOO_LARGE and len(batch.records) > 1 and self._may_split(lane):
             self._split(lane, batch)
             return []
         return self._fail(lane, batch, Refusal(code, _about(batch, result.error_message)))
 
-    def lost(self, attempt: Attempt, reason: str, now_ms: int) -> None:
+    def lost(self, attempt: Attempt, reason: str, now_ms: int) -> list[BatchOutcome]:
         """Send the batch again: the attempt gets no response, so its outcome is unknown."""
         lane = self._lane_of(attempt)
-        if lane is not None:
-            attempt.batch.last_reason = reason
-            self._retry(lane, attempt.batch, now_ms)
+        if lane is None:
+            return []
+        attempt.batch.last_reason = reason
+        lane.has_lost = True
+        return self._retry(lane, attempt.batch, now_ms, self._backoff)
 
     def sent(self, attempt: Attempt) -> list[BatchOutcome]:
         """Complete an attempt with acks=0, which gets no response."""
         lane = self._lane_of(attempt)
         return [] if lane is None else self._complete(lane, attempt.batch, -1, -1)
 
-    def _lane_of(self, attempt: Attempt) -> _Lane | None:
+    def _lane_of(self, attempt: Attempt) -> Lane | None:
         """Return the attempt's lane; None if the attempt is no longer in flight."""
         lane = self._lanes[attempt.batch.partition]
         return lane if lane.in_flight.get(attempt.batch) == attempt.number else None
 
-    def _complete(self, lane: _Lane, batch: Batch, base_offset: int, log_append_time_ms: int) -> list[BatchOutcome]:
+    def _complete(self, lane: Lane, batch: Batch, base_offset: int, log_append_time_ms: int) -> list[BatchOutcome]:
         # The broker accepted this batch, so the dropped ones before it were stored after all.
         for hole in lane.holes_before(batch):
             lane.holes.remove(hole)
@@ -328,30 +316,35 @@ class SendBuffer:
         self._release(batch)
         return [Delivered(batch, base_offset, log_append_time_ms)]
 
-    def _retry(self, lane: _Lane, batch: Batch, now_ms: int) -> None:
+    def _retry(self, lane: Lane, batch: Batch, now_ms: int, backoff: Backoff) -> list[BatchOutcome]:
+        if self._given_up is not None:
+            return self._fail(lane, batch, self._aborted(batch))
         del lane.in_flight[batch]
         if not lane.is_retrying:
             # Batches that were in flight together fail together: this counts as one failure.
             lane.is_retrying = True
             lane.failures += 1
-            lane.retry_at_ms = now_ms + self._backoff.delay_ms(lane.failures)
+            lane.retry_at_ms = now_ms + backoff.delay_ms(lane.failures)
+        return []
 
-    def _out_of_order(self, lane: _Lane, batch: Batch, error: Refusal, now_ms: int) -> list[BatchOutcome]:
+    def _out_of_order(self, lane: Lane, batch: Batch, error: Refusal, now_ms: int) -> list[BatchOutcome]:
         if batch is not lane.batches[0]:
             # The batches before it are not stored yet, so the gap is expected.
-            self._retry(lane, batch, now_ms)
-            return []
+            return self._retry(lane, batch, now_ms, self._backoff)
         if lane.holes_before(batch):
             lane.must_renumber = True
-            self._retry(lane, batch, now_ms)
-            return []
+            return self._retry(lane, batch, now_ms, self._backoff)
         outstanding = [each for each in lane.batches if each.base_sequence >= 0]
         lane.in_flight.clear()
         outcomes = [outcome for each in outstanding for outcome in self._fail(lane, each, error)]
         lane.renumber()
         return outcomes
 
-    def _split(self, lane: _Lane, batch: Batch) -> None:
+    def _may_split(self, lane: Lane) -> bool:
+        # A transaction has one identity. With another attempt of what follows under way, sequences cannot be reused.
+        return self._given_up is None and not (self._is_transactional and lane.has_lost)
+
+    def _split(self, lane: Lane, batch: Batch) -> None:
         """Replace a batch that is too large for the partition by its two halves."""
         halves = batch.halves()
         place = lane.batches.index(batch)
@@ -362,7 +355,7 @@ class SendBuffer:
             lane.must_renumber = True
         lane.is_retrying = True
 
-    def _fail(self, lane: _Lane, batch: Batch, error: Exception) -> list[BatchOutcome]:
+    def _fail(self, lane: Lane, batch: Batch, error: Exception) -> list[BatchOutcome]:
         lane.drop(batch)
         self._release(batch)
         return [Failed(batch, error)]
@@ -373,9 +366,9 @@ class SendBuffer:
     # --- time -------------------------------------------------------------------------------------------------
 
     def expire(self, now_ms: int) -> list[BatchOutcome]:
-        """Drop batches that are older than `delivery_timeout_ms`."""
+        """Drop batches that are older than `delivery_timeout_ms`, or that belong to a transaction that is given up."""
         timeout_ms = self._settings.delivery_timeout_ms
-        outcomes: list[BatchOutcome] = []
+        outcomes = [] if self._given_up is None else self._drop_given_up()
         for lane in self._busy_lanes():
             if lane.open is not None and lane.open.created_ms + timeout_ms <= now_ms:
                 lane.seal()
@@ -401,7 +394,7 @@ class SendBuffer:
         """Return the next time at which something is due; None if nothing is waiting."""
         return min((each for lane in self._busy_lanes() for each in self._deadlines(lane, now_ms)), default=None)
 
-    def _deadlines(self, lane: _Lane, now_ms: int) -> Iterator[int]:
+    def _deadlines(self, lane: Lane, now_ms: int) -> Iterator[int]:
         oldest = lane.batches[0] if lane.batches else lane.open
         if oldest is not None:
             yield oldest.created_ms + self._settings.delivery_timeout_ms
@@ -417,7 +410,7 @@ class SendBuffer:
         delays = (self._delay(lane, now_ms) for lane in self._busy_lanes())
         return max(filter(None, delays), key=lambda delay: delay.waited_ms, default=None)
 
-    def _delay(self, lane: _Lane, now_ms: int) -> Delay | None:
+    def _delay(self, lane: Lane, now_ms: int) -> Delay | None:
         batch = lane.batches[0] if lane.batches else lane.open
         assert batch is not None, "a busy lane has a batch"
         since_ms, reason = batch.created_ms, batch.last_reason
@@ -426,7 +419,7 @@ class SendBuffer:
         reason = reason or self.trouble
         return Delay(partition=lane.partition, reason=reason, waited_ms=now_ms - since_ms) if reason else None
 
-    def _busy_lanes(self) -> Iterator[_Lane]:
+    def _busy_lanes(self) -> Iterator[Lane]:
         return (lane for lane in self._lanes.values() if lane.batches or lane.open is not None)
 
 

@@ -6,13 +6,16 @@ A partition has one log, which every leader sees whole: replication is not under
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any, TypeVar
 from uuid import UUID, uuid5
 
+from kraft.log.format.record_batch import read_header
 from kraft.metadata.features import METADATA_VERSION, SETTINGS_AS_METADATA
 from kraft.metadata.image import EMPTY_IMAGE
 from kraft.metadata.records import FeatureLevelSet
 from kraft.model import configs
+from kraft.model.committed_offsets import OffsetResults, TxnOffsetCommitRequest
 from kraft.model.delete_records import (
     HIGH_WATERMARK,
     DeleteRecordsPartition,
@@ -20,11 +23,14 @@ from kraft.model.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,
 )
+from kraft.model.describe_producers import ActiveProducer
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
+from kraft.model.find_coordinator import CoordinatorType, FindCoordinatorRequest, FindCoordinatorResponse
 from kraft.model.ids import TopicId, TopicPartition
 from kraft.model.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kraft.model.list_offsets import (
+    LATEST_TIMESTAMP,
     ListOffsetsPartition,
     ListOffsetsPartitionResult,
     ListOffsetsRequest,
@@ -38,14 +44,19 @@ from kraft.model.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 from kraft.model.produce import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
+from kraft.model.transactions import EndTxnRequest, EndTxnResponse
 from kraft.rpc.call import Call, Stream
 from kraft.rpc.calls import PRODUCE
 from kraft.rpc.peers import NotServed, Unreachable
 from kraft.server.handlers.describe_topics import topic_metadata
 from tests.support import cluster_images
 from tests.support.client.fake_admin import FakeAdmin
+from tests.support.client.fake_groups import FakeGroups
 from tests.support.client.fake_partition import FakePartition
 from tests.support.client.fake_streams import FakeFetchStream, FakeProduceStream, FakeStream
+from tests.support.client.fake_transactions import FakeTransactions
+from tests.support.client.scripted_groups import ScriptedGroup, ScriptedGroups
+from tests.support.client.scripted_transactions import ScriptedTransaction, ScriptedTransactions
 from tests.support.server.fake_controllers import python_name
 
 Request = TypeVar("Request")
@@ -68,11 +79,22 @@ class FakeCluster:
         self.changed = asyncio.Event()
         self.closed = 0
         self.broker_configs: dict[str, dict[str, str]] = {}
+        self.group_configs: dict[str, dict[str, str]] = {}
         self.fenced: set[int] = set()
         self.unregistered: set[int] = set()
         self.metadata_version = 1
         self.image = cluster_images.cluster(*self.brokers)
         """Has only the placed topics, with their replicas; every broker holds all partitions of the others."""
+        self.groups: FakeGroups | None = None
+        """Set by tests of members of groups, whose topics must be placed."""
+        self.transactions: FakeTransactions | None = None
+        """Set by tests of transactional producers."""
+        self.scripted_groups: dict[str, ScriptedGroup] = {}
+        """By id: for tests that need groups in a certain state, and no members."""
+        self.scripted_transactions: dict[str, ScriptedTransaction] = {}
+        """By transactional id: for tests that need transactions in a certain state, and no producers."""
+        self.scripted_producers: dict[TopicPartition, list[ActiveProducer]] = {}
+        """What the partitions' leaders know about producers."""
         self.quotas = EMPTY_IMAGE.replay([FeatureLevelSet(feature=METADATA_VERSION, level=SETTINGS_AS_METADATA)])
 
     # --- for tests --------------------------------------------------------------------------------------------
@@ -168,12 +190,19 @@ class FakeBroker:
         self.loses_answers = 0
         """Streams of the next produce requests break after the request was carried out."""
         self.loses_requests = 0
+        self.lost_answers: Counter[str] = Counter()
+        """For each call's name, how many of the next requests are carried out and not answered."""
         self.refusals: dict[str, Refusal] = {}
         """For each call's name, the Refusal that its next request gets."""
         self.produced: list[ProduceRequest] = []
         self.fetched: list[FetchRequest] = []
         self.streams: list[FakeStream] = []
-        self._admin = FakeAdmin(cluster, broker_id)
+        self._services = (
+            self,
+            FakeAdmin(cluster, broker_id),
+            ScriptedGroups(cluster, broker_id),
+            ScriptedTransactions(cluster, broker_id),
+        )
 
     def kill(self) -> None:
         self.is_up = False
@@ -193,13 +222,31 @@ class FakeBroker:
             raise Unreachable(self.address, "no answer within the time allowed")
         if name in self.refusals:
             raise self.refusals.pop(name)
-        answer: Response = getattr(self if hasattr(self, name) else self._admin, name)(request)
+        groups = self.cluster.groups
+        if groups is not None and groups.serves(name):
+            try:
+                async with asyncio.timeout(timeout_s):
+                    coordinated: Response = await groups.answer(self.broker_id, name, request)
+            except TimeoutError:
+                raise Unreachable(self.address, "no answer within the time allowed") from None
+            return coordinated
+        service = next(each for each in self._services if hasattr(each, name))
+        answer: Response = getattr(service, name)(request)
+        if self.lost_answers[name]:
+            self.lost_answers[name] -= 1
+            raise Unreachable(self.address, "the connection broke")
         return answer
 
     def open(self, stream: Stream[Any, Any]) -> Any:
         opened = FakeProduceStream(self) if stream is PRODUCE else FakeFetchStream(self)
         self.streams.append(opened)
         return opened
+
+    def find_coordinator(self, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+        if request.key_type is CoordinatorType.TRANSACTION and self.cluster.transactions is not None:
+            return self.cluster.transactions.find_coordinator(request)
+        groups = self.cluster.groups or ScriptedGroups(self.cluster, self.broker_id)
+        return groups.find_coordinator(request)
 
     # --- Broker -----------------------------------------------------------------------------------------------
 
@@ -217,13 +264,16 @@ class FakeBroker:
         )
 
     def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        return ListOffsetsResponse(partitions=[self._offset(asked) for asked in request.partitions])
+        found = [self._offset(asked, reads_committed=request.reads_committed) for asked in request.partitions]
+        return ListOffsetsResponse(partitions=found)
 
-    def _offset(self, asked: ListOffsetsPartition) -> ListOffsetsPartitionResult:
+    def _offset(self, asked: ListOffsetsPartition, *, reads_committed: bool) -> ListOffsetsPartitionResult:
         partition = self.cluster.partition(asked.topic, asked.partition)
         code, offset, timestamp_ms = partition.objection(self.broker_id, asked.current_leader_epoch), -1, -1
         if code is ErrorCode.NONE:
             offset, timestamp_ms = partition.find(asked.timestamp_ms)
+            if reads_committed and asked.timestamp_ms == LATEST_TIMESTAMP:
+                offset = partition.last_stable_offset
         return ListOffsetsPartitionResult(
             topic=asked.topic,
             partition=asked.partition,
@@ -267,43 +317,68 @@ class FakeBroker:
             low_watermark=partition.log_start_offset if code is ErrorCode.NONE else -1,
         )
 
-    def init_producer_id(self, _: InitProducerIdRequest) -> InitProducerIdResponse:
+    def init_producer_id(self, request: InitProducerIdRequest) -> InitProducerIdResponse:
+        if request.transactional_id:
+            assert self.cluster.transactions is not None
+            return self.cluster.transactions.init_producer_id(self.broker_id, request)
         self.cluster.producer_ids += 1
         return InitProducerIdResponse(
             error_code=ErrorCode.NONE, producer_id=self.cluster.producer_ids, producer_epoch=0
         )
 
+    def end_txn(self, request: EndTxnRequest) -> EndTxnResponse:
+        assert self.cluster.transactions is not None
+        return self.cluster.transactions.end_txn(self.broker_id, request)
+
+    def txn_offset_commit(self, request: TxnOffsetCommitRequest) -> OffsetResults:
+        assert self.cluster.transactions is not None
+        return self.cluster.transactions.txn_offset_commit(request)
+
     def produce(self, request: ProduceRequest) -> ProduceResponse:
         self.produced.append(request)
-        response = ProduceResponse(
-            request_id=request.request_id, partitions=[self._produce(asked) for asked in request.partitions]
-        )
+        results = [self._produce(asked, request.transactional_id) for asked in request.partitions]
+        response = ProduceResponse(request_id=request.request_id, partitions=results)
         self.cluster.news()
         return response
 
-    def _produce(self, asked: ProducePartition) -> ProducePartitionResult:
+    def _produce(self, asked: ProducePartition, transactional_id: str) -> ProducePartitionResult:
         partition = self.cluster.partition(asked.topic, asked.partition)
         code, base_offset = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
         if partition.leader_id == self.broker_id:
-            code, base_offset = partition.append(bytes(asked.records))
+            code = self._added(asked, transactional_id)
+            if code is ErrorCode.NONE:
+                code, base_offset = partition.append(bytes(asked.records))
         return ProducePartitionResult(
             topic=asked.topic, partition=asked.partition, error_code=code, base_offset=base_offset
         )
 
+    def _added(self, asked: ProducePartition, transactional_id: str) -> ErrorCode:
+        """Add the partition to the transaction, if the batch belongs to one."""
+        header = read_header(asked.records)
+        assert header.is_transactional == bool(transactional_id)
+        if not transactional_id:
+            return ErrorCode.NONE
+        assert self.cluster.transactions is not None
+        place = TopicPartition(asked.topic, asked.partition)
+        return self.cluster.transactions.add(transactional_id, header.producer_id, header.producer_epoch, place)
+
     def fetch(self, request: FetchRequest) -> FetchResponse:
         return FetchResponse(
-            request_id=request.request_id, partitions=[self._fetch(asked) for asked in request.partitions]
+            request_id=request.request_id, partitions=[self._fetch(asked, request) for asked in request.partitions]
         )
 
-    def _fetch(self, asked: FetchPartition) -> FetchPartitionResult:
+    def _fetch(self, asked: FetchPartition, request: FetchRequest) -> FetchPartitionResult:
         partition = self.cluster.partition(asked.topic, asked.partition)
+        upper = partition.last_stable_offset if request.reads_committed else partition.end_offset
         code, records = partition.objection(self.broker_id, asked.current_leader_epoch), b""
         if code is not ErrorCode.NONE:
             pass
         elif not partition.log_start_offset <= asked.fetch_offset <= partition.end_offset:
             code = ErrorCode.OFFSET_OUT_OF_RANGE
+        elif asked.fetch_offset == partition.corrupt_at:
+            code = ErrorCode.CORRUPT_MESSAGE
         else:
-            records = partition.read(asked.fetch_offset, asked.partition_max_bytes)
+            records = partition.read(asked.fetch_offset, asked.partition_max_bytes, upper)
         return FetchPartitionResult(
             topic=asked.topic,
             partition=asked.partition,
@@ -311,6 +386,8 @@ class FakeBroker:
             high_watermark=partition.end_offset,
             log_start_offset=partition.log_start_offset,
             records=records,
+            last_stable_offset=partition.last_stable_offset,
+            aborted=partition.aborted_from(asked.fetch_offset) if request.reads_committed else [],
         )
 
 

@@ -1,4 +1,4 @@
-"""Configs of topics and brokers, as a broker of the fake cluster describes and alters them."""
+"""Configs of topics, brokers and groups, as a broker of the fake cluster describes and alters them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from kraft.model.errors import ErrorCode
 if TYPE_CHECKING:
     from tests.support.client.fake_cluster import FakeCluster
 
+_NEVER_UNKNOWN = (configs.ConfigResourceType.BROKER, configs.ConfigResourceType.GROUP)
+
 
 def described(cluster: FakeCluster, broker_id: int, asked: configs.ConfigResource) -> configs.ResourceDescription:
     if asked.resource_type is configs.ConfigResourceType.BROKER:
@@ -20,13 +22,20 @@ def described(cluster: FakeCluster, broker_id: int, asked: configs.ConfigResourc
             _config(key, value, configs.ConfigSource.DYNAMIC_BROKER_CONFIG)
             for key, value in sorted(cluster.broker_configs.get(asked.resource_name, {}).items())
         ]
+    elif asked.resource_type is configs.ConfigResourceType.GROUP:
+        file = configs.ConfigSource.STATIC_BROKER_CONFIG
+        entries = [_config("consumer.session.timeout.ms", "45000", file)]
+        entries += [
+            _config(key, value, configs.ConfigSource.DYNAMIC_GROUP_CONFIG)
+            for key, value in sorted(cluster.group_configs.get(asked.resource_name, {}).items())
+        ]
     else:
         own = cluster.configs.get(asked.resource_name, {})
         entries = [_config("segment.bytes", "1073741824", configs.ConfigSource.DEFAULT_CONFIG)]
         entries += [
             _config(key, value, configs.ConfigSource.DYNAMIC_TOPIC_CONFIG) for key, value in sorted(own.items())
         ]
-    known = asked.resource_name in cluster.topics or asked.resource_type is configs.ConfigResourceType.BROKER
+    known = asked.resource_name in cluster.topics or asked.resource_type in _NEVER_UNKNOWN
     return configs.ResourceDescription(
         resource_type=asked.resource_type,
         resource_name=asked.resource_name,
@@ -38,14 +47,16 @@ def described(cluster: FakeCluster, broker_id: int, asked: configs.ConfigResourc
 def altered(
     cluster: FakeCluster, asked: configs.ResourceAlteration, validate_only: bool
 ) -> configs.ResourceAlterationResult:
-    of_broker = asked.resource_type is configs.ConfigResourceType.BROKER
-    kept = cluster.broker_configs if of_broker else cluster.configs
+    kept = {
+        configs.ConfigResourceType.BROKER: cluster.broker_configs,
+        configs.ConfigResourceType.GROUP: cluster.group_configs,
+    }.get(asked.resource_type, cluster.configs)
     own = kept.setdefault(asked.resource_name, {})
     for alteration in [] if validate_only else asked.alterations:
         own.pop(alteration.key, None)
         if alteration.value is not None:
             own[alteration.key] = alteration.value
-    known = of_broker or asked.resource_name in cluster.topics
+    known = asked.resource_name in cluster.topics or asked.resource_type in _NEVER_UNKNOWN
     return configs.ResourceAlterationResult(
         resource_type=asked.resource_type,
         resource_name=asked.resource_name,

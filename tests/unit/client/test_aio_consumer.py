@@ -8,7 +8,7 @@ import pytest
 
 from kraft.client.aio.consumer import Consumer
 from kraft.client.any_broker import NoBrokerReachable
-from kraft.client.errors import ClientClosed, NotSupportedYet
+from kraft.client.errors import ClientClosed, SubscriptionConflict
 from kraft.log.format.record_batch import read_header, rebuild_batch
 from kraft.log.format.record_codec import RecordColumns
 from kraft.model.errors import ErrorCode, Refusal
@@ -246,6 +246,13 @@ async def test_an_offset_out_of_range_is_reset_as_the_policy_says() -> None:
         assert len(await read(consumer, 5)) == 5
 
 
+@pytest.mark.parametrize("settings", [{}, {"group_id": "billing"}], ids=["without a group", "in a group"])
+async def test_a_poll_before_a_subscription_or_an_assignment_is_refused(settings: dict[str, str]) -> None:
+    async with consumer_of(FakeCluster(), **settings) as consumer:
+        with pytest.raises(SubscriptionConflict, match="poll: nothing is assigned or subscribed to"):
+            await consumer.poll()
+
+
 async def test_a_missing_topic_or_partition_is_named_by_poll() -> None:
     cluster = FakeCluster()
     cluster.create("orders", partitions=2)
@@ -478,11 +485,9 @@ async def test_an_assignment_keeps_the_position_of_what_stays() -> None:
             consumer.seek(tp("payments"), 1)
 
 
-async def test_groups_are_refused_and_a_closed_consumer_stays_closed() -> None:
+async def test_a_closed_consumer_stays_closed() -> None:
     cluster = FakeCluster()
     consumer = consumer_of(cluster)
-    with pytest.raises(NotSupportedYet, match="subscribe: consumer groups are not supported yet"):
-        consumer.subscribe(["orders"])
     await consumer.close()
     with pytest.raises(ClientClosed):
         await consumer.poll()

@@ -26,6 +26,26 @@ async def failure(*errors: Unreachable) -> NoBrokerReachable:
     return caught.value
 
 
+async def test_an_address_that_did_not_answer_is_tried_last_until_it_does() -> None:
+    backoff = Backoff(first_ms=100, max_ms=300, chance=lambda: 0.5)
+    nodes = AnyBroker(["broker-1:9094", "broker-2:9094"], backoff, LoopClock())
+    hanging = {"broker-1:9094", "broker-2:9094"}
+
+    async def ask(address: str, _: float) -> str:
+        if address in hanging:
+            raise Unreachable(address, "no answer within the time allowed")
+        return address
+
+    with pytest.raises(NoBrokerReachable):
+        await nodes.call(ask, 0)
+    assert nodes.addresses() == ["broker-2:9094", "broker-1:9094"]
+    hanging.clear()
+    assert await nodes.call(ask, 0) == "broker-2:9094"
+    hanging.add("broker-2:9094")
+    assert await nodes.call(ask, TIMEOUT_MS) == "broker-1:9094"
+    assert nodes.addresses() == ["broker-1:9094", "broker-2:9094"]
+
+
 @pytest.mark.parametrize("kind", [NotGrpc, NotAdmitted])
 async def test_an_address_of_another_listener_is_soon_reported_with_the_remedy(kind: type[Unreachable]) -> None:
     began_s = asyncio.get_running_loop().time()

@@ -57,6 +57,34 @@ async def test_a_fetch_in_flight_at_a_corrupt_batch_is_dropped() -> None:
         assert [record.offset for record in await read(consumer, 3)] == [2, 3, 4]
 
 
+async def test_a_batch_that_the_leader_finds_corrupt_is_reported_with_its_place_and_read_once_it_is_good() -> None:
+    cluster = FakeCluster()
+    partition = cluster.create("orders")[0]
+    fill(cluster, "orders", 20)
+    partition.corrupt_at = 10
+    async with consumer_of(cluster, auto_offset_reset="earliest", max_partition_fetch_bytes=1) as consumer:
+        consumer.assign([tp("orders")])
+        assert [record.offset for record in await read(consumer, 10)] == list(range(10))
+        for _ in range(3):
+            with pytest.raises(InvalidBatch, match=r"orders-0 at offset 10: .* seek to an offset after it"):
+                await read(consumer, 1)
+            assert await consumer.position(tp("orders")) == 10
+        partition.corrupt_at = None
+        assert [record.offset for record in await read(consumer, 10)] == list(range(10, 20))
+
+
+async def test_a_seek_goes_past_a_batch_that_the_leader_finds_corrupt() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders")[0].corrupt_at = 0
+    fill(cluster, "orders", 20)
+    async with consumer_of(cluster, auto_offset_reset="earliest") as consumer:
+        consumer.assign([tp("orders")])
+        with pytest.raises(InvalidBatch, match="orders-0 at offset 0: "):
+            await read(consumer, 1)
+        consumer.seek(tp("orders"), 10)
+        assert [record.offset for record in await read(consumer, 10)] == list(range(10, 20))
+
+
 async def test_records_before_a_batch_with_a_corrupt_length_are_returned() -> None:
     cluster = FakeCluster()
     partition = cluster.create("orders")[0]

@@ -77,6 +77,15 @@ async def test_a_partition_or_topic_that_does_not_exist_is_named() -> None:
             await admin.delete_records({TopicPartition("ordres", 0): 0})
 
 
+async def test_a_topic_that_the_refusal_names_is_not_named_again() -> None:
+    cluster = orders(1)
+    async with admin_of(cluster) as admin:
+        for message in ("topic 'orders' is internal", "orders-0: not now"):
+            cluster.brokers[1].refusals["delete_records"] = Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+            with pytest.raises(Refusal, match=f"^INVALID_TOPIC_EXCEPTION: {message}$"):
+                await admin.delete_records({ORDERS_0: 0})
+
+
 async def test_without_a_leader_the_call_ends_at_its_deadline() -> None:
     cluster = orders(1)
     cluster.move_leader("orders", 0, -1)

@@ -148,7 +148,7 @@ def test_a_leader_without_any_of_what_was_read_makes_the_reset_policy_decide(
         cluster = cluster_with(50)
         partition = cluster.partition("orders")
         async with await has_read(cluster, 50, auto_offset_reset=policy) as consumer:
-            partition.epoch_end = lambda epoch: (-1, -1)  # type: ignore[method-assign]
+            partition.epoch_end = lambda epoch: (-1, -1)  # type: ignore[method-assign]  # The fake answers so.
             lose(cluster, 30, then=5)
             if policy == "none":
                 with pytest.raises(LogTruncated, match="none of what was read up to offset 50"):

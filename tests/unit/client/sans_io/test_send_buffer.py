@@ -1,92 +1,29 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraft.client.errors import ClientClosed, DeliveryTimeout
-from kraft.client.sans_io.send_batch import Batch, ProducerIdentity, record_size
 from kraft.client.sans_io.send_buffer import Attempt, BatchOutcome, Delivered, Failed, SendBuffer
 from kraft.client.settings import ProducerSettings, settings_of
-from kraft.log.format.record_batch import decode_batch, read_header
-from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
+from kraft.model.ids import TopicPartition
 from kraft.model.produce import ProducePartitionResult
 from tests.support.client.fake_partition import FakePartition
-
-ORDERS = TopicPartition("orders", 0)
-
-
-def identity(number: int) -> ProducerIdentity:
-    return ProducerIdentity(producer_id=ProducerId(number), producer_epoch=ProducerEpoch(0))
-
-
-@dataclass
-class Told:
-    """A receipt that remembers."""
-
-    delivered_offsets: list[int] = field(default_factory=list)
-    errors: list[Exception] = field(default_factory=list)
-
-    def delivered(self, batch: Batch, first: int, count: int, base_offset: int, log_append_time_ms: int) -> None:
-        self.delivered_offsets += range(base_offset + first, base_offset + first + count)
-
-    def failed(self, error: Exception) -> None:
-        self.errors.append(error)
-
-
-def new_buffer(**given_settings: Any) -> SendBuffer:
-    """One batch for each record, unless told otherwise, and a producer id."""
-    given_settings = {"batch_size": 1, "linger_ms": 0, **given_settings}
-    buffer = SendBuffer(settings_of(ProducerSettings, "b:1", given_settings), lambda: 0.5)
-    buffer.give_identity(identity(1))
-    return buffer
-
-
-def buffer_with(**given_settings: Any) -> SendBuffer:
-    """The same, whose first record of the partition was stored, so that sequence 1 is next."""
-    buffer = new_buffer(**given_settings)
-    put(buffer, b"first", now_ms=-100_000)
-    (attempt,) = drain(buffer)
-    buffer.answered(attempt, result(base_offset=0), 0)
-    return buffer
-
-
-def put(buffer: SendBuffer, *values: bytes, now_ms: int = 0, partition: TopicPartition = ORDERS) -> Told:
-    told = Told()
-    for value in values:
-        record = Record(-1, 1_000, None, value)
-        buffer.append(partition, [record], record_size(record), told, now_ms)
-    return told
-
-
-def drain(buffer: SendBuffer, leader: str = "b1", now_ms: int = 0) -> list[Attempt]:
-    """Return all requests that the buffer makes at once."""
-    attempts: list[Attempt] = []
-    while one := buffer.drain(leader, buffer.waiting(), now_ms):
-        attempts += one
-    return attempts
-
-
-def result(code: ErrorCode = ErrorCode.NONE, base_offset: int = -1, message: str = "") -> ProducePartitionResult:
-    return ProducePartitionResult(
-        topic="orders", partition=0, error_code=code, error_message=message, base_offset=base_offset
-    )
-
-
-def sequences(attempts: list[Attempt]) -> list[tuple[int, int]]:
-    """Producer id and first sequence of each."""
-    headers = [read_header(attempt.batch.encoded or b"") for attempt in attempts]
-    return [(header.producer_id, header.base_sequence) for header in headers]
-
-
-def payloads(attempts: list[Attempt]) -> list[bytes | None]:
-    return [record.value for attempt in attempts for record in decode_batch(attempt.batch.encoded or b"")]
+from tests.unit.client.sans_io.sends import (
+    ORDERS,
+    buffer_with,
+    drain,
+    identity,
+    new_buffer,
+    payloads,
+    put,
+    result,
+    sequences,
+)
 
 
 def test_batches_are_numbered_in_the_order_of_their_records() -> None:

@@ -1,0 +1,98 @@
+"""How an admin client sends its requests; implemented by `Admin`, and used by the classes that it is made of."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, TypeVar
+
+from kraft.client.aio.coordinators import Coordinators
+from kraft.client.any_broker import AnyBroker
+from kraft.client.ports import Connections, Node
+from kraft.model.errors import Refusal
+from kraft.model.metadata import MetadataResponse
+from kraft.rpc.call import Call
+
+Answer = TypeVar("Answer")
+Item = TypeVar("Item")
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+IDS_AT_ONCE: Final = 32
+"""Groups or transactional ids about which requests are sent at the same time."""
+
+
+class AdminCalls(ABC):
+    """Calls to any broker, to the active controller, or to one broker."""
+
+    @abstractmethod
+    async def describe_cluster(self, *, timeout_ms: int | None = None) -> MetadataResponse:
+        """Return the brokers and the topics of the cluster."""
+
+    @abstractmethod
+    async def _change(self, ask: Callable[[Node, float], Awaitable[Answer]], timeout_ms: int | None) -> Answer:
+        """Send a request that the active controller decides."""
+
+    @abstractmethod
+    async def _ask_admin(
+        self, ask: Callable[[Node, float], Awaitable[Answer]], timeout_ms: int, attempt_ms: int | None = None
+    ) -> Answer:
+        """Try one broker after the other until one answers or the timeout passes."""
+
+    @abstractmethod
+    def _at(self, address: str) -> tuple[Connections, AnyBroker]:
+        """Return the connections, and retries at this address alone."""
+
+    @abstractmethod
+    def _timeout(self, timeout_ms: int | None) -> int:
+        """Return the caller's timeout, or the Admin's default."""
+
+    @abstractmethod
+    def _deadline_ms(self, timeout_ms: int | None) -> int:
+        """Return when the timeout, or the Admin's default, ends on the client's clock."""
+
+    @abstractmethod
+    def _left_ms(self, deadline_ms: int) -> int:
+        """Return the time until the deadline, at least 1 ms."""
+
+    # --- to many brokers ---------------------------------------------------------------------------------------
+
+    async def _of_each_broker(
+        self, call: Call[Request, Response], request: Request, timeout_ms: int | None
+    ) -> dict[int, Response]:
+        """Send the request to every broker; return the responses by broker id. Each broker has to answer in time."""
+        deadline_ms = self._deadline_ms(timeout_ms)
+        cluster = await self.describe_cluster(timeout_ms=timeout_ms)
+
+        async def answer_of(address: str) -> Response:
+            connections, only = self._at(address)
+
+            async def ask(address: str, timeout_s: float) -> Response:
+                return await connections.peer(address).call(call, request, timeout_s)
+
+            return await only.call(ask, self._left_ms(deadline_ms))
+
+        brokers = {each.broker_id: f"{each.host}:{each.port}" for each in cluster.brokers}
+        return dict(zip(brokers, await asyncio.gather(*map(answer_of, brokers.values())), strict=True))
+
+    async def _of_each(
+        self,
+        coordinators: Coordinators,
+        ids: Iterable[str],
+        deadline_ms: int,
+        ask: Callable[[str], Awaitable[Item]],
+    ) -> dict[str, Item | Refusal]:
+        """Return the result or the Refusal of each id that these coordinators have. Raises Unreachable."""
+        asked = list(dict.fromkeys(ids))
+        await coordinators.find_all(asked, self._left_ms(deadline_ms))
+        free = asyncio.Semaphore(IDS_AT_ONCE)
+
+        async def outcome(one_id: str) -> Item | Refusal:
+            async with free:
+                try:
+                    return await ask(one_id)
+                except Refusal as refusal:
+                    return refusal
+
+        return dict(zip(asked, await asyncio.gather(*map(outcome, asked)), strict=True))

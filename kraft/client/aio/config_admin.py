@@ -1,0 +1,162 @@
+"""Calls of the asyncio admin client for configs of topics, brokers and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from kraft.client.aio.admin_calls import AdminCalls
+from kraft.client.any_broker import check
+from kraft.client.ports import Node
+from kraft.model.configs import (
+    ConfigAlteration,
+    ConfigEntry,
+    ConfigOperation,
+    ConfigResource,
+    ConfigResourceType,
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+    ResourceAlteration,
+)
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.rpc.calls import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+
+EVERY_BROKER: Final = ""
+"""Resource name of the configs that apply to all brokers."""
+
+
+class ConfigAdmin(AdminCalls):
+    """Admin calls for configs."""
+
+    async def describe_topic_configs(self, topic: str, *, timeout_ms: int | None = None) -> list[ConfigEntry]:
+        """Return the effective value of every config of the topic, with source and synonyms, sorted by key."""
+        return await self._described_by_any(ConfigResourceType.TOPIC, topic, timeout_ms)
+
+    async def describe_group_configs(self, group_id: str, *, timeout_ms: int | None = None) -> list[ConfigEntry]:
+        """Return every config of a group of the consumer protocol, its own or from the broker's file, sorted by key."""
+        return await self._described_by_any(ConfigResourceType.GROUP, group_id, timeout_ms)
+
+    async def describe_broker_configs(
+        self, broker_id: int | None, *, timeout_ms: int | None = None
+    ) -> list[ConfigEntry]:
+        """Return every config of the broker, from its file or set at run time, sorted by key.
+
+        `broker_id` None: the configs set for all brokers. Raises BROKER_NOT_AVAILABLE for a broker out of service.
+        """
+        if broker_id is None:
+            return await self._described_by_any(ConfigResourceType.BROKER, EVERY_BROKER, timeout_ms)
+        cluster = await self.describe_cluster(timeout_ms=timeout_ms)
+        for broker in cluster.brokers:
+            if broker.broker_id == broker_id:
+                connections, _ = self._at(f"{broker.host}:{broker.port}")
+                node = connections.peer(f"{broker.host}:{broker.port}")
+                resource = ConfigResource(resource_type=ConfigResourceType.BROKER, resource_name=str(broker_id))
+                return await _described(node, resource, self._timeout(timeout_ms) / 1_000)
+        there = ", ".join(str(broker.broker_id) for broker in cluster.brokers)
+        raise Refusal(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not in service; in service are: {there}")
+
+    async def alter_topic_configs(
+        self,
+        topic: str,
+        configs: Mapping[str, str] | None = None,
+        *,
+        delete: Iterable[str] = (),
+        append: Mapping[str, str] | None = None,
+        subtract: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Set `configs` and reset the keys in `delete` to their defaults. Raises the cluster's Refusal.
+
+        Changes all keys or none. `append` and `subtract` are for keys whose value is a list. Keys that are not given
+        stay unchanged. Takes effect on each broker within moments, without a restart.
+        """
+        alterations = _alterations(configs, delete)
+        alterations += _each(ConfigOperation.APPEND, append or {})
+        alterations += _each(ConfigOperation.SUBTRACT, subtract or {})
+        await self._alter_configs(
+            ConfigResourceType.TOPIC, topic, alterations, validate_only=validate_only, timeout_ms=timeout_ms
+        )
+
+    async def alter_broker_configs(
+        self,
+        broker_id: int | None,
+        configs: Mapping[str, str] | None = None,
+        *,
+        delete: Iterable[str] = (),
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Set `configs`, which override the broker's file, and reset the keys in `delete` to the file's values.
+
+        `broker_id` None sets them for all brokers that have no value of their own. Takes effect without a restart; a
+        key that needs one is refused.
+        """
+        name = EVERY_BROKER if broker_id is None else str(broker_id)
+        alterations = _alterations(configs, delete)
+        await self._alter_configs(
+            ConfigResourceType.BROKER, name, alterations, validate_only=validate_only, timeout_ms=timeout_ms
+        )
+
+    async def alter_group_configs(
+        self,
+        group_id: str,
+        configs: Mapping[str, str] | None = None,
+        *,
+        validate_only: bool = False,
+        delete: Iterable[str] = (),
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Set `configs` of a group of the consumer protocol, and reset the keys in `delete` to the brokers' values."""
+        await self._alter_configs(
+            ConfigResourceType.GROUP,
+            group_id,
+            _alterations(configs, delete),
+            validate_only=validate_only,
+            timeout_ms=timeout_ms,
+        )
+
+    async def _described_by_any(
+        self, resource_type: ConfigResourceType, name: str, timeout_ms: int | None
+    ) -> list[ConfigEntry]:
+        resource = ConfigResource(resource_type=resource_type, resource_name=name)
+
+        async def ask(node: Node, timeout_s: float) -> list[ConfigEntry]:
+            return await _described(node, resource, timeout_s)
+
+        return await self._ask_admin(ask, self._timeout(timeout_ms))
+
+    async def _alter_configs(
+        self,
+        resource_type: ConfigResourceType,
+        name: str,
+        alterations: list[ConfigAlteration],
+        *,
+        validate_only: bool,
+        timeout_ms: int | None,
+    ) -> None:
+        resource = ResourceAlteration(resource_type=resource_type, resource_name=name, alterations=alterations)
+
+        async def ask(node: Node, timeout_s: float) -> None:
+            request = IncrementalAlterConfigsRequest(
+                resources=[resource], timeout_ms=int(timeout_s * 1000), validate_only=validate_only
+            )
+            for result in (await node.call(INCREMENTAL_ALTER_CONFIGS, request, timeout_s)).results:
+                check(result.error_code, result.error_message or f"{resource_type.name.lower()} {name!r}")
+
+        await self._change(ask, timeout_ms)
+
+
+def _alterations(configs: Mapping[str, str] | None, delete: Iterable[str]) -> list[ConfigAlteration]:
+    return _each(ConfigOperation.SET, configs or {}) + _each(ConfigOperation.DELETE, dict.fromkeys(delete))
+
+
+def _each(operation: ConfigOperation, values: Mapping[str, str | None] | Mapping[str, str]) -> list[ConfigAlteration]:
+    return [ConfigAlteration(key=key, operation=operation, value=value) for key, value in values.items()]
+
+
+async def _described(node: Node, resource: ConfigResource, timeout_s: float) -> list[ConfigEntry]:
+    request = DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=True)
+    (description,) = (await node.call(DESCRIBE_CONFIGS, request, timeout_s)).results
+    check(description.error_code, description.error_message or repr(resource.resource_name))
+    return description.entries

@@ -1,0 +1,105 @@
+"""Connections and tasks that a consumer opens at first use, on the event loop that uses it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncGenerator
+
+from kraft.client.aio.coordinators import Coordinators
+from kraft.client.aio.fetcher import CommittedLookup, Fetcher
+from kraft.client.aio.offset_lookup import OffsetLookup
+from kraft.client.metadata_cache import MetadataCache
+from kraft.client.network import Network
+from kraft.client.ports import Connections
+from kraft.client.sans_io.backoff import Backoff
+from kraft.client.sans_io.fetch_buffer import FetchBuffer
+from kraft.client.sans_io.track import Chunk
+from kraft.client.settings import ConsumerSettings
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import TopicPartition
+
+
+class Engine:
+    """Fetches into a consumer's buffer, and serves the calls of the consumer that need the network."""
+
+    def __init__(
+        self, buffer: FetchBuffer, settings: ConsumerSettings, network: Network, committed: CommittedLookup | None
+    ) -> None:
+        self._settings = settings
+        self._network = network
+        self._connections: Connections = network.connect()
+        self.metadata = MetadataCache(self._connections, settings, network.clock, network.chance)
+        self.metadata.on_refresh = self._wake_all
+        backoff = Backoff(
+            first_ms=settings.retry_backoff_ms, max_ms=settings.retry_backoff_max_ms, chance=network.chance
+        )
+        self.lookup = OffsetLookup(
+            self._connections, self.metadata, backoff, network.clock, reads_committed=settings.reads_committed
+        )
+        self.coordinators = Coordinators(self._connections, self.metadata.any_broker, backoff, network.clock)
+        self._fetchers: list[Fetcher] = []
+        self.fetcher = self._new_fetcher(buffer, settings, committed)
+
+    async def close(self) -> None:
+        for fetcher in self._fetchers:
+            await fetcher.close()
+        await self.metadata.close()
+        await self._connections.close()
+
+    def _new_fetcher(
+        self, buffer: FetchBuffer, settings: ConsumerSettings, committed: CommittedLookup | None = None
+    ) -> Fetcher:
+        fetcher = Fetcher(
+            buffer, settings, self._connections, self.metadata, self.lookup, self._network.clock, committed
+        )
+        self._fetchers = [each for each in self._fetchers if not each.is_closed] + [fetcher]
+        return fetcher
+
+    def _wake_all(self) -> None:
+        for fetcher in self._fetchers:
+            fetcher.wake_up()
+
+    # --- ranges -----------------------------------------------------------------------------------------------
+
+    async def read_chunks(
+        self, partition: TopicPartition, start: int, end: int, timeout_ms: int
+    ) -> AsyncGenerator[Chunk, None]:
+        """Yield the responses that hold a range, apart from the consumer's buffer."""
+        # A range has no other place to begin than its start, so there is no reset.
+        settings = dataclasses.replace(self._settings, auto_offset_reset="none", group_id=None)
+        buffer = FetchBuffer(settings, self._network.chance)
+        buffer.assign([partition])
+        buffer.seek(partition, start, stop_at=end)
+        fetcher = self._new_fetcher(buffer, settings)
+        try:
+            position = start
+            while position < end:
+                chunk = await self._next_chunk(buffer, partition, fetcher, position, timeout_ms)
+                position = buffer.track(partition).position = chunk.next_offset
+                fetcher.wake_up()
+                yield chunk
+        finally:
+            await fetcher.close()
+
+    async def _next_chunk(
+        self, buffer: FetchBuffer, partition: TopicPartition, fetcher: Fetcher, position: int, timeout_ms: int
+    ) -> Chunk:
+        clock = self._network.clock
+        deadline_ms = clock.monotonic_ms() + timeout_ms
+        while True:
+            # Looked up each time, because a truncation replaces the track.
+            track = buffer.track(partition)
+            chunk = buffer.take_chunk(track)
+            if chunk is not None:
+                return chunk
+            if track.error is not None:
+                raise track.error
+            left_ms = deadline_ms - clock.monotonic_ms()
+            if left_ms <= 0:
+                raise Refusal(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    f"{partition}: received nothing from offset {position} on for {timeout_ms} ms; "
+                    f"its {'last stable offset' if self._settings.reads_committed else 'high watermark'} was "
+                    f"{track.end_offset}",
+                )
+            await fetcher.wait_for_news(left_ms)

@@ -1,0 +1,247 @@
+"""Calls of the asyncio admin client for groups and their committed offsets."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+from kraft.client.aio.admin_calls import AdminCalls
+from kraft.client.aio.coordinators import Coordinators
+from kraft.client.any_broker import check
+from kraft.client.group_offsets import checked_offsets, commit_topics, numbers_by_topic, partition_refusal
+from kraft.client.groups import GroupDescription, of_classic, of_consumer
+from kraft.client.values import OffsetAndMetadata
+from kraft.model.classic_groups import LeaveGroup, LeavingMember
+from kraft.model.committed_offsets import (
+    DeleteOffsets,
+    DeleteTopic,
+    FetchGroup,
+    FetchTopic,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetResults,
+)
+from kraft.model.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.groups import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListedGroup,
+    ListGroupsRequest,
+)
+from kraft.model.ids import TopicPartition
+from kraft.rpc.group_calls import (
+    CONSUMER_GROUP_DESCRIBE,
+    DELETE_GROUPS,
+    DESCRIBE_GROUPS,
+    LEAVE_GROUP,
+    LIST_GROUPS,
+    OFFSET_COMMIT,
+    OFFSET_DELETE,
+    OFFSET_FETCH,
+)
+
+_Groups: TypeAlias = OffsetFetchResponse | ConsumerGroupDescribeResponse | DescribeGroupsResponse | DeleteGroupsResponse
+"""Responses with an error code for each group."""
+
+
+class GroupAdmin(AdminCalls):
+    """Admin calls for groups. A call waits for coordinators that move or load, at most until its timeout."""
+
+    async def list_groups(
+        self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout_ms: int | None = None
+    ) -> list[ListedGroup]:
+        """Return the groups of all brokers, sorted by id: of these states and types, or of any.
+
+        States are Kafka's, such as `Stable` and `Empty`; types are `classic` and `consumer`.
+        """
+        request = ListGroupsRequest(states=tuple(states), types=tuple(types))
+        listed = await self._of_each_broker(LIST_GROUPS, request, timeout_ms)
+        # A group that moved meanwhile may be on two lists.
+        by_id = {group.group_id: group for response in listed.values() for group in response.groups}
+        return [by_id[group_id] for group_id in sorted(by_id)]
+
+    async def describe_consumer_groups(
+        self, group_ids: Iterable[str], *, timeout_ms: int | None = None
+    ) -> list[GroupDescription]:
+        """Return state, epochs and members of the groups, in the order given, whichever protocol they use.
+
+        Raises the first Refusal after all were tried: GROUP_ID_NOT_FOUND for a group that does not exist.
+        """
+        deadline_ms = self._deadline_ms(timeout_ms)
+        outcomes = await self._of_each(
+            self._coordinators(), group_ids, deadline_ms, lambda each: self._described(each, deadline_ms)
+        )
+        for outcome in outcomes.values():
+            if isinstance(outcome, Refusal):
+                raise outcome
+        return [outcome for outcome in outcomes.values() if not isinstance(outcome, Refusal)]
+
+    async def delete_consumer_groups(
+        self, group_ids: Iterable[str], *, timeout_ms: int | None = None
+    ) -> dict[str, Refusal | None]:
+        """Delete groups without members, with their committed offsets; return each group's Refusal or None.
+
+        NON_EMPTY_GROUP: the group has members. GROUP_ID_NOT_FOUND can mean that an earlier attempt of the same call
+        succeeded and its response was lost.
+        """
+        deadline_ms = self._deadline_ms(timeout_ms)
+
+        async def delete(group_id: str) -> None:
+            request = DeleteGroupsRequest(group_ids=(group_id,))
+            await self._coordinators().call(group_id, DELETE_GROUPS, request, deadline_ms, _check_groups)
+
+        return await self._of_each(self._coordinators(), group_ids, deadline_ms, delete)
+
+    async def remove_members_from_consumer_group(
+        self,
+        group_id: str,
+        group_instance_ids: Iterable[str] | None = None,
+        *,
+        reason: str = "",
+        timeout_ms: int | None = None,
+    ) -> dict[str, Refusal | None]:
+        """Remove static members, or all members, from a classic group; return the Refusal or None of each.
+
+        Without `group_instance_ids` all members are removed, and the result is by member id.
+        """
+        deadline_ms = self._deadline_ms(timeout_ms)
+        if group_instance_ids is None:
+            (group,) = await self.describe_consumer_groups([group_id], timeout_ms=timeout_ms)
+            leaving = [LeavingMember(member_id=each.member_id, reason=reason) for each in group.members]
+        else:
+            leaving = [LeavingMember(group_instance_id=each, reason=reason) for each in group_instance_ids]
+        request = LeaveGroup(group_id=group_id, members=tuple(leaving))
+        left = await self._coordinators().call(group_id, LEAVE_GROUP, request, deadline_ms)
+        by_id = group_instance_ids is None
+        return {
+            each.member_id if by_id else each.group_instance_id or "": _refusal(each.error_code)
+            for each in left.members
+        }
+
+    # --- committed offsets -------------------------------------------------------------------------------------
+
+    async def list_consumer_group_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        require_stable: bool = False,
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the group's committed offsets, of these partitions or of all.
+
+        Partitions without a committed offset are left out; a group that does not exist has none. `require_stable`
+        refuses offsets that are about to change (UNSTABLE_OFFSET_COMMIT).
+        """
+        asked = FetchGroup(
+            group_id=group_id,
+            topics=tuple(
+                FetchTopic(name=topic, partitions=numbers)
+                for topic, numbers in numbers_by_topic(partitions or ()).items()
+            ),
+            all_topics=partitions is None,
+        )
+        request = OffsetFetchRequest(groups=(asked,), require_stable=require_stable)
+        deadline_ms = self._deadline_ms(timeout_ms)
+        response = await self._coordinators().call(group_id, OFFSET_FETCH, request, deadline_ms, _check_offsets)
+        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        for topic in response.groups[0].topics:
+            for each in topic.partitions:
+                if each.offset >= 0:
+                    partition = TopicPartition(topic.name, each.partition)
+                    offsets[partition] = OffsetAndMetadata(each.offset, each.metadata, each.leader_epoch)
+        return offsets
+
+    async def alter_consumer_group_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        *,
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, Refusal | None]:
+        """Commit offsets for a group without members; return each partition's Refusal or None.
+
+        Creates the group if it does not exist. Raises UNKNOWN_MEMBER_ID if the group has members, and
+        ValueError for a number that is not an offset.
+        """
+        request = OffsetCommitRequest(group_id=group_id, topics=commit_topics(checked_offsets(offsets)))
+        deadline_ms = self._deadline_ms(timeout_ms)
+        results = await self._coordinators().call(group_id, OFFSET_COMMIT, request, deadline_ms)
+        return _outcomes(results, "committed")
+
+    async def delete_consumer_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, Refusal | None]:
+        """Delete committed offsets of partitions; return each partition's Refusal or None.
+
+        GROUP_SUBSCRIBED_TO_TOPIC: a member of the group reads the topic. Raises GROUP_ID_NOT_FOUND.
+        """
+        topics = tuple(DeleteTopic(topic, numbers) for topic, numbers in numbers_by_topic(partitions).items())
+        request = DeleteOffsets(group_id=group_id, topics=topics)
+        deadline_ms = self._deadline_ms(timeout_ms)
+        results = await self._coordinators().call(group_id, OFFSET_DELETE, request, deadline_ms)
+        return _outcomes(results, "deleted")
+
+    # --- inside ------------------------------------------------------------------------------------------------
+
+    async def _described(self, group_id: str, deadline_ms: int) -> GroupDescription:
+        coordinators = self._coordinators()
+        try:
+            asked = ConsumerGroupDescribeRequest(group_ids=(group_id,))
+            consumer = await coordinators.call(group_id, CONSUMER_GROUP_DESCRIBE, asked, deadline_ms, _check_groups)
+        except Refusal as refusal:
+            # Without the consumer protocol every group is a classic one.
+            if refusal.error_code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+                raise
+        else:
+            return of_consumer(consumer.groups[0], await coordinators.find(group_id, self._left_ms(deadline_ms)))
+        request = DescribeGroupsRequest(group_ids=(group_id,))
+        try:
+            classic = await coordinators.call(group_id, DESCRIBE_GROUPS, request, deadline_ms, _check_groups)
+        except Refusal as refusal:
+            if refusal.error_code is ErrorCode.GROUP_ID_NOT_FOUND:
+                # The broker's message is about one protocol, and the group was looked for in both.
+                raise Refusal(refusal.error_code, f"there is no group {group_id!r}") from None
+            raise
+        return of_classic(classic.groups[0], await coordinators.find(group_id, self._left_ms(deadline_ms)))
+
+    # --- implemented by Admin ----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _coordinators(self) -> Coordinators:
+        """Return the coordinators of groups, connected at first use."""
+
+
+def _check_groups(response: _Groups) -> None:
+    for group in response.groups:
+        check(group.error_code, group.error_message)
+
+
+def _check_offsets(response: OffsetFetchResponse) -> None:
+    _check_groups(response)
+    for group in response.groups:
+        for topic in group.topics:
+            for each in topic.partitions:
+                if each.error_code is not ErrorCode.NONE:
+                    what = f"the committed offset of {topic.name}-{each.partition} was not fetched"
+                    raise partition_refusal(what, each.error_code)
+
+
+def _outcomes(results: OffsetResults, done: str) -> dict[TopicPartition, Refusal | None]:
+    outcomes: dict[TopicPartition, Refusal | None] = {}
+    for topic in results.topics:
+        for each in topic.partitions:
+            partition = TopicPartition(topic.name, each.partition)
+            is_done = each.error_code is ErrorCode.NONE
+            what = f"the offset of {partition} was not {done}"
+            outcomes[partition] = None if is_done else partition_refusal(what, each.error_code)
+    return outcomes
+
+
+def _refusal(code: ErrorCode) -> Refusal | None:
+    return None if code is ErrorCode.NONE else Refusal(code, code.name)

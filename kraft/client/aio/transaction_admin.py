@@ -1,0 +1,159 @@
+"""Calls of the asyncio admin client for transactions, and for the producers of partitions."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+
+from kraft.client.aio.admin_calls import AdminCalls
+from kraft.client.aio.coordinators import Coordinators
+from kraft.client.aio.leader_calls import LeaderCalls
+from kraft.client.any_broker import check
+from kraft.client.ports import Node
+from kraft.client.transactions import TransactionDescription, TransactionListing, described
+from kraft.model.describe_producers import ActiveProducer, DescribeProducersRequest
+from kraft.model.errors import ErrorCode, KraftError, Refusal
+from kraft.model.ids import TopicPartition
+from kraft.model.partitions import PartitionName
+from kraft.model.transactions import (
+    AbortTransactionRequest,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    ListTransactionsRequest,
+)
+from kraft.rpc.transaction_calls import (
+    ABORT_TRANSACTION,
+    DESCRIBE_PRODUCERS,
+    DESCRIBE_TRANSACTIONS,
+    LIST_TRANSACTIONS,
+)
+
+
+class TransactionAdmin(AdminCalls):
+    """Admin calls for transactions. A call waits for coordinators and leaders that move, at most until its timeout."""
+
+    async def list_transactions(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        duration_ms: int | None = None,
+        pattern: str = "",
+        timeout_ms: int | None = None,
+    ) -> list[TransactionListing]:
+        """Return the transactional ids of all brokers, sorted; every filter that is set has to accept one.
+
+        States are Kafka's, such as `Ongoing`; `duration_ms` accepts transactions that began longer ago, `pattern` is a
+        regular expression for the whole id. Raises ValueError for a state that no broker knows, and
+        INVALID_REGULAR_EXPRESSION.
+        """
+        request = ListTransactionsRequest(
+            states=tuple(states),
+            producer_ids=tuple(producer_ids),
+            duration_ms=duration_ms,
+            transactional_id_pattern=pattern,
+        )
+        listed = await self._of_each_broker(LIST_TRANSACTIONS, request, timeout_ms)
+        unknown = [set(response.unknown_states) for response in listed.values()]
+        if unknown and (unknown_to_all := set.intersection(*unknown)):
+            raise ValueError(f"{', '.join(map(repr, sorted(unknown_to_all)))}: no such state of a transaction")
+        # An id that moved meanwhile may be on two lists.
+        by_id = {
+            each.transactional_id: TransactionListing(
+                transactional_id=each.transactional_id,
+                coordinator_id=broker_id,
+                producer_id=each.producer_id,
+                state=each.state,
+            )
+            for broker_id, response in listed.items()
+            for each in response.transactions
+        }
+        return [by_id[transactional_id] for transactional_id in sorted(by_id)]
+
+    async def describe_transactions(
+        self, transactional_ids: Iterable[str], *, timeout_ms: int | None = None
+    ) -> dict[str, TransactionDescription | Refusal]:
+        """Return each transactional id with its transaction, or its Refusal: TRANSACTIONAL_ID_NOT_FOUND."""
+        deadline_ms = self._deadline_ms(timeout_ms)
+        coordinators = self._transaction_coordinators()
+
+        async def describe(transactional_id: str) -> TransactionDescription:
+            request = DescribeTransactionsRequest(transactional_ids=(transactional_id,))
+            found = await coordinators.call(transactional_id, DESCRIBE_TRANSACTIONS, request, deadline_ms, _check)
+            coordinator = await coordinators.find(transactional_id, self._left_ms(deadline_ms))
+            return described(found.transactions[0], coordinator)
+
+        return await self._of_each(coordinators, transactional_ids, deadline_ms, describe)
+
+    async def describe_producers(
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        broker_id: int | None = None,
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, tuple[ActiveProducer, ...] | KraftError]:
+        """Return the producers of each partition by producer id, or its error: as its leader or this broker knows them.
+
+        NOT_LEADER_OR_FOLLOWER: the broker has no replica. Raises BROKER_NOT_AVAILABLE if it is not in service.
+        """
+
+        async def ask(
+            node: Node, asked: Sequence[TopicPartition], timeout_s: float
+        ) -> Mapping[TopicPartition, tuple[ActiveProducer, ...] | Refusal]:
+            names = tuple(PartitionName(topic=each.topic, partition=each.partition) for each in asked)
+            found = await node.call(DESCRIBE_PRODUCERS, DescribeProducersRequest(partitions=names), timeout_s)
+            return {
+                TopicPartition(each.topic, each.partition): each.producers
+                if each.error_code is ErrorCode.NONE
+                else Refusal(each.error_code, each.error_message or each.error_code.name)
+                for each in found.partitions
+            }
+
+        outcomes = await self._leader_calls().of_each(partitions, ask, self._timeout(timeout_ms), broker_id)
+        return dict(outcomes)
+
+    async def abort_transaction(
+        self,
+        partition: TopicPartition,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        *,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Abort the producer's transaction in one partition, whatever its coordinator says; for hanging transactions.
+
+        The epochs are those that `describe_producers` returns. Aborting twice is harmless. Raises the leader's Refusal:
+        INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        """
+        request = AbortTransactionRequest(
+            topic=partition.topic,
+            partition=partition.partition,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            # Before its first marker a producer has epoch -1; no coordinator's epoch is below 0.
+            coordinator_epoch=max(0, coordinator_epoch),
+        )
+
+        async def ask(node: Node, _: Sequence[TopicPartition], timeout_s: float) -> dict[TopicPartition, None]:
+            await node.call(ABORT_TRANSACTION, request, timeout_s)
+            return {partition: None}
+
+        (outcome,) = (await self._leader_calls().of_each([partition], ask, self._timeout(timeout_ms))).values()
+        if isinstance(outcome, Exception):
+            raise outcome
+
+    # --- implemented by Admin ----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _transaction_coordinators(self) -> Coordinators:
+        """Return the coordinators of transactional ids, connected at first use."""
+
+    @abstractmethod
+    def _leader_calls(self) -> LeaderCalls:
+        """Return what calls the leaders of partitions, connected at first use."""
+
+
+def _check(response: DescribeTransactionsResponse) -> None:
+    for each in response.transactions:
+        check(each.error_code, each.error_message)

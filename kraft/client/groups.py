@@ -1,0 +1,118 @@
+"""Groups as the admin client returns them, whichever protocol they use."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from kraft.client.sans_io.group.consumer_protocol import decode_assignment
+from kraft.model.consumer_groups import Assignment, ConsumerGroup, ConsumerGroupMember
+from kraft.model.find_coordinator import Coordinator
+from kraft.model.groups import DescribedGroup, DescribedMember
+from kraft.model.ids import TopicPartition
+from kraft.wire.errors import ProtocolError
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+"""Protocol type of consumers; groups of other programs, such as Kafka Connect, have their own."""
+
+
+class GroupMember(Struct, frozen=True, kw_only=True):
+    """A member, and the partitions that it has now."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    host: str
+    assignment: tuple[TopicPartition, ...]
+    """In order. Empty for a member whose protocol type is not `consumer`, or whose assignment cannot be read."""
+
+    target: tuple[TopicPartition, ...] | None = None
+    """The partitions that it will have when the rebalance is over; None for a member of a classic group."""
+
+    member_epoch: int | None = None
+    """None for a member of a classic group."""
+
+    upgraded: bool | None = None
+    """False for a member of a consumer group that uses the classic protocol; None for a member of a classic group."""
+
+
+class GroupDescription(Struct, frozen=True, kw_only=True):
+    """State and members of one group."""
+
+    group_id: str
+    type: str
+    """`classic` or `consumer`."""
+
+    protocol_type: str
+    state: str
+    assignor: str
+    """Empty while a classic group is not stable."""
+
+    coordinator: Coordinator
+    members: tuple[GroupMember, ...]
+    group_epoch: int | None = None
+    """None for a classic group, as for the next field."""
+
+    target_assignment_epoch: int | None = None
+
+
+def of_classic(group: DescribedGroup, coordinator: Coordinator) -> GroupDescription:
+    is_consumer = group.protocol_type == CONSUMER_PROTOCOL_TYPE
+    return GroupDescription(
+        group_id=group.group_id,
+        type="classic",
+        protocol_type=group.protocol_type,
+        state=group.state,
+        assignor=group.protocol,
+        coordinator=coordinator,
+        members=tuple(_classic_member(each, is_consumer) for each in group.members),
+    )
+
+
+def of_consumer(group: ConsumerGroup, coordinator: Coordinator) -> GroupDescription:
+    return GroupDescription(
+        group_id=group.group_id,
+        type="consumer",
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        state=group.state,
+        assignor=group.assignor,
+        coordinator=coordinator,
+        members=tuple(map(_consumer_member, group.members)),
+        group_epoch=group.epoch,
+        target_assignment_epoch=group.assignment_epoch,
+    )
+
+
+def _classic_member(member: DescribedMember, is_consumer: bool) -> GroupMember:
+    return GroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        assignment=assigned_to(member.assignment) if is_consumer else (),
+    )
+
+
+def _consumer_member(member: ConsumerGroupMember) -> GroupMember:
+    return GroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        assignment=_partitions(member.assignment),
+        target=_partitions(member.target),
+        member_epoch=member.member_epoch,
+        upgraded=not member.is_classic,
+    )
+
+
+def assigned_to(assignment: bytes) -> tuple[TopicPartition, ...]:
+    """Return the partitions of a consumer's assignment; none for bytes that are not one, which the leader sent."""
+    try:
+        return tuple(sorted(decode_assignment(assignment)))
+    except ProtocolError:
+        return ()
+
+
+def _partitions(assignment: Assignment) -> tuple[TopicPartition, ...]:
+    found = (TopicPartition(topic.topic, partition) for topic in assignment.topics for partition in topic.partitions)
+    return tuple(sorted(found))

@@ -1,0 +1,94 @@
+"""The batches of one partition between `send` and acknowledgement, for `SendBuffer`, which says when they are sent."""
+
+from __future__ import annotations
+
+from kraft.client.sans_io.send_batch import Batch, ProducerIdentity
+from kraft.log.format.record_batch import SEQUENCE_MAX
+from kraft.model.ids import TopicPartition
+
+
+class Lane:
+    """Batches of one partition, oldest first."""
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self.partition = partition
+        self.batches: list[Batch] = []
+        self.open: Batch | None = None
+        """The last batch, while records are still added to it. It is not in `batches` yet."""
+        self.in_flight: dict[Batch, int] = {}
+        """Each batch that waits for its response, with the number of the attempt."""
+        self.leader = ""
+        self.retry_at_ms = 0
+        self.failures = 0
+        """The number of failed attempts in a row."""
+        self.is_retrying = False
+        self.identity: ProducerIdentity | None = None
+        self.spent_identity: ProducerIdentity | None = None
+        """An identity that the lane must not use again."""
+        self.is_known = False
+        """True once a batch of the present identity was acknowledged, so that every later leader knows it."""
+        self.next_sequence = 0
+        self.encoded_count = 0
+        self.holes: list[int] = []
+        """First sequences of batches that were dropped after they may have been sent."""
+        self.must_renumber = False
+        self.has_lost = False
+        """True if an attempt of the open transaction has no response: a broker may still receive it."""
+
+    def seal(self) -> None:
+        if self.open is not None:
+            self.batches.append(self.open)
+            self.open = None
+
+    def next_batch(self) -> Batch | None:
+        return next((batch for batch in self.batches if batch not in self.in_flight), None)
+
+    def drop(self, batch: Batch) -> None:
+        self.batches.remove(batch)
+        self.in_flight.pop(batch, None)
+        if batch.base_sequence >= 0:
+            self.holes.append(batch.base_sequence)
+
+    def holes_before(self, batch: Batch) -> list[int]:
+        # Sequences wrap to zero; a lane never spans half of their range.
+        return [hole for hole in self.holes if (batch.base_sequence - hole) & SEQUENCE_MAX <= SEQUENCE_MAX // 2]
+
+    def is_far_ahead(self, batches_max: int) -> bool:
+        """True if one more batch would push the oldest unanswered one out of the few that a broker remembers.
+
+        That one may be stored, and the broker must still recognise it when it is sent again.
+        """
+        oldest = self.batches[0]
+        return oldest.encoded is not None and self.encoded_count - oldest.encoded_as + 1 >= batches_max
+
+    def begin_transaction(self) -> None:
+        """Begin with sequence 0 under the identity of the next transaction."""
+        assert not self.batches, "a transaction ends when each of its records has an outcome"
+        assert self.open is None, "a transaction ends when its batches are closed"
+        self.identity = self.spent_identity = None
+        self.is_known = self.is_retrying = self.must_renumber = self.has_lost = False
+        self.next_sequence = self.encoded_count = self.retry_at_ms = self.failures = 0
+        self.holes = []
+
+    def renumber_after_hole(self) -> None:
+        """Give the sequences from that of the first hole on to the batches after it, under the same identity.
+
+        Valid only if no broker has stored them, or can still receive an attempt of them.
+        """
+        hole = min(self.holes)
+        for batch in self.batches:
+            if batch.base_sequence >= hole:
+                batch.forget_encoding()
+        self.next_sequence = hole
+        self.holes = []
+        self.must_renumber = False
+
+    def renumber(self) -> None:
+        """Start every batch over under a new identity. Valid only if none of them is stored."""
+        for batch in self.batches:
+            batch.forget_encoding()
+        self.spent_identity, self.identity = self.identity, None
+        self.is_known = False
+        self.next_sequence = 0
+        self.holes = []
+        self.must_renumber = False

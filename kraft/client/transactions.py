@@ -1,0 +1,53 @@
+"""Transactions as the admin client returns them."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from kraft.model.find_coordinator import Coordinator
+from kraft.model.ids import TopicPartition
+from kraft.model.transactions import DescribedTransaction
+
+
+class TransactionListing(Struct, frozen=True, kw_only=True):
+    """A transactional id, and the broker that coordinates it."""
+
+    transactional_id: str
+    coordinator_id: int
+    producer_id: int
+    state: str
+    """Kafka's name, such as `Ongoing`."""
+
+
+class TransactionDescription(Struct, frozen=True, kw_only=True):
+    """A transactional id with its current or last transaction."""
+
+    transactional_id: str
+    coordinator: Coordinator
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_ms: int | None
+    """Wall time at which the transaction began; None before the first one."""
+
+    partitions: tuple[TopicPartition, ...]
+    """Partitions of a transaction that is open, or whose markers are being written."""
+
+    def duration_ms(self, now_ms: int) -> int | None:
+        """Return the time since the transaction began; None before the first one."""
+        return None if self.start_ms is None else max(0, now_ms - self.start_ms)
+
+
+def described(transaction: DescribedTransaction, coordinator: Coordinator) -> TransactionDescription:
+    """Return the description that a coordinator sent."""
+    return TransactionDescription(
+        transactional_id=transaction.transactional_id,
+        coordinator=coordinator,
+        state=transaction.state,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        timeout_ms=transaction.timeout_ms,
+        start_ms=None if transaction.start_ms < 0 else transaction.start_ms,
+        partitions=tuple(TopicPartition(each.topic, each.partition) for each in transaction.partitions),
+    )

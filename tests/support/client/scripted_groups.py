@@ -1,0 +1,214 @@
+"""Requests about groups, as a broker of the fake cluster answers them. A test sets states, members and offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kraft.model import committed_offsets as offsets
+from kraft.model import consumer_groups as consumer
+from kraft.model import groups
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from kraft.model.ids import Offset, TopicPartition
+from kraft.wire.codec import encode
+from kraft.wire.schema.consumer_protocol import ConsumerProtocolAssignment
+from kraft.wire.schema.consumer_protocol import TopicPartition as AssignedTopic
+
+if TYPE_CHECKING:
+    from tests.support.client.fake_cluster import FakeCluster
+
+NO_GROUP = ErrorCode.GROUP_ID_NOT_FOUND
+
+
+@dataclass
+class ScriptedGroup:
+    type: str = "consumer"
+    state: str = "Empty"
+    protocol_type: str = "consumer"
+    assignor: str = "uniform"
+    readers: dict[str, list[TopicPartition]] = field(default_factory=dict)
+    """Partitions by member."""
+    instance_ids: dict[str, str] = field(default_factory=dict)
+    """Instance ids of static members."""
+    classic_members: set[str] = field(default_factory=set)
+    """Members of a consumer group that use the classic protocol."""
+    offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    refused: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
+    """Partitions whose commits and deletions are refused."""
+    joins_before_commits: bool = False
+    """A member joins between a description and the next commit."""
+
+
+class ScriptedGroups:
+    def __init__(self, cluster: FakeCluster, broker_id: int) -> None:
+        self._cluster = cluster
+        self._broker_id = broker_id
+
+    def find_coordinator(self, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+        coordinators = []
+        for key in request.keys:
+            broker_id = scripted_coordinator(self._cluster, key)
+            coordinators.append(Coordinator(key=key, node_id=broker_id, host=f"broker-{broker_id}", port=9094))
+        return FindCoordinatorResponse(coordinators=tuple(coordinators))
+
+    def list_groups(self, request: groups.ListGroupsRequest) -> groups.ListGroupsResponse:
+        listed = [
+            groups.ListedGroup(group_id=group_id, protocol_type=each.protocol_type, state=each.state, type=each.type)
+            for group_id, each in self._cluster.scripted_groups.items()
+            if scripted_coordinator(self._cluster, group_id) == self._broker_id
+            and (not request.states or each.state in request.states)
+            and (not request.types or each.type in request.types)
+        ]
+        return groups.ListGroupsResponse(groups=tuple(listed))
+
+    def describe_groups(self, request: groups.DescribeGroupsRequest) -> groups.DescribeGroupsResponse:
+        return groups.DescribeGroupsResponse(groups=tuple(map(self._classic, request.group_ids)))
+
+    def _classic(self, group_id: str) -> groups.DescribedGroup:
+        group = self._own(group_id)
+        if group is None or group.type != "classic":
+            return groups.DescribedGroup(group_id=group_id, error_code=NO_GROUP, error_message=f"no group {group_id}")
+        members = tuple(
+            groups.DescribedMember(
+                member_id=member_id,
+                group_instance_id=group.instance_ids.get(member_id),
+                client_id="a client",
+                client_host="/10.0.0.1",
+                metadata=b"",
+                assignment=_assignment(assigned),
+            )
+            for member_id, assigned in group.readers.items()
+        )
+        return groups.DescribedGroup(
+            group_id=group_id,
+            state=group.state,
+            protocol_type=group.protocol_type,
+            protocol=group.assignor,
+            members=members,
+        )
+
+    def consumer_group_describe(
+        self, request: consumer.ConsumerGroupDescribeRequest
+    ) -> consumer.ConsumerGroupDescribeResponse:
+        return consumer.ConsumerGroupDescribeResponse(groups=tuple(map(self._consumer, request.group_ids)))
+
+    def _consumer(self, group_id: str) -> consumer.ConsumerGroup:
+        group = self._own(group_id)
+        if group is None or group.type != "consumer":
+            return consumer.ConsumerGroup(group_id=group_id, error_code=NO_GROUP, error_message=f"no group {group_id}")
+        members = tuple(
+            consumer.ConsumerGroupMember(
+                member_id=member_id,
+                instance_id=group.instance_ids.get(member_id),
+                rack_id=None,
+                member_epoch=6,
+                client_id="a client",
+                client_host="/10.0.0.1",
+                topics=tuple({each.topic for each in assigned}),
+                topic_regex="",
+                assignment=self._partitions(assigned),
+                target=self._partitions(assigned[:1]),
+                is_classic=member_id in group.classic_members,
+            )
+            for member_id, assigned in group.readers.items()
+        )
+        return consumer.ConsumerGroup(
+            group_id=group_id,
+            state=group.state,
+            epoch=8,
+            assignment_epoch=7,
+            assignor=group.assignor,
+            members=members,
+        )
+
+    def _partitions(self, partitions: Iterable[TopicPartition]) -> consumer.Assignment:
+        return consumer.Assignment(
+            tuple(
+                consumer.TopicPartitions(
+                    topic_id=self._cluster.topic_id(each.topic), topic=each.topic, partitions=(each.partition,)
+                )
+                for each in partitions
+            )
+        )
+
+    def delete_groups(self, request: groups.DeleteGroupsRequest) -> groups.DeleteGroupsResponse:
+        return groups.DeleteGroupsResponse(groups=tuple(map(self._delete, request.group_ids)))
+
+    def _delete(self, group_id: str) -> groups.GroupResult:
+        group = self._own(group_id)
+        code = NO_GROUP if group is None else ErrorCode.NON_EMPTY_GROUP if group.readers else ErrorCode.NONE
+        if code is ErrorCode.NONE:
+            del self._cluster.scripted_groups[group_id]
+        return groups.GroupResult(group_id=group_id, error_code=code, error_message=code.name)
+
+    # --- committed offsets -------------------------------------------------------------------------------------
+
+    def offset_fetch(self, request: offsets.OffsetFetchRequest) -> offsets.OffsetFetchResponse:
+        return offsets.OffsetFetchResponse(groups=tuple(map(self._fetched, request.groups)))
+
+    def _fetched(self, asked: offsets.FetchGroup) -> offsets.FetchedGroup:
+        assert asked.all_topics, "commands ask for all offsets of a group"
+        group = self._own(asked.group_id) or ScriptedGroup()
+        topics = tuple(
+            offsets.FetchedTopic(
+                name=partition.topic,
+                partitions=(
+                    offsets.FetchedPartition(partition=partition.partition, offset=Offset(offset), metadata="note"),
+                ),
+            )
+            for partition, offset in group.offsets.items()
+        )
+        return offsets.FetchedGroup(group_id=asked.group_id, topics=topics)
+
+    def offset_commit(self, request: offsets.OffsetCommitRequest) -> offsets.OffsetResults:
+        assert (request.member_id, request.generation) == ("", -1)
+        group = self._cluster.scripted_groups.setdefault(
+            request.group_id, ScriptedGroup(type="classic", protocol_type="")
+        )
+        if group.readers or group.joins_before_commits:
+            raise Refusal(ErrorCode.UNKNOWN_MEMBER_ID, "the group has members")
+        for topic in request.topics:
+            for each in topic.partitions:
+                partition = TopicPartition(topic.name, each.partition)
+                if partition not in group.refused:
+                    group.offsets[partition] = each.offset
+        return self._results(group, request.topics)
+
+    def offset_delete(self, request: offsets.DeleteOffsets) -> offsets.OffsetResults:
+        group = self._own(request.group_id)
+        if group is None:
+            raise Refusal(NO_GROUP, f"no group {request.group_id}")
+        for topic in request.topics:
+            for number in topic.partitions:
+                partition = TopicPartition(topic.name, number)
+                if partition not in group.refused:
+                    group.offsets.pop(partition, None)
+        return self._results(group, request.topics)
+
+    def _results(
+        self, group: ScriptedGroup, topics: Iterable[offsets.CommitTopic | offsets.DeleteTopic]
+    ) -> offsets.OffsetResults:
+        results = []
+        for topic in topics:
+            numbers = [each if isinstance(each, int) else each.partition for each in topic.partitions]
+            codes = [group.refused.get(TopicPartition(topic.name, number), ErrorCode.NONE) for number in numbers]
+            partitions = tuple(map(offsets.PartitionResult, numbers, codes))
+            results.append(offsets.TopicResult(name=topic.name, partitions=partitions))
+        return offsets.OffsetResults(topics=tuple(results))
+
+    def _own(self, group_id: str) -> ScriptedGroup | None:
+        if scripted_coordinator(self._cluster, group_id) != self._broker_id:
+            raise Refusal(ErrorCode.NOT_COORDINATOR, f"broker {self._broker_id} does not coordinate {group_id}")
+        return self._cluster.scripted_groups.get(group_id)
+
+
+def scripted_coordinator(cluster: FakeCluster, key: str) -> int:
+    """The id of the broker that coordinates a group or a transactional id."""
+    return len(key) % len(cluster.brokers) + 1
+
+
+def _assignment(partitions: Iterable[TopicPartition]) -> bytes:
+    topics = tuple(AssignedTopic(topic=each.topic, partitions=(each.partition,)) for each in partitions)
+    return b"\0\1" + b"".join(encode(ConsumerProtocolAssignment(assigned_partitions=topics), 1))

@@ -1,0 +1,116 @@
+"""Queries about transactions, as a broker of the fake cluster answers them. A test sets transactions and producers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from kraft.coordinator.transactions.transaction import TransactionState
+from kraft.model.describe_producers import (
+    ActiveProducer,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionProducers,
+)
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import TopicPartition
+from kraft.model.partitions import PartitionName
+from kraft.model.transactions import (
+    AbortTransactionRequest,
+    AbortTransactionResponse,
+    DescribedTransaction,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    ListedTransaction,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from tests.support.client.scripted_groups import scripted_coordinator
+
+if TYPE_CHECKING:
+    from tests.support.client.fake_cluster import FakeCluster
+
+_STATES: Final = {state.kafka_name for state in TransactionState}
+
+
+@dataclass
+class ScriptedTransaction:
+    producer_id: int
+    state: str = "Ongoing"
+    producer_epoch: int = 0
+    start_ms: int = -1
+    partitions: list[TopicPartition] = field(default_factory=list)
+
+
+class ScriptedTransactions:
+    def __init__(self, cluster: FakeCluster, broker_id: int) -> None:
+        self._cluster = cluster
+        self._broker_id = broker_id
+
+    def list_transactions(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
+        listed = tuple(
+            ListedTransaction(transactional_id=transactional_id, producer_id=each.producer_id, state=each.state)
+            for transactional_id, each in self._cluster.scripted_transactions.items()
+            if self._coordinates(transactional_id)
+            and (not request.states or each.state in request.states)
+            and (not request.producer_ids or each.producer_id in request.producer_ids)
+            and (request.duration_ms is None or 0 <= each.start_ms < request.duration_ms)
+            and re.fullmatch(request.transactional_id_pattern or ".*", transactional_id)
+        )
+        return ListTransactionsResponse(
+            transactions=listed, unknown_states=tuple(sorted(set(request.states) - _STATES))
+        )
+
+    def describe_transactions(self, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
+        return DescribeTransactionsResponse(transactions=tuple(map(self._described, request.transactional_ids)))
+
+    def _described(self, transactional_id: str) -> DescribedTransaction:
+        code = ErrorCode.NONE if self._coordinates(transactional_id) else ErrorCode.NOT_COORDINATOR
+        found = self._cluster.scripted_transactions.get(transactional_id)
+        if found is None and code is ErrorCode.NONE:
+            code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        if found is None or code is not ErrorCode.NONE:
+            message = f"there is no transactional id {transactional_id!r}"
+            return DescribedTransaction(transactional_id=transactional_id, error_code=code, error_message=message)
+        return DescribedTransaction(
+            transactional_id=transactional_id,
+            state=found.state,
+            timeout_ms=60_000,
+            start_ms=found.start_ms,
+            producer_id=found.producer_id,
+            producer_epoch=found.producer_epoch,
+            partitions=tuple(PartitionName(topic=each.topic, partition=each.partition) for each in found.partitions),
+        )
+
+    def describe_producers(self, request: DescribeProducersRequest) -> DescribeProducersResponse:
+        return DescribeProducersResponse(partitions=tuple(map(self._producers, request.partitions)))
+
+    def _producers(self, asked: PartitionName) -> PartitionProducers:
+        # Brokers with an even id have no replicas that do not lead.
+        partition = self._cluster.partition(asked.topic, asked.partition)
+        if partition.leader_id != self._broker_id and self._broker_id % 2 == 0:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return PartitionProducers(topic=asked.topic, partition=asked.partition, error_code=code)
+        producers = self._cluster.scripted_producers.get(TopicPartition(asked.topic, asked.partition), ())
+        return PartitionProducers(topic=asked.topic, partition=asked.partition, producers=tuple(producers))
+
+    def abort_transaction(self, request: AbortTransactionRequest) -> AbortTransactionResponse:
+        if self._cluster.partition(request.topic, request.partition).leader_id != self._broker_id:
+            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self._broker_id} is not the leader")
+        producers = self._cluster.scripted_producers[TopicPartition(request.topic, request.partition)]
+        for place, each in enumerate(producers):
+            if each.producer_id == request.producer_id:
+                if request.producer_epoch < each.producer_epoch:
+                    raise Refusal(ErrorCode.INVALID_PRODUCER_EPOCH, "the epoch is not the producer's")
+                producers[place] = ActiveProducer(
+                    producer_id=each.producer_id,
+                    producer_epoch=request.producer_epoch,
+                    last_sequence=-1,
+                    last_timestamp_ms=each.last_timestamp_ms,
+                    coordinator_epoch=request.coordinator_epoch,
+                )
+        return AbortTransactionResponse()
+
+    def _coordinates(self, transactional_id: str) -> bool:
+        return scripted_coordinator(self._cluster, transactional_id) == self._broker_id
