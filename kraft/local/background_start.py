@@ -14,7 +14,7 @@ import psutil
 from msgspec import Struct
 
 from kraft.local import local_nodes
-from kraft.local.node_process import KRAFT, environment
+from kraft.local.launching import KRAFT, environment
 from kraft.model.brokers import DescribeBrokersRequest
 from kraft.model.errors import Refusal
 from kraft.model.metadata import MetadataRequest

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from kraft.model.ids import BrokerId
 from kraft.server.config import loading, properties
+from kraft.server.config.group_settings import OFFSETS_REPLICATION_FACTOR, OFFSETS_REPLICATION_FACTOR_DEFAULT
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.values import CONTROLLER, GRPC, PLAINTEXT, Role, Voter
 from kraft.server.identity import machine_secret, storage
@@ -62,12 +63,12 @@ def write(directory: Path, plans: Sequence[NodePlan], cluster_id: str) -> None:
 
     Raises ConfigError or StorageError for settings that a node cannot start with.
     """
-    voters = _voters(plans)
+    shared = _shared_settings(plans, cluster_id)
     directory.mkdir(parents=True, exist_ok=True)
     machine_secret.write_new(secret_file(directory))
     for plan in plans:
         file = config_file(directory, plan.node_id)
-        settings = _settings(directory, plan, voters, cluster_id)
+        settings = shared | _settings(directory, plan)
         file.write_bytes(
             properties.serialize(settings, comment="Overwritten by the launcher of this cluster at each start.")
         )
@@ -80,15 +81,21 @@ def read(directory: Path) -> list[NodeConfig]:
     return sorted(configs, key=lambda node: node.node_id)
 
 
-def _voters(plans: Sequence[NodePlan]) -> str:
-    return ",".join(
+def _shared_settings(plans: Sequence[NodePlan], cluster_id: str) -> dict[str, str]:
+    """Return the settings that all nodes have in common."""
+    voters = ",".join(
         str(Voter(BrokerId(plan.node_id), HOST, plan.controller_port))
         for plan in plans
         if plan.controller_port is not None
     )
+    shared = {"cluster.id": cluster_id, "controller.quorum.voters": voters}
+    brokers = sum(plan.grpc_port is not None for plan in plans)
+    if brokers < OFFSETS_REPLICATION_FACTOR_DEFAULT:
+        shared[OFFSETS_REPLICATION_FACTOR] = str(max(brokers, 1))
+    return shared
 
 
-def _settings(directory: Path, plan: NodePlan, voters: str, cluster_id: str) -> dict[str, str]:
+def _settings(directory: Path, plan: NodePlan) -> dict[str, str]:
     listeners = [
         (Role.BROKER, PLAINTEXT, plan.kafka_port),
         (Role.BROKER, GRPC, plan.grpc_port),
@@ -98,8 +105,6 @@ def _settings(directory: Path, plan: NodePlan, voters: str, cluster_id: str) -> 
     own = {
         "process.roles": ",".join(dict.fromkeys(role for role, _ in served)),
         "node.id": str(plan.node_id),
-        "cluster.id": cluster_id,
-        "controller.quorum.voters": voters,
         "listeners": ",".join(listener for _, listener in served),
         "log.dirs": str(directory / f"node-{plan.node_id}"),
         "cluster.secret.file": str(secret_file(directory)),

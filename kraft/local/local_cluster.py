@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from kraft.local.cluster_files import HOST, NodePlan
-from kraft.local.node_process import KRAFT, STOP_DEADLINE_S, NodeFailed, NodeProcess, stop_all
+from kraft.local.launching import KRAFT, Launch, launch
+from kraft.local.node_process import STOP_DEADLINE_S, NodeFailed, NodeProcess, stop_all
 from kraft.model.brokers import DescribeBrokersRequest
 from kraft.model.errors import Refusal
 from kraft.model.metadata import MetadataRequest
@@ -22,9 +23,11 @@ _ANSWER_DEADLINE_S = 1.0
 class LocalCluster:
     """Nodes whose files `cluster_files.write` has written. Every call blocks, with a deadline."""
 
-    def __init__(self, directory: Path, plans: Iterable[NodePlan], command: Sequence[str] = KRAFT) -> None:
+    def __init__(
+        self, directory: Path, plans: Iterable[NodePlan], command: Sequence[str] = KRAFT, launch: Launch = launch
+    ) -> None:
         self._plans = {plan.node_id: plan for plan in plans}
-        self.nodes = {node_id: NodeProcess(directory, plan, command) for node_id, plan in self._plans.items()}
+        self.nodes = {node_id: NodeProcess(directory, plan, command, launch) for node_id, plan in self._plans.items()}
 
     @property
     def bootstrap_servers(self) -> str:

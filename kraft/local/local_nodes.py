@@ -28,7 +28,8 @@ class LocalNode(Struct, frozen=True, kw_only=True):
     node_id: int
     log_dirs: tuple[Path, ...]
     has_launcher: bool
-    """True for a child of `kraft dev` or of a test, which stops it."""
+    """True for a child of `kraft dev` or of another launcher, which stops it. Nodes of `kraft.testing` are not found:
+    they are forked, and have the command line of their fork server."""
 
     @property
     def pid(self) -> int:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
-import sysconfig
 import time
 import weakref
 from collections.abc import Iterable, Sequence
@@ -18,11 +16,10 @@ from pathlib import Path
 
 import psutil
 
-import kraft
 from kraft.local.cluster_files import NodePlan, config_file, log_file
+from kraft.local.launching import KRAFT, Launch, Process, launch
 from kraft.server.process import lifeline
 
-KRAFT = (sys.executable, "-m", "kraft")
 STOP_DEADLINE_S = 30.0
 _KILL_DEADLINE_S = 10.0
 _TAIL_BYTES_MAX = 16 * 1024
@@ -39,7 +36,9 @@ class NodeProcess:
     Failures raise NodeFailed. Calls block, each with a deadline. Not thread-safe.
     """
 
-    def __init__(self, directory: Path, plan: NodePlan, command: Sequence[str] = KRAFT) -> None:
+    def __init__(
+        self, directory: Path, plan: NodePlan, command: Sequence[str] = KRAFT, launch: Launch = launch
+    ) -> None:
         self.node_id = plan.node_id
         self.address = plan.grpc_address
         """`host:port` of the GRPC listener; None without the role of a broker."""
@@ -47,8 +46,9 @@ class NodeProcess:
         self.config_path = config_file(directory, plan.node_id)
         self.log_path = log_file(directory, plan.node_id)
         self._command = command
-        self._process: subprocess.Popen[bytes] | None = None
-        self._finalizer: weakref.finalize[[subprocess.Popen[bytes], int], NodeProcess] | None = None
+        self._launch = launch
+        self._process: Process | None = None
+        self._finalizer: weakref.finalize[[Process, int, int], NodeProcess] | None = None
 
     @property
     def pid(self) -> int:
@@ -71,22 +71,15 @@ class NodeProcess:
         reading_end, writing_end = os.pipe()
         try:
             with self.log_path.open("ab") as log:
-                self._process = subprocess.Popen(
-                    [*self._command, "server", "start", "-c", str(self.config_path)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env=environment() | {lifeline.ENVIRONMENT_VARIABLE: str(reading_end)},
-                    pass_fds=(reading_end,),
-                    start_new_session=True,
-                )
+                command = [*self._command, "server", "start", "-c", str(self.config_path)]
+                self._process = self._launch(command, log, reading_end, lifeline.ENVIRONMENT_VARIABLE)
         except BaseException:
             os.close(writing_end)
             raise
         finally:
             os.close(reading_end)
         # Runs when this object is collected, and at the exit of the interpreter at the latest.
-        self._finalizer = weakref.finalize(self, _end, self._process, writing_end)
+        self._finalizer = weakref.finalize(self, _end, self._process, writing_end, os.getpid())
 
     def kill(self) -> None:
         """Kill the node with SIGKILL: as when the power fails, except that the page cache survives."""
@@ -150,7 +143,7 @@ class NodeProcess:
         """Return the text of an error: what happened, and the end of the node's log."""
         return f"node {self.node_id} {what}; the end of {self.log_path}:\n{self.log_tail()}"
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _running(self) -> Process:
         self.check_running()
         assert self._process is not None
         return self._process
@@ -176,16 +169,9 @@ def stop_all(nodes: Iterable[NodeProcess], deadline_s: float = STOP_DEADLINE_S) 
         raise failures[0]
 
 
-def environment() -> dict[str, str]:
-    """Return this process' environment, with a PYTHONPATH on which a node finds this package."""
-    root = str(Path(kraft.__file__).parents[1])
-    if root == sysconfig.get_path("purelib"):
-        return dict(os.environ)
-    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))}
-
-
-def _end(process: subprocess.Popen[bytes], writing_end: int) -> None:
-    if process.poll() is None:
+def _end(process: Process, writing_end: int, launcher: int) -> None:
+    # A process that was forked from the launcher, and ends first, ends no nodes.
+    if os.getpid() == launcher and process.poll() is None:
         process.kill()
         process.wait(_KILL_DEADLINE_S)
     os.close(writing_end)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from kraft.local import cluster_files
 from kraft.local.cluster_files import NodePlan
+from kraft.local.forked_processes import ForkServer
 from kraft.local.free_ports import ReservedPorts
 from kraft.local.local_cluster import READY_DEADLINE_S, LocalCluster
 from kraft.local.node_process import STOP_DEADLINE_S, NodeProcess
 from kraft.server.identity import storage
+
+_FORKS: Final = ForkServer("kraft.cli.foreground:preload")
 
 VOTERS_MAX = 3
 """Number of controllers at most, unless `roles` is given."""
@@ -53,6 +57,7 @@ class Cluster:
         except ValueError:
             self._reserved.release()
             raise
+        self._launcher = os.getpid()
         self._is_temporary = directory is None
         self.directory = Path(tempfile.mkdtemp(prefix="kraft-cluster-") if directory is None else directory).absolute()
         try:
@@ -60,7 +65,7 @@ class Cluster:
         except BaseException:
             self._remove_files()
             raise
-        self._local = LocalCluster(self.directory, plans)
+        self._local = LocalCluster(self.directory, plans, launch=_FORKS.launch)
         self.nodes = list(self._local.nodes.values())
 
     @property
@@ -106,6 +111,8 @@ class Cluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if os.getpid() != self._launcher:
+            return  # A forked process leaves the block; the cluster is its parent's.
         try:
             if error is None:
                 self.stop()

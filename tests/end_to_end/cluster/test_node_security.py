@@ -27,10 +27,13 @@ from kraft.testing import Cluster
 from tests.end_to_end.cluster.local_forwarder import forwarded
 from tests.soak import garbage_runs
 from tests.support.certificates import Authority
-from tests.support.kraft_command import replace, run, the_one_line
+from tests.support.command_line import PROGRAMS, run
+from tests.support.error_lines import replace, the_one_line
 from tests.support.records import create_topic, once_each, publish, read_all
 
 DEADLINE_S = 30.0
+FRAMES = 2_000
+"""Invalid frames; `make soak` sends ten times as many."""
 SECRET = "b7Jq1h0s5oQ8nGdYw3v2uK6rTzXcVbNm"
 
 
@@ -70,7 +73,7 @@ def intruder(cluster: Cluster, directory: Path, node_id: int, **settings: str) -
             settings={"controller.quorum.voters": ",".join(voters), **named},
         )
         cluster_files.write(directory, [plan], cluster.cluster_id)
-        node = NodeProcess(directory, plan)
+        node = NodeProcess(directory, plan, launch=PROGRAMS.launch)
         node.start()
         try:
             yield node
@@ -305,9 +308,9 @@ def test_a_secret_that_others_can_read_stops_the_node_before_it_starts(config: P
 
 @pytest.mark.parametrize("is_introduced", [False, True])
 def test_garbage_at_the_ports_is_not_executed_and_hurts_nobody(is_introduced: bool) -> None:
-    outcome = garbage_runs.run(6_000, is_introduced=is_introduced, tell=lambda _: None)
+    outcome = garbage_runs.run(FRAMES, is_introduced=is_introduced, tell=lambda _: None)
     print(outcome)
-    assert outcome.sent >= 6_000
+    assert outcome.sent >= FRAMES
     assert not outcome.executed
     assert outcome.topics_unexpected == []
     assert outcome.brokers == 1
