@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import signal
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 
 
 def main() -> None:
-    """Import the command line, and run it. Ctrl-C during the import ends the process without a traceback."""
+    """Import the command, and run it. Ctrl-C during the import ends the process without a traceback."""
     interrupts = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if interrupts:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from kraft.cli import main as command_line
-
+    command = _command(sys.argv[1:])
     if interrupts:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    command_line.main()
+    sys.exit(command())
+
+
+def _command(arguments: Sequence[str]) -> Callable[[], int | None]:
+    from kraft.cli import foreground
+
+    config = foreground.configuration_file(arguments)
+    if config is not None:
+        return partial(foreground.main, config)
+    from kraft.cli import main as command_line
+
+    return command_line.main
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`kraft configs`: describe and alter the configs of topics and brokers, and the quotas of clients."""
+"""`kraft configs`: describe and alter the configs of topics, brokers and groups, and the quotas of clients."""
 
 from __future__ import annotations
 
@@ -66,11 +66,15 @@ class EntityType(StrEnum):
         return self.value.removesuffix("s") if self is not EntityType.CLIENT_METRICS else self.value
 
 
+SUPPORTED: Final = (EntityType.TOPICS, EntityType.BROKERS, EntityType.GROUPS)
+"""Types with configs; those of users, clients and IPs are quotas."""
+
 EntityTypeOption = Annotated[
     EntityType | None, typer.Option("--entity-type", help="Entity type. [default: topics]", show_default=False)
 ]
 EntityNameOption = Annotated[
-    str | None, typer.Option("--entity-name", help="Name of the entity, or id of the broker.", show_default=False)
+    str | None,
+    typer.Option("--entity-name", help="Name of the entity; id of a broker or group.", show_default=False),
 ]
 EntityDefaultOption = Annotated[
     bool, typer.Option("--entity-default", help="Default of all brokers, or of all users, clients or IPs.")
@@ -122,7 +126,7 @@ def describe(
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
-    """Show the configs of topics or brokers, or client quotas.
+    """Show the configs of topics, brokers or groups, or client quotas.
 
     By default only configs that were set on the entity are shown.
     """
@@ -134,7 +138,7 @@ def describe(
         with open_admin(bootstrap_server, timeout_ms) as admin:
             print_quotas(admin, quotas or {QUOTA_TYPES[kind]: _quota_name(name)}, output)
         return
-    if kind not in (EntityType.TOPICS, EntityType.BROKERS):
+    if kind not in SUPPORTED:
         raise _not_supported(kind)
     if name is None and entity_type is None:
         raise typer.BadParameter("no topic is given: name one, or use --entity-type topics for all", param_hint="TOPIC")
@@ -169,9 +173,9 @@ def alter(
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
-    """Set or reset configs of a topic or broker, or client quotas.
+    """Set or reset configs of a topic, broker or group, or quotas.
 
-    Changes take effect without a restart.
+    Changes take effect without a restart. Quotas are those of users, client ids or IP addresses.
     """
     quotas = entity_of(user, user_defaults, client, client_defaults, ip, ip_defaults)
     kind, name = _entity(
@@ -185,19 +189,24 @@ def alter(
             alter_quotas(admin, entity, to_set, to_delete, validate_only=validate_only)
         _report(output, "quotas", in_words(entity), validate_only=validate_only)
         return
-    if kind not in (EntityType.TOPICS, EntityType.BROKERS):
+    if kind not in SUPPORTED:
         raise _not_supported(kind)
     if name is None:
-        remedy = "name one" if kind is EntityType.TOPICS else "name one, or use --entity-default for all"
-        raise typer.BadParameter(f"no {kind.singular} is given: {remedy}", param_hint=kind.singular.upper())
+        remedy = "name one, or use --entity-default for all" if kind is EntityType.BROKERS else "name one"
+        place = "TOPIC" if kind is EntityType.TOPICS else "--entity-name"
+        raise typer.BadParameter(f"no {kind.singular} is given: {remedy}", param_hint=place)
     if kind is EntityType.TOPICS:
         alter_topic(name, to_set, to_delete, bootstrap_server, output, timeout_ms, validate_only=validate_only)
         return
     _check_alterations(to_set, to_delete)
-    broker_id = None if name == DEFAULT_ENTITY else _broker_id(name)
     with open_admin(bootstrap_server, timeout_ms) as admin:
-        admin.alter_broker_configs(broker_id, to_set, delete=to_delete, validate_only=validate_only)
-    _report(output, kind, f"broker {name}" if name else "all brokers", validate_only=validate_only, name=name)
+        if kind is EntityType.GROUPS:
+            admin.alter_group_configs(name, to_set, delete=to_delete, validate_only=validate_only)
+        else:
+            broker_id = None if name == DEFAULT_ENTITY else _broker_id(name)
+            admin.alter_broker_configs(broker_id, to_set, delete=to_delete, validate_only=validate_only)
+    words = f"{kind.singular} {name}" if name else "all brokers"
+    _report(output, kind, words, validate_only=validate_only, name=name)
 
 
 def alter_topic(
@@ -271,7 +280,8 @@ def _entity(
     Raises BadParameter for more than one entity.
     """
     if entity_default:
-        if entity_type is None or entity_name is not None or entity_type is EntityType.TOPICS:
+        without_default = (None, EntityType.TOPICS, EntityType.GROUPS)
+        if entity_type in without_default or entity_name is not None:
             raise typer.BadParameter(
                 "requires --entity-type brokers, users, clients or ips", param_hint="--entity-default"
             )
@@ -280,6 +290,9 @@ def _entity(
         raise typer.BadParameter(
             "several entities are given: name one topic, broker or client", param_hint="--entity-name"
         )
+    if topic is not None and entity_type not in (None, EntityType.TOPICS):
+        message = f"cannot be used with --entity-type {entity_type}: use --entity-name"
+        raise typer.BadParameter(message, param_hint="TOPIC")
     named = [
         *([(EntityType.TOPICS, topic)] if topic is not None else []),
         *([(EntityType.BROKERS, str(broker))] if broker is not None else []),
@@ -310,6 +323,8 @@ def _not_supported(kind: EntityType) -> Exception:
 
 
 def _names(admin: Admin, kind: EntityType) -> list[str]:
+    if kind is EntityType.GROUPS:
+        return [group.group_id for group in admin.list_groups()]
     cluster = admin.describe_cluster()
     if kind is EntityType.BROKERS:
         return [str(broker.broker_id) for broker in sorted(cluster.brokers, key=lambda each: each.broker_id)]
@@ -324,12 +339,15 @@ def _described(admin: Admin, kind: EntityType, name: str, *, all_configs: bool) 
 
     if kind is EntityType.BROKERS:
         entries = admin.describe_broker_configs(None if name == DEFAULT_ENTITY else _broker_id(name))
+    elif kind is EntityType.GROUPS:
+        entries = admin.describe_group_configs(name)
     else:
         entries = admin.describe_topic_configs(name)
     dynamic = (
         ConfigSource.DYNAMIC_TOPIC_CONFIG,
         ConfigSource.DYNAMIC_BROKER_CONFIG,
         ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
+        ConfigSource.DYNAMIC_GROUP_CONFIG,
     )
     return [entry for entry in entries if all_configs or entry.source in dynamic]
 

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from kraft.cli.consumer_settings import (
+    EARLIEST,
+    ConsumerConfigOption,
+    ConsumerPropertyOption,
+    GroupOption,
+    IsolationLevelOption,
+    consumer_settings,
+)
 from kraft.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
-    DEFAULT_TIMEOUT_MS,
-    REFUSED_TIMEOUT_MS,
     BootstrapServer,
     Output,
     TopicArgument,
@@ -31,14 +37,33 @@ POLL_MS: Final = 500
 _RECORDS_AT_A_TIME: Final = 10_000
 _WORDS: Final = {"earliest": "earliest", "beginning": "earliest", "latest": "latest", "end": "latest"}
 
+FromBeginningOption = Annotated[
+    bool,
+    typer.Option(
+        "--from-beginning",
+        help="Start at the first record; by default only new records are printed. In a group: only where no offset "
+        "is committed, see kraft groups reset-offsets.",
+    ),
+]
+
+IdleTimeoutOption = Annotated[
+    int | None,
+    typer.Option("--timeout-ms", min=1, help="Stop when no record has arrived for this many milliseconds."),
+]
+RecordFormatOption = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        help=r"Output format of a record: %t topic, %p partition, %o offset, %T timestamp, %k key, %v value, "
+        r"%h headers, %% percent sign, \t \n \r \\.",
+    ),
+]
+
 
 def consume(
     positional: TopicArgument = None,
     topic: TopicOption = None,
-    from_beginning: Annotated[
-        bool,
-        typer.Option("--from-beginning", help="Start at the first record. By default only new records are printed."),
-    ] = False,
+    from_beginning: FromBeginningOption = False,
     partition: Annotated[
         list[int] | None, typer.Option("--partition", help="Partition to read. May be repeated; by default all.")
     ] = None,
@@ -48,19 +73,12 @@ def consume(
     max_messages: Annotated[
         int | None, typer.Option("--max-messages", min=1, help="Stop after this many records.")
     ] = None,
-    timeout_ms: Annotated[
-        int | None,
-        typer.Option("--timeout-ms", min=1, help="Stop when no record has arrived for this many milliseconds."),
-    ] = None,
-    record_format: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            help=r"Output format of a record: %t topic, %p partition, %o offset, %T timestamp, %k key, %v value, "
-            r"%h headers, %% percent sign, \t \n \r \\.",
-        ),
-    ] = "%v",
-    group: Annotated[str | None, typer.Option("--group", help="Not supported yet.")] = None,
+    timeout_ms: IdleTimeoutOption = None,
+    record_format: RecordFormatOption = "%v",
+    group: GroupOption = None,
+    consumer_config: ConsumerConfigOption = None,
+    consumer_property: ConsumerPropertyOption = None,
+    isolation_level: IsolationLevelOption = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: Annotated[
         Output, typer.Option("--output", help="Output format: table follows --format, json is one object per line.")
@@ -68,21 +86,29 @@ def consume(
 ) -> None:
     """Print the records of a topic until Ctrl-C.
 
-    By default each line is the value of one new record.
+    By default each line is the value of one new record. A member of a group commits what it printed.
     """
-    from kraft.client import Consumer, NotSupportedYet
+    from kraft.client import Consumer
 
-    if group is not None:
-        raise NotSupportedYet("--group: consumer groups are not supported yet: remove the option to read without one")
     name = topic_name(positional, topic)
     write = json_line if output is Output.JSON else parse_format(record_format)
-    start = _start(from_beginning, offset, partition)
+    settings = consumer_settings(
+        consumer_config,
+        bootstrap_server,
+        group,
+        from_beginning=from_beginning,
+        properties=consumer_property,
+        isolation_level=isolation_level,
+    )
+    start = _start(from_beginning, offset, partition, settings)
     printed = 0
-    with Consumer(
-        bootstrap_server, default_api_timeout_ms=DEFAULT_TIMEOUT_MS, bootstrap_refused_timeout_ms=REFUSED_TIMEOUT_MS
-    ) as consumer:
-        consumer.assign(_partitions(consumer, name, partition))
-        _seek(consumer, start)
+    with Consumer(**settings) as consumer:
+        partitions = _partitions(consumer, name, partition)
+        if "group_id" in settings:
+            consumer.subscribe(name)
+        else:
+            consumer.assign(partitions)
+            _seek(consumer, start)
         try:
             for part in _parts(consumer, max_messages, timeout_ms, write):
                 sys.stdout.buffer.write(part[0])
@@ -92,10 +118,19 @@ def consume(
             say(f"Processed a total of {printed} message{'' if printed == 1 else 's'}")
 
 
-def _start(from_beginning: bool, offset: str | None, partitions: list[int] | None) -> str | int:
+def _start(
+    from_beginning: bool, offset: str | None, partitions: list[int] | None, settings: Mapping[str, Any]
+) -> str | int:
     """Return `earliest`, `latest` or an offset. Raises BadParameter."""
+    if "group_id" in settings and (partitions or offset is not None):
+        option, why = (
+            ("--partition", "the coordinator assigns partitions")
+            if partitions
+            else ("--offset", "the group continues at its committed offsets, see kraft groups reset-offsets")
+        )
+        raise typer.BadParameter(f"cannot be used with --group: {why}", param_hint=option)
     if offset is None:
-        return "earliest" if from_beginning else "latest"
+        return "earliest" if settings.get("auto_offset_reset") in EARLIEST else "latest"
     if from_beginning:
         raise typer.BadParameter("cannot be used with --from-beginning: choose one", param_hint="--offset")
     if offset.lower() in _WORDS:

@@ -11,6 +11,7 @@ from typing import Final, NoReturn
 import typer
 
 from kraft.cli import old_options
+from kraft.cli.foreground import INTERRUPTED
 from kraft.model.errors import KraftError
 
 COMMANDS: Final = {
@@ -26,13 +27,11 @@ COMMANDS: Final = {
     "quorum": "kraft.cli.quorum",
     "metadata": "kraft.cli.metadata",
     "features": "kraft.cli.features",
+    "groups": "kraft.cli.groups.commands",
+    "transactions": "kraft.cli.transactions.commands",
     "log": "kraft.cli.log",
 }
 """Modules by command: a group has a typer `app`, a single command a function of its name."""
-
-NOT_SUPPORTED_YET: Final = ("groups",)
-
-_INTERRUPTED: Final = 130
 
 
 def application(arguments: list[str]) -> typer.Typer:
@@ -62,8 +61,6 @@ def application(arguments: list[str]) -> typer.Typer:
 def main() -> None:
     """Run the console script: an expected error is one line and a non-zero exit code, never a traceback."""
     arguments = sys.argv[1:]
-    if arguments and arguments[0] in NOT_SUPPORTED_YET:
-        _fail(f"'kraft {arguments[0]}' is not supported yet")
     if reason := old_options.objection(arguments):
         _fail(reason)
     try:
@@ -71,7 +68,7 @@ def main() -> None:
     except KraftError as error:
         _fail(str(error))
     except KeyboardInterrupt:
-        sys.exit(_INTERRUPTED)
+        sys.exit(INTERRUPTED)
     except BrokenPipeError:
         sys.exit(1)
     finally:

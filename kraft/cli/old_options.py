@@ -7,7 +7,9 @@ from itertools import takewhile
 from typing import Final
 
 _BOOTSTRAP: Final = "--bootstrap-server HOST:PORT"
-_WITH_BOOTSTRAP_SERVER: Final = ("topics", "produce", "consume", "configs", "brokers", "quorum", "features")
+_WITH_BOOTSTRAP_SERVER: Final = (
+    *("topics", "produce", "consume", "configs", "brokers", "groups", "transactions", "quorum", "features"),
+)
 _WITH_FILE: Final = ("server", "storage")
 
 

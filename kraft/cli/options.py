@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -85,4 +86,16 @@ def key_values(pairs: list[str], option: str) -> dict[str, str]:
         if not equals or not key:
             raise typer.BadParameter(f"{pair!r} is not KEY=VALUE", param_hint=option)
         found[key] = value
+    return found
+
+
+def listed_words(text: str | None, allowed: Sequence[str], option: str) -> list[str]:
+    """Return the allowed words that the text lists, in any case. Raises BadParameter."""
+    by_lower = {each.lower(): each for each in allowed}
+    found = []
+    for word in (text or "").split(",") if text is not None else ():
+        if word.strip().lower() not in by_lower:
+            what = f"{word.strip()[:100]!r} is not" if word.strip() else "a name is empty: expected"
+            raise typer.BadParameter(f"{what} one of {', '.join(allowed)}", param_hint=option)
+        found.append(by_lower[word.strip().lower()])
     return found

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from kraft.cli import foreground
 from kraft.cli.one_line import ConfigFile, one_line_errors
 from kraft.cli.printing import fail
 
@@ -52,27 +50,7 @@ def start(
         raise typer.BadParameter(
             "requires --daemon; in the foreground, redirect standard error", param_hint="--log-file"
         )
-    with _hidden("rich"):
-        import structlog
-
-    from kraft.server.config.loading import load
-    from kraft.server.process import lifeline, logging_setup
-
-    lifeline.follow_launcher()
-    with one_line_errors():
-        node_config = load(config)
-    with one_line_errors():
-        logging_setup.configure(node_config.logging)
-    log = structlog.get_logger()
-    for warning in node_config.warnings:
-        log.warning("configuration warning", file=str(config), key=warning.key, reason=warning.message)
-
-    # gRPC would print a line for every failed handshake of any client, without a limit.
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-    from kraft.server.process import node
-
-    with one_line_errors(node.StartError):
-        raise typer.Exit(node.run(node_config))
+    raise typer.Exit(foreground.run(config))
 
 
 def _start_in_background(config: Path, log_file: Path | None, timeout_ms: int) -> None:
@@ -143,20 +121,3 @@ def _by_cluster(nodes: Sequence[LocalNode]) -> str:
         f"{cluster_id} (node.id {', '.join(str(node.node_id) for node in members)})"
         for cluster_id, members in groupby(nodes, key=lambda node: node.cluster_id)
     )
-
-
-@contextmanager
-def _hidden(module: str) -> Iterator[None]:
-    """Hide an installed module from the imports inside.
-
-    structlog imports rich if it is installed, for coloured tracebacks that a node does not print. That would take a
-    fifth of a node's time from start to listening.
-    """
-    is_loaded = module in sys.modules
-    if not is_loaded:
-        sys.modules[module] = None  # type: ignore[assignment]  # Python's own mark for a module that cannot be found.
-    try:
-        yield
-    finally:
-        if not is_loaded:
-            del sys.modules[module]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
@@ -33,6 +34,9 @@ MaxBytes = Annotated[
     int, typer.Option("--max-bytes", min=0, help="Maximum bytes to read from a .log file; only whole batches.")
 ]
 DecoderClass = Annotated[str | None, typer.Option(metavar="CLASS", help="Decoder; only plain text is supported.")]
+TransactionLogDecoder = Annotated[
+    bool, typer.Option("--transaction-log-decoder", help="Print the records of __transaction_state as JSON.")
+]
 NotSupported = Annotated[bool, typer.Option(hidden=True)]
 Directory = Annotated[str, typer.Argument(metavar="DIR", help="Directory of a partition, or a log directory.")]
 Shallow = Annotated[bool, typer.Option("--shallow", help="Check checksums without decoding records.")]
@@ -57,42 +61,42 @@ def dump(
     key_decoder_class: DecoderClass = None,
     value_decoder_class: DecoderClass = None,
     offsets_decoder: NotSupported = False,
-    transaction_log_decoder: NotSupported = False,
+    transaction_log_decoder: TransactionLogDecoder = False,
     cluster_metadata_decoder: NotSupported = False,
     remote_log_metadata_decoder: NotSupported = False,
     share_group_state_decoder: NotSupported = False,
     output: OutputFormat = Output.TABLE,
 ) -> None:
-    """Print .log, .index, .timeindex, .snapshot and checkpoint files.
+    """Print the files of a partition.
 
-    The format is that of Kafka's DumpLogSegments. Damage is reported after what can be read; the exit code is then 1.
+    These are .log, .index, .timeindex, .txnindex, .snapshot and checkpoint files. The format is that of Kafka's
+    DumpLogSegments. Damage is reported after what can be read; the exit code is then 1.
     """
+    from kraft.cli.log import transaction_records
     from kraft.cli.log.dump import Dump, DumpOptions
     from kraft.cli.log.json_lines import JsonLines
     from kraft.cli.log.kafka_lines import KafkaLines
     from kraft.cli.log.problems import Problems
     from kraft.cli.log.read_only_disk import ReadOnlyDisk
 
-    for name, is_given in (
-        ("--offsets-decoder", offsets_decoder),
-        ("--transaction-log-decoder", transaction_log_decoder),
-        ("--cluster-metadata-decoder", cluster_metadata_decoder),
-        ("--remote-log-metadata-decoder", remote_log_metadata_decoder),
-        ("--share-group-state-decoder", share_group_state_decoder),
-    ):
-        if is_given:
-            fail(f"{name} is not supported yet: remove the option")
-    for name, chosen in (("--key-decoder-class", key_decoder_class), ("--value-decoder-class", value_decoder_class)):
-        if chosen is not None and chosen not in _STRING_DECODERS:
-            fail(f"{name} {chosen} is not supported: use {_STRING_DECODERS[0]}")
-    paths = [*(files or []), *(path.strip() for path in (files_option or "").split(",") if path.strip())]
-    if not paths:
-        raise typer.BadParameter("no file is given: name one", param_hint="FILE")
-    with_contents = print_data_log or key_decoder_class is not None or value_decoder_class is not None
+    _refuse(
+        {
+            "--offsets-decoder": offsets_decoder,
+            "--cluster-metadata-decoder": cluster_metadata_decoder,
+            "--remote-log-metadata-decoder": remote_log_metadata_decoder,
+            "--share-group-state-decoder": share_group_state_decoder,
+        },
+        {"--key-decoder-class": key_decoder_class, "--value-decoder-class": value_decoder_class},
+    )
+    with_contents = print_data_log or transaction_log_decoder or bool(key_decoder_class or value_decoder_class)
     printer_class = JsonLines if output is Output.JSON else KafkaLines
-    printer = printer_class(with_contents=with_contents, with_metadata=not skip_record_metadata)
+    printer = printer_class(
+        with_contents=with_contents,
+        with_metadata=not skip_record_metadata,
+        contents=transaction_records.contents if transaction_log_decoder else None,
+    )
     problems = Problems(printer)
-    dump = Dump(
+    reader = Dump(
         ReadOnlyDisk(),
         printer,
         DumpOptions(
@@ -105,10 +109,28 @@ def dump(
         fault=problems.fault,
         remark=problems.remark,
     )
-    for path in paths:
-        dump.file(path)
+    for path in _paths(files, files_option):
+        reader.file(path)
     if problems.has_fault:
         raise typer.Exit(1)
+
+
+def _refuse(unsupported: Mapping[str, bool], decoder_classes: Mapping[str, str | None]) -> None:
+    """End the command if an option is given that is not supported."""
+    for name, is_given in unsupported.items():
+        if is_given:
+            fail(f"{name} is not supported yet: remove the option")
+    for name, chosen in decoder_classes.items():
+        if chosen is not None and chosen not in _STRING_DECODERS:
+            fail(f"{name} {chosen} is not supported: use {_STRING_DECODERS[0]}")
+
+
+def _paths(files: Sequence[str] | None, files_option: str | None) -> list[str]:
+    """Return the files that were named. Raises BadParameter for none."""
+    paths = [*(files or []), *(path.strip() for path in (files_option or "").split(",") if path.strip())]
+    if not paths:
+        raise typer.BadParameter("no file is given: name one", param_hint="FILE")
+    return paths
 
 
 @app.command("verify")

@@ -17,7 +17,7 @@ from kraft.log.leader_epochs import LeaderEpochCache
 from kraft.log.recovery.log_checkpoint import CHECKPOINT_NAME as LOG_CHECKPOINT_NAME
 from kraft.log.recovery.log_checkpoint import EARLIER_SUFFIX, LogCheckpoint
 from kraft.log.recovery.producer_snapshot import SNAPSHOT_SUFFIX, decode_snapshot
-from kraft.log.segment.paths import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from kraft.log.segment.paths import ABORTED_INDEX_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from kraft.log.verification.index_verification import TimeIndexCheck
 from kraft.log.verification.inspection import (
     INDEX_ENTRY_BYTES,
@@ -25,6 +25,7 @@ from kraft.log.verification.inspection import (
     IndexEntry,
     InspectedBatch,
     TimeIndexEntry,
+    aborted_entries,
     index_entries,
     inspect_batches,
     time_index_entries,
@@ -72,6 +73,7 @@ class Dump:
             LOG_SUFFIX: self._log,
             INDEX_SUFFIX: self._index,
             TIME_INDEX_SUFFIX: self._time_index,
+            ABORTED_INDEX_SUFFIX: self._aborted_index,
             SNAPSHOT_SUFFIX: self._snapshot,
             EPOCH_CHECKPOINT_NAME: self._leader_epochs,
             LOG_CHECKPOINT_NAME: self._checkpoint,
@@ -175,6 +177,12 @@ class Dump:
                     self._fault(path, mismatch.position, mismatch.reason)
         finally:
             check.close()
+
+    def _aborted_index(self, path: str) -> None:
+        with self._opened(path) as file:
+            self._printer.begin(path)
+            for entry in aborted_entries(file, path):
+                self._printer.aborted_transaction(entry)
 
     def _entries(
         self,

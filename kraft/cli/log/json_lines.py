@@ -12,22 +12,25 @@ from kraft.cli.log.kafka_lines import (
     delete_horizon_ms,
     sequence_of,
 )
-from kraft.cli.log.printer import write_line
+from kraft.cli.log.printer import Contents, write_line
 from kraft.cli.printing import readable
 from kraft.log.format.record_batch import BatchHeader
 from kraft.log.format.record_codec import Record
 from kraft.log.leader_epochs import EpochStart
 from kraft.log.recovery.log_checkpoint import LogCheckpoint
 from kraft.log.recovery.producer_state import ProducerState
+from kraft.log.transactions.aborted import AbortedTransaction
 from kraft.log.verification.inspection import IndexEntry, InspectedBatch, TimeIndexEntry
 
 
 class JsonLines:
     """A `Printer` for programs: every object has `file` and `type`."""
 
-    def __init__(self, *, with_contents: bool, with_metadata: bool) -> None:
+    def __init__(self, *, with_contents: bool, with_metadata: bool, contents: Contents | None = None) -> None:
+        """Without `contents`, keys and values are printed as text, or else base64."""
         self._with_contents = with_contents
         self._with_metadata = with_metadata
+        self._contents = contents or _texts
         self._path = ""
 
     def begin(self, path: str) -> None:
@@ -74,9 +77,10 @@ class JsonLines:
         if header.is_control:
             fields |= {"control_type": control_type(record)[0], "coordinator_epoch": coordinator_epoch(record)}
         elif self._with_contents:
+            key, value = self._contents(record)
             fields |= {
-                "key": readable(record.key),
-                "value": readable(record.value),
+                "key": key,
+                "value": value,
                 "headers": [{"key": name, "value": readable(content)} for name, content in record.headers],
             }
         self._write("record", **fields)
@@ -90,6 +94,15 @@ class JsonLines:
     def time_index_entry(self, entry: TimeIndexEntry) -> None:
         self._write("time_index_entry", timestamp_ms=entry.timestamp_ms, offset=entry.offset)
 
+    def aborted_transaction(self, entry: AbortedTransaction) -> None:
+        self._write(
+            "aborted_transaction",
+            producer_id=entry.producer_id,
+            first_offset=entry.first_offset,
+            last_offset=entry.last_offset,
+            last_stable_offset=entry.last_stable_offset,
+        )
+
     def is_empty(self) -> None:
         self._write("empty")
 
@@ -101,6 +114,8 @@ class JsonLines:
             "producer",
             producer_id=producer_id,
             producer_epoch=state.epoch,
+            coordinator_epoch=state.coordinator_epoch,
+            transaction_start_offset=state.transaction_start,
             last_offset=state.last_offset,
             last_timestamp_ms=state.timestamp_ms,
             batches=[
@@ -132,3 +147,7 @@ class JsonLines:
 
     def _write(self, kind: str, **fields: Any) -> None:
         write_line(json.dumps({"file": self._path, "type": kind, **fields}))
+
+
+def _texts(record: Record) -> tuple[Any, Any]:
+    return readable(record.key), readable(record.value)

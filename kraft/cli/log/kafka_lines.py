@@ -6,15 +6,17 @@ they would move a terminal's cursor, change its colours or set its title.
 
 from __future__ import annotations
 
+import json
 import struct
-from typing import Final
+from typing import Any, Final
 
-from kraft.cli.log.printer import write_line
+from kraft.cli.log.printer import Contents, write_line
 from kraft.log.format.record_batch import DELETE_HORIZON_BIT, SEQUENCE_MAX, BatchHeader, TimestampType
 from kraft.log.format.record_codec import Record
 from kraft.log.leader_epochs import EpochStart
 from kraft.log.recovery.log_checkpoint import LogCheckpoint
 from kraft.log.recovery.producer_state import ProducerState
+from kraft.log.transactions.aborted import ENTRY_VERSION, AbortedTransaction
 from kraft.log.verification.inspection import IndexEntry, InspectedBatch, TimeIndexEntry
 
 TIMESTAMP_TYPE_NAMES: Final = {
@@ -85,9 +87,11 @@ def coordinator_epoch(record: Record) -> int | None:
 class KafkaLines:
     """A `Printer` for people."""
 
-    def __init__(self, *, with_contents: bool, with_metadata: bool) -> None:
+    def __init__(self, *, with_contents: bool, with_metadata: bool, contents: Contents | None = None) -> None:
+        """Without `contents`, keys and values are printed as text."""
         self._with_contents = with_contents
         self._with_metadata = with_metadata
+        self._contents = contents or _texts
         self._path = ""
 
     def begin(self, path: str) -> None:
@@ -105,12 +109,11 @@ class KafkaLines:
         if self._with_metadata:
             words.append(record_line(header, record))
         if self._with_contents and not header.is_control:
-            words += self._contents(record)
+            key, value = self._contents(record)
+            words += [
+                f"{name}: {_shown(each)}" for name, each in (("key", key), ("payload", value)) if each is not None
+            ]
         write_line(" ".join(words) if self._with_metadata or not words else f"| {' '.join(words)}")
-
-    def _contents(self, record: Record) -> list[str]:
-        words = [] if record.key is None else [f"key: {safe(record.key)}"]
-        return words if record.value is None else [*words, f"payload: {safe(record.value)}"]
 
     def trailing_bytes(self, count: int) -> None:
         write_line(f"Found {count} invalid bytes at the end of {safe(self._path.rpartition('/')[2])}")
@@ -121,6 +124,12 @@ class KafkaLines:
     def time_index_entry(self, entry: TimeIndexEntry) -> None:
         write_line(f"timestamp: {entry.timestamp_ms} offset: {entry.offset}")
 
+    def aborted_transaction(self, entry: AbortedTransaction) -> None:
+        write_line(
+            f"version: {ENTRY_VERSION} producerId: {entry.producer_id} firstOffset: {entry.first_offset} "
+            f"lastOffset: {entry.last_offset} lastStableOffset: {entry.last_stable_offset}"
+        )
+
     def is_empty(self) -> None:
         write_line(f"{safe(self._path)} is empty.")
 
@@ -130,8 +139,8 @@ class KafkaLines:
     def producer(self, producer_id: int, state: ProducerState) -> None:
         last = state.batches[-1] if state.batches else None
         line = (
-            f"producerId: {producer_id} producerEpoch: {state.epoch} coordinatorEpoch: -1 "
-            f"currentTxnFirstOffset: OptionalLong.empty lastTimestamp: {state.timestamp_ms}"
+            f"producerId: {producer_id} producerEpoch: {state.epoch} coordinatorEpoch: {state.coordinator_epoch} "
+            f"currentTxnFirstOffset: {_optional(state.transaction_start)} lastTimestamp: {state.timestamp_ms}"
         )
         if last is not None:
             line += (
@@ -157,14 +166,13 @@ class KafkaLines:
 
 def batch_line(batch: InspectedBatch) -> str:
     header = batch.header
-    horizon_ms = delete_horizon_ms(header)
     return (
         f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} count: {header.record_count} "
         f"baseSequence: {header.base_sequence} lastSequence: {header.last_sequence} "
         f"producerId: {header.producer_id} producerEpoch: {header.producer_epoch} "
         f"partitionLeaderEpoch: {header.leader_epoch} isTransactional: {_word(header.is_transactional)} "
         f"isControl: {_word(header.is_control)} "
-        f"deleteHorizonMs: {'OptionalLong.empty' if horizon_ms is None else f'OptionalLong[{horizon_ms}]'} "
+        f"deleteHorizonMs: {_optional(delete_horizon_ms(header))} "
         f"position: {batch.position} "
         f"{TIMESTAMP_TYPE_NAMES[header.timestamp_type]}: {header.max_timestamp_ms} size: {header.size_bytes} "
         f"magic: {header.magic} compresscodec: {header.codec.config_name} crc: {header.crc} "
@@ -194,3 +202,17 @@ def _size(content: bytes | None) -> int:
 
 def _word(is_so: bool) -> str:
     return "true" if is_so else "false"
+
+
+def _optional(number: int | None) -> str:
+    return "OptionalLong.empty" if number is None else f"OptionalLong[{number}]"
+
+
+def _texts(record: Record) -> tuple[bytes | None, bytes | None]:
+    return record.key, record.value
+
+
+def _shown(content: Any) -> str:
+    if isinstance(content, (bytes, str)):
+        return safe(content)
+    return safe(json.dumps(content, separators=(",", ":"), ensure_ascii=False))

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import sys
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
 
 from kraft.log.format.record_batch import BatchHeader
 from kraft.log.format.record_codec import Record
 from kraft.log.leader_epochs import EpochStart
 from kraft.log.recovery.log_checkpoint import LogCheckpoint
 from kraft.log.recovery.producer_state import ProducerState
+from kraft.log.transactions.aborted import AbortedTransaction
 from kraft.log.verification.inspection import IndexEntry, InspectedBatch, TimeIndexEntry
+
+Contents: TypeAlias = Callable[[Record], tuple[Any, Any]]
+"""Returns key and value of a record as text or values of JSON; None if there is none."""
 
 
 class Printer(Protocol):
@@ -31,6 +36,8 @@ class Printer(Protocol):
     def index_entry(self, entry: IndexEntry) -> None: ...
 
     def time_index_entry(self, entry: TimeIndexEntry) -> None: ...
+
+    def aborted_transaction(self, entry: AbortedTransaction) -> None: ...
 
     def is_empty(self) -> None: ...
 

@@ -22,7 +22,7 @@ from kraft.cli.options import (
     optional_topic_name,
     topic_name,
 )
-from kraft.cli.printing import print_json
+from kraft.cli.printing import fail, print_json
 from kraft.cli.topics import changes
 
 if TYPE_CHECKING:
@@ -131,14 +131,19 @@ def delete(
     positional: TopicArgument = None,
     topic: TopicOption = None,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Do nothing if the topic does not exist.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Delete the topic even if it is internal.")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
     """Delete a topic and all its records."""
+    from kraft.metadata.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
     from kraft.model.errors import ErrorCode, Refusal
 
     name = topic_name(positional, topic)
+    if name in INTERNAL_TOPICS and not force:
+        lost = "all groups with their committed offsets" if name == OFFSETS_TOPIC else "what brokers keep in it"
+        fail(f"topic {name!r} is internal, and deleting it deletes {lost}: use --force to delete it anyway")
     with open_admin(bootstrap_server, timeout_ms) as admin:
         try:
             admin.delete_topics([name])

@@ -14,6 +14,7 @@ from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode
 from tests.support.client.fake_cluster import FakeCluster
+from tests.support.client.scripted_groups import ScriptedGroup
 from tests.unit.cli.shell import Shell
 
 
@@ -54,6 +55,18 @@ def test_describe_as_json_has_no_leader_where_there_is_none(kraft: Shell, cluste
     (described,) = json.loads(kraft.succeed("topics", "describe", "--output", "json"))
     assert (described["topic"], described["partition_count"], len(described["topic_id"])) == ("orders", 1, 22)
     assert described["partitions"][0]["leader"] is None
+
+
+def test_an_internal_topic_is_only_deleted_by_force(kraft: Shell, cluster: FakeCluster) -> None:
+    cluster.create("__consumer_offsets")
+    assert kraft.fail("topics", "delete", "__consumer_offsets", "--if-exists") == (
+        "kraft: topic '__consumer_offsets' is internal, and deleting it deletes all groups with their committed "
+        "offsets: use --force to delete it anyway\n"
+    )
+    assert "what brokers keep in it: use --force" in kraft.fail("topics", "delete", "--topic", "__transaction_state")
+    assert list(cluster.topics) == ["__consumer_offsets"]
+    kraft.succeed("topics", "delete", "__consumer_offsets", "--force")
+    assert not cluster.topics
 
 
 def test_a_topic_that_exists_or_not_is_an_error_without_the_option_that_allows_it(
@@ -177,6 +190,15 @@ def test_no_broker_is_one_line_that_names_each_address(kraft: Shell, cluster: Fa
         (["consume", "a", "--offset", "5"], "a number requires --partition"),
         (["consume", "a", "--offset", "soon"], "'soon' is not an offset: expected earliest"),
         (["consume", "a", "--offset", "5", "--from-beginning"], "cannot be used with --from-beginning"),
+        (
+            ["consume", "a", "--group", "g", "--partition", "0"],
+            "--partition: cannot be used with --group: the",
+        ),
+        (
+            ["consume", "a", "--group", "g", "--offset", "latest"],
+            "--offset: cannot be used with --group: the",
+        ),
+        (["consume", "a", "--consumer-config", "/nowhere"], "/nowhere cannot be read"),
         (["consume", "a", "--format", "%x"], "%x is unknown: use one of %t"),
         (["produce", "a", "--property", "null.marker=x"], "null.marker is unknown: use parse.key or key.separator"),
         (["produce", "a", "--key-separator", ""], "is empty: give at least one character"),
@@ -189,9 +211,21 @@ def test_no_broker_is_one_line_that_names_each_address(kraft: Shell, cluster: Fa
         (["configs", "alter", "a", "--add-config", "x=1", "--delete-config", "x"], "cannot be both set and deleted"),
         (["configs", "describe", "a", "--entity-name", "b"], "name one topic or broker"),
         (["configs", "describe", "a", "--broker", "1"], "name one topic or broker"),
-        (["configs", "describe", "--entity-type", "brokers", "--topic", "a"], "name one topic or broker"),
+        (
+            ["configs", "describe", "--entity-type", "brokers", "--topic", "a"],
+            "TOPIC: cannot be used with --entity-type brokers: use --entity-name",
+        ),
+        (
+            ["configs", "describe", "--entity-type", "groups", "a"],
+            "TOPIC: cannot be used with --entity-type groups: use --entity-name",
+        ),
         (["configs", "describe", "--entity-type", "brokers", "--entity-name", "x"], "'x' is not a broker id"),
-        (["configs", "alter", "--entity-type", "brokers", "--add-config", "a=1"], "no broker is given: name one, or"),
+        (["configs", "alter", "--entity-type", "brokers", "--add-config", "a=1"], "--entity-name: no broker is given"),
+        (["configs", "alter", "--entity-type", "groups", "--add-config", "a=1"], "--entity-name: no group is given"),
+        (
+            ["configs", "describe", "--entity-type", "groups", "--entity-default"],
+            "requires --entity-type brokers, users",
+        ),
         (["configs", "alter", "--entity-type", "users", "--add-config", "a=1"], "no entity is given: name one"),
         (
             ["configs", "alter", "--user", "a", "--add-config", "producer_byte_rate=x"],
@@ -216,9 +250,7 @@ def test_a_wrong_command_line_says_what_is_wrong(kraft: Shell, arguments: list[s
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["configs", "describe", "--entity-type", "groups"], "--entity-type groups: configs of groups are not supp"),
-        (["consume", "orders", "--group", "billing"], "--group: consumer groups are not supported yet"),
-        (["groups", "list"], "'kraft groups' is not supported yet"),
+        (["configs", "describe", "--entity-type", "client-metrics"], "configs of client-metrics are not supported yet"),
         (
             ["topics", "list", "--bootstrap-server", "localhost:"],
             "bootstrap.servers: 'localhost:' is not HOST or HOST:PORT",
@@ -232,6 +264,23 @@ def test_what_is_not_supported_or_not_allowed_is_one_line(kraft: Shell, argument
     assert kraft.err.startswith("kraft: ")
     assert words in kraft.err
     assert kraft.err.count("\n") == 1
+
+
+def test_configs_of_groups_are_altered_in_kafkas_words(kraft: Shell, cluster: FakeCluster) -> None:
+    group = ("--entity-type", "groups", "--entity-name", "billing")
+    setting = ("--add-config", "consumer.session.timeout.ms=50000,consumer.heartbeat.interval.ms=6000")
+    done = "Completed updating config for group billing.\n"
+    assert kraft.succeed("configs", "alter", *group, *setting) == done
+    assert kraft.succeed("configs", "alter", *group, "--delete-config", "consumer.heartbeat.interval.ms") == done
+    assert cluster.group_configs == {"billing": {"consumer.session.timeout.ms": "50000"}}
+    assert kraft.succeed("configs", "describe", *group) == (
+        "Dynamic configs for group billing are:\n"
+        "  consumer.session.timeout.ms=50000 sensitive=false "
+        "synonyms={DYNAMIC_GROUP_CONFIG:consumer.session.timeout.ms=50000}\n"
+    )
+    cluster.scripted_groups = {"audit": ScriptedGroup(), "billing": ScriptedGroup()}
+    described = json.loads(kraft.succeed("configs", "describe", "--entity-type", "groups", "--output", "json"))
+    assert [(each["entity_name"], len(each["configs"])) for each in described] == [("audit", 0), ("billing", 1)]
 
 
 def test_configs_of_brokers_are_altered_for_one_or_for_all(kraft: Shell, cluster: FakeCluster) -> None:
@@ -402,6 +451,14 @@ def test_help_names_every_command(kraft: Shell) -> None:
     assert kraft.run("--help") == 0
     for name in command_line.COMMANDS:
         assert f"  {name} " in kraft.out
+
+
+def test_the_list_of_commands_cuts_no_description_off(kraft: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for arguments in ([], *([name] for name in command_line.COMMANDS)):
+        assert kraft.run(*arguments, "--help") == 0
+        listed = kraft.out.partition("Commands:")[2]
+        assert not [line for line in listed.splitlines() if line.endswith("...")]
 
 
 def test_only_the_command_that_is_called_is_loaded() -> None:

@@ -258,7 +258,6 @@ def test_files_that_come_or_go_are_read_as_what_they_are(directory: Path) -> Non
     ("flags", "expected"),
     [
         (["--offsets-decoder"], "--offsets-decoder is not supported yet"),
-        (["--transaction-log-decoder"], "--transaction-log-decoder is not supported yet"),
         (["--cluster-metadata-decoder"], "--cluster-metadata-decoder is not supported yet"),
         (["--remote-log-metadata-decoder"], "--remote-log-metadata-decoder is not supported yet"),
         (["--share-group-state-decoder"], "--share-group-state-decoder is not supported yet"),

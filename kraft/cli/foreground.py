@@ -1,0 +1,98 @@
+"""`kraft server start -c FILE`, the command of every node, without the parser of the command line.
+
+Importing typer and what it needs would take a quarter of a node's time from start to listening, and stay in its memory.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from kraft.model.errors import KraftError
+from kraft.runtime.cycle_collector import imports_exempted
+
+INTERRUPTED: Final = 130
+"""Exit code of a command that Ctrl-C ended, as shells have it."""
+
+
+def configuration_file(arguments: Sequence[str]) -> Path | None:
+    """Return FILE if the arguments are `server start -c FILE`; None if the command line has to be parsed."""
+    match arguments:
+        case ["server", "start", "-c" | "--config", file] if not file.startswith("-"):
+            return Path(file)
+        case _:
+            return None
+
+
+def main(config: Path) -> int:
+    """Run the node as a command does: an expected error is one line, and Ctrl-C no traceback. Return the exit code."""
+    try:
+        return run(config)
+    except KraftError as error:
+        return _failed(error)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def preload() -> None:
+    """Import what a node needs, in a process that will be forked for nodes."""
+    with _hidden("rich"):
+        import structlog
+    with imports_exempted():
+        from kraft.server.process import node
+    del structlog, node
+
+
+def run(config: Path) -> int:
+    """Run the node of this configuration file until SIGTERM or Ctrl-C, and return the exit code of the process."""
+    with _hidden("rich"):
+        import structlog
+
+    from kraft.server.config.loading import ConfigError, load
+    from kraft.server.process import lifeline, logging_setup
+
+    lifeline.follow_launcher()
+    try:
+        node_config = load(config)
+        logging_setup.configure(node_config.logging)
+    except ConfigError as error:
+        return _failed(error)
+    log = structlog.get_logger()
+    for warning in node_config.warnings:
+        log.warning("configuration warning", file=str(config), key=warning.key, reason=warning.message)
+
+    # gRPC would print a line for every failed handshake of any client, without a limit.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    with imports_exempted():
+        from kraft.server.process import node
+
+    try:
+        return node.run(node_config)
+    except (ConfigError, node.StartError) as error:
+        return _failed(error)
+
+
+def _failed(error: Exception) -> int:
+    print(f"kraft: {error}", file=sys.stderr)
+    return 1
+
+
+@contextmanager
+def _hidden(module: str) -> Iterator[None]:
+    """Hide an installed module from the imports inside.
+
+    structlog imports rich if it is installed, for coloured tracebacks that a node does not print. That would take a
+    fifth of a node's time from start to listening.
+    """
+    is_loaded = module in sys.modules
+    if not is_loaded:
+        sys.modules[module] = None  # type: ignore[assignment]  # Python's own mark for a module that cannot be found.
+    try:
+        yield
+    finally:
+        if not is_loaded:
+            del sys.modules[module]

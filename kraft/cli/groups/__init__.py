@@ -1,0 +1,1 @@
+"""`kraft groups`: consumer groups, their members and their committed offsets."""

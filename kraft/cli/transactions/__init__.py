@@ -1,0 +1,1 @@
+"""`kraft transactions`: transactional ids, the producers of partitions, and hanging transactions."""
