@@ -54,7 +54,10 @@ class Cluster(Protocol):
         """Return the offset of the first record that each partition still holds."""
 
     def latest_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the high watermark of each partition; all records below it are committed and readable."""
+        """Return the end of each partition: all records below it are committed and readable.
+
+        It is the last stable offset, or the high watermark if uncommitted records of transactions are read, too.
+        """
 
     def read(self, partition: TopicPartition, start: int, end: int) -> Iterator[ColumnChunk]:
         """Yield the records from `start` up to `end`, excluded.

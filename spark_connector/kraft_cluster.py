@@ -20,9 +20,9 @@ _MISSING_TOPIC_POLL_S = 0.2
 class KraftCluster:
     """A cluster reached by an Admin and a Consumer. They connect at their first call, and only in this process."""
 
-    def __init__(self, bootstrap_servers: Sequence[str]) -> None:
+    def __init__(self, bootstrap_servers: Sequence[str], isolation_level: str = "read_committed") -> None:
         self._admin = Admin(bootstrap_servers)
-        self._consumer = Consumer(bootstrap_servers)
+        self._consumer = Consumer(bootstrap_servers, isolation_level=isolation_level)
         self._timeout_ms: int | None = FIRST_CONTACT_TIMEOUT_MS
 
     def partitions(self, topic: str) -> Sequence[int]:
@@ -71,8 +71,13 @@ class KraftCluster:
 
 
 def connect(bootstrap_servers: Sequence[str]) -> Cluster:
-    """Return the cluster at these addresses. The first call connects."""
+    """Return the cluster at these addresses, for committed records. The first call connects."""
     return KraftCluster(bootstrap_servers)
+
+
+def connect_uncommitted(bootstrap_servers: Sequence[str]) -> Cluster:
+    """Return the cluster at these addresses, also for records of open and aborted transactions."""
+    return KraftCluster(bootstrap_servers, "read_uncommitted")
 
 
 def _chunk(part: PartitionColumns) -> ColumnChunk:

@@ -24,8 +24,12 @@ EARLIEST_OFFSET = -2
 
 _BOOTSTRAP_SERVERS = ("bootstrap.servers", "kraft.bootstrap.servers", "kafka.bootstrap.servers")
 
+_ISOLATION_LEVEL = ("isolation.level", "kraft.isolation.level", "kafka.isolation.level")
+_READ_COMMITTED, _READ_UNCOMMITTED = "read_committed", "read_uncommitted"
+
 _KNOWN = (
     *_BOOTSTRAP_SERVERS,
+    *_ISOLATION_LEVEL,
     "subscribe",
     "startingOffsets",
     "endingOffsets",
@@ -85,6 +89,8 @@ class SourceOptions:
     offsets_per_trigger_max: int | None = None
     fail_on_data_loss: bool = True
     include_headers: bool = False
+    reads_committed: bool = True
+    """False to read records of open and aborted transactions, too."""
 
 
 def shared_options(options: Mapping[str, str]) -> SourceOptions:
@@ -135,6 +141,7 @@ class _Given:
             offsets_per_trigger_max=self._positive("maxOffsetsPerTrigger"),
             fail_on_data_loss=self._flag("failOnDataLoss", default=True),
             include_headers=self._flag("includeHeaders", default=False),
+            reads_committed=self._isolation_level() == _READ_COMMITTED,
         )
 
     def text(self, name: str) -> str | None:
@@ -163,6 +170,16 @@ class _Given:
             if match is None or not 0 < int(match["port"]) < 65_536:
                 raise OptionError(f"option {given[0]}: {address!r} is not host:port")
         return addresses
+
+    def _isolation_level(self) -> str:
+        given = [name for name in _ISOLATION_LEVEL if self.text(name) is not None]
+        levels = {(self.text(name) or "").strip().lower() for name in given}
+        if len(levels) > 1:
+            raise OptionError(f"options {' and '.join(given)} differ; give one of them")
+        level = levels.pop() if levels else _READ_COMMITTED
+        if level not in (_READ_COMMITTED, _READ_UNCOMMITTED):
+            raise OptionError(f"option {given[0]}: {level!r} is neither {_READ_COMMITTED} nor {_READ_UNCOMMITTED}")
+        return level
 
     def _topics(self) -> tuple[str, ...]:
         topics = _list(self.text("subscribe") or "")

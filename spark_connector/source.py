@@ -31,9 +31,9 @@ class KraftDataSource(DataSource):
     def connector(self) -> Connect:
         """Return the function by which readers connect to the cluster. Tests override it."""
         # Importing gRPC takes a tenth of a second, and the process that gives Spark the schema does not need it.
-        from spark_connector.kraft_cluster import connect
+        from spark_connector.kraft_cluster import connect, connect_uncommitted
 
-        return connect
+        return connect if shared_options(self.options).reads_committed else connect_uncommitted
 
     def schema(self) -> StructType:
         """Return the schema. Spark calls this at `load()`, so a wrong option fails there, not when the query starts."""

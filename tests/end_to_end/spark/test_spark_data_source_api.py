@@ -19,7 +19,8 @@ from spark_connector import KraftDataSource
 from spark_connector.cluster import Connect
 from tests.support.file_cluster import FileCluster
 
-pytestmark = pytest.mark.spark
+# The first test also starts Java and its Python workers, which takes a minute or two on a busy machine.
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 TIMEOUT_S = 60
 

@@ -42,6 +42,11 @@ class FakeAdmin:
 @dataclass
 class FakeConsumer:
     parts: list[PartitionColumns | Refusal] = field(default_factory=list)
+    isolation_level: str = ""
+
+    def opened(self, bootstrap_servers: Sequence[str], isolation_level: str) -> FakeConsumer:
+        self.isolation_level = isolation_level
+        return self
 
     def read_columns(self, partition: TopicPartition, start: int, end: int) -> Iterator[PartitionColumns]:
         for part in self.parts:
@@ -60,7 +65,7 @@ def admin(monkeypatch: pytest.MonkeyPatch) -> FakeAdmin:
 @pytest.fixture
 def consumer(monkeypatch: pytest.MonkeyPatch) -> FakeConsumer:
     fake = FakeConsumer()
-    monkeypatch.setattr(kraft_cluster, "Consumer", lambda bootstrap_servers: fake)
+    monkeypatch.setattr(kraft_cluster, "Consumer", fake.opened)
     return fake
 
 
@@ -104,6 +109,13 @@ def test_any_other_refusal_passes_as_it_is(admin: FakeAdmin) -> None:
     admin.answers = [Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, "topic 'a/b': '/' is not allowed")]
     with pytest.raises(Refusal, match="'/' is not allowed"):
         kraft_cluster.connect(["localhost:9094"]).partitions("a/b")
+
+
+def test_committed_records_are_read_unless_others_are_asked_for(consumer: FakeConsumer) -> None:
+    kraft_cluster.connect(["localhost:9094"])
+    assert consumer.isolation_level == "read_committed"
+    kraft_cluster.connect_uncommitted(["localhost:9094"])
+    assert consumer.isolation_level == "read_uncommitted"
 
 
 def test_batches_become_chunks_and_those_without_records_are_passed_over(consumer: FakeConsumer) -> None:

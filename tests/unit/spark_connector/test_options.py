@@ -122,3 +122,13 @@ def test_a_batch_that_could_never_read_anything_is_refused(name: str, value: str
 def test_a_stream_has_no_ending_offsets() -> None:
     with pytest.raises(OptionError, match="endingOffsets: a stream has no end"):
         stream_options({**REQUIRED, "endingOffsets": "latest"})
+
+
+@pytest.mark.parametrize("name", ["isolation.level", "kraft.isolation.level", "kafka.isolation.level"])
+def test_committed_records_are_read_unless_the_option_says_otherwise(name: str) -> None:
+    given = {"bootstrap.servers": "localhost:9094", "subscribe": "orders"}
+    assert batch_options(given).reads_committed
+    assert not batch_options({**given, name: "read_uncommitted"}).reads_committed
+    assert batch_options({**given, name: "Read_Committed"}).reads_committed
+    with pytest.raises(OptionError, match="'all' is neither read_committed nor read_uncommitted"):
+        batch_options({**given, name: "all"})
