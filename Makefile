@@ -20,8 +20,9 @@ check: lint ## within a minute, without Java: lint, and the unit tests of what d
 	@$(BIN)/python -m tests.changed $(ARGS)
 
 # How many workers, and which files stay together: tests/support/worker_groups.py. end_to_end, which takes longest, is begun first.
+# Bytecode is kept also where the environment says otherwise: without it every worker compiles every test, which takes 20 s.
 test: java setup ## all tests on all cores; ARGS="-k name" passes arguments on to pytest, "-n 0" runs them in one process
-	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 soak: setup ## long searches with fresh seeds, one after the other; SOAK_SECONDS=3600 for all, ARGS="--only kill --seed 7"
 	@$(BIN)/python -m tests.soak $(ARGS)

@@ -5,23 +5,20 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median
 from typing import Annotated, Final
 
 import typer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from rich.progress import Progress
 
 from benchmarks import kafka_load
 from benchmarks.bare_kafka_loop import HOST
 from benchmarks.kafka_load import Flow, Latencies
 from benchmarks.report import Cell, Output, Report, print_report
-from kraft.testing import Cluster
+from benchmarks.servers import Server, beside_server, node
 
 RECORDS: Final = 500_000
 ROUNDS: Final = 3
@@ -32,25 +29,6 @@ BATCH_BYTES: Final = (65_536, 1_000_000)
 DEADLINE_S: Final = 30
 MIB: Final = 1 << 20
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
-    """A broker under load, as a process that is there already."""
-
-    name: str
-    address: str
-    pid: int
-    make_topic: Callable[[str], None]
-
-    def cpu_s(self) -> float:
-        """CPU time of its whole life, user and system."""
-        after_name = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(after_name[11]) + int(after_name[12])) / _TICKS_PER_S
-
-    def resident_mib(self) -> float:
-        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE") / MIB
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,7 +51,7 @@ def measure(servers: Sequence[Server], records: int, rounds: int, pings: int) ->
                 for server in servers:
                     _flow(server, f"flow-{size}-{number}", records, size, figures[server.name, size])
             for server in servers:
-                server.make_topic(f"ping-{number}")
+                server.make_topic(f"ping-{number}", 1)
                 latencies[server.name].append(kafka_load.ping(server.address, f"ping-{number}", pings))
     rows = [
         _row(server, size, figures, latencies[server.name], started_mib[server.name], of=servers[-1])
@@ -94,7 +72,7 @@ def measure(servers: Sequence[Server], records: int, rounds: int, pings: int) ->
 
 
 def _flow(server: Server, topic: str, records: int, batch_bytes: int, into: Figures) -> None:
-    server.make_topic(topic)
+    server.make_topic(topic, 1)
     before_s = server.cpu_s()
     into.flows_in.append(kafka_load.produce(server.address, topic, records, batch_bytes))
     between_s = server.cpu_s()
@@ -139,13 +117,6 @@ def _rate(flows: Sequence[Flow]) -> float:
 
 
 @contextmanager
-def _node() -> Iterator[Server]:
-    with Cluster(1, overrides={"log.durability": "page-cache"}) as cluster:
-        address = cluster.kafka_bootstrap_servers
-        yield Server(name="kraft", address=address, pid=cluster.node(1).pid, make_topic=_maker(address))
-
-
-@contextmanager
 def _bare_loop() -> Iterator[Server]:
     command = [sys.executable, "-m", "benchmarks.bare_kafka_loop"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -153,28 +124,12 @@ def _bare_loop() -> Iterator[Server]:
         assert process.stdout is not None, "asked for"
         port = int(process.stdout.readline())
         try:
-            yield Server(name="bare loop", address=f"{HOST}:{port}", pid=process.pid, make_topic=lambda topic: None)
+            yield Server(
+                name="bare loop", address=f"{HOST}:{port}", pid=process.pid, make_topic=lambda topic, partitions: None
+            )
         finally:
             process.stdin.close()
             process.wait(DEADLINE_S)
-
-
-def _beside(text: str) -> Server:
-    """Raises BadParameter."""
-    name, _, rest = text.partition("=")
-    address, _, pid = rest.rpartition(",")
-    if not (name and address and pid.isdecimal() and Path(f"/proc/{pid}").is_dir()):
-        raise typer.BadParameter(f"{text!r}: NAME=HOST:PORT,PID of a broker that runs, as in kafka=127.0.0.1:9092,4711")
-    return Server(name=name, address=address, pid=int(pid), make_topic=_maker(address))
-
-
-def _maker(address: str) -> Callable[[str], None]:
-    admin = AdminClient({"bootstrap.servers": address})
-
-    def make(topic: str) -> None:
-        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(DEADLINE_S)
-
-    return make
 
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -191,9 +146,9 @@ def main(
     output: Annotated[Output, typer.Option(help="For people or for programs.")] = Output.TABLE,
 ) -> None:
     """Records in and out, latency, CPU and memory of one node, beside a loop that accepts and forgets."""
-    others = [_beside(text) for text in beside or ()]
+    others = [beside_server(text) for text in beside or ()]
     with ExitStack() as running:
-        servers = [running.enter_context(_node()), *others, running.enter_context(_bare_loop())]
+        servers = [running.enter_context(node()), *others, running.enter_context(_bare_loop())]
         print_report(measure(servers, records, rounds, pings), output)
 
 

@@ -7,8 +7,8 @@ say() { printf 'test tools: %s\n' "$*"; }
 
 missing=
 # The program that is looked for, and Debian's package that holds it.
-for pair in kcat:kcat strace:strace openssl:openssl mount:mount java:openjdk-17-jre-headless mvn:maven node:nodejs npm:npm \
-  go:golang-go; do
+for pair in kcat:kcat strace:strace openssl:openssl mount:mount java:openjdk-17-jre-headless \
+  javac:openjdk-17-jdk-headless mvn:maven node:nodejs npm:npm go:golang-go; do
   command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair#*:}"
 done
 python3 -c 'import ctypes.util, sys; sys.exit(ctypes.util.find_library("fuse3") is None)' || missing="$missing libfuse3-3"

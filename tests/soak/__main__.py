@@ -81,6 +81,8 @@ PROGRAMS: Final = (
     # In memory.
     Program(name="quorum", command="tests.soak.quorum_seeds --seeds 40 --first-seed {seed}"),
     Program(name="replication", command="tests.soak.replication_seeds --seeds 500 --first-seed {seed}"),
+    Program(name="groups", command="tests.soak.group_seeds --seeds 100 --first-seed {seed}"),
+    Program(name="transactions", command="tests.soak.transaction_seeds --seeds 200 --first-seed {seed}"),
     Program(name="crash-points", command="tests.soak.crash_points --seeds 1 --first-seed {seed}"),
     Program(name="bit-flips", command="tests.soak.bit_flips --bits 1000 --seed {seed}"),
     Program(name="kio", command="tests.soak.kio_agreement --messages 20000 --seed {seed}"),
@@ -90,6 +92,7 @@ PROGRAMS: Final = (
     Program(name="kill", command=f"{_DISK} kill --times 10 --seed {{seed}}"),
     Program(name="kill-of-three", command=f"{_DISK} kill --times 5 --nodes 3 --seed {{seed}}"),
     Program(name="leader-kill", command="tests.soak.leader_kill_runs --times 10 --seed {seed}"),
+    Program(name="coordinator-kill", command="tests.soak.coordinator_kill_runs --times 5 --seed {seed}"),
     Program(name="deletion-kill", command="tests.soak.deletion_kill_runs --times 1 --partitions 300"),
     Program(name="kill-all", command=f"{_QUORUM} kill-all --times 10 --seed {{seed}}"),
     Program(name="kill-controller", command=f"{_QUORUM} kill-controller --times 10 --seed {{seed}}"),
@@ -112,6 +115,11 @@ PROGRAMS: Final = (
         name="kafka-restarts-java",
         command="tests.soak.kafka_restart_runs --times 1 --java --seed {seed}",
         missing=_without_jars,
+    ),
+    Program(name="group-members", command="tests.soak.group_member_runs --seed {seed}"),
+    Program(name="group-migrations", command="tests.soak.group_migration_runs --times 2 --seed {seed}"),
+    Program(
+        name="transaction-kill", command="tests.soak.transaction_runs --times 10 --seed {seed}", missing=_without_jars
     ),
     Program(name="garbage", command="tests.soak.garbage_runs --frames 20000 --seed {seed}"),
     Program(name="kafka-garbage", command="tests.soak.kafka_garbage_runs --frames 20000 --idle 1000 --seed {seed}"),

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from typing import Final
 from kraft.client import Admin, DeliveryTimeout, ErrorCode, Producer
 from kraft.testing import Cluster
 from tests.soak.loads.numbered_load import Contents, NumberedLoad, compare
+from tests.support.command_line import run as run_command
 from tests.support.records import create_topic
 
 MIB: Final = 1 << 20
@@ -29,7 +29,9 @@ HEAD_ROOM_BYTES: Final = 4 * MIB
 RESUMED_WITHIN_S: Final = 5.0
 
 _TOPIC: Final = "full"
-_BALLAST_BYTES: Final = 52 * MIB
+_BALLAST_BYTES: Final = 56 * MIB
+_FREED_BYTES_MAX: Final = 6 * MIB
+"""Space that is freed each time, if the ballast lasts for that."""
 _VALUE_BYTES: Final = 2_000
 _SEGMENT_BYTES: Final = 4 * MIB
 _FULL_DEADLINE_S: Final = 60.0
@@ -147,8 +149,7 @@ def _wait_until_offline(bootstrap_servers: str) -> str:
 
 def verify(directory: Path) -> None:
     """Check the logs with `kraft log verify`. Raises AssertionError with its output."""
-    command = [sys.executable, "-m", "kraft", "log", "verify", str(directory)]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_DEADLINE_S, check=False)
+    finished = run_command("log", "verify", directory)
     assert finished.returncode == 0, finished.stdout + finished.stderr
 
 
@@ -175,10 +176,12 @@ def _small_disk(mount_point: Path) -> Iterator[Path]:
 
 
 def _lay_ballast(disk: Path, times: int) -> list[Path]:
-    """Create one ballast file for each time that space is freed, and one for the end."""
+    """Create one ballast file for each time that space is freed, and one for the end; return them. One more stays."""
+    size_bytes = min(_BALLAST_BYTES // (times + 1), _FREED_BYTES_MAX)
     files = [disk / f"ballast-{number}" for number in range(times + 1)]
     for file in files:
-        file.write_bytes(bytes(_BALLAST_BYTES // len(files)))
+        file.write_bytes(bytes(size_bytes))
+    (disk / "ballast").write_bytes(bytes(_BALLAST_BYTES - size_bytes * len(files)))
     return files
 
 

@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 
 from tests.simulation.replication_runs import run_seed
+from tests.soak.seeds import run_seeds, seed_options
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.soak.replication_seeds", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=1_000)
-    parser.add_argument("--first-seed", type=int, default=0)
-    options = parser.parse_args(arguments)
-    violations = committed = elections = 0
-    began_s = time.monotonic()
-    for seed in range(options.first_seed, options.first_seed + options.seeds):
-        try:
-            world = run_seed(seed)
-        except Exception as violation:  # noqa: BLE001  Whatever it is, the seed is wanted, and the other seeds too.
-            violations += 1
-            print(f"seed {seed}: {type(violation).__name__}: {violation}", flush=True)
-            continue
+    options = seed_options("tests.soak.replication_seeds", __doc__, seeds=1_000).parse_args(arguments)
+    committed = elections = 0
+
+    def run(seed: int) -> None:
+        nonlocal committed, elections
+        world = run_seed(seed)
         committed += len(world.exposed)
         elections += world.controller.state.leader_epoch
-    print(
-        f"{options.seeds} seeds: {committed:,} records committed, {elections:,} elections; "
-        f"{violations} violations; {time.monotonic() - began_s:.0f} s"
+
+    return run_seeds(
+        options, run, lambda: f"{options.seeds} seeds: {committed:,} records committed, {elections:,} elections"
     )
-    return 1 if violations else 0
 
 
 if __name__ == "__main__":

@@ -93,20 +93,26 @@ def with_topic(
 ) -> MetadataImage:
     """Add a topic on the given replicas, all in sync unless `isr` is given; the first in-sync replica leads."""
     records: list[MetadataRecord] = [TopicCreated(topic=topic, topic_id=topic_id)]
-    for partition, replicas in enumerate(assignment):
-        in_sync = replicas if isr is None else isr
-        records.append(
-            PartitionCreated(
-                topic_id=topic_id,
-                partition=partition,
-                replicas=ids(*replicas),
-                isr=ids(*in_sync),
-                leader=BrokerId(in_sync[0]),
-                leader_epoch=LeaderEpoch(0),
-                partition_epoch=PartitionEpoch(0),
-            )
-        )
+    for number, replicas in enumerate(assignment):
+        records.append(_partition_created(topic_id, number, replicas, replicas if isr is None else isr))
     return image.replay(records)
+
+
+def with_partition(image: MetadataImage, number: int, replicas: Sequence[int], *, topic_id: TopicId) -> MetadataImage:
+    """Add a partition to a topic, with all replicas in sync."""
+    return image.replay([_partition_created(topic_id, number, replicas, replicas)])
+
+
+def _partition_created(topic_id: TopicId, number: int, replicas: Sequence[int], isr: Sequence[int]) -> PartitionCreated:
+    return PartitionCreated(
+        topic_id=topic_id,
+        partition=number,
+        replicas=ids(*replicas),
+        isr=ids(*isr),
+        leader=BrokerId(isr[0]),
+        leader_epoch=LeaderEpoch(0),
+        partition_epoch=PartitionEpoch(0),
+    )
 
 
 def epoch_of(image: MetadataImage, broker_id: int) -> BrokerEpoch:

@@ -13,14 +13,13 @@ import confluent_kafka
 import kafka
 
 from kraft.client import Consumer, ConsumerRecord, TimestampType, TopicPartition
-from tests.end_to_end.kafka.kafka_programs import console_consumer, kafkajs, kcat
 from tests.end_to_end.kafka.kafka_records import Headers, Place, Record, Section, Stored
+from tests.support.kafka.kafka_programs import console_consumer, kafkajs, kcat
 
 DEADLINE_S: Final = 30
 
 
 def read_by_confluent(place: Place, sections: Sequence[Section]) -> list[Stored]:
-    # Without commits: there is no coordinator yet to take them.
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": place.kafka_servers, "group.id": "nobody", "enable.auto.commit": False}
     )

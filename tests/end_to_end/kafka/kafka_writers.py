@@ -14,8 +14,8 @@ import confluent_kafka
 import kafka
 
 from kraft.client import Producer
-from tests.end_to_end.kafka.kafka_programs import console_producer, kafkajs, kcat
 from tests.end_to_end.kafka.kafka_records import Headers, Place, Record
+from tests.support.kafka.kafka_programs import console_producer, kafkajs, kcat
 
 DEADLINE_S: Final = 30
 REQUEST_BYTES_MAX: Final = 2_000_000

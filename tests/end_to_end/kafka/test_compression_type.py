@@ -93,6 +93,9 @@ def test_whatever_clients_send_is_stored_as_the_topic_wants_it(
         client = CLIENTS[name]
         for codec in CODECS:
             records = [record for record in records_of(name, codec) if client.can_write(record)]
+            if name == "kcat":
+                # It has one run for each set of headers; those of librdkafka come from confluent-kafka as well.
+                records = [record for record in records if not record.headers]
             client.write(place, codec, records)
             sent += [record if client.has_own_timestamps else _timeless(record) for record in records]
     found = read(place, len(sent))
@@ -175,8 +178,7 @@ def test_an_idempotent_producer_keeps_its_order_through_the_thread(cluster: Clus
     """Many batches under way at once, each of which waits to be compressed anew."""
     place = create(cluster, confluent, "ordered", compression_type="zstd")
     records = [
-        Record(key=b"%d" % number, value=b"%d" % number * 50, timestamp_ms=1_600_000_000_000)
-        for number in range(20_000)
+        Record(key=b"%d" % number, value=b"%d" % number * 50, timestamp_ms=1_600_000_000_000) for number in range(8_000)
     ]
     producer = confluent_kafka.Producer(
         {

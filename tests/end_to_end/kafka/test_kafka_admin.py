@@ -42,13 +42,17 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
+class ToolFailed(Exception):
+    """One of Kafka's tools ended with an error."""
+
+
 def eventually(ask: Callable[[], Any], is_so: Callable[[Any], bool]) -> Any:
     """Wait for an answer: a client asks any broker, and brokers get a change at different times."""
     deadline = time.monotonic() + DEADLINE_S
     while True:
         try:
             answer = ask()
-        except (confluent_kafka.KafkaException, kafka.errors.KafkaError) as error:
+        except (confluent_kafka.KafkaException, kafka.errors.KafkaError, ToolFailed) as error:
             answer = error
         else:
             if is_so(answer):
@@ -277,9 +281,10 @@ class KafkaTools:
         self._bootstrap_servers = bootstrap_servers
 
     def run(self, tool: str, *arguments: str) -> str:
-        """Run a tool; return its output."""
+        """Run a tool; return its output. It may ask any broker: wait for a change by `eventually`."""
         finished = run_kafka_tool(self._jars, tool, "--bootstrap-server", self._bootstrap_servers, *arguments)
-        assert finished.code == 0, finished.output + finished.errors
+        if finished.code:
+            raise ToolFailed(finished.output + finished.errors)
         return finished.output
 
     def topics(self, *arguments: str) -> str:
@@ -297,21 +302,27 @@ def java(cluster: Cluster) -> KafkaTools:
 def test_kafka_topics_creates_describes_grows_and_deletes(java: KafkaTools, confluent: AdminClient) -> None:
     sizes = ("--partitions", "2", "--replication-factor", "3", "--config", "retention.ms=9000")
     assert "Created topic java." in java.topics("--create", "--topic", "java", *sizes)
-    java.topics("--alter", "--topic", "java", "--partitions", "3")
-    described = java.topics("--describe", "--topic", "java").splitlines()
-    assert "PartitionCount: 3\tReplicationFactor: 3\tConfigs: retention.ms=9000" in described[0]
-    assert len(described) == 4
-    assert all("Elr: " in line and "Leader: none" not in line for line in described[1:])
-    java.topics("--delete", "--topic", "java")
+    eventually(lambda: java.topics("--alter", "--topic", "java", "--partitions", "3"), lambda output: output == "")
+    first, *partitions = eventually(
+        lambda: java.topics("--describe", "--topic", "java").splitlines(), lambda lines: len(lines) == 4
+    )
+    assert "PartitionCount: 3\tReplicationFactor: 3\tConfigs: retention.ms=9000" in first
+    assert all("Elr: " in line and "Leader: none" not in line for line in partitions)
+    eventually(lambda: java.topics("--delete", "--topic", "java"), lambda output: output == "")
     check_is_gone(confluent, "java")
 
 
 def test_kafka_configs_alters_and_describes(java: KafkaTools, confluent: AdminClient) -> None:
     done(confluent.create_topics([admin_values.NewTopic("configured", 1, 3)]))
     topic = ("--entity-type", "topics", "--entity-name", "configured")
-    assert "Completed updating config" in java.configs("--alter", *topic, "--add-config", "retention.ms=8000")
-    described = java.configs("--describe", *topic)
-    assert "retention.ms=8000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=8000" in described
+    eventually(
+        lambda: java.configs("--alter", *topic, "--add-config", "retention.ms=8000"),
+        lambda output: "Completed updating config" in output,
+    )
+    eventually(
+        lambda: java.configs("--describe", *topic),
+        lambda output: "retention.ms=8000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=8000" in output,
+    )
     java.configs(
         "--alter", "--entity-type", "clients", "--entity-name", "loud", "--add-config", "producer_byte_rate=99"
     )

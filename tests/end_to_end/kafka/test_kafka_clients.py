@@ -14,7 +14,6 @@ import pytest
 from kraft.client import Admin
 from kraft.testing import Cluster
 from tests.end_to_end.kafka.kafka_matrix import CLIENTS
-from tests.end_to_end.kafka.kafka_programs import console_producer, kafkajs, kcat
 from tests.end_to_end.kafka.kafka_readers import read_by_kafka_python
 from tests.end_to_end.kafka.kafka_records import (
     LARGE_BYTES,
@@ -28,6 +27,7 @@ from tests.end_to_end.kafka.kafka_records import (
     traits_of,
 )
 from tests.end_to_end.kafka.known_topics import until_known
+from tests.support.kafka.kafka_programs import console_producer, kafkajs, kcat
 from tests.support.waiting import until
 
 DEADLINE_S = 30
@@ -43,7 +43,6 @@ def create(cluster: Cluster, topic: str, partitions: int = 1, configs: Mapping[s
 
 
 def confluent_consumer(servers: str) -> confluent_kafka.Consumer:
-    # Without commits: there is no coordinator yet to take them.
     return confluent_kafka.Consumer({"bootstrap.servers": servers, "group.id": "nobody", "enable.auto.commit": False})
 
 

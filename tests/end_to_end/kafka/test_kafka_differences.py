@@ -26,6 +26,8 @@ from tests.end_to_end.kafka.differences.produce_scenarios import produce, produc
 from tests.end_to_end.kafka.differences.scenarios import (
     CLUSTER_NODES,
     CLUSTER_SCENARIOS,
+    GROUP_SCENARIOS,
+    GROUP_SETTINGS,
     SCENARIOS,
     SETTINGS,
     ClusterScenario,
@@ -33,7 +35,7 @@ from tests.end_to_end.kafka.differences.scenarios import (
     play,
     play_in_cluster,
 )
-from tests.end_to_end.kafka.kafka_broker import kafka_brokers
+from tests.support.kafka.kafka_broker import kafka_brokers
 from tests.support.kafka.kafka_jars import kafka_jars
 from tests.support.new_topic import new_topic
 
@@ -44,6 +46,12 @@ pytestmark = pytest.mark.timeout(300)
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     with Cluster(1, overrides=SETTINGS) as cluster:
+        yield cluster.kafka_bootstrap_servers
+
+
+@pytest.fixture(scope="module")
+def coordinator() -> Iterator[str]:
+    with Cluster(1, overrides=GROUP_SETTINGS) as cluster:
         yield cluster.kafka_bootstrap_servers
 
 
@@ -64,6 +72,11 @@ def check(name: str, answers: dict[str, Any]) -> None:
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=[scenario.__name__ for scenario in SCENARIOS])
 def test_a_broker_answers_as_kafkas_did(scenario: Scenario, address: str) -> None:
     check(scenario.__name__, play(scenario, address))
+
+
+@pytest.mark.parametrize("scenario", GROUP_SCENARIOS, ids=[scenario.__name__ for scenario in GROUP_SCENARIOS])
+def test_a_coordinator_answers_as_kafkas_did(scenario: Scenario, coordinator: str) -> None:
+    check(scenario.__name__, play(scenario, coordinator))
 
 
 @pytest.mark.parametrize("scenario", CLUSTER_SCENARIOS, ids=[scenario.__name__ for scenario in CLUSTER_SCENARIOS])
@@ -92,7 +105,7 @@ def test_who_asks_the_wrong_broker_is_given_the_leader_and_its_address(cluster: 
 
 
 def test_every_scenario_is_recorded_and_no_other() -> None:
-    assert recorded.recorded() == {scenario.__name__ for scenario in (*SCENARIOS, *CLUSTER_SCENARIOS)}
+    assert recorded.recorded() == {scenario.__name__ for scenario in (*SCENARIOS, *GROUP_SCENARIOS, *CLUSTER_SCENARIOS)}
 
 
 def test_kafka_still_answers_as_it_was_recorded() -> None:

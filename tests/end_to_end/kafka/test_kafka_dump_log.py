@@ -7,21 +7,27 @@ import struct
 from pathlib import Path
 
 import pytest
-from crc32c import crc32c
+from confluent_kafka import Producer
 from typer.testing import CliRunner
 
 from kraft.cli.log import app
+from kraft.client import Admin, TransactionDescription
+from kraft.coordinator.transactions.record_codec import encode
 from kraft.log.cleaning.cleaned_segments import open_cleaned
 from kraft.log.cleaning.cleaning_plan import plan_cleaning
 from kraft.log.cleaning.compaction import clean
 from kraft.log.format.compression import Codec
+from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
 from kraft.log.format.record_batch import TimestampType, build_batch
 from kraft.log.format.record_codec import Record
 from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
 from kraft.model.ids import LeaderEpoch, TopicPartition
 from kraft.runtime.disk import RealDisk
+from kraft.testing import Cluster
+from tests.golden.transaction_records import RECORDS
 from tests.support.kafka.kafka_jars import Finished, kafka_jars, run_kafka_tool
+from tests.support.waiting import until
 
 # Fetching the jars comes first, once.
 pytestmark = pytest.mark.timeout(300)
@@ -59,15 +65,6 @@ def records(count: int, timestamp_ms: int) -> list[Record]:
     return [record(number, timestamp_ms + (number * 7) % 10) for number in range(count)]
 
 
-def end_of_transaction(*, producer_id: int, is_commit: bool, coordinator_epoch: int) -> bytes:
-    """A control batch, as a transaction coordinator has it written."""
-    marker = Record(0, NOW_MS, struct.pack(">hh", 0, int(is_commit)), struct.pack(">hi", 0, coordinator_epoch))
-    batch = bytearray(build_batch([marker], producer_id=producer_id, producer_epoch=0, transactional=True))
-    batch[22] |= 0x20
-    batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
-    return bytes(batch)
-
-
 def write_log(directory: Path, config: LogConfig = SMALL_SEGMENTS) -> None:
     log = PartitionLog.open(RealDisk(), str(directory), config, ORDERS)
     sequence = 0
@@ -85,24 +82,32 @@ def write_log(directory: Path, config: LogConfig = SMALL_SEGMENTS) -> None:
 
 
 def write_transactions(directory: Path) -> None:
-    """Write transactions as a follower gets them from its leader."""
+    """Write transactions as a follower gets them from its leader: committed, aborted, and one that is still open."""
     log = PartitionLog.open(RealDisk(), str(directory), LogConfig(), ORDERS)
-    for number, is_commit in enumerate((True, False)):
-        data = build_batch(
-            records(3, NOW_MS),
-            producer_id=number,
-            producer_epoch=0,
-            base_sequence=0,
-            transactional=True,
-            base_offset=log.log_end_offset,
-            leader_epoch=1,
+
+    def append(batch: bytes) -> None:
+        placed = bytearray(batch)
+        struct.pack_into(">q", placed, 0, log.log_end_offset)
+        struct.pack_into(">i", placed, 12, 1)
+        log.append_as_follower(placed)
+
+    for number, kind in enumerate((MarkerType.COMMIT, MarkerType.ABORT, MarkerType.ABORT, None)):
+        append(
+            build_batch(records(3, NOW_MS), producer_id=number, producer_epoch=0, base_sequence=0, transactional=True)
         )
-        log.append_as_follower(data)
-        marker = bytearray(end_of_transaction(producer_id=number, is_commit=is_commit, coordinator_epoch=5))
-        struct.pack_into(">q", marker, 0, log.log_end_offset)
-        struct.pack_into(">i", marker, 12, 1)
-        log.append_as_follower(marker)
+        if kind is not None:
+            append(build_marker(EndTransactionMarker(type=kind, coordinator_epoch=5), number, 0, NOW_MS))
     log.roll()
+    log.close()
+
+
+def write_transaction_records(directory: Path) -> None:
+    """Write every golden record of `__transaction_state`, then one of a type that there is not yet."""
+    log = PartitionLog.open(RealDisk(), str(directory), LogConfig(), TopicPartition("__transaction_state", 0))
+    contents = [*map(encode, RECORDS.values()), (b"\0\x09later", b"\0\0")]
+    for key, value in contents:
+        batch = build_batch([Record(0, NOW_MS, key, value)])
+        log.append_as_leader(batch, LeaderEpoch(1), NOW_MS)
     log.close()
 
 
@@ -131,12 +136,33 @@ def write_compacted(directory: Path) -> None:
     log.close()
 
 
+def commit_and_abort(cluster: Cluster) -> None:
+    """Have a producer commit a transaction and abort another one; returns when both are complete."""
+    transactional_id = "größe 😀"
+    settings = {"bootstrap.servers": cluster.kafka_bootstrap_servers, "transactional.id": transactional_id}
+    with Admin(cluster.bootstrap_servers) as admin:
+        admin.create_topic("orders", 1, 1)
+        producer = Producer(settings)
+        producer.init_transactions(60)
+        for ends in (producer.commit_transaction, producer.abort_transaction):
+            producer.begin_transaction()
+            producer.produce("orders", b"value")
+            producer.flush(60)
+            ends(60)
+
+        def is_complete() -> bool:
+            described = admin.describe_transactions([transactional_id])[transactional_id]
+            return isinstance(described, TransactionDescription) and described.state == "CompleteAbort"
+
+        until(is_complete, "the aborted transaction is not complete")
+
+
 # --- the two readers -------------------------------------------------------------------------------------------------
 
 
 def files_in(directory: Path) -> list[Path]:
-    found = [path for path in directory.iterdir() if path.suffix in (".log", ".index", ".timeindex", ".snapshot")]
-    return sorted(found)
+    suffixes = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+    return sorted(path for path in directory.iterdir() if path.suffix in suffixes)
 
 
 def by_kafka(jars: Path, files: list[Path], *flags: str) -> Finished:
@@ -206,6 +232,36 @@ def test_kafka_reads_transactions_and_their_markers(jars: Path, tmp_path: Path) 
     assert "isTransactional: true isControl: true" in printed
     assert "endTxnMarker: COMMIT coordinatorEpoch: 5" in printed
     assert "endTxnMarker: ABORT coordinatorEpoch: 5" in printed
+    assert "version: 0 producerId: 1 firstOffset: 4 lastOffset: 7 lastStableOffset: " in printed
+    assert "version: 0 producerId: 2 firstOffset: 8 lastOffset: 11 lastStableOffset: " in printed
+    assert "producerId: 2 producerEpoch: 0 coordinatorEpoch: 5 currentTxnFirstOffset: OptionalLong.empty" in printed
+    assert "producerId: 3 producerEpoch: 0 coordinatorEpoch: -1 currentTxnFirstOffset: OptionalLong[12]" in printed
+
+
+@pytest.mark.parametrize("flags", [(), ("--skip-record-metadata",)], ids=" ".join)
+def test_kafka_decodes_the_records_of_transactions(jars: Path, tmp_path: Path, flags: tuple[str, ...]) -> None:
+    directory = tmp_path / "__transaction_state-0"
+    write_transaction_records(directory)
+    files = [path for path in files_in(directory) if path.suffix == ".log"]
+    printed = check_both_read_the_same(jars, files, "--transaction-log-decoder", *flags)
+    assert 'key: {"type":"0","data":{"transactionalId":"größe 😀"}} payload: <DELETE>' in printed
+    assert '"transactionStatus":4' in printed
+    assert "key: Unknown record type 9 at offset " in printed
+
+
+def test_kafka_reads_what_coordinators_and_their_markers_wrote(jars: Path, tmp_path: Path) -> None:
+    with Cluster(1, tmp_path, {"transaction.state.log.num.partitions": "1"}) as cluster:
+        commit_and_abort(cluster)
+    (orders,), (state,) = tmp_path.rglob("orders-0"), tmp_path.rglob("__transaction_state-0")
+    assert [path.suffix for path in files_in(orders)].count(".txnindex") == 1
+    printed = check_both_read_the_same(jars, files_in(orders), "--print-data-log")
+    assert re.search(r"endTxnMarker: COMMIT coordinatorEpoch: \d", printed)
+    assert re.search(r"endTxnMarker: ABORT coordinatorEpoch: \d", printed)
+    assert printed.count("version: 0 producerId: ") == 1
+    printed = check_both_read_the_same(jars, files_in(state), "--transaction-log-decoder")
+    states = re.findall(r'"transactionStatus":(\d)', printed)
+    # Empty, then a transaction that is committed, then one that is aborted.
+    assert states == ["0", "1", "2", "4", "1", "3", "5"]
 
 
 def test_kafka_reads_a_compacted_log(jars: Path, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Python samples of Kafka's guides, unchanged: producers and consumers.
 
-Consumers are given their partitions: those that subscribe as a group need a coordinator, which is not supported yet.
+Consumers are given their partitions; those that subscribe as a group are in `groups/test_group_samples.py`.
 """
 
 from __future__ import annotations
@@ -192,30 +192,3 @@ def test_aiokafkas_producer_and_consumer(servers: str, topic: str) -> None:
             await consume()
 
     asyncio.run(both())
-
-
-# --- groups ------------------------------------------------------------------------------------------------------
-
-
-def test_a_group_subscription_is_refused_because_there_is_no_coordinator_yet(servers: str, topic: str) -> None:
-    """librdkafka waits for one, and says nothing."""
-    fill(servers, topic, 1)
-    with (
-        kafka_python_consumer(servers, topic, group_id="mygroup") as consumer,
-        pytest.raises(kafka.errors.IncompatibleBrokerVersion, match="FindCoordinator"),
-    ):
-        next(iter(consumer))
-
-    async def subscribe() -> None:
-        consumer = aiokafka.AIOKafkaConsumer(topic, bootstrap_servers=servers, group_id="mygroup")
-        async with asyncio.timeout(DEADLINE_S):
-            try:
-                await consumer.start()
-            finally:
-                await consumer.stop()
-
-    with pytest.raises(aiokafka.errors.IncompatibleBrokerVersion, match="FindCoordinator"):
-        asyncio.run(subscribe())
-    # And the brokers go on.
-    with kafka_python_consumer(servers, topic, auto_offset_reset="earliest") as consumer:
-        assert next(iter(consumer)).value == b"0"

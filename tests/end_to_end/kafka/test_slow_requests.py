@@ -69,14 +69,16 @@ def test_a_record_that_is_larger_than_any_answer_is_refused_by_name(cluster: Clu
 
 
 def test_an_honest_client_produces_and_consumes_meanwhile(cluster: Cluster) -> None:
-    attack = SlowRequestRuns(cluster).attack([slow_requests.LIST_OFFSETS, slow_requests.FETCH_RECORDS], look_ups=20)
+    attack = SlowRequestRuns(cluster).attack(
+        [slow_requests.LIST_OFFSETS, slow_requests.FETCH_RECORDS], look_ups=LOOK_UPS
+    )
     attacking = Thread(target=attack.run, args=(2.0,))
     attacking.start()
     with Producer(cluster.bootstrap_servers) as producer, Consumer(cluster.bootstrap_servers) as consumer:
         honest, read = TopicPartition("honest", 0), list[bytes | None]()
         consumer.assign([honest])
         consumer.seek_to_beginning()
-        sent = [f"value {number}".encode() for number in range(200)]
+        sent = [f"value {number}".encode() for number in range(60)]
         for value in sent:
             producer.send(honest.topic, value).result(30)
         while len(read) < len(sent):

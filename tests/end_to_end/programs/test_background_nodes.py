@@ -16,7 +16,8 @@ from kraft.local.cluster_files import HOST
 from kraft.local.free_ports import ReservedPorts
 from kraft.server.identity.storage import random_cluster_id
 from kraft.testing import Cluster
-from tests.support.kraft_command import run, the_one_line
+from tests.support.command_line import run
+from tests.support.error_lines import the_one_line
 from tests.support.records import create_topic, once_each, publish, read_all
 
 

@@ -6,6 +6,7 @@ import json
 import re
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,18 @@ from kraft.local.cluster_files import HOST, NodePlan
 from kraft.local.free_ports import ReservedPorts
 from kraft.server.identity import storage
 from kraft.testing import Cluster
-from tests.support.kraft_command import replace, run, the_one_line
+from tests.support.command_line import run
+from tests.support.error_lines import replace, the_one_line
 
 CLUSTER = "kJ2Yk0mVT0ma0wV2Yk0mVQ"
 OTHER_CLUSTER = "AAAAAAAAAAAAAAAAAAAAAg"
+
+
+@pytest.fixture(scope="module")
+def other() -> Iterator[Cluster]:
+    """A cluster of one node that runs."""
+    with Cluster(nodes=1) as running:
+        yield running
 
 
 @pytest.fixture
@@ -101,28 +110,29 @@ def test_a_directory_that_cannot_be_written_to_is_named(config: Path, tmp_path: 
     assert "/proc/kraft: cannot be written to:" in the_one_line(run("server", "start", "-c", config))
 
 
-def test_a_second_process_on_a_directory_is_refused(plan: NodePlan, tmp_path: Path) -> None:
-    with Cluster(nodes=1) as cluster:
-        other = NodePlan(
-            node_id=1,
-            grpc_port=plan.grpc_port,
-            controller_port=plan.controller_port,
-            settings={"log.dirs": str(cluster.directory / "node-1")},
-        )
-        cluster_files.write(tmp_path, [other], cluster.cluster_id)
-        message = the_one_line(run("server", "start", "-c", cluster_files.config_file(tmp_path, 1)))
-        assert f"is in use by another process (pid {cluster.node(1).pid})" in message
-        cluster.wait_ready()
+def test_a_second_process_on_a_directory_is_refused(other: Cluster, plan: NodePlan, tmp_path: Path) -> None:
+    second = NodePlan(
+        node_id=1,
+        grpc_port=plan.grpc_port,
+        controller_port=plan.controller_port,
+        settings={"log.dirs": str(other.directory / "node-1")},
+    )
+    cluster_files.write(tmp_path, [second], other.cluster_id)
+    message = the_one_line(run("server", "start", "-c", cluster_files.config_file(tmp_path, 1)))
+    assert f"is in use by another process (pid {other.node(1).pid})" in message
+    other.wait_ready()
 
 
-def test_an_address_of_another_listener_is_soon_refused_with_the_remedy() -> None:
-    with Cluster(nodes=1) as cluster:
-        (controller,) = re.findall(r"CONTROLLER://([^,\s]+)", cluster.node(1).config_path.read_text())
-        for address in (cluster.kafka_bootstrap_servers, controller):
-            for command in (("topics", "list"), ("topics", "create", "orders"), ("brokers", "list")):
-                message = the_one_line(run(*command, "--bootstrap-server", address))
-                assert message.startswith(f"kraft: no broker answered within 1 s ({address}: this port does not s")
-                assert "use the address of a GRPC listener (default port 9094)" in message
+def test_an_address_of_another_listener_is_soon_refused_with_the_remedy(other: Cluster) -> None:
+    (controller,) = re.findall(r"CONTROLLER://([^,\s]+)", other.node(1).config_path.read_text())
+    commands = (("topics", "list"), ("topics", "create", "orders"), ("brokers", "list"))
+    for address in (other.kafka_bootstrap_servers, controller):
+        # Each waits for a second, so they wait at the same time.
+        with ThreadPoolExecutor() as threads:
+            ended = [threads.submit(run, *command, "--bootstrap-server", address) for command in commands]
+        for message in [the_one_line(each.result()) for each in ended]:
+            assert message.startswith(f"kraft: no broker answered within 1 s ({address}: this port does not s")
+            assert "use the address of a GRPC listener (default port 9094)" in message
 
 
 def test_ports_that_kraft_dev_cannot_have_are_named_with_the_remedy() -> None:
@@ -146,8 +156,10 @@ def test_an_advertised_name_that_nobody_knows_is_refused(config: Path) -> None:
     assert "names GRPC://no-such-host.invalid:9094, which this node itself cannot reach (unknown host)" in message
 
 
-def test_an_advertised_address_for_kafkas_clients_that_speaks_otherwise_is_refused(config: Path) -> None:
-    with Cluster(nodes=1) as other, ReservedPorts(1) as (port,):
+def test_an_advertised_address_for_kafkas_clients_that_speaks_otherwise_is_refused(
+    other: Cluster, config: Path
+) -> None:
+    with ReservedPorts(1) as (port,):
         (listening,) = (line for line in config.read_text().splitlines() if line.startswith("listeners="))
         replace(config, listening, f"{listening},PLAINTEXT://{HOST}:{port}")
         grpc = listening.partition("GRPC://")[2].partition(",")[0]
@@ -157,10 +169,9 @@ def test_an_advertised_address_for_kafkas_clients_that_speaks_otherwise_is_refus
     assert f"names PLAINTEXT://{other.node(1).address}, which this node itself cannot reach" in message
 
 
-def test_an_advertised_address_of_another_node_is_refused(config: Path) -> None:
-    with Cluster(nodes=1) as other:
-        config.write_text(f"{config.read_text()}advertised.listeners=GRPC://{other.bootstrap_servers}\n")
-        message = the_one_line(run("server", "start", "-c", config))
+def test_an_advertised_address_of_another_node_is_refused(other: Cluster, config: Path) -> None:
+    config.write_text(f"{config.read_text()}advertised.listeners=GRPC://{other.bootstrap_servers}\n")
+    message = the_one_line(run("server", "start", "-c", config))
     assert f"{other.bootstrap_servers}, where node 1 of cluster {other.cluster_id!r} answers instead of this" in message
 
 

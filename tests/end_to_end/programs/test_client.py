@@ -4,34 +4,26 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import ExitStack
+from functools import partial
 
 import pytest
 
 from kraft.client import Admin, Consumer, DeliveryTimeout, Producer, RecordMetadata, Refusal, TopicPartition
 from kraft.model.metadata import PartitionMetadata
 from kraft.testing import Cluster
+from tests.support.command_line import DEADLINE_S, kraft, running
 from tests.support.waiting import until
-
-DEADLINE_S = 60
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     with Cluster(3) as running:
         yield running
-
-
-def kraft(cluster: Cluster, *arguments: str, stdin: bytes = b"") -> str:
-    """Run a command, which must succeed; return its output."""
-    command = [sys.executable, "-m", "kraft", *arguments, "--bootstrap-server", cluster.bootstrap_servers]
-    done = subprocess.run(command, input=stdin, capture_output=True, timeout=DEADLINE_S, check=False)
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode()
 
 
 def read_all(cluster: Cluster, topic: str, partitions: int) -> list[list[bytes | None]]:
@@ -87,22 +79,17 @@ def test_records_that_wait_for_disk_space_are_reported_and_counted_at_ctrl_c() -
     with Cluster(1, overrides={"log.free.space.min.bytes": str(1 << 60)}) as cluster:
         with Admin(cluster.bootstrap_servers) as admin:
             admin.create_topic("waiting", 1, 1)
-        command = [sys.executable, "-m", "kraft", "produce", "waiting", "--bootstrap-server", cluster.bootstrap_servers]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-            deadline = threading.Timer(DEADLINE_S, process.kill)
+        with running("kraft", "produce", "waiting", "--bootstrap-server", cluster.bootstrap_servers) as command:
+            deadline = threading.Timer(DEADLINE_S, command.process.kill)
             deadline.start()
             try:
-                assert process.stdin is not None
-                assert process.stderr is not None
-                process.stdin.write(b"one\ntwo\n")
-                process.stdin.flush()
-                reported = process.stderr.readline()
-                process.send_signal(signal.SIGINT)
-                rest = process.stderr.read()
-                code = process.wait(DEADLINE_S)
+                command.stdin.write(b"one\ntwo\n")
+                reported = command.stderr.readline()
+                command.process.send_signal(signal.SIGINT)
+                rest = command.stderr.read()
+                code = command.process.wait(DEADLINE_S)
             finally:
                 deadline.cancel()
-                process.kill()
     assert reported.startswith(b"Records for waiting-0 wait to be stored: KAFKA_STORAGE_ERROR: the disk of ")
     assert rest == b"Interrupted: 0 records stored in waiting, 2 not known to be stored\n"
     assert code == 130
@@ -119,14 +106,12 @@ def test_each_number_of_acks_gets_what_it_stands_for(cluster: Cluster) -> None:
         follower = next(each for each in state().replicas if each != state().leader_id)
         cluster.node(follower).kill()
         until(lambda: len(state().isr) == 2, state)
-        for acks in ("all", "-1"):
-            with (
-                Producer(
-                    cluster.bootstrap_servers, acks=acks, delivery_timeout_ms=3_000, request_timeout_ms=1_000
-                ) as all_of_them,
-                pytest.raises(DeliveryTimeout, match="NOT_ENOUGH_REPLICAS"),
-            ):
-                all_of_them.send("acknowledged", b"all").result(DEADLINE_S)
+        with ExitStack() as stack:
+            limited = partial(Producer, cluster.bootstrap_servers, delivery_timeout_ms=3_000, request_timeout_ms=1_000)
+            both = [stack.enter_context(limited(acks=acks)) for acks in ("all", "-1")]
+            for sent in [all_of_them.send("acknowledged", b"all") for all_of_them in both]:
+                with pytest.raises(DeliveryTimeout, match="NOT_ENOUGH_REPLICAS"):
+                    sent.result(DEADLINE_S)
         with Producer(cluster.bootstrap_servers, acks=1) as leader_alone:
             assert leader_alone.send("acknowledged", b"one").result(DEADLINE_S).offset == 0
         for _ in range(20):
@@ -151,17 +136,23 @@ def test_a_killed_leader_costs_no_record_and_repeats_none(cluster: Cluster) -> N
     def send() -> None:
         while not stop.is_set():
             futures.append(producer.send("steady", b"%d" % len(futures), partition=len(futures) % 3))
-            time.sleep(0.0005)
+            time.sleep(0.002)
+
+    def until_stored(first: int) -> None:
+        """Wait until a hundred records of each partition from this one on are stored."""
+        until(lambda: len(futures) > first + 300 and all(each.done() for each in futures[first:][:300]), "not stored")
 
     with Producer(cluster.bootstrap_servers, compression_type="lz4") as producer:
         sender = threading.Thread(target=send)
         sender.start()
-        time.sleep(1)
-        cluster.node(leader).kill()
-        killed_with = len(futures)
-        time.sleep(5)
-        stop.set()
-        sender.join()
+        try:
+            until_stored(0)
+            cluster.node(leader).kill()
+            killed_with = len(futures)
+            until_stored(killed_with)
+        finally:
+            stop.set()
+            sender.join()
         stored = [future.result(DEADLINE_S) for future in futures]
     cluster.node(leader).start()
     cluster.wait_ready()
@@ -200,7 +191,7 @@ def test_other_programs_can_be_started_while_records_are_sent(cluster: Cluster) 
         admin.create_topic("forked", 1, 3)
     with Producer(cluster.bootstrap_servers) as producer:
         sent = []
-        for number in range(200):
+        for number in range(30):
             sent += [producer.send("forked", b"%d" % number) for _ in range(5)]
             subprocess.run(["true"], check=True, timeout=10, preexec_fn=lambda: None)
         assert producer.flush(timeout_ms=20_000)

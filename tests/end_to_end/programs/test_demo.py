@@ -77,7 +77,7 @@ def test_a_small_demo_loses_nothing_and_leaves_nothing_behind(tmp_path: Path) ->
 
 
 def test_control_c_ends_everything(tmp_path: Path) -> None:
-    demo = Demo(tmp_path)
+    demo = Demo(tmp_path, "--flights", "2000")
     assert demo.process.stdout is not None
     while "streaming query" not in (line := demo.process.stdout.readline()):
         assert line, "the demo ended too soon"

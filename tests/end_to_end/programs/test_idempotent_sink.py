@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 from kraft.client import Admin
 from kraft.testing import Cluster
+from tests.end_to_end.programs import sqlite_sink
 from tests.end_to_end.programs.sqlite_sink import Sink
+from tests.support.command_line import DEADLINE_S, PROGRAMS
 from tests.support.records import create_topic, publish
 
 TOPIC = "orders"
@@ -35,6 +36,7 @@ def test_a_consumer_that_is_killed_over_and_over_puts_out_every_record_exactly_o
 
 
 def run(cluster: Cluster, directory: Path, *, dies_after: int) -> int:
-    command = [sys.executable, "-m", "tests.end_to_end.programs.sqlite_sink", cluster.bootstrap_servers, TOPIC]
-    command += [str(directory), str(RECORDS), str(dies_after)]
-    return subprocess.run(command, timeout=60, check=False, cwd=Path(__file__).parents[3]).returncode
+    command = [sys.executable, "-m", sqlite_sink.__name__, cluster.bootstrap_servers, TOPIC]
+    done = PROGRAMS.run([*command, str(directory), str(RECORDS), str(dies_after)], DEADLINE_S)
+    print(done.stderr)
+    return done.returncode

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from kraft.testing import Cluster, NodeFailed
@@ -17,6 +21,27 @@ def test_a_cluster_is_ready_inside_and_gone_afterwards() -> None:
         assert max(memory) < 120_000_000
     assert not any(node.is_running for node in cluster.nodes)
     assert not cluster.directory.exists()
+
+
+def test_a_forked_process_that_ends_leaves_the_cluster_to_its_parent() -> None:
+    program = (
+        "import os, sys\n"
+        "from kraft.testing import Cluster\n"
+        "with Cluster(nodes=1) as cluster:\n"
+        "    child = os.fork()\n"
+        "    if child == 0:\n"
+        "        sys.exit()\n"
+        "    assert os.waitpid(child, 0) == (child, 0)\n"
+        "    print(cluster.node(1).is_running, cluster.directory.exists())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == "True True\n"
+
+
+def test_users_with_variables_that_are_not_utf_8_have_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NAME", os.fsdecode(b"caf\xe9"))
+    with Cluster(nodes=1) as cluster:
+        assert cluster.node(1).is_running
 
 
 def test_a_cluster_survives_its_nodes_deaths() -> None:

@@ -20,7 +20,7 @@ from kraft.rpc.metadata_codec import decode_records
 
 pytestmark = pytest.mark.real_time
 
-TOPICS = 10
+TOPICS = 5
 PARTITIONS = 1_000
 DEADLINE_S = 60.0
 

@@ -6,18 +6,21 @@ import asyncio
 import os
 import signal
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import IO
 
+from kraft.local.forked_processes import ForkedProcess
 from kraft.local.free_ports import ReservedPorts
+from tests.end_to_end.quorum import quorum_voter
+from tests.support.command_line import PROGRAMS
 
-REPOSITORY = Path(__file__).parents[3]
-PROGRAM = Path(__file__).with_name("quorum_voter.py")
 DEADLINE_S = 30.0
-LEADER_KILLS = 4
+LEADER_KILLS = 2
 ENTIRE_KILLS = 2
 WINDOW = 16
 
@@ -27,28 +30,34 @@ class VoterProcess:
 
     def __init__(self, node_id: int, directory: Path, ports: list[int]) -> None:
         self.node_id = node_id
-        self._arguments = [
+        self._command = [
+            *(sys.executable, "-m", quorum_voter.__name__),
             str(node_id),
             str(directory / str(node_id)),
             ",".join(f"{voter}={port}" for voter, port in enumerate(ports, start=1)),
         ]
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: ForkedProcess | None = None
+        self._questions: IO[bytes]
+        self._lines: asyncio.StreamReader
         self._reader: asyncio.Task[None] | None = None
         self._has_fallen_silent = False
         self._answers: dict[str, asyncio.Future[list[str]]] = {}
 
     async def start(self) -> None:
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            str(PROGRAM),
-            *self._arguments,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(REPOSITORY), "GRPC_VERBOSITY": "NONE"},
-        )
+        self._lines = asyncio.StreamReader()
+        answers = self._launch()
+        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(self._lines), answers)
         self._has_fallen_silent = False
         assert await self._line() == "started"
         self._reader = asyncio.create_task(self._read())
+
+    def _launch(self) -> IO[bytes]:
+        """Start the process; return the pipe of its answers."""
+        (given, writing_end), (reading_end, output) = os.pipe(), os.pipe()
+        with os.fdopen(given, "rb") as stdin, os.fdopen(output, "wb") as stdout, os.fdopen(os.dup(2), "wb") as stderr:
+            self._process = PROGRAMS.start(self._command, stdin, stdout, stderr)
+        self._questions = os.fdopen(writing_end, "wb", 0)
+        return os.fdopen(reading_end, "rb")
 
     async def kill(self) -> None:
         self.signal(signal.SIGKILL)
@@ -57,12 +66,10 @@ class VoterProcess:
     async def stop(self) -> None:
         if self._process is None:
             return
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        self._questions.close()
         try:
-            async with asyncio.timeout(DEADLINE_S):
-                await self._process.wait()
-        except TimeoutError:
+            await asyncio.to_thread(self._process.wait, DEADLINE_S)
+        except subprocess.TimeoutExpired:
             self._process.kill()
         await self._ended()
 
@@ -74,9 +81,9 @@ class VoterProcess:
         """Return the words of the answer; none if the process died before it."""
         if self._process is None or self._has_fallen_silent:
             return []
-        assert self._process.stdin is not None
         answer = self._answers.setdefault(key, asyncio.get_running_loop().create_future())
-        self._process.stdin.write(question.encode() + b"\n")
+        with suppress(BrokenPipeError):
+            self._questions.write(question.encode() + b"\n")
         async with asyncio.timeout(DEADLINE_S):
             return await asyncio.shield(answer)
 
@@ -91,22 +98,19 @@ class VoterProcess:
 
     async def _ended(self) -> None:
         if self._process is not None:
-            await self._process.wait()
+            await asyncio.to_thread(self._process.wait, DEADLINE_S)
+            self._questions.close()
             self._process = None
         if self._reader is not None:
             await self._reader
             self._reader = None
 
     async def _line(self) -> str:
-        assert self._process is not None
-        assert self._process.stdout is not None
         async with asyncio.timeout(DEADLINE_S):
-            return (await self._process.stdout.readline()).decode().strip()
+            return (await self._lines.readline()).decode().strip()
 
     async def _read(self) -> None:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        while line := (await self._process.stdout.readline()).decode().strip():
+        while line := (await self._lines.readline()).decode().strip():
             word, *rest = line.split(" ")
             if word == "dump":
                 self._answer("dump", [await self._line() for _ in range(int(rest[0]))])
@@ -135,8 +139,9 @@ class Load:
         self._tasks = [asyncio.create_task(self._propose()) for _ in range(WINDOW)]
 
     async def _propose(self) -> None:
+        leader: VoterProcess | None = None
         while True:
-            leader = await find_leader(self._voters)
+            leader = leader or await find_leader(self._voters)
             if leader is None:
                 await asyncio.sleep(0.01)
                 continue
@@ -147,6 +152,7 @@ class Load:
                 self.last_at_s = time.monotonic()
                 self.acknowledged_again.set()
             else:
+                leader = None
                 await asyncio.sleep(0.01)
 
     async def goes_on(self, count: int) -> None:
@@ -224,7 +230,7 @@ def test_nothing_acknowledged_is_lost_when_leaders_are_killed_under_load(tmp_pat
 
     async def scene(voters: list[VoterProcess]) -> None:
         load = Load(voters, "entry")
-        await load.goes_on(200)
+        await load.goes_on(100)
         for _ in range(LEADER_KILLS):
             leader = await wait_for_leader(voters)
             await leader.kill()
@@ -232,7 +238,7 @@ def test_nothing_acknowledged_is_lost_when_leaders_are_killed_under_load(tmp_pat
             await load.goes_on(1)
             new_commit_s.append(load.last_at_s - killed_at_s)
             await leader.start()
-            await load.goes_on(200)
+            await load.goes_on(100)
         await load.stop()
         await assert_all_hold(voters, load.acknowledged)
 
@@ -247,7 +253,7 @@ def test_nothing_acknowledged_is_lost_when_all_voters_are_killed_at_once(tmp_pat
         acknowledged: list[str] = []
         for kill in range(ENTIRE_KILLS):
             load = Load(voters, f"round-{kill}")
-            await load.goes_on(500)
+            await load.goes_on(200)
             await asyncio.gather(*(voter.kill() for voter in voters))
             await load.stop()
             acknowledged += load.acknowledged

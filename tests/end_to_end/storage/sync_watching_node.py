@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -20,12 +21,10 @@ def _watched(sync: Callable[[Any], None], notes: Path, counts: Path) -> Callable
         number = descriptor if isinstance(descriptor, int) else descriptor.fileno()
         on_loop = asyncio._get_running_loop() is not None
         with (notes if on_loop else counts).open("a") as file:
-            where = [
-                f"{Path(frame.filename).stem}.{frame.name}"
-                for frame in traceback.extract_stack()
-                if "/kraft/" in frame.filename
-            ]
-            file.write(f"{os.readlink(f'/proc/self/fd/{number}')} {' > '.join(where)}\n")
+            # Without the text of its lines, for which each file of the stack would be looked at.
+            stack = [frame.f_code for frame, _ in traceback.walk_stack(sys._getframe())]
+            where = [f"{Path(code.co_filename).stem}.{code.co_name}" for code in stack if "/kraft/" in code.co_filename]
+            file.write(f"{os.readlink(f'/proc/self/fd/{number}')} {' > '.join(reversed(where))}\n")
         sync(descriptor)
 
     return noting

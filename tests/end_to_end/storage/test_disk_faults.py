@@ -27,8 +27,8 @@ def test_a_node_whose_syncs_failed_has_acknowledged_nothing_that_a_later_loss_of
     except power_loss.CannotMount as reason:
         pytest.skip(str(reason))
     assert [met.only_log for met in errors] == [True, False]
-    # If the failed syncs left nothing unwritten, this test would show nothing.
-    assert errors[0].failed_bytes > 0
+    # If the failed syncs left nothing unwritten, this test would show nothing. One may hit a file without new bytes.
+    assert sum(met.failed_bytes for met in errors) > 0
     assert all(met.contents.acknowledged > met.acknowledged_before for met in errors)
 
 

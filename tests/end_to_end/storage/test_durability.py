@@ -16,7 +16,7 @@ from kraft.testing import Cluster
 from tests.support.records import create_topic, once_each, publish, read_all
 from tests.support.waiting import until
 
-RECORDS = 5_000
+RECORDS = 2_000
 
 
 def stop_in_order(cluster: Cluster) -> None:
@@ -53,9 +53,9 @@ def test_a_killed_leader_costs_neither_loss_nor_duplicates() -> None:
         leader = described.metadata.partitions[0].leader_id
         with Producer(cluster.bootstrap_servers, acks="all", linger_ms=1, batch_size=4_096) as producer:
             sent = []
-            for number in range(20_000):
+            for number in range(6_000):
                 sent.append(producer.send("orders", b"%d" % number, key=b"%d" % number))
-                if number == 10_000:
+                if number == 3_000:
                     sent[0].result(timeout=30)
                     cluster.node(leader).kill()
             assert producer.flush(timeout_ms=60_000)
@@ -67,7 +67,7 @@ def test_a_killed_leader_costs_neither_loss_nor_duplicates() -> None:
             assert now.leader_id != leader
             assert now.replicas == before.replicas
             assert sorted(now.isr) == sorted(set(before.isr) - {leader})
-        assert read_all(cluster.bootstrap_servers, "orders") == once_each(20_000)
+        assert read_all(cluster.bootstrap_servers, "orders") == once_each(6_000)
         cluster.node(leader).start()
         cluster.wait_ready()
 

@@ -10,9 +10,9 @@ from kraft.testing import Cluster
 from tests.support.records import create_topic
 
 MIB = 1 << 20
-WARM_UP, LARGE = 16 * MIB, 160 * MIB
+WARM_UP, LARGE = 16 * MIB, 96 * MIB
 VALUE_BYTES = 16 * 1024
-# What a request, its answer and the allocator take at the most; a fifth of what is written.
+# What a request, its answer and the allocator take at the most; a third of what is written.
 GROWTH_MAX = 32 * MIB
 
 

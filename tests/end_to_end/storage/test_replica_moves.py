@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,6 +18,7 @@ import pytest
 from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.errors import TopicAlreadyExistsError
 
+from kraft.client import Admin
 from kraft.testing import Cluster
 from tests.soak import replica_move_runs
 from tests.support.kafka.kafka_jars import kafka_jars, run_kafka_tool
@@ -100,6 +103,11 @@ class Site:
         logs = (self.cluster.directory).glob(f"node-{node_id}*/**/{topic}-0/*.log")
         return b"".join(path.read_bytes() for path in sorted(logs, key=lambda path: path.name))
 
+    def replicas(self) -> list[str]:
+        """Return the names of the replicas of all brokers, without those of internal topics and deleted ones."""
+        places = [*self.directories.values(), *(self.cluster.directory / f"node-{number}" for number in (2, 3))]
+        return [name for place in places for name in os.listdir(place) if re.fullmatch(r"[a-z]+-0", name)]
+
     def leftovers(self) -> list[str]:
         return [
             path.name
@@ -109,18 +117,28 @@ class Site:
         ]
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    directories = [tmp_path / "cluster" / "node-1" / name for name in ("a", "b")]
+@pytest.fixture(scope="module")
+def shared_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    directory = tmp_path_factory.mktemp("moves")
+    directories = [directory / "node-1" / name for name in ("a", "b")]
     with Cluster(
         3,
-        tmp_path / "cluster",
+        directory,
         overrides={"log.segment.bytes": str(16 << 20)},
         node_overrides={1: {"log.dirs": ",".join(map(str, directories))}},
     ) as cluster:
         admin = KafkaAdminClient(bootstrap_servers=cluster.kafka_bootstrap_servers.split(","))
         yield Site(cluster, admin, directories)
         admin.close()
+
+
+@pytest.fixture
+def site(shared_site: Site) -> Iterator[Site]:
+    """The site, without a topic before and after each test."""
+    yield shared_site
+    with Admin(shared_site.cluster.bootstrap_servers) as admin:
+        admin.delete_topics([topic for topic in admin.list_topics() if not topic.startswith("__")])
+    until(lambda: not shared_site.replicas(), lambda: f"{shared_site.replicas()} are not deleted")
 
 
 def check(site: Site, load: LibrdkafkaLoad) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from kraft.client import Admin
-from kraft.local.node_process import KRAFT
 from kraft.testing import Cluster
+from tests.support.command_line import run
 from tests.support.records import create_topic, once_each, publish, read_all
 
 RECORDS = 5_000
@@ -67,7 +66,7 @@ def seconds_until(holds: Callable[[], bool]) -> float:
     began = time.monotonic()
     while not holds():
         assert time.monotonic() - began < REPAIRED_WITHIN_S, "not repaired in time"
-        time.sleep(0.1)
+        time.sleep(0.05)
     return time.monotonic() - began
 
 
@@ -255,13 +254,8 @@ def test_a_log_directory_that_fails_under_a_running_node_costs_it_only_what_is_i
         cluster.node(1).terminate()
 
         # A new disk, formatted for this node: its replicas are copied again.
-        formatted = subprocess.run(
-            [*KRAFT, "storage", "format", "-c", str(cluster.node(1).config_path)],
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        formatted = run("storage", "format", "-c", cluster.node(1).config_path)
+        assert formatted.returncode == 0, formatted.stderr
         assert f"{names[1]}: formatted" in formatted.stdout
         cluster.node(1).start()
         cluster.wait_ready()

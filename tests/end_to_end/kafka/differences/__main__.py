@@ -14,8 +14,9 @@ import argparse
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -28,6 +29,8 @@ from tests.end_to_end.kafka.differences.deliberate import DELIBERATE
 from tests.end_to_end.kafka.differences.scenarios import (
     CLUSTER_NODES,
     CLUSTER_SCENARIOS,
+    GROUP_SCENARIOS,
+    GROUP_SETTINGS,
     SCENARIOS,
     SETTINGS,
     ClusterScenario,
@@ -35,11 +38,23 @@ from tests.end_to_end.kafka.differences.scenarios import (
     play,
     play_in_cluster,
 )
-from tests.end_to_end.kafka.kafka_broker import kafka_brokers
+from tests.support.kafka.kafka_broker import kafka_brokers
 from tests.support.kafka.kafka_jars import kafka_jars
 
 Told = dict[str, dict[str, Any]]
 """The answers of each scenario, by its name."""
+
+Brokers = Callable[[int, Mapping[str, str]], AbstractContextManager[list[str]]]
+"""Starts that many brokers with these settings; gives their addresses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The scenarios to play, by the brokers that they need."""
+
+    single: Sequence[Scenario]
+    of_groups: Sequence[Scenario]
+    of_cluster: Sequence[ClusterScenario]
 
 
 def main() -> int:
@@ -49,11 +64,14 @@ def main() -> int:
     parser.add_argument("--recorded", action="store_true", help="compare with Kafka's answers as they were kept")
     given = parser.parse_args()
     patterns = given.scenarios or ["*"]
-    single = [each for each in SCENARIOS if _is_wanted(each, patterns)]
-    of_cluster = [each for each in CLUSTER_SCENARIOS if _is_wanted(each, patterns)]
-    names = [each.__name__ for each in (*single, *of_cluster)]
+    wanted = Wanted(
+        [each for each in SCENARIOS if _is_wanted(each, patterns)],
+        [each for each in GROUP_SCENARIOS if _is_wanted(each, patterns)],
+        [each for each in CLUSTER_SCENARIOS if _is_wanted(each, patterns)],
+    )
+    names = [each.__name__ for each in (*wanted.single, *wanted.of_groups, *wanted.of_cluster)]
     try:
-        of_kafka = {name: recorded.read(name) for name in names} if given.recorded else _of_kafka(single, of_cluster)
+        of_kafka = {name: recorded.read(name) for name in names} if given.recorded else _of(wanted, _kafka)
     except pytest.skip.Exception as skipped:
         # Not 0: whoever asked for a comparison, or a record, has none.
         print(f"nothing was compared: {skipped}", file=sys.stderr)
@@ -61,7 +79,7 @@ def main() -> int:
     if given.record:
         for name in names:
             recorded.write(name, of_kafka[name])
-    of_kraft = _of_kraft(single, of_cluster)
+    of_kraft = _of(wanted, _kraft)
     comparisons = [compare(name, of_kafka[name], of_kraft[name], DELIBERATE) for name in names]
     unneeded = [] if given.scenarios else _unneeded(comparisons)
     _print(comparisons, unneeded)
@@ -72,31 +90,27 @@ def _is_wanted(scenario: Scenario | ClusterScenario, patterns: Sequence[str]) ->
     return any(fnmatchcase(scenario.__name__, pattern) for pattern in patterns)
 
 
-def _of_kafka(single: Sequence[Scenario], of_cluster: Sequence[ClusterScenario]) -> Told:
+def _of(wanted: Wanted, brokers: Brokers) -> Told:
     answer: Told = {}
-    if single:
-        with kafka_brokers(kafka_jars(), SETTINGS) as (address,):
-            answer |= {each.__name__: play(each, address) for each in single}
-    if of_cluster:
-        with kafka_brokers(kafka_jars(), SETTINGS, CLUSTER_NODES) as addresses:
-            answer |= {each.__name__: play_in_cluster(each, addresses) for each in of_cluster}
-    return answer
-
-
-def _of_kraft(single: Sequence[Scenario], of_cluster: Sequence[ClusterScenario]) -> Told:
-    answer: Told = {}
-    if single:
-        with _kraft(1) as (address,):
-            answer |= {each.__name__: play(each, address) for each in single}
-    if of_cluster:
-        with _kraft(CLUSTER_NODES) as addresses:
-            answer |= {each.__name__: play_in_cluster(each, addresses) for each in of_cluster}
+    for scenarios, settings in ((wanted.single, SETTINGS), (wanted.of_groups, GROUP_SETTINGS)):
+        if scenarios:
+            with brokers(1, settings) as (address,):
+                answer |= {each.__name__: play(each, address) for each in scenarios}
+    if wanted.of_cluster:
+        with brokers(CLUSTER_NODES, SETTINGS) as addresses:
+            answer |= {each.__name__: play_in_cluster(each, addresses) for each in wanted.of_cluster}
     return answer
 
 
 @contextmanager
-def _kraft(nodes: int) -> Iterator[list[str]]:
-    with Cluster(nodes, overrides=SETTINGS) as cluster:
+def _kafka(nodes: int, settings: Mapping[str, str]) -> Iterator[list[str]]:
+    with kafka_brokers(kafka_jars(), settings, nodes) as addresses:
+        yield addresses
+
+
+@contextmanager
+def _kraft(nodes: int, settings: Mapping[str, str]) -> Iterator[list[str]]:
+    with Cluster(nodes, overrides=settings) as cluster:
         yield cluster.kafka_bootstrap_servers.split(",")
 
 

@@ -40,17 +40,6 @@ _TEXTS: Final = (
 _NOT_YET: Final = (
     *_family(
         "api_versions",
-        (
-            "* api_keys.*GROUP*",
-            "* api_keys.*OFFSET_*",
-            "* api_keys.FIND_COORDINATOR",
-            "* api_keys.HEARTBEAT",
-        ),
-        "groups are not served yet, and a key is advertised only when it is served",
-    ),
-    *_family("api_versions", ("* api_keys.*TXN*", "* api_keys.*TRANSACTIONS"), "transactions are not served yet"),
-    *_family(
-        "api_versions",
         ("* api_keys.SASL_*", "* api_keys.*ACLS", "* api_keys.*DELEGATION_TOKEN", "* api_keys.*SCRAM_CREDENTIALS"),
         "security is not served yet",
     ),
@@ -63,11 +52,6 @@ _NOT_YET: Final = (
         scenarios="api_versions",
         places="*_features.*",
         reason="features are levels of this software: Kraft has its own, and none of what is not supported yet",
-    ),
-    *_family(
-        "produce_broken_batches",
-        ("transactional*error_code",),
-        "transactions are not served yet: a transactional batch is an INVALID_REQUEST",
     ),
     *_family(
         "describe_configs",
@@ -160,23 +144,29 @@ _NOBODY_SENDS: Final = (
         ("zstd in version 6: *",),
         "no client of that age packs with Zstandard; one that does is taken at its word",
     ),
-    Deliberate(
-        scenarios="produce_idempotently*",
-        places="*log_append_time_ms",
-        kafka="<now>",
-        kraft=ABSENT,
-        reason="Kafka tells a duplicate's time of creation as one of appending; with LogAppendTime both tell that",
+    *(
+        Deliberate(
+            scenarios=scenarios,
+            places="*log_append_time_ms",
+            kafka=time,
+            kraft=ABSENT,
+            reason="Kafka tells a duplicate's time of creation as one of appending; with LogAppendTime both tell that",
+        )
+        for scenarios, time in (("produce_idempotently*", "<now>"), ("records_of_transactions", 1_000))
     ),
     *_family(
         "produce_idempotently",
         ("no epoch: *",),
         "a producer id without an epoch is refused; Kafka takes it for a batch without a producer",
     ),
-    Deliberate(
-        scenarios="produce_*",
-        places="*partition_responses.*.log_start_offset",
-        kraft=ABSENT,
-        reason="Kafka tells the log start beside some refusals; clients read it beside UNKNOWN_PRODUCER_ID only",
+    *(
+        Deliberate(
+            scenarios=scenarios,
+            places="*partition_responses.*.log_start_offset",
+            kraft=ABSENT,
+            reason="Kafka tells the log start beside some refusals; clients read it beside UNKNOWN_PRODUCER_ID only",
+        )
+        for scenarios in ("produce_*", "records_of_transactions")
     ),
     *_family(
         "fetch_what_is_there",
@@ -368,4 +358,125 @@ _BETTER: Final = (
     ),
 )
 
-DELIBERATE: Final[tuple[Deliberate, ...]] = (*_TEXTS, *_NOT_YET, *_FOLLOWERS, *_NOBODY_SENDS, *_BETTER)
+_GROUPS: Final = (
+    *_family(
+        "join_refused",
+        ("* empty instance: *",),
+        "an empty instance id is none; Kafka generates a member id that begins with it",
+    ),
+    Deliberate(
+        scenarios="join_with_odd_values",
+        places="no subscription",
+        kafka="no answer",
+        reason="Kafka runs out of memory when it reads a subscription that is none",
+    ),
+    Deliberate(
+        scenarios="static_members_beside_others",
+        places="third is replaced while it waits: member_id",
+        reason="beside a refusal the member id is that of the request",
+    ),
+    Deliberate(
+        scenarios="groups_of_other_brokers",
+        places="* join of a member: member_id",
+        reason="beside a refusal the member id is that of the request",
+    ),
+    *(
+        Deliberate(
+            scenarios=scenarios,
+            places=places,
+            reason="a group that a request repeats is answered once: a small request gets no millions of offsets",
+        )
+        for scenarios, places in (
+            ("fetch_of_unknown_topics", "* one group *: groups"),
+            ("describe_groups", "* twice: groups"),
+            ("describe_consumer_groups", "* ?'newer-one', 'newer-one'?*: groups"),
+        )
+    ),
+    *_family(
+        "commit_refused",
+        ("* no partitions: topics",),
+        "a topic without partitions is answered as one",
+    ),
+    *_family(
+        "delete_offsets",
+        ("no partitions: topics",),
+        "a topic without partitions is answered as one",
+    ),
+    *_family(
+        "delete_offsets",
+        ("of the group that has none: *",),
+        "a group ends with its last offset; Kafka's stays until it next looks for offsets that have expired",
+    ),
+    *_family(
+        "consumer_offsets",
+        ("fetch * no member: groups.0.error_code",),
+        "an epoch without a member is of an UNKNOWN_MEMBER_ID; Kafka answers UNKNOWN_SERVER_ERROR",
+    ),
+    *_family(
+        "consumer_heartbeat_refused",
+        ("* no group id: error_code",),
+        "INVALID_GROUP_ID says more than INVALID_REQUEST",
+    ),
+    *_family(
+        "consumer_heartbeat_refused",
+        ("* a group id of blanks: *",),
+        "blanks are a group id, as in the classic protocol",
+    ),
+    *_family(
+        "consumer_heartbeat_refused",
+        ("* -5 ms to rebalance: *",),
+        "only -1 stands for no time to rebalance, and other negative times are refused",
+    ),
+    *(
+        Deliberate(
+            scenarios=scenarios,
+            places=places,
+            kafka=-1,
+            reason="Kafka fails on a group id of 32,767 characters; to Kraft it is one like another",
+        )
+        for scenarios, places in (
+            ("consumer_heartbeat_refused", "* the longest id: error_code"),
+            ("describe_consumer_groups", "*gggg*groups.0.error_code"),
+        )
+    ),
+    Deliberate(
+        scenarios="one_protocol_in_a_group_of_the_other",
+        places="classic join with no subscription: error_code",
+        reason="a subscription that is none: INCONSISTENT_GROUP_PROTOCOL; Kafka answers UNKNOWN_SERVER_ERROR",
+    ),
+)
+
+_TRANSACTIONS: Final = (
+    *(
+        Deliberate(
+            scenarios=scenarios,
+            places=places,
+            kafka=53,
+            reason="records of a transaction without its id: INVALID_TXN_STATE, as nobody is authorised; Kafka says 53",
+        )
+        for scenarios, places in (
+            ("produce_broken_batches", "transactional*error_code"),
+            ("records_of_transactions", "* no transactional id: *error_code"),
+        )
+    ),
+    *_family(
+        "markers_of_others",
+        ("* negative *error_code",),
+        "a marker of no producer: INVALID_REQUEST; Kafka answers UNKNOWN_SERVER_ERROR, or not at all",
+    ),
+    *_family(
+        "markers_of_others",
+        ("* none: markers",),
+        "every marker of the request is answered; Kafka leaves out one without partitions",
+    ),
+)
+
+DELIBERATE: Final[tuple[Deliberate, ...]] = (
+    *_TEXTS,
+    *_NOT_YET,
+    *_FOLLOWERS,
+    *_NOBODY_SENDS,
+    *_BETTER,
+    *_GROUPS,
+    *_TRANSACTIONS,
+)

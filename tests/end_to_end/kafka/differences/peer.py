@@ -19,6 +19,7 @@ from kraft.wire.schema.create_topics import (
     CreateTopicsRequest,
 )
 from kraft.wire.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kraft.wire.schema.metadata import MetadataRequest, MetadataRequestTopic
 from tests.end_to_end.kafka.differences.plain import Plain
 from tests.support.new_topic import new_topic
 
@@ -45,7 +46,9 @@ class Peer:
         host, _, port = address.rpartition(":")
         self._address = (host, int(port))
         self._line: socket.socket | None = None
+        self._others: list[Peer] = []
         self._correlation_id = 0
+        self._begun: tuple[type[Message], int] = (Message, 0)
         self._plain = plain
         self.answers = answers
 
@@ -56,8 +59,19 @@ class Peer:
 
         `keep` gets the plain value of the answer: dicts, lists, numbers and texts.
         """
+        self.begin(request, version)
+        return self.end(label, keep)
+
+    def begin(self, request: Message, version: int) -> None:
+        """Send a request whose answer waits for others; `end` gets it."""
+        self._begun = (type(request), version)
+        self._send(request, version)
+
+    def end(self, label: str, keep: Callable[[Any], Any] = lambda reply: reply) -> Any:
+        """The answer to what was begun, kept as by `ask`."""
+        kind, version = self._begun
         try:
-            answer = self.call(request, version)
+            answer = self._answer(kind, version)
         except Closed:
             self._tell(label, "the connection was closed")
             return None
@@ -97,10 +111,7 @@ class Peer:
     def call(self, request: Message, version: int) -> Any:
         """The answer. Raises Closed."""
         self._send(request, version)
-        data = self._receive()
-        correlation_id, answer = decode_response(response_type(type(request).message_key), version, memoryview(data))
-        assert correlation_id == self._correlation_id, f"an answer to {correlation_id}, not to {self._correlation_id}"
-        return answer
+        return self._answer(type(request), version)
 
     def until(self, request: Message, version: int, holds: Callable[[Any], bool]) -> Any:
         """Asks until the answer is so: a broker may learn of a change after the controller has answered."""
@@ -135,6 +146,11 @@ class Peer:
             lambda reply: all(one.error_code == 0 for topic in reply.topics for one in topic.partitions),
         )
 
+    def wait_known(self, name: str) -> None:
+        """The broker knows the topic, which another one may lead."""
+        request = MetadataRequest(topics=(MetadataRequestTopic(name=name),), allow_auto_topic_creation=False)
+        self.until(request, 12, lambda reply: reply.topics[0].error_code == 0)
+
     def settle(self) -> None:
         """Returns when the broker acts on all that the controller has decided.
 
@@ -145,7 +161,15 @@ class Peer:
             self._correlation_id += 1
             self.create_topic(f"{SETTLED}{time.monotonic_ns()}")
 
+    def beside(self) -> Peer:
+        """Another connection to the same broker, for requests that are answered later."""
+        other = Peer(":".join(map(str, self._address)), self._plain, self.answers)
+        self._others.append(other)
+        return other
+
     def close(self) -> None:
+        for other in self._others:
+            other.close()
         self._drop()
 
     # --- pieces --------------------------------------------------------------------------------------------------
@@ -153,6 +177,12 @@ class Peer:
     def _tell(self, label: str, answer: Any) -> None:
         assert label not in self.answers, f"two answers are labelled {label!r}"
         self.answers[label] = self._plain.numbered(answer)
+
+    def _answer(self, request: type[Message], version: int) -> Any:
+        data = self._receive()
+        correlation_id, answer = decode_response(response_type(request.message_key), version, memoryview(data))
+        assert correlation_id == self._correlation_id, f"an answer to {correlation_id}, not to {self._correlation_id}"
+        return answer
 
     def _send(self, request: Message, version: int) -> None:
         self._correlation_id += 1

@@ -18,6 +18,10 @@ from kraft.model.errors import InvalidBatch
 from kraft.wire.declaration import ZERO_UUID, Buffer, Message, Struct
 
 _ID: Final = re.compile(r"<(id|producer) ([^>]+)>")
+_MEMBER: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![\w-])[\w-]{22}$")
+"""The random part of a member's id: a UUID, or as Kafka's own way to write one, in Base64."""
+
+_LONG: Final = 1_000
 _DAY_MS: Final = 86_400_000
 
 
@@ -39,6 +43,12 @@ class Plain:
             "finalized_features_epoch": _counted("<epoch>"),
             "session_id": lambda number: "<session>" if number > 0 else number,
             "producer_id": _producer_id,
+            "member_id": _member,
+            "leader": _member,
+            "metadata": _shown,
+            "assignment": _shown,
+            "member_metadata": _shown,
+            "member_assignment": _shown,
         }
 
     def message(self, message: Message, version: int) -> Any:
@@ -64,6 +74,10 @@ class Plain:
                 return None
             case Struct():
                 return self._struct(value, version)
+            case bytes() | str() if name in self._named:
+                return self._named[name](value)
+            case str() if len(value) > _LONG:
+                return _shown(value)
             case tuple():
                 return [self._value(name, each, version) for each in value]
             case UUID():
@@ -121,6 +135,10 @@ def _producer_id(producer_id: int) -> str | int:
     return f"<producer {producer_id}>" if producer_id >= 0 else producer_id
 
 
+def _member(member_id: str) -> str:
+    return _MEMBER.sub(lambda found: f"<id {found[0]}>", member_id)
+
+
 def _text(stands_for: str) -> Callable[[str], str]:
     return lambda value: stands_for if value else value
 
@@ -129,9 +147,9 @@ def _counted(stands_for: str) -> Callable[[int], Any]:
     return lambda value: stands_for if value >= 0 else value
 
 
-def _shown(data: bytes | None) -> str | None:
+def _shown(data: bytes | str | None) -> str | None:
     """Enough to tell records apart."""
     if data is None:
         return None
-    text = data.decode("ascii", "backslashreplace")
+    text = data if isinstance(data, str) else data.decode("ascii", "backslashreplace")
     return text if len(text) <= 20 else f"{text[:10]}... {len(data)} bytes"

@@ -6,9 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from tests.end_to_end.kafka.differences import (
+    classic_group_scenarios,
     cluster_scenarios,
     config_scenarios,
+    consumer_group_scenarios,
+    coordinator_scenarios,
     fetch_scenarios,
+    group_listing_scenarios,
+    group_offset_scenarios,
     leader_scenarios,
     operator_scenarios,
     place_scenarios,
@@ -16,6 +21,7 @@ from tests.end_to_end.kafka.differences import (
     produce_scenarios,
     random_scenarios,
     topic_scenarios,
+    transaction_scenarios,
 )
 from tests.end_to_end.kafka.differences.peer import Peer
 from tests.end_to_end.kafka.differences.plain import Plain
@@ -24,6 +30,21 @@ Scenario = Callable[[Peer], None]
 ClusterScenario = Callable[[Mapping[int, Peer]], None]
 
 SETTINGS: Final[Mapping[str, str]] = {"num.partitions": "2"}
+
+GROUP_SETTINGS: Final[Mapping[str, str]] = {
+    **SETTINGS,
+    "offsets.topic.num.partitions": "4",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.max.size": str(classic_group_scenarios.MEMBERS_MAX),
+    # The assignment comes with the heartbeat that needs it, not up to a second later.
+    "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.max.size": str(classic_group_scenarios.MEMBERS_MAX),
+}
+"""What the brokers of the group scenarios are told."""
 
 CLUSTER_NODES: Final = 3
 
@@ -39,7 +60,20 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
 )
 """Scenarios for one broker."""
 
-CLUSTER_SCENARIOS: Final[tuple[ClusterScenario, ...]] = (*leader_scenarios.SCENARIOS, *placement_scenarios.SCENARIOS)
+GROUP_SCENARIOS: Final[tuple[Scenario, ...]] = (
+    *classic_group_scenarios.SCENARIOS,
+    *group_offset_scenarios.SCENARIOS,
+    *group_listing_scenarios.SCENARIOS,
+    *consumer_group_scenarios.SCENARIOS,
+    *transaction_scenarios.SCENARIOS,
+)
+"""Scenarios for one broker with GROUP_SETTINGS."""
+
+CLUSTER_SCENARIOS: Final[tuple[ClusterScenario, ...]] = (
+    *leader_scenarios.SCENARIOS,
+    *placement_scenarios.SCENARIOS,
+    *coordinator_scenarios.SCENARIOS,
+)
 """Scenarios for CLUSTER_NODES brokers."""
 
 

@@ -13,12 +13,12 @@ import subprocess
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import pytest
 
 from chaos.tool_cache import made_once
-from tests.support.kafka.kafka_jars import kafka_jars
+from tests.support.kafka.kafka_jars import kafka_jars, run_java
 
 RUN_DEADLINE_S: Final = 90.0
 _FETCH_DEADLINE_S: Final = 120.0
@@ -37,16 +37,20 @@ _SYSTEM_CERTIFICATES: Final = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/t
 
 def kcat(servers: str, *arguments: str | bytes, given: bytes = b"") -> bytes:
     """Run kcat with `given` as its standard input; return its output."""
+    return _run(kcat_command(servers, *arguments), given)
+
+
+def kcat_command(servers: str, *arguments: str | bytes) -> list[str | bytes]:
     if shutil.which("kcat") is None:
         # Here and below: a program of others is what is missing, which nobody needs for anything else.
         pytest.skip("there is no kcat (Debian's package of that name)")
-    return _run(["kcat", "-b", servers, *arguments], given)
+    return ["kcat", "-b", servers, *arguments]
 
 
 def console_producer(servers: str, topic: str, given: bytes, *arguments: str) -> None:
     """Java's; each line of `given` is a record."""
     producer = "org.apache.kafka.tools.ConsoleProducer"
-    _run(_java(producer, "--bootstrap-server", servers, "--topic", topic, *arguments), given)
+    _run_java(producer, "--bootstrap-server", servers, "--topic", topic, *arguments, given=given)
 
 
 def console_consumer(servers: str, topic: str, partition: int, count: int, *arguments: str) -> bytes:
@@ -54,23 +58,40 @@ def console_consumer(servers: str, topic: str, partition: int, count: int, *argu
     place = ["--topic", topic, "--partition", str(partition), "--offset", "earliest"]
     limits = ["--max-messages", str(count), "--timeout-ms", "60000"]
     consumer = "org.apache.kafka.tools.consumer.ConsoleConsumer"
-    return _run(_java(consumer, "--bootstrap-server", servers, *place, *limits, *arguments), b"")
+    return _run_java(consumer, "--bootstrap-server", servers, *place, *limits, *arguments)
 
 
 def kafkajs(script: str, **facts: Any) -> bytes:
     """Runs a script in which `Kafka`, `CompressionTypes`, `logLevel` and `facts` are there; returns what it prints."""
+    return _run(_kafkajs_command(script), json.dumps(facts).encode(), directory=_kafkajs_directory())
+
+
+def kafkajs_process(script: str, errors: IO[bytes], **facts: Any) -> subprocess.Popen[bytes]:
+    """Start such a script; its output is a pipe."""
+    process = subprocess.Popen(
+        _kafkajs_command(script),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        cwd=_kafkajs_directory(),
+    )
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(facts).encode())
+    process.stdin.close()
+    return process
+
+
+def _kafkajs_command(script: str) -> list[str]:
     if shutil.which("node") is None or shutil.which("npm") is None:
         pytest.skip("there is no node with npm, so kafkajs cannot be run")
-    whole = (
-        f"{_KAFKAJS_HEAD}\n(async () => {{ {script} }})().catch(error => {{ console.error(error); process.exit(1); }});"
-    )
-    return _run(["node", "-e", whole], json.dumps(facts).encode(), directory=_kafkajs_directory())
+    failed = "error => { console.error(error); process.exit(1); }"
+    return ["node", "-e", f"{_KAFKAJS_HEAD}\n(async () => {{ {script}\n }})().catch({failed});"]
 
 
-def _java(main_class: str, *arguments: str) -> list[str]:
-    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
-    # Compiled just once over: none lives long enough for more.
-    return ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", quiet, "-cp", f"{kafka_jars()}/*", main_class, *arguments]
+def _run_java(main_class: str, *arguments: str, given: bytes = b"") -> bytes:
+    done = run_java(kafka_jars(), main_class, *arguments, given=given, timeout_s=RUN_DEADLINE_S)
+    assert done.code == 0, done.errors.decode(errors="replace")
+    return done.output
 
 
 def _run(command: Sequence[str | bytes], given: bytes, directory: Path | None = None) -> bytes:

@@ -1,24 +1,9 @@
-"""The `kraft` command without a cluster, for tests of its error messages."""
+"""What tests of error messages need: the one line that a user sees, and a configuration with an error."""
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from pathlib import Path
-
-import kraft
-
-
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "kraft", *map(str, arguments)],
-        env=os.environ | {"PYTHONPATH": str(Path(kraft.__file__).parents[1])},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
 
 
 def the_one_line(finished: subprocess.CompletedProcess[str]) -> str:

@@ -14,12 +14,12 @@ from typing import Final
 
 from kraft.local.free_ports import ReservedPorts
 from kraft.server.identity.storage import random_cluster_id
+from tests.support.kafka.kafka_jars import java_command, run_kafka_tool
 
 _HOST: Final = "127.0.0.1"
 _START_DEADLINE_S: Final = 90.0
 _STOP_DEADLINE_S: Final = 30.0
 _TAIL_LINES: Final = 25
-_QUIET: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,10 @@ def kafka_brokers(jars: Path, settings: Mapping[str, str], nodes: int = 1) -> It
         for node in planned:
             node.directory.mkdir()
             node.config_path.write_text(_properties(node, planned, settings))
-            _run(jars, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(node.config_path))
+            formatted = run_kafka_tool(
+                jars, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", node.config_path
+            )
+            assert formatted.code == 0, formatted.errors or formatted.output
         running = [_start(jars, node) for node in planned]
         try:
             for node, process in zip(planned, running, strict=True):
@@ -93,7 +96,7 @@ def _properties(node: _Node, nodes: Sequence[_Node], settings: Mapping[str, str]
 def _start(jars: Path, node: _Node) -> subprocess.Popen[bytes]:
     with node.log_path.open("wb") as log:
         return subprocess.Popen(
-            [*_java(jars, "-Xmx512m"), "kafka.Kafka", str(node.config_path)],
+            java_command(jars, "kafka.Kafka", str(node.config_path)),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -109,22 +112,6 @@ def _stop(running: Sequence[subprocess.Popen[bytes]]) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait(_STOP_DEADLINE_S)
-
-
-def _java(jars: Path, heap: str) -> list[str]:
-    return ["java", heap, "-XX:TieredStopAtLevel=1", _QUIET, "-cp", f"{jars}/*"]
-
-
-def _run(jars: Path, main_class: str, *arguments: str) -> None:
-    finished = subprocess.run(
-        [*_java(jars, "-Xmx256m"), main_class, *arguments],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=_START_DEADLINE_S,
-        check=False,
-    )
-    assert finished.returncode == 0, f"{main_class}: {finished.stderr or finished.stdout}"
 
 
 def _wait_listening(node: _Node, process: subprocess.Popen[bytes]) -> None:

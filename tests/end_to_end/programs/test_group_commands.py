@@ -1,0 +1,189 @@
+"""`kraft groups` and `kraft consume --group` against real nodes, with members that really read."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+from kraft.client import Admin, Consumer, OffsetAndMetadata, Producer, TopicPartition
+from kraft.testing import Cluster
+from tests.support.command_line import kraft, run_kraft, running
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.timeout(300)
+
+DEADLINE_S = 60
+RECORDS = 10
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    overrides = {
+        "group.consumer.heartbeat.interval.ms": "500",
+        "group.consumer.min.heartbeat.interval.ms": "500",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    with Cluster(1, overrides=overrides) as started:
+        yield started
+
+
+@pytest.fixture
+def admin(cluster: Cluster) -> Iterator[Admin]:
+    with Admin(cluster.bootstrap_servers) as opened:
+        yield opened
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest, cluster: Cluster, admin: Admin) -> str:
+    """The test's own topic, of two partitions with ten records each; its group has the same name."""
+    topic: str = request.node.name
+    admin.create_topic(topic, 2)
+    with Producer(cluster.bootstrap_servers) as producer:
+        for partition in range(2):
+            values = [b"%d" % number for number in range(RECORDS)]
+            producer.produce_many(topic, values, partition=partition).result(DEADLINE_S)
+    return topic
+
+
+@contextmanager
+def reading(cluster: Cluster, name: str) -> Iterator[None]:
+    """A member of the classic protocol that reads both partitions, commits nothing, and leaves at the end."""
+    member = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": cluster.kafka_bootstrap_servers,
+            "group.id": name,
+            "client.id": "reader",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    assigned, ended = threading.Event(), threading.Event()
+    member.subscribe([name], on_assign=lambda _, partitions: assigned.set() if len(partitions) == 2 else None)
+
+    def poll() -> None:
+        while not ended.is_set():
+            member.poll(0.1)
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    try:
+        assert assigned.wait(DEADLINE_S), "the member got no partitions"
+        yield
+    finally:
+        ended.set()
+        thread.join(DEADLINE_S)
+        member.close()
+
+
+def described(cluster: Cluster, command: str, name: str) -> Any:
+    (group,) = json.loads(kraft(cluster, "groups", command, name, "--output", "json"))
+    return group
+
+
+def committed(admin: Admin, name: str) -> dict[int, int]:
+    return {each.partition: found.offset for each, found in admin.list_consumer_group_offsets(name).items()}
+
+
+def test_a_group_is_described_reset_and_deleted(cluster: Cluster, admin: Admin, name: str) -> None:
+    admin.alter_consumer_group_offsets(name, {TopicPartition(name, 0): OffsetAndMetadata(4, "a note")})
+    with reading(cluster, name):
+        group = described(cluster, "describe", name)
+        first, second = group["partitions"]
+        assert (group["type"], first["client_id"], second["client_id"]) == ("classic", "reader", "reader")
+        assert (first["current_offset"], first["log_end_offset"], first["lag"]) == (4, RECORDS, RECORDS - 4)
+        assert (first["metadata"], first["lag_seconds"] >= 0) == ("a note", True)
+        assert (second["current_offset"], second["lag"], second["lag_seconds"]) == (None, None, None)
+        (member,) = described(cluster, "members", name)["members"]
+        assert member["assignment"] == [{"topic": name, "partition": number} for number in range(2)]
+        assert [name, "classic", "consumer", "Stable"] in [
+            line.split() for line in kraft(cluster, "groups", "list").splitlines()
+        ]
+        reset = ("groups", "reset-offsets", name, "--topic", name, "--to-offset", "7", "--execute")
+        for command in (reset, ("groups", "delete", name), ("groups", "delete-offsets", name, "--topic", name)):
+            refused = run_kraft(cluster, *command)
+            assert refused.returncode == 1
+            assert "Traceback" not in refused.stderr
+        assert "has 1 member (state Stable): stop its consumers first" in run_kraft(cluster, *reset).stderr
+    until(lambda: described(cluster, "state", name)["state"] == "Empty", "the group still has members")
+    kraft(cluster, *reset[:-1])
+    assert committed(admin, name) == {0: 4}
+    kraft(cluster, *reset)
+    assert committed(admin, name) == {0: 7, 1: 7}
+    kraft(cluster, "groups", "delete-offsets", name, "--topic", f"{name}:1")
+    assert committed(admin, name) == {0: 7}
+    kraft(cluster, "groups", "delete", name)
+    assert "GROUP_ID_NOT_FOUND" in run_kraft(cluster, "groups", "describe", name).stderr
+
+
+def test_offsets_are_reset_by_what_the_brokers_know(cluster: Cluster, admin: Admin, name: str, tmp_path: Path) -> None:
+    reset = ("groups", "reset-offsets", name, "--topic", name, "--execute")
+    targets: list[tuple[tuple[str, ...], int]] = [
+        (("--to-latest",), RECORDS),
+        (("--shift-by", "-4"), RECORDS - 4),
+        (("--by-duration", "P1D"), 0),
+        (("--to-datetime", "2100-01-01T00:00:00.000"), RECORDS),
+    ]
+    for target, offset in targets:
+        kraft(cluster, *reset, *target)
+        assert committed(admin, name) == {0: offset, 1: offset}, target
+    file = tmp_path / "offsets.csv"
+    file.write_text(f"{name},0,2\n{name},1,5\n")
+    kraft(cluster, "groups", "reset-offsets", name, "--from-file", str(file), "--execute")
+    assert committed(admin, name) == {0: 2, 1: 5}
+    exported = kraft(cluster, "groups", "reset-offsets", name, "--all-topics", "--to-current", "--export")
+    assert exported == file.read_text()
+
+
+def test_a_console_consumer_continues_where_its_group_stopped(cluster: Cluster, admin: Admin, name: str) -> None:
+    consume = ("consume", name, "--group", name, "--from-beginning", "--timeout-ms", "60000", "--format", "%p %v")
+    first = kraft(cluster, *consume, "--max-messages", "7").splitlines()
+    assert sum(committed(admin, name).values()) == 7
+    rest = kraft(cluster, *consume, "--max-messages", "13").splitlines()
+    assert sorted(first + rest) == sorted(f"{partition} {value}" for partition in range(2) for value in range(RECORDS))
+    group = described(cluster, "describe", name)
+    assert [each["lag"] for each in group["partitions"]] == [0, 0]
+    assert (group["type"], group["state"]) == ("consumer", "Empty")
+
+
+def test_ctrl_c_commits_what_was_printed(cluster: Cluster, admin: Admin, name: str, tmp_path: Path) -> None:
+    settings = tmp_path / "consumer.properties"
+    settings.write_text(f"group.id={name}\nauto.offset.reset=earliest\nclient.id=console\n")
+    consume = ("kraft", "consume", name, "--consumer-config", settings)
+    with running(*consume, "--bootstrap-server", cluster.bootstrap_servers) as command:
+        lines = [command.stdout.readline() for _ in range(2 * RECORDS)]
+        (member,) = described(cluster, "members", name)["members"]
+        assert member["client_id"] == "console"
+        command.process.send_signal(signal.SIGINT)
+        command.process.wait(DEADLINE_S)
+    assert sorted(lines) == sorted(b"%d\n" % number for number in range(RECORDS) for _ in range(2))
+    assert committed(admin, name) == {0: RECORDS, 1: RECORDS}
+    assert described(cluster, "state", name)["members"] == 0
+
+
+def test_two_members_share_the_partitions(cluster: Cluster, name: str) -> None:
+    settings: dict[str, Any] = {"group_id": name, "auto_offset_reset": "earliest"}
+    with Consumer(cluster.bootstrap_servers, **settings) as one, Consumer(cluster.bootstrap_servers, **settings) as two:
+        both = (one, two)
+        for consumer in both:
+            consumer.subscribe(name)
+
+        def is_shared() -> bool:
+            for consumer in both:
+                consumer.poll(100)
+            return [len(consumer.assignment()) for consumer in both] == [1, 1]
+
+        until(is_shared, lambda: [consumer.assignment() for consumer in both])
+        readers = {
+            each["partition"]: each["consumer_id"] for each in described(cluster, "describe", name)["partitions"]
+        }
+        assert len(set(readers.values())) == 2
+        lines = kraft(cluster, "groups", "members", name, "--verbose").splitlines()
+        assert sorted(line.split()[6] for line in lines[1:]) == [f"{name}:0", f"{name}:1"]
