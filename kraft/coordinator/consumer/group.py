@@ -123,7 +123,7 @@ class SubscribedTopics(Container[TopicId]):
         self._image = image
 
     def __contains__(self, topic_id: object) -> bool:
-        topic = self._image.topics.get(topic_id)  # type: ignore[call-overload]
+        topic = self._image.topics.get(topic_id)  # type: ignore[call-overload]  # A container is asked for any object.
         return topic is not None and (topic.topic in self._names or topic.topic in self._matching)
 
     def all(self) -> frozenset[TopicId]:

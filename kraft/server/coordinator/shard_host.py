@@ -422,7 +422,7 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
                     return
         except Refusal as refusal:
             log.warning("coordinator work refused", partition=str(self), reason=refusal.message)
-        except Exception as bug:  # noqa: BLE001  The shard goes on without it.
+        except Exception as bug:  # noqa: BLE001  It is logged, and the shard hears that the work failed.
             self._log_bug(bug, type(work).__name__)
         else:
             return

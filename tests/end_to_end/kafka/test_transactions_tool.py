@@ -10,6 +10,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -202,25 +203,18 @@ def test_a_hanging_transaction_is_found_and_aborted_and_consumers_go_on(cluster:
     assert tables(cluster, "find-hanging", "--topic", topic) == ([], [])
 
 
-class read_committed:  # noqa: N801  # A context manager that reads as one.
+@contextmanager
+def read_committed(cluster: Cluster, topic: str) -> Iterator[Consumer]:
     """A consumer of committed records from the start of the first partition."""
-
-    def __init__(self, cluster: Cluster, topic: str) -> None:
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": cluster.kafka_bootstrap_servers,
-                "group.id": f"reader of {topic}",
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-            }
-        )
-        self._consumer.assign([TopicPartition(topic, 0, 0)])
-
-    def __enter__(self) -> Consumer:
-        return self._consumer
-
-    def __exit__(self, *_: object) -> None:
-        self._consumer.close()
+    settings = {
+        "bootstrap.servers": cluster.kafka_bootstrap_servers,
+        "group.id": f"reader of {topic}",
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed",
+    }
+    with closing(Consumer(settings)) as consumer:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        yield consumer
 
 
 def end(consumer: Consumer, topic: str) -> int:

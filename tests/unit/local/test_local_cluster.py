@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,6 +19,7 @@ from kraft.local.local_cluster import LocalCluster
 from kraft.local.node_process import NodeFailed
 from kraft.server.config.loading import load
 from kraft.server.identity import storage
+from tests.support.waiting import until
 
 FAKE_NODE = (sys.executable, str(Path(__file__).with_name("fake_node.py")))
 
@@ -155,9 +155,9 @@ def test_a_paused_node_lives_and_can_be_stopped(make_cluster: MakeCluster) -> No
     cluster.wait_ready(deadline_s=30)
     process = psutil.Process(cluster.nodes[1].pid)
     cluster.nodes[1].pause()
-    wait_until(lambda: process.status() == psutil.STATUS_STOPPED)
+    until(lambda: process.status() == psutil.STATUS_STOPPED, "the process runs")
     cluster.nodes[1].resume()
-    wait_until(lambda: process.status() != psutil.STATUS_STOPPED)
+    until(lambda: process.status() != psutil.STATUS_STOPPED, "the process is paused")
     cluster.nodes[1].pause()
     cluster.stop(deadline_s=10)
 
@@ -193,7 +193,7 @@ def test_nodes_end_with_their_launcher_in_whatever_way_it_ends(
         check=False,
     )
     node_pid = int(launcher.stdout)
-    wait_until(lambda: not is_alive(node_pid))
+    until(lambda: not is_alive(node_pid), "the node runs")
 
 
 def is_alive(pid: int) -> bool:
@@ -201,13 +201,6 @@ def is_alive(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-def wait_until(condition: Callable[[], bool], deadline_s: float = 15) -> None:
-    deadline = time.monotonic() + deadline_s
-    while not condition():
-        assert time.monotonic() < deadline, "not in time"
-        time.sleep(0.02)
 
 
 def test_the_launcher_leaves_no_descriptor_behind(make_cluster: MakeCluster) -> None:
