@@ -32,7 +32,7 @@ ConsumerPropertyOption = Annotated[
     typer.Option(
         "--consumer-property",
         metavar="KEY=VALUE",
-        help="Consumer setting, as in the file, and before it. May be repeated.",
+        help="Consumer setting key=value, which overrides the settings file. May be repeated.",
         show_default=False,
     ),
 ]

@@ -153,7 +153,7 @@ def _altered_group(image: MetadataImage, resource: ResourceAlteration, defaults:
     require_groups(image, "altering group configs")
     group_id = resource.resource_name
     if not group_id:
-        raise Refusal(ErrorCode.INVALID_REQUEST, "no group is named: name one")
+        raise Refusal(ErrorCode.INVALID_REQUEST, "the group id is empty: name a group")
     before = image.group_configs.get(group_id, {})
     wanted = _set_and_deleted(_with_deletions(resource, before), before, check_group_key)
     check_group_configs(wanted, defaults)

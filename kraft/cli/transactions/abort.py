@@ -33,7 +33,9 @@ StartOffsetOption = Annotated[
 ]
 ProducerIdOption = Annotated[
     int | None,
-    typer.Option("--producer-id", min=0, help="Its producer id, in place of the offset.", show_default=False),
+    typer.Option(
+        "--producer-id", min=0, help="Producer id of the transaction, instead of --start-offset.", show_default=False
+    ),
 ]
 _EPOCH_HELP: Final = "Epoch of the marker. With --producer-id."
 ProducerEpochOption = Annotated[
@@ -54,7 +56,7 @@ def abort(
     coordinator_epoch: CoordinatorEpochOption = None,
     execute: Annotated[bool, typer.Option("--execute", help="Abort the transaction.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Abort it although its coordinator is going to end it.")
+        bool, typer.Option("--force", help="Abort it even if its coordinator is going to end it.")
     ] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputFormat = Output.TABLE,

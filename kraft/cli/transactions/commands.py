@@ -43,7 +43,7 @@ OPEN_STATES: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 def list_transactions(
     state: Annotated[
         str | None,
-        typer.Option("--state", metavar="STATE[,...]", help="Only ids in these states, such as Ongoing."),
+        typer.Option("--state", metavar="STATE[,...]", help="Only transactional ids in these states, such as Ongoing."),
     ] = None,
     duration_ms: Annotated[
         int | None,
@@ -57,11 +57,12 @@ def list_transactions(
             "--transactional-id-pattern",
             "--pattern",
             metavar="REGEX",
-            help="Only ids that match this regular expression as a whole.",
+            help="Only transactional ids that match this regular expression as a whole.",
         ),
     ] = None,
     producer_id: Annotated[
-        list[int] | None, typer.Option("--producer-id", help="Only the id of this producer id. May be repeated.")
+        list[int] | None,
+        typer.Option("--producer-id", help="Only the transactional id with this producer id. May be repeated."),
     ] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputFormat = Output.TABLE,

@@ -51,7 +51,7 @@ def _not_supported(command: InitProducerId) -> Refusal | None:
             "two-phase commit is not supported: unset transaction.two.phase.commit.enable",
         )
     if command.keep_prepared:
-        return Refusal(ErrorCode.UNSUPPORTED_VERSION, "prepared transactions cannot be kept: not supported yet")
+        return Refusal(ErrorCode.UNSUPPORTED_VERSION, "keeping prepared transactions is not supported yet")
     return None
 
 

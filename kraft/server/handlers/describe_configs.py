@@ -93,7 +93,7 @@ def _entries(image: MetadataImage, config: NodeConfig, resource: ConfigResource)
                 yield _broker_entry(settings, key)
         case ConfigResourceType.GROUP:
             if not name:
-                raise Refusal(ErrorCode.INVALID_REQUEST, "no group is named: name one")
+                raise Refusal(ErrorCode.INVALID_REQUEST, "the group id is empty: name a group")
             for group_key in GROUP_CONFIGS.values():
                 yield _group_entry(_BrokerSettings(image, config), image.group_configs.get(name, {}), group_key)
         case other:
