@@ -64,7 +64,8 @@ class _NobodyActs:
 def node(directory: Path) -> BrokerNode:
     made = broker(directory, "fsync", stopped_cleanly=True)
     made._metadata.loader.image = with_topic(cluster(1, 4), [4], [1])
-    made._metadata.controllers = cast(ControllerClient, _NobodyActs())
+    nobody = cast(ControllerClient, _NobodyActs())
+    made._metadata.controllers = made._coordinators.transactions.producer_ids._controllers = nobody
     return made
 
 
