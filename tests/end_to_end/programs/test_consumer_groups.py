@@ -144,6 +144,39 @@ def until_members(admin: Admin, groups: list[Group], count: int) -> None:
     )
 
 
+@pytest.mark.parametrize(("commits_first", "again"), [(True, []), (False, [b"1", b"2"])], ids=["before", "after"])
+def test_a_commit_before_the_work_gives_at_most_once_and_after_it_at_least_once(
+    cluster: Cluster, *, commits_first: bool, again: list[bytes]
+) -> None:
+    """The work fails, and another member of the group continues."""
+    topic = f"work-{commits_first}"
+    with Admin(cluster.bootstrap_servers) as admin, Producer(cluster.bootstrap_servers) as producer:
+        admin.create_topic(topic, 1, 3)
+        producer.produce_many(topic, [b"1", b"2"]).result(60)
+        assert worked_on(cluster, topic, 2, fails=True, commits_first=commits_first) == [b"1", b"2"]
+        producer.produce_many(topic, [b"3"]).result(60)
+    count = len(again) + 1
+    assert worked_on(cluster, topic, count, fails=False, commits_first=commits_first) == [*again, b"3"]
+
+
+def worked_on(cluster: Cluster, topic: str, count: int, *, fails: bool, commits_first: bool) -> list[bytes | None]:
+    """Read as many records in a group; a work that fails is not committed, unless that was done before it."""
+    read: list[bytes | None] = []
+    with Consumer(
+        cluster.bootstrap_servers, group_id=topic, auto_offset_reset="earliest", enable_auto_commit=False
+    ) as consumer:
+        consumer.subscribe([topic])
+
+        def have_come() -> bool:
+            read.extend(each.value for each in consumer.poll(100))
+            return len(read) >= count
+
+        until(have_come, lambda: f"only {read} have come")
+        if commits_first or not fails:
+            consumer.commit()
+    return read
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_each_record_is_read_and_none_is_committed_twice_whatever_happens_to_members_and_coordinators(
