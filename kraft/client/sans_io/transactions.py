@@ -33,7 +33,7 @@ _UNKNOWN_PRODUCER: Final = frozenset({ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.I
 transaction (KIP-360)."""
 
 _ABORTABLE: Final = _UNKNOWN_PRODUCER | {ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_TXN_STATE}
-"""Refusals of a commit after which the transaction is aborted. INVALID_TXN_STATE: the coordinator did so already."""
+"""Refusals of a commit after which the transaction is aborted; the coordinator may have done so already."""
 
 
 class State(Enum):

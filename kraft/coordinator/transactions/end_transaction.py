@@ -64,7 +64,7 @@ def _with_bump(transaction: Transaction, command: EndTransaction) -> _Verdict | 
     if transaction.state.is_prepared:
         return being_completed(command.transactional_id)
     if _is_retry(transaction, command.producer):
-        return _Verdict.ENDED_BEFORE if _ended_as_asked(transaction, command) else _invalid(transaction, command)
+        return _ended(transaction, command)
     if transaction.producer.producer_id != command.producer.producer_id:
         return unknown_producer(command.transactional_id, command.producer)
     if transaction.producer != command.producer:
@@ -84,6 +84,21 @@ def _is_retry(transaction: Transaction, producer: ProducerIdAndEpoch) -> bool:
         return producer.epoch + 1 == after.epoch < EPOCH_MAX
     was_last = producer.producer_id == transaction.previous_producer_id and producer.epoch == EPOCH_MAX - 1
     return was_last and after.epoch == 0
+
+
+def _ended(transaction: Transaction, command: EndTransaction) -> _Verdict | Refusal:
+    """Return the verdict on a request with the identity before the end of the last transaction."""
+    if _ended_as_asked(transaction, command):
+        return _Verdict.ENDED_BEFORE
+    if command.commit:
+        # No producer asks for both ends: the coordinator has aborted the transaction, as after its timeout. The abort
+        # that its producer asks for now is a retry of that. (KAFKA-20785)
+        return Refusal(
+            ErrorCode.TRANSACTION_ABORTABLE,
+            f"the coordinator has aborted the transaction of {command.transactional_id!r}, which may have exceeded "
+            "transaction.timeout.ms: abort it, and repeat it",
+        )
+    return _invalid(transaction, command)
 
 
 def _ended_as_asked(transaction: Transaction, command: EndTransaction) -> bool:

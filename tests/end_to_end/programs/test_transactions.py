@@ -144,7 +144,7 @@ def test_a_producer_goes_on_after_its_transaction_has_timed_out(cluster: Cluster
         producer.begin_transaction()
         producer.send("late", b"late").result(DEADLINE_S)
         until_all_have_ended(cluster, "late")
-        with pytest.raises(TransactionAborted, match="INVALID_TXN_STATE"):
+        with pytest.raises(TransactionAborted, match="TRANSACTION_ABORTABLE"):
             producer.commit_transaction()
         producer.abort_transaction()
         transact(producer, lambda: producer.send("late", b"in time"))

@@ -30,5 +30,16 @@ class EndTxnApi:
         try:
             after = await self._end(command)
         except Refusal as refusal:
-            return EndTxnResponse(error_code=code_for(refusal, call.version >= _PRODUCER_FENCED_FROM))
+            return EndTxnResponse(error_code=_code(refusal, call.version))
         return EndTxnResponse(error_code=ErrorCode.NONE, producer_id=after.producer_id, producer_epoch=after.epoch)
+
+
+def _code(refusal: Refusal, version: int) -> ErrorCode:
+    """Return the error code that a client of this version understands.
+
+    After a transaction that the coordinator has aborted, Kafka Streams goes on with another producer if its own was
+    fenced, and ends at every other error. (KAFKA-20785)
+    """
+    if refusal.error_code is ErrorCode.TRANSACTION_ABORTABLE:
+        return ErrorCode.PRODUCER_FENCED
+    return code_for(refusal, version >= _PRODUCER_FENCED_FROM)

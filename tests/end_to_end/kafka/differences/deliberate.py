@@ -459,6 +459,14 @@ _TRANSACTIONS: Final = (
             ("records_of_transactions", "* no transactional id: *error_code"),
         )
     ),
+    Deliberate(
+        scenarios="ends_of_transactions",
+        places="v5 abort, then the other: error_code",
+        kafka=48,
+        kraft=90,
+        reason="a commit after the coordinator's abort: PRODUCER_FENCED; Kafka 4.3 says INVALID_TXN_STATE, at which "
+        "Kafka Streams ends, and later versions say what Kraft says (KAFKA-20785)",
+    ),
     *_family(
         "markers_of_others",
         ("* negative *error_code",),

@@ -18,9 +18,10 @@ from tests.unit.coordinator.transactions.coordinator import (
     identity,
 )
 
-FENCED, INVALID, CONCURRENT, UNKNOWN = (
+FENCED, INVALID, ABORTED, CONCURRENT, UNKNOWN = (
     ErrorCode.PRODUCER_FENCED,
     ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.TRANSACTION_ABORTABLE,
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.INVALID_PRODUCER_ID_MAPPING,
 )
@@ -95,7 +96,8 @@ def test_an_end_with_the_bump_is_recorded_with_it_at_any_level_of_the_feature() 
         ("PrepareCommit", CONCURRENT, CONCURRENT, CONCURRENT, CONCURRENT),
         ("PrepareAbort", CONCURRENT, CONCURRENT, CONCURRENT, CONCURRENT),
         ("CompleteCommit", INVALID, 1, 0, INVALID),
-        ("CompleteAbort", 0, 1, INVALID, INVALID),
+        # KAFKA-20785: its producer can go on.
+        ("CompleteAbort", 0, 1, ABORTED, INVALID),
     ],
 )
 def test_a_retry_has_the_epoch_before_the_end_and_every_other_end_the_current_one(
@@ -209,7 +211,7 @@ def test_the_next_transaction_has_another_producer_id_when_the_epochs_are_exhaus
     assert transaction.next_producer_id == NO_PRODUCER_ID
     coordinator.load()
     assert coordinator.end(old, commit=commit) == new
-    assert coordinator.end(old, commit=not commit) is INVALID
+    assert coordinator.end(old, commit=not commit) is (INVALID if commit else ABORTED)
     assert coordinator.end(identity(old.producer_id, 5), commit=commit) is UNKNOWN
     assert coordinator.add(new) is ErrorCode.NONE
     assert coordinator.end(old, commit=commit) is UNKNOWN
@@ -246,5 +248,5 @@ def test_a_producer_learns_that_its_transaction_was_aborted_by_its_timeout() -> 
     coordinator.add(producer)
     coordinator.advance(coordinator.transaction().timeout_ms)
     coordinator.write_markers()
-    assert coordinator.end(producer, commit=True) is INVALID
+    assert coordinator.end(producer, commit=True) is ABORTED
     assert coordinator.end(producer, commit=False) == identity(producer.producer_id, 1)

@@ -40,7 +40,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(transaction_version: int) 
     assert (markers.commit, markers.producer) == (False, identity(producer.producer_id, 1))
     coordinator.write_markers()
     assert coordinator.add(producer) is ErrorCode.PRODUCER_FENCED
-    assert coordinator.end(producer) in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE)
+    assert coordinator.end(producer) in (ErrorCode.PRODUCER_FENCED, ErrorCode.TRANSACTION_ABORTABLE)
 
 
 def test_the_time_of_a_transaction_does_not_end_the_next_one() -> None:

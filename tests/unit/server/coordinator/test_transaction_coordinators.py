@@ -110,7 +110,7 @@ async def test_a_transaction_that_takes_too_long_is_aborted_with_markers(tmp_pat
         ((_, request),) = broker.leaders.requests
         assert not request.markers[0].committed
         assert request.markers[0].producer_epoch == producer.epoch + 1
-        assert await broker.end(producer) is ErrorCode.INVALID_TXN_STATE
+        assert await broker.end(producer) is ErrorCode.TRANSACTION_ABORTABLE
 
 
 async def ending(broker: Transacting) -> asyncio.Task[object]:

@@ -50,3 +50,14 @@ async def test_a_refusal_is_answered_and_old_clients_know_a_fenced_producer_by_i
     response = await answered(EndTxnApi(end), request(), version, EndTxnResponse)
     is_old = version < 2 and code is ErrorCode.PRODUCER_FENCED
     assert response == EndTxnResponse(error_code=ErrorCode.INVALID_PRODUCER_EPOCH if is_old else code)
+
+
+@pytest.mark.parametrize("version", [each for each in VERSIONS if each >= 5])
+async def test_a_commit_of_what_the_coordinator_aborted_is_that_of_a_fenced_producer(version: int) -> None:
+    """KAFKA-20785: Kafka Streams goes on with another producer, and ends at any other code."""
+
+    async def end(_: EndTransaction) -> ProducerIdAndEpoch:
+        raise Refusal(ErrorCode.TRANSACTION_ABORTABLE, "it was aborted")
+
+    response = await answered(EndTxnApi(end), request(), version, EndTxnResponse)
+    assert response == EndTxnResponse(error_code=ErrorCode.PRODUCER_FENCED)
