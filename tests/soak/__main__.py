@@ -121,6 +121,7 @@ PROGRAMS: Final = (
     Program(
         name="transaction-kill", command="tests.soak.transaction_runs --times 10 --seed {seed}", missing=_without_jars
     ),
+    Program(name="streams", command="tests.soak.streams_runs --times 10 --seed {seed}", missing=_without_jars),
     Program(name="garbage", command="tests.soak.garbage_runs --frames 20000 --seed {seed}"),
     Program(name="kafka-garbage", command="tests.soak.kafka_garbage_runs --frames 20000 --idle 1000 --seed {seed}"),
     Program(name="slow-requests", command="tests.soak.slow_request_runs --seconds 10"),

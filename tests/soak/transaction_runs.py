@@ -184,21 +184,10 @@ class Run:
         return node_id
 
     def _coordinator(self, worker: TaskWorker) -> int:
-        return self._found(f"{self._prefix}-{worker.name}", CoordinatorType.TRANSACTION)
+        return found_coordinator(self.servers, f"{self._prefix}-{worker.name}", CoordinatorType.TRANSACTION)
 
     def _group_coordinator(self) -> int:
-        return self._found(self.group.name, CoordinatorType.GROUP)
-
-    def _found(self, key: str, kind: CoordinatorType) -> int:
-        found: list[int] = []
-
-        def is_found() -> bool:
-            node_id = coordinator_id(self.servers.kafka.split(",")[0], key, kind)
-            found.extend([] if node_id is None else [node_id])
-            return bool(found)
-
-        until(is_found, f"nobody coordinates {key}", DEADLINE_S)
-        return found[0]
+        return found_coordinator(self.servers, self.group.name, CoordinatorType.GROUP)
 
     def _leader(self) -> int:
         partition, leaders = self._chance.randrange(OUTPUTS), list[int]()
@@ -229,7 +218,7 @@ class Run:
         self._stop_workers()
         committed = self._committed()
         assert committed == ends, f"committed {committed}, written {ends}"
-        self._check_stable()
+        wait_stable(self.servers, (self.input, self.output, self.accounts, OFFSETS_TOPIC, TRANSACTIONS_TOPIC))
         for name, read in (("Kraft", self._read_by_kraft), ("librdkafka", self._read_by_librdkafka)):
             check_copies(name, list(read()), ends)
         self._check_transfers(ledger)
@@ -253,21 +242,6 @@ class Run:
         for each in self.workers:
             if each is not victim:
                 each.process.stop()
-
-    def _check_stable(self) -> None:
-        """The last stable offset of every partition reaches its end."""
-        with (
-            Consumer(self.servers.grpc) as every,
-            Consumer(self.servers.grpc, isolation_level="read_committed") as stable,
-        ):
-            topics = (self.input, self.output, self.accounts, OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
-            places = [Place(topic, each) for topic in topics for each in every.partitions_for(topic)]
-
-            def held() -> dict[Place, tuple[int, int]]:
-                lasts, ends = stable.end_offsets(places), every.end_offsets(places)
-                return {each: (lasts[each], ends[each]) for each in places if lasts[each] != ends[each]}
-
-            until(lambda: not held(), lambda: f"last stable offsets are held back: {held()}", DEADLINE_S)
 
     def _read_by_kraft(self) -> Iterator[bytes]:
         places = [Place(self.output, each) for each in range(OUTPUTS)]
@@ -319,6 +293,31 @@ class Run:
         unreported = ledger.whole - reported["committed"]
         ends = sum(each.ends for each in of_them)
         assert len(unreported) <= ends, f"nobody committed transfers {sorted(unreported)[:5]}"
+
+
+def found_coordinator(servers: Servers, key: str, kind: CoordinatorType) -> int:
+    """Wait until the group or transactional id has a coordinator, and return its id."""
+    found: list[int] = []
+
+    def is_found() -> bool:
+        node_id = coordinator_id(servers.kafka.split(",")[0], key, kind)
+        found.extend([] if node_id is None else [node_id])
+        return bool(found)
+
+    until(is_found, f"nobody coordinates {key}", DEADLINE_S)
+    return found[0]
+
+
+def wait_stable(servers: Servers, topics: Sequence[str]) -> None:
+    """Wait until the last stable offset of every partition has reached its end. Raises TimeoutError."""
+    with Consumer(servers.grpc) as every, Consumer(servers.grpc, isolation_level="read_committed") as stable:
+        places = [Place(topic, each) for topic in topics for each in every.partitions_for(topic)]
+
+        def held() -> dict[Place, tuple[int, int]]:
+            lasts, ends = stable.end_offsets(places), every.end_offsets(places)
+            return {each: (lasts[each], ends[each]) for each in places if lasts[each] != ends[each]}
+
+        until(lambda: not held(), lambda: f"last stable offsets are held back: {held()}", DEADLINE_S)
 
 
 def check_copies(reader: str, keys: Sequence[bytes], ends: dict[int, int]) -> None:

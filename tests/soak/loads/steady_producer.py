@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import confluent_kafka
@@ -12,14 +13,26 @@ PERIOD_S: Final = 0.05
 _DEADLINE_S: Final = 60.0
 
 
-class SteadyProducer(WorkingThread):
-    """Writes a record to each partition every `period_s`."""
+def _numbered(number: int) -> bytes:
+    return b"%d" % number
 
-    def __init__(self, servers: str, topic: str, partitions: int, period_s: float = PERIOD_S) -> None:
+
+class SteadyProducer(WorkingThread):
+    """Writes a record to each partition every `period_s`; `value` makes one of the number of the round."""
+
+    def __init__(
+        self,
+        servers: str,
+        topic: str,
+        partitions: int,
+        period_s: float = PERIOD_S,
+        value: Callable[[int], bytes] = _numbered,
+    ) -> None:
         super().__init__("steady producer", _DEADLINE_S)
         self._topic = topic
         self._partitions = partitions
         self._period_s = period_s
+        self._value = value
         settings = {
             "bootstrap.servers": servers,
             "enable.idempotence": True,
@@ -48,7 +61,7 @@ class SteadyProducer(WorkingThread):
 
     def _write(self, partition: int, number: int) -> None:
         try:
-            self._producer.produce(self._topic, b"%d" % number, partition=partition)
+            self._producer.produce(self._topic, self._value(number), partition=partition)
         except confluent_kafka.KafkaException as error:
             # It learns of new partitions with its next metadata.
             if error.args[0].code() != confluent_kafka.KafkaError._UNKNOWN_PARTITION:

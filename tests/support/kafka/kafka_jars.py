@@ -34,8 +34,9 @@ RUN_DEADLINE_S: Final = 60.0
 _PROGRAMS: Final = (
     Path(__file__).with_name(f"{one_jvm.CLASS}.java"),
     Path(__file__).parent / "transactions" / "TransactionalCopier.java",
+    Path(__file__).parent / "streams" / "WordCounter.java",
 )
-"""Programs of our own in Java: the one that runs tools, and clients."""
+"""Programs of our own in Java: the one that runs tools, clients, and an application of Kafka Streams."""
 
 _QUICK: Final = (
     "-Xmx512m",
@@ -89,11 +90,11 @@ def java_command(jars: Path, main_class: str, *arguments: str) -> list[str]:
 def java_process(main_class: str, errors: IO[bytes], *arguments: str) -> subprocess.Popen[bytes]:
     """Start one of our own programs, with pipes for its input and output.
 
-    Skips the test if it cannot be compiled.
+    Fails the test if it cannot be compiled.
     """
     jars = kafka_jars()
     if _launcher(jars) is None:
-        pytest.skip("there is no javac, so programs with Kafka's clients cannot be compiled")
+        pytest.fail("there is no javac: install a JDK (Debian's openjdk-17-jdk-headless)", pytrace=False)
     command = java_command(jars, main_class, *arguments)
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
 
