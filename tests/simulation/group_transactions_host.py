@@ -33,7 +33,7 @@ from kraft.log.format.control_record import MarkerType, marker_in
 from kraft.log.format.record_batch import assign_offsets, decode_batch, read_header
 from kraft.log.recovery.producer_state import ProducerStates
 from kraft.log.transactions.verification import VerificationGuard
-from kraft.model.errors import Refusal
+from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch, Offset
 from kraft.server.coordinator.group_kind import group_kind
 from kraft.server.coordinator.shard_load import Newest, Replayed, replay
@@ -43,7 +43,7 @@ Answer: TypeAlias = Callable[[object], None]
 Log: TypeAlias = "list[bytes]"
 """Batches with their offsets."""
 
-LOADING: Final = "loading"
+LOADING: Final = Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "loading")
 
 RETENTION_MS: Final = 3_000
 SETTINGS: Final = GroupShardSettings(offsets_retention_ms=RETENTION_MS, offsets_retention_check_interval_ms=500)

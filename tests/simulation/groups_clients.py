@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from random import Random
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from msgspec import Struct
 
@@ -35,7 +35,6 @@ from kraft.coordinator.offsets.fetch import FetchedTopic
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset, TopicId
 from tests.simulation.groups_history import FetchOffsets, assignment, parsed
-from tests.simulation.groups_host import Host
 
 SESSION_MS = 3_000
 REBALANCE_MS = 5_000
@@ -51,13 +50,23 @@ _STALE = {ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCo
 Partition = tuple[str, int]
 
 
+class Coordinator(Protocol):
+    """A broker that coordinates groups, or did so."""
+
+    leader_epoch: int
+    is_gone: bool
+    frozen_until_ms: int
+
+    def receive(self, request: Request, /) -> None: ...
+
+
 class Request(Struct, frozen=True, eq=False):
     """A message to a coordinator."""
 
     sender: Client | None
     """None for an administrator, who sends single requests and does not wait for the responses."""
 
-    host: Host
+    host: Coordinator
     command: GroupCommand | FetchOffsets
 
 
@@ -67,7 +76,7 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     random: Random
     send: Callable[[Request], None]
     give_up: Callable[[Request], None]
-    find_coordinator: Callable[[int], Host | None]
+    find_coordinator: Callable[[int], Coordinator | None]
     """Returns a broker that leads the partition, or has led it in this leader epoch or a later one."""
 
     partitions_of: Callable[[frozenset[str]], list[Partition]]
@@ -82,6 +91,8 @@ class Client(ABC):
     """A process from its start to its end."""
 
     protocol: ClassVar[str]
+    session_ms: ClassVar[int] = SESSION_MS
+    rebalance_ms: ClassVar[int] = REBALANCE_MS
 
     def __init__(self, surroundings: Surroundings, group_id: str, instance_id: str | None, topics: frozenset[str]):
         self.surroundings = surroundings
@@ -97,7 +108,7 @@ class Client(ABC):
         self.is_fenced = False
         self.is_incompatible = False
         """The group uses the other protocol."""
-        self._host: Host | None = None
+        self._host: Coordinator | None = None
         self._leader_epoch = 0
         self._group_request: Request | None = None
         self._commit: Request | None = None
@@ -115,7 +126,7 @@ class Client(ABC):
         elif self._group_request is None and self.random.random() < self.eagerness():
             self._group_request = self._send(self.next_command())
         elif self.positions:
-            self._read_or_commit()
+            self.read_or_commit()
 
     def stop_waiting(self) -> None:
         """Give up the requests that are under way."""
@@ -140,7 +151,7 @@ class Client(ABC):
         elif request is self._fetch:
             self._fetch = None
             if not isinstance(response, Refusal):
-                self._fetched(response)
+                self.fetched(response)
 
     def end(self) -> None:
         """Kill the process."""
@@ -180,7 +191,7 @@ class Client(ABC):
 
     # --- offsets -----------------------------------------------------------------------------------------------------
 
-    def _read_or_commit(self) -> None:
+    def read_or_commit(self) -> None:
         if self._commit is None and self.random.random() < 0.6:
             self._commit = self._send(self.commit_command())
         else:
@@ -210,13 +221,14 @@ class Client(ABC):
     def fetch_command(self, topics: dict[str, tuple[int, ...]]) -> FetchOffsets:
         return FetchOffsets(group_id=self.group_id, partitions=topics)
 
-    def _fetched(self, response: Any) -> None:
+    def fetched(self, response: Any) -> None:
         owned = self.holds(self.member_id)
         for topic in response:
             assert isinstance(topic, FetchedTopic)
             for each in topic.partitions:
                 partition = (topic.name, each.partition)
-                if partition in owned and partition not in self.positions:
+                is_known = each.error_code is ErrorCode.NONE
+                if is_known and partition in owned and partition not in self.positions:
                     self.positions[partition] = max(each.offset, 0)
 
     def forget_positions(self) -> None:
@@ -295,8 +307,8 @@ class ClassicClient(Client):
             group_instance_id=self.instance_id,
             client_id="client",
             client_host="/host",
-            session_timeout_ms=SESSION_MS,
-            rebalance_timeout_ms=REBALANCE_MS,
+            session_timeout_ms=self.session_ms,
+            rebalance_timeout_ms=self.rebalance_ms,
             protocol_type="consumer",
             protocols=(OfferedProtocol("range", _subscription(self.topics)),),
         )
@@ -409,7 +421,7 @@ class ConsumerClient(Client):
             member_id=self.member_id,
             member_epoch=epoch,
             instance_id=self.instance_id,
-            rebalance_timeout_ms=REBALANCE_MS if is_full else -1,
+            rebalance_timeout_ms=self.rebalance_ms if is_full else -1,
             topics=self.topics if is_full else None,
             owned=self.owned if is_full or self.owned != self._reported else None,
         )

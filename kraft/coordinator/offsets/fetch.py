@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from kraft.coordinator.offsets.committed_offset import CommittedOffset
 from kraft.coordinator.offsets.committed_offsets import CommittedOffsets
 from kraft.model.committed_offsets import NO_OFFSET, FetchedPartition, FetchedTopic, FetchTopic
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import TopicId
 
-__all__ = ["NO_OFFSET", "FetchTopic", "FetchedPartition", "FetchedTopic", "fetch"]
+__all__ = ["NO_OFFSET", "FetchTopic", "FetchedPartition", "FetchedTopic", "fetch", "stable"]
 
 
 def fetch(
@@ -35,6 +37,20 @@ def fetch(
             ),
         )
         for topic in topics
+    )
+
+
+def stable(committed: FetchedTopic, latest: FetchedTopic) -> FetchedTopic:
+    """Return the topic with UNSTABLE_OFFSET_COMMIT where another offset is about to be committed, or may be.
+
+    A member that takes a partition over then waits for the last commit of the member that had it before.
+    """
+    return replace(
+        committed,
+        partitions=tuple(
+            each if each == newest else _unstable(each.partition)
+            for each, newest in zip(committed.partitions, latest.partitions, strict=True)
+        ),
     )
 
 

@@ -36,7 +36,7 @@ RETRY_S: Final = 0.1
 REPORT_S_MAX: Final = 60.0
 """Deadline of a report that markers are written: above the commit timeout, which answers it first."""
 
-_ENDED_THERE: Final = frozenset({ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
+ENDED_THERE: Final = frozenset({ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 """Results after which nothing of the transaction is open in the partition. A later epoch of the producer was written
 there, so that partition has had the marker."""
 
@@ -165,8 +165,8 @@ class MarkerSender:
             return
         for sent, result in zip(by_transaction.values(), response.markers, strict=True):
             codes = list(zip(sent, result.partition_error_codes, strict=True))
-            self._report([marker for marker, code in codes if code in _ENDED_THERE])
-            self._send_later([marker for marker, code in codes if code not in _ENDED_THERE])
+            self._report([marker for marker, code in codes if code in ENDED_THERE])
+            self._send_later([marker for marker, code in codes if code not in ENDED_THERE])
 
     # --- reports -------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from kraft.coordinator.group_refusals import empty_group_id
 from kraft.coordinator.groups.commands import CommitOffsets, CommitTransactionOffsets
 from kraft.coordinator.groups.queries import check_fetch
 from kraft.coordinator.groups.replicated import Groups
-from kraft.coordinator.offsets.fetch import fetch
+from kraft.coordinator.offsets.fetch import fetch, stable
 from kraft.metadata.image import MetadataImage
 from kraft.model.committed_offsets import (
     NO_OFFSET,
@@ -132,7 +132,7 @@ class CommittedOffsetsHandler:
             (committed,) = fetch(view.committed.offsets, asked.group_id, named)
             if require_stable:
                 (newest,) = fetch(view.latest.offsets, asked.group_id, named, require_stable=True)
-                committed = _stable(committed, newest)
+                committed = stable(committed, newest)
             fetched.append(replace(committed, topic_id=topic.topic_id))
         return tuple(map(_with_offsets, fetched)) if asked.all_topics else tuple(fetched)
 
@@ -215,19 +215,3 @@ def _with_offsets(topic: FetchedTopic) -> FetchedTopic:
     """Return the topic without partitions whose offsets are of an earlier topic with the same name."""
     there = (each for each in topic.partitions if each.offset != NO_OFFSET or each.error_code is not ErrorCode.NONE)
     return replace(topic, partitions=tuple(there))
-
-
-def _stable(committed: FetchedTopic, latest: FetchedTopic) -> FetchedTopic:
-    """Return the topic with UNSTABLE_OFFSET_COMMIT where another offset is about to be committed, or may be.
-
-    A member that takes a partition over then waits for the last commit of the member that had it before.
-    """
-    return replace(
-        committed,
-        partitions=tuple(
-            each
-            if each == newest
-            else FetchedPartition(partition=each.partition, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT)
-            for each, newest in zip(committed.partitions, latest.partitions, strict=True)
-        ),
-    )

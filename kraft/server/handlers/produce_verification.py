@@ -116,7 +116,7 @@ class ProduceVerification:
                 adds=unverified.support is TransactionSupport.ADDS,
             )
             for partition, refusal in refused.items():
-                origins[partition] = answer = _for_producer(refusal, unverified.support)
+                origins[partition] = answer = for_producer(refusal, unverified.support)
                 self._note_refused(partition, producer, guards[partition], answer)
         return origins
 
@@ -159,7 +159,7 @@ _RETRIED: Final = frozenset(
 """Errors that producers may not retry, although the same request may succeed soon."""
 
 
-def _for_producer(refusal: Refusal, support: TransactionSupport) -> Refusal:
+def for_producer(refusal: Refusal, support: TransactionSupport) -> Refusal:
     """Return the refusal with the code that a producer of this version expects, as in Kafka."""
     code = refusal.error_code
     if code in _RETRIED or (code is ErrorCode.CONCURRENT_TRANSACTIONS and support is not TransactionSupport.ADDS):

@@ -1,0 +1,154 @@
+"""Transactions with groups, with one guard removed at a time, to show that each guard is needed.
+
+Guards of one coordinator alone are also removed in the simulations of that coordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest.mock import patch
+
+from kraft.coordinator.offsets.fetch import fetch
+from kraft.coordinator.transactions import init_producer_id
+from kraft.coordinator.transactions.commands import InitProducerId
+from kraft.coordinator.transactions.markers import PendingMarkers, pending_markers
+from kraft.log.append_work import CLIENT, AppendOrigin
+from kraft.log.format.control_record import EndTransactionMarker
+from kraft.log.format.record_batch import BatchHeader
+from kraft.log.recovery import producer_state
+from kraft.log.recovery.producer_state import Accept, Duplicate, ProducerState, ProducerStates
+from kraft.log.transactions.verification import Verifications
+from tests.simulation import exactly_once_coordinators
+from tests.simulation.exactly_once_brokers import Brokers
+from tests.simulation.exactly_once_coordinators import TransactionHost
+
+Guard = Callable[[], AbstractContextManager[object]]
+
+
+# --- what a partition checks -----------------------------------------------------------------------------------------
+
+
+def appending_without_verification() -> AbstractContextManager[object]:
+    """A late record begins a transaction that its coordinator has ended (KAFKA-14402)."""
+    return patch.object(Verifications, "allows", lambda verifications, producer_id, guard: True)
+
+
+def keeping_guards_after_markers() -> AbstractContextManager[object]:
+    """A verification still counts after the marker of the transaction that was verified."""
+    return patch.object(Verifications, "end_by_marker", lambda *_, **__: None)
+
+
+def marking_with_any_coordinator_epoch() -> AbstractContextManager[object]:
+    """A coordinator that was replaced ends transactions (KAFKA-9144)."""
+    check = producer_state._check_marker
+
+    def unfenced(state: ProducerState, header: BatchHeader, marker: EndTransactionMarker, version: int) -> None:
+        check(state._replace(coordinator_epoch=-1), header, marker, version)
+
+    return patch.object(producer_state, "_check_marker", unfenced)
+
+
+def marking_in_any_epoch() -> AbstractContextManager[object]:
+    """A late marker ends the next transaction of a producer whose epoch was bumped."""
+    return patch.object(producer_state, "_check_marker", lambda *_: None)
+
+
+def expiring_by_the_last_record() -> AbstractContextManager[object]:
+    """A producer whose last batch is a marker has written nothing lately, and is forgotten at once (KAFKA-9144)."""
+    expire = ProducerStates.expire
+
+    def by_records(states: ProducerStates, now_ms: int, expiration_ms: int) -> int:
+        old = {each: state for each, state in states.states.items() if not state.batches}
+        for producer_id, state in old.items():
+            states._unchanged_since[producer_id] = (state.last_offset, now_ms - expiration_ms)
+        return expire(states, now_ms, expiration_ms)
+
+    return patch.object(ProducerStates, "expire", by_records)
+
+
+def expiring_open_transactions() -> AbstractContextManager[object]:
+    """A producer is forgotten although its transaction is open."""
+
+    def expire(states: ProducerStates, now_ms: int, expiration_ms: int) -> int:
+        kept: Mapping[int, ProducerState] = {
+            each: state for each, state in states.states.items() if now_ms - state.timestamp_ms < expiration_ms
+        }
+        states._states = dict(kept)
+        return 0
+
+    return patch.object(ProducerStates, "expire", expire)
+
+
+def refusing_unknown_producers() -> AbstractContextManager[object]:
+    """A producer that the partition has forgotten has to begin with sequence 0 (before KIP-360)."""
+    check = ProducerStates.check
+
+    def strict(
+        states: ProducerStates,
+        header: BatchHeader,
+        marker: EndTransactionMarker | None = None,
+        origin: AppendOrigin = CLIENT,
+    ) -> Accept | Duplicate:
+        if marker is None and header.producer_id not in states.states and header.base_sequence > 0:
+            raise producer_state._out_of_order(header, "the producer is unknown")
+        return check(states, header, marker, origin)
+
+    return patch.object(ProducerStates, "check", strict)
+
+
+def forgetting_transactions_at_a_truncation() -> AbstractContextManager[object]:
+    """After a truncation no transaction is open."""
+    replace = ProducerStates.replace
+
+    def closed(states: ProducerStates, found: Mapping[int, ProducerState]) -> None:
+        replace(states, {each: state._replace(transaction_start=None) for each, state in found.items()})
+
+    return patch.object(ProducerStates, "replace", closed)
+
+
+# --- what coordinators check -----------------------------------------------------------------------------------------
+
+
+def marking_before_the_commit() -> AbstractContextManager[object]:
+    """Markers are written for a decision that may still be lost."""
+
+    def of_latest(brokers: Brokers, host: TransactionHost) -> list[PendingMarkers]:
+        hosted = host.hosted
+        if hosted.volatile is None:
+            return []
+        return list(pending_markers(hosted.latest, hosted.latest, hosted.volatile))
+
+    return patch.object(Brokers, "pending", of_latest)
+
+
+def continuing_with_any_identity() -> AbstractContextManager[object]:
+    """InitProducerId does not ask whether the producer that names an identity is the current one (KIP-360)."""
+    decide = init_producer_id.init_producer_id
+
+    def unfenced(state: Any, ticket: Any, command: InitProducerId) -> Any:
+        found = state.transaction(command.transactional_id)
+        if found is not None and command.expected is not None:
+            command = _as_current(command, found.producer)
+        return decide(state, ticket, command)
+
+    return patch("kraft.coordinator.transactions.shard.init_producer_id", unfenced)
+
+
+def _as_current(command: InitProducerId, producer: Any) -> InitProducerId:
+    return InitProducerId(
+        transactional_id=command.transactional_id,
+        timeout_ms=command.timeout_ms,
+        expected=producer,
+        new_producer_id=command.new_producer_id,
+    )
+
+
+def fetching_before_the_marker() -> AbstractContextManager[object]:
+    """A member that takes over a partition does not wait for the transaction of the one before it."""
+
+    def unstable(offsets: Any, group: str, topics: Any, *, require_stable: bool = False) -> Any:
+        return fetch(offsets, group, topics)
+
+    return patch.object(exactly_once_coordinators, "fetch", unstable)
