@@ -202,13 +202,15 @@ class Succession(ABC, Generic[Host]):
     def hosts(self) -> list[Host]:
         return [self.leader] if self.late is None else [self.leader, self.late]
 
-    def elect(self) -> None:
-        """Let another broker lead, with all that is committed and a part of the rest."""
+    def elect(self, kept: int | None = None) -> None:
+        """Let another broker lead, with all that is committed and a part of the rest: `kept` batches of it."""
         self.resign()
         self.late = self.leader
         tail: list[Any] = self.leader.log[len(self.truth) :]
         self.leader_epoch += 1
-        self.leader = self.begin([*self.truth, *tail[: self.random.randint(0, len(tail))]])
+        if kept is None:
+            kept = self.random.randint(0, len(tail))
+        self.leader = self.begin([*self.truth, *tail[:kept]])
 
     def resign(self) -> None:
         late, self.late = self.late, None

@@ -96,6 +96,11 @@ class Network:
         while self._late:
             self.deliver_again()
 
+    def take(self) -> list[Message]:
+        """Take all messages that are under way from the network, for a scenario to deliver."""
+        taken, self._messages = self._messages, []
+        return taken
+
     def close(self, *, sender: str = "", request: Request | None = None) -> None:
         """Close a connection: what is under way on it does not arrive."""
         self._messages = [

@@ -115,6 +115,15 @@ class Producer:
         return self.machine.state is State.OPEN
 
     @property
+    def has_steps(self) -> bool:
+        """True if a part of the open transaction is not acknowledged."""
+        return bool(self._steps)
+
+    @property
+    def needs_identity(self) -> bool:
+        return self.machine.state is State.NEW and not self._waits
+
+    @property
     def is_dead(self) -> bool:
         return self.machine.state is State.DEAD
 
@@ -129,19 +138,20 @@ class Producer:
     def begin(
         self,
         outputs: Mapping[int, Sequence[Output]],
-        offsets: Callable[[int, ProducerIdAndEpoch], CommitTransactionOffsets],
+        offsets: Callable[[int, ProducerIdAndEpoch], CommitTransactionOffsets] | None,
         find: Callable[[], GroupHost],
         number: int,
     ) -> None:
-        """Begin a transaction with these records for each partition, and these offsets."""
+        """Begin a transaction with these records for each partition, and these offsets of a group, if any."""
         self.machine.begin()
         self._number = number
         if self.bumps:
             self._brokers.numbers[self.identity, self._transactional_id] = number
         writes = [Write(place, self._batch(place, records)) for place, records in sorted(outputs.items())]
-        commit = Commit(replace(offsets(number, self.identity), adds_partition=self.bumps), find)
         self._steps = [*writes]
-        self._steps.insert(self._random.randint(0, len(writes)), commit)
+        if offsets is not None:
+            commit = Commit(replace(offsets(number, self.identity), adds_partition=self.bumps), find)
+            self._steps.insert(self._random.randint(0, len(writes)), commit)
         if not self.bumps:
             self._steps = [step for each in self._steps for step in (Add(self._partition(each)), each)]
 

@@ -155,7 +155,7 @@ def heal(world: World) -> None:
     _go_on(world)
     for worker in list(world.workers):
         world.end(worker)
-    _become_stable(world)
+    become_stable(world)
     world.check_end()
 
 
@@ -174,27 +174,30 @@ def _leave_few_workers(world: World) -> None:
 def _go_on(world: World) -> None:
     before = {worker: worker.producer.commits for worker in world.workers}
     for _ in range(HEAL_ROUNDS):
-        _round(world)
+        step_all(world)
         if all(worker.producer.commits > before[worker] for worker in world.workers):
             return
     late = [worker for worker in world.workers if worker.producer.commits == before[worker]]
     raise Violation(Invariant.GOES_ON, f"{[(each.group_id, each.producer.machine.state) for each in late]}")
 
 
-def _round(world: World) -> None:
+def step_all(world: World, *, markers: bool = True) -> None:
+    """Let everybody do what is due, without faults."""
     world.advance(HEAL_MS)
     for _ in range(4):
         for worker in list(world.workers):
             if worker.is_alive:
                 world.step_of(worker)
-        world.brokers.send_markers(lambda: False)
+        if markers:
+            world.brokers.send_markers(lambda: False)
         world.network.deliver_all()
         world.work()
         world.work()
 
 
-def _become_stable(world: World) -> None:
+def become_stable(world: World) -> None:
+    """Let the time of a transaction pass: nothing is open then."""
     for _ in range(STABLE_MS // HEAL_MS):
-        _round(world)
+        step_all(world)
     if unstable := world.unstable():
         raise Violation(Invariant.STABLE_MOVES, unstable)

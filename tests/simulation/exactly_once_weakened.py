@@ -5,11 +5,12 @@ Guards of one coordinator alone are also removed in the simulations of that coor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from kraft.coordinator.groups import offset_requests
 from kraft.coordinator.offsets.fetch import fetch
 from kraft.coordinator.transactions import init_producer_id
 from kraft.coordinator.transactions.commands import InitProducerId
@@ -17,6 +18,7 @@ from kraft.coordinator.transactions.markers import PendingMarkers, pending_marke
 from kraft.log.append_work import CLIENT, AppendOrigin
 from kraft.log.format.control_record import EndTransactionMarker
 from kraft.log.format.record_batch import BatchHeader
+from kraft.log.log_transactions import LogTransactions
 from kraft.log.recovery import producer_state
 from kraft.log.recovery.producer_state import Accept, Duplicate, ProducerState, ProducerStates
 from kraft.log.transactions.verification import Verifications
@@ -30,9 +32,14 @@ Guard = Callable[[], AbstractContextManager[object]]
 # --- what a partition checks -----------------------------------------------------------------------------------------
 
 
-def appending_without_verification() -> AbstractContextManager[object]:
+@contextmanager
+def appending_without_verification() -> Iterator[None]:
     """A late record begins a transaction that its coordinator has ended (KAFKA-14402)."""
-    return patch.object(Verifications, "allows", lambda verifications, producer_id, guard: True)
+    with (
+        patch.object(LogTransactions, "begin_verification", lambda *_, **__: None),
+        patch.object(Verifications, "allows", lambda verifications, producer_id, guard: True),
+    ):
+        yield
 
 
 def keeping_guards_after_markers() -> AbstractContextManager[object]:
@@ -55,17 +62,14 @@ def marking_in_any_epoch() -> AbstractContextManager[object]:
     return patch.object(producer_state, "_check_marker", lambda *_: None)
 
 
-def expiring_by_the_last_record() -> AbstractContextManager[object]:
-    """A producer whose last batch is a marker has written nothing lately, and is forgotten at once (KAFKA-9144)."""
+def expiring_after_the_transaction() -> AbstractContextManager[object]:
+    """A producer without an open transaction is forgotten at once, and the epoch of its coordinator (KAFKA-9144)."""
     expire = ProducerStates.expire
 
-    def by_records(states: ProducerStates, now_ms: int, expiration_ms: int) -> int:
-        old = {each: state for each, state in states.states.items() if not state.batches}
-        for producer_id, state in old.items():
-            states._unchanged_since[producer_id] = (state.last_offset, now_ms - expiration_ms)
-        return expire(states, now_ms, expiration_ms)
+    def at_once(states: ProducerStates, now_ms: int, expiration_ms: int) -> int:
+        return expire(states, now_ms, expiration_ms) + expire(states, now_ms, 0)
 
-    return patch.object(ProducerStates, "expire", by_records)
+    return patch.object(ProducerStates, "expire", at_once)
 
 
 def expiring_open_transactions() -> AbstractContextManager[object]:
@@ -143,6 +147,16 @@ def _as_current(command: InitProducerId, producer: Any) -> InitProducerId:
         expected=producer,
         new_producer_id=command.new_producer_id,
     )
+
+
+@contextmanager
+def committing_as_anybody() -> Iterator[None]:
+    """The member and the generation of offsets in a transaction are not checked (before KIP-447)."""
+    with (
+        patch.object(offset_requests, "validate_offset_commit", lambda *_: None),
+        patch.object(offset_requests, "check_offset_commit", lambda *_: None),
+    ):
+        yield
 
 
 def fetching_before_the_marker() -> AbstractContextManager[object]:

@@ -73,12 +73,13 @@ SETTINGS: Final = GroupShardSettings(
 
 
 class World:
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, level: int | None = None) -> None:
+        """`level` is that of `transaction.version`."""
         self.random = random
         self.network = Network(random)
         self.network.now_ms = 1_000_000
         self.history = History()
-        self.level = random.choice([0, EPOCH_BUMP, EPOCH_BUMP])
+        self.level = random.choice([0, EPOCH_BUMP, EPOCH_BUMP]) if level is None else level
         self.image = _image(self.level)
         self.workers: list[Worker] = []
         self.elections = self.fenced = self.stale_commits = 0
