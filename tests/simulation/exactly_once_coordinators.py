@@ -15,7 +15,7 @@ from kraft.coordinator.groups.queries import check_fetch
 from kraft.coordinator.groups.replicated import Groups
 from kraft.coordinator.groups.shard import GroupShard
 from kraft.coordinator.hosted_shard import RefuseAll
-from kraft.coordinator.offsets.fetch import FetchTopic, fetch, stable
+from kraft.coordinator.offsets.fetch import FetchTopic, fetch_stable
 from kraft.coordinator.shard import Context
 from kraft.coordinator.transactions.commands import TransactionCommand
 from kraft.coordinator.transactions.markers import PendingMarkers, pending_markers
@@ -74,9 +74,7 @@ class GroupHost(group_transactions_host.Host):
         except Refusal as refusal:
             return refusal
         asked = [FetchTopic(name=name, partitions=tuple(numbers)) for name, numbers in command.partitions.items()]
-        known = fetch(committed.offsets, command.group_id, asked)
-        newest = fetch(latest.offsets, command.group_id, asked, require_stable=True)
-        return tuple(stable(each, other) for each, other in zip(known, newest, strict=True))
+        return fetch_stable(committed.offsets, latest.offsets, command.group_id, asked)
 
     def offsets(self, topic: str) -> dict[tuple[str, int], int]:
         """Return the committed offsets, by group and partition."""

@@ -162,7 +162,8 @@ def committing_as_anybody() -> Iterator[None]:
 def fetching_before_the_marker() -> AbstractContextManager[object]:
     """A member that takes over a partition does not wait for the transaction of the one before it."""
 
-    def unstable(offsets: Any, group: str, topics: Any, *, require_stable: bool = False) -> Any:
-        return fetch(offsets, group, topics)
-
-    return patch.object(exactly_once_coordinators, "fetch", unstable)
+    return patch.object(
+        exactly_once_coordinators,
+        "fetch_stable",
+        lambda committed, latest, group, topics: fetch(committed, group, topics),
+    )

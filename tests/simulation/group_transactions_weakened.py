@@ -78,10 +78,9 @@ def expiring_what_is_pending() -> AbstractContextManager[object]:
 def fetching_before_the_marker() -> AbstractContextManager[object]:
     """A fetch of stable offsets does not wait for transactions."""
 
-    def unstable(offsets: Any, group: str, topics: Any, *, require_stable: bool = False) -> Any:
-        return fetch(offsets, group, topics)
-
-    return patch.object(world_module, "fetch", unstable)
+    return patch.object(
+        world_module, "fetch_stable", lambda committed, latest, group, topics: fetch(committed, group, topics)
+    )
 
 
 # --- the load --------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from kraft.coordinator.groups.commands import CommitOffsets, CommitTransactionOf
 from kraft.coordinator.groups.shard import GroupShard
 from kraft.coordinator.groups.timers import ExpiryTimer
 from kraft.coordinator.offsets.commit import CommitPartition, CommitTopic
-from kraft.coordinator.offsets.fetch import FetchTopic, fetch
+from kraft.coordinator.offsets.fetch import FetchTopic, fetch_stable
 from kraft.coordinator.shard import Context
 from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
 from kraft.log.format.record_batch import read_header
@@ -329,10 +329,8 @@ class World:
             return
         group, partition = self.place()
         asked = [FetchTopic(name="orders", partitions=(partition,))]
-        latest = fetch(hosted.latest.offsets, group, asked, require_stable=True)
-        committed = fetch(hosted.committed.offsets, group, asked)
-        (found,) = latest[0].partitions
-        if found.error_code is ErrorCode.NONE and latest == committed:
+        (topic,) = fetch_stable(hosted.committed.offsets, hosted.latest.offsets, group, asked)
+        if topic.partitions[0].error_code is ErrorCode.NONE:
             self.fetches += 1
             self.model.fetched[group, partition] = self._end_of_truth()
 

@@ -12,7 +12,7 @@ from kraft.model.committed_offsets import NO_OFFSET, FetchedPartition, FetchedTo
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import TopicId
 
-__all__ = ["NO_OFFSET", "FetchTopic", "FetchedPartition", "FetchedTopic", "fetch", "stable"]
+__all__ = ["NO_OFFSET", "FetchTopic", "FetchedPartition", "FetchedTopic", "fetch", "fetch_stable"]
 
 
 def fetch(
@@ -40,11 +40,21 @@ def fetch(
     )
 
 
-def stable(committed: FetchedTopic, latest: FetchedTopic) -> FetchedTopic:
-    """Return the topic with UNSTABLE_OFFSET_COMMIT where another offset is about to be committed, or may be.
+def fetch_stable(
+    committed: CommittedOffsets, latest: CommittedOffsets, group: str, topics: Sequence[FetchTopic]
+) -> tuple[FetchedTopic, ...]:
+    """Return the committed offsets, and UNSTABLE_OFFSET_COMMIT where another one is about to be committed, or may be.
 
-    A member that takes a partition over then waits for the last commit of the member that had it before.
+    A member that takes a partition over then waits for the last commit of the member that had it before. `latest` are
+    the offsets with everything that is decided. An offset that is pending in the committed ones counts, too: what is
+    decided may commit and then delete it, and only the first of the two may come to pass.
     """
+    known = fetch(committed, group, topics, require_stable=True)
+    newest = fetch(latest, group, topics, require_stable=True)
+    return tuple(map(_stable, known, newest))
+
+
+def _stable(committed: FetchedTopic, latest: FetchedTopic) -> FetchedTopic:
     return replace(
         committed,
         partitions=tuple(

@@ -15,7 +15,7 @@ from kraft.coordinator.group_refusals import empty_group_id
 from kraft.coordinator.groups.commands import CommitOffsets, CommitTransactionOffsets
 from kraft.coordinator.groups.queries import check_fetch
 from kraft.coordinator.groups.replicated import Groups
-from kraft.coordinator.offsets.fetch import fetch, stable
+from kraft.coordinator.offsets.fetch import fetch, fetch_stable
 from kraft.metadata.image import MetadataImage
 from kraft.model.committed_offsets import (
     NO_OFFSET,
@@ -129,10 +129,10 @@ class CommittedOffsetsHandler:
                 fetched.append(FetchedTopic(name=topic.name, topic_id=topic.topic_id, partitions=tuple(missing)))
                 continue
             named = (replace(topic, name=known.name or topic.name, topic_id=known.topic_id),)
-            (committed,) = fetch(view.committed.offsets, asked.group_id, named)
             if require_stable:
-                (newest,) = fetch(view.latest.offsets, asked.group_id, named, require_stable=True)
-                committed = stable(committed, newest)
+                (committed,) = fetch_stable(view.committed.offsets, view.latest.offsets, asked.group_id, named)
+            else:
+                (committed,) = fetch(view.committed.offsets, asked.group_id, named)
             fetched.append(replace(committed, topic_id=topic.topic_id))
         return tuple(map(_with_offsets, fetched)) if asked.all_topics else tuple(fetched)
 

@@ -13,7 +13,7 @@ from kraft.coordinator.group_records import OffsetCommitKey, OffsetCommitValue
 from kraft.coordinator.offsets.committed_offsets import NO_OFFSETS, CommittedOffsets
 from kraft.coordinator.offsets.deletion import DeleteTopic, delete, delete_group, on_topics_deleted
 from kraft.coordinator.offsets.expiry import expired
-from kraft.coordinator.offsets.fetch import FetchTopic, fetch
+from kraft.coordinator.offsets.fetch import FetchTopic, fetch, fetch_stable
 from kraft.coordinator.offsets.group_facts import SIMPLE_GROUP
 from kraft.coordinator.offsets.pending_offsets import NO_PENDING_OFFSETS
 from kraft.model.errors import ErrorCode
@@ -175,6 +175,25 @@ def test_a_fetch_of_stable_offsets_waits_for_the_marker_also_of_an_offset_that_w
         assert (second.error_code, second.offset) == (ErrorCode.NONE, -1)
     (topic,) = fetch(after(Commit(7), offsets=PENDING), "billing", asked)
     assert topic.partitions[0].offset == 7
+
+
+@pytest.mark.parametrize("decided", [(), (Marker(1),), (Marker(1), Commit(None)), (Marker(1), Commit(7), Commit(None))])
+def test_a_fetch_of_stable_offsets_waits_until_what_ends_the_transaction_is_committed(
+    decided: tuple[Step, ...],
+) -> None:
+    asked = [FetchTopic(name="orders", partitions=(0, 1))]
+    ((first, second),) = (
+        topic.partitions for topic in fetch_stable(PENDING, after(*decided, offsets=PENDING), "billing", asked)
+    )
+    assert first.error_code is ErrorCode.UNSTABLE_OFFSET_COMMIT
+    assert second.error_code is ErrorCode.NONE
+
+
+def test_a_fetch_of_stable_offsets_returns_what_is_committed() -> None:
+    asked = [FetchTopic(name="orders", partitions=(0,))]
+    ended = after(Marker(1), offsets=PENDING)
+    (topic,) = fetch_stable(ended, ended, "billing", asked)
+    assert topic.partitions[0].offset == 5
 
 
 def test_a_group_with_pending_offsets_does_not_expire() -> None:
