@@ -24,8 +24,6 @@ from kraft.coordinator.transactions.markers import PendingMarkers
 from kraft.coordinator.transactions.transaction import (
     EPOCH_BUMP,
     ProducerIdAndEpoch,
-    Transaction,
-    TransactionState,
 )
 from kraft.log.append_work import CLIENT, AppendOrigin
 from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
@@ -44,6 +42,7 @@ from tests.simulation.exactly_once_coordinators import (
 from tests.simulation.exactly_once_history import History
 from tests.simulation.exactly_once_network import Network
 from tests.simulation.exactly_once_partitions import NOT_LEADER, Leader, Partition
+from tests.simulation.transactions_history import Numbers
 
 Answer = Callable[[object], None]
 
@@ -65,8 +64,7 @@ class Brokers:
         self.transactions = transactions
         self.groups = groups
         self.partitions = partitions
-        self.numbers: dict[tuple[ProducerIdAndEpoch, str], int] = {}
-        """The transaction of each identity of a client that bumps the epoch."""
+        self.numbers = Numbers()
         self._producer_ids = 100
 
     def new_producer_id(self) -> ProducerId:
@@ -85,17 +83,12 @@ class Brokers:
             before = host.hosted.latest.by_id.get(transactional_id)
             host.receive(command, partial(self._respond, answer))
             if isinstance(command, EndTransaction) and command.client_version >= EPOCH_BUMP:
-                self._check_decision(number, transactional_id, before, host.hosted.latest.by_id.get(transactional_id))
+                after = host.hosted.latest.by_id.get(transactional_id)
+                decided = self.numbers.decided(transactional_id, before, after)
+                if decided is not None:
+                    self.history.decided(number, decided)
 
         self.network.send(arrive, sender=sender)
-
-    def _check_decision(
-        self, number: int, transactional_id: str, before: Transaction | None, after: Transaction | None
-    ) -> None:
-        if before is None or after is None or before.state is not TransactionState.ONGOING:
-            return
-        if after.state.is_prepared and (before.producer, transactional_id) in self.numbers:
-            self.history.decided(number, self.numbers[before.producer, transactional_id])
 
     def produce(
         self, place: int, batch: bytes, transactional_id: str, support: TransactionSupport, answer: Answer

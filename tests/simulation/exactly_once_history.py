@@ -13,6 +13,7 @@ from typing import NamedTuple
 from kraft.log.format.control_record import EndTransactionMarker, MarkerType
 from kraft.log.format.record_batch import BatchHeader
 from kraft.model.ids import TopicPartition
+from tests.simulation import transactions_history
 
 
 class Invariant(StrEnum):
@@ -59,19 +60,14 @@ def decoded(value: bytes) -> Output:
 
 
 @dataclass(slots=True)
-class Fate:
+class Fate(transactions_history.Fate):
     """One transaction."""
 
-    bumps: bool
+    bumps: bool = True
     """The end of the transaction gives its producer the next epoch."""
 
-    asked_commit: bool = False
-    acknowledged_commit: bool = False
     stored: set[TopicPartition] = field(default_factory=set)
     """Partitions with records that were acknowledged."""
-
-    outcomes: dict[TopicPartition, bool] = field(default_factory=dict)
-    """Partitions whose marker has ended the transaction: True if it commits."""
 
 
 class History:
@@ -87,7 +83,7 @@ class History:
     def begin(self, *, bumps: bool) -> int:
         """Return the number of a new transaction."""
         number = len(self.fates)
-        self.fates[number] = Fate(bumps)
+        self.fates[number] = Fate(bumps=bumps)
         return number
 
     def acknowledged(self, number: int, *, commit: bool) -> None:
@@ -128,13 +124,8 @@ class History:
 
     def _check(self, number: int) -> None:
         fate = self.fates[number]
-        outcomes = set(fate.outcomes.values())
-        if len(outcomes) > 1:
-            raise Violation(Invariant.ALL_OR_NOTHING, f"{number}: {fate}")
-        if outcomes == {True} and not fate.asked_commit:
-            raise Violation(Invariant.COMMITTED_AS_ASKED, f"{number}: {fate}")
-        if outcomes == {False} and fate.acknowledged_commit:
-            raise Violation(Invariant.ACKNOWLEDGED_IS_COMMITTED, f"{number}: {fate}")
+        if (broken := fate.broken()) is not None:
+            raise Violation(Invariant[broken.name], f"{number}: {fate}")
 
     # --- consumers ---------------------------------------------------------------------------------------------------
 

@@ -146,7 +146,7 @@ class Producer:
         self.machine.begin()
         self._number = number
         if self.bumps:
-            self._brokers.numbers[self.identity, self._transactional_id] = number
+            self._brokers.numbers.begin(self.identity, self._transactional_id, number)
         writes = [Write(place, self._batch(place, records)) for place, records in sorted(outputs.items())]
         self._steps = [*writes]
         if offsets is not None:

@@ -12,6 +12,7 @@ from tests.simulation.exactly_once_producers import TIMEOUT_MS
 from tests.simulation.exactly_once_workers import WORKERS, Worker
 from tests.simulation.exactly_once_world import INPUTS, TRANSACTIONAL_IDS, WORKERS_MAX, World
 from tests.simulation.noticing import is_noticed
+from tests.simulation.tallies import Counts
 
 STEPS: Final = 2_500
 """Random events in a run of a seed."""
@@ -25,20 +26,15 @@ STABLE_MS: Final = TIMEOUT_MS + 500
 
 
 @dataclass(slots=True)
-class Tally:
+class Tally(Counts):
     """Counts of one run, or of many."""
 
-    seeds: int = 0
     commits: int = 0
     aborts: int = 0
     outputs: int = 0
     elections: int = 0
     fenced: int = 0
     stale_commits: int = 0
-
-    def add(self, other: Tally) -> None:
-        for name in self.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 def run(seed: int, steps: int = STEPS) -> Tally:

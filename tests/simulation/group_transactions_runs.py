@@ -9,6 +9,7 @@ from typing import Final
 
 from tests.simulation.group_transactions_world import PRODUCERS, Invariant, Violation, World
 from tests.simulation.noticing import is_noticed
+from tests.simulation.tallies import Counts
 
 STEPS: Final = 1_500
 """Random events in a run of a seed."""
@@ -17,10 +18,9 @@ HEAL_ROUNDS: Final = 200
 
 
 @dataclass(slots=True)
-class Tally:
+class Tally(Counts):
     """Counts of one run, or of many."""
 
-    seeds: int = 0
     commits: int = 0
     aborts: int = 0
     fetches: int = 0
@@ -28,10 +28,6 @@ class Tally:
     refused: int = 0
     expired: int = 0
     batches: int = 0
-
-    def add(self, other: Tally) -> None:
-        for name in self.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 def run(seed: int, steps: int = STEPS) -> Tally:

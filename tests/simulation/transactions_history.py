@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from kraft.coordinator.transactions.markers import PendingMarkers
+from kraft.coordinator.transactions.transaction import ProducerIdAndEpoch, Transaction, TransactionState
 from kraft.model.ids import TopicPartition
 
 
@@ -34,6 +35,33 @@ class Fate:
     acknowledged_commit: bool = False
     outcomes: dict[TopicPartition, bool] = field(default_factory=dict)
     """Partitions whose marker has ended the transaction's records: True if it commits."""
+
+    def broken(self) -> Invariant | None:
+        """Return the invariant that does not hold for it."""
+        outcomes = set(self.outcomes.values())
+        if len(outcomes) > 1:
+            return Invariant.ALL_OR_NOTHING
+        if outcomes == {True} and not self.asked_commit:
+            return Invariant.COMMITTED_AS_ASKED
+        if outcomes == {False} and self.acknowledged_commit:
+            return Invariant.ACKNOWLEDGED_IS_COMMITTED
+        return None
+
+
+class Numbers:
+    """The transaction of each identity of a client that bumps the epoch."""
+
+    def __init__(self) -> None:
+        self._by_identity: dict[tuple[ProducerIdAndEpoch, str], int] = {}
+
+    def begin(self, identity: ProducerIdAndEpoch, transactional_id: str, number: int) -> None:
+        self._by_identity[identity, transactional_id] = number
+
+    def decided(self, transactional_id: str, before: Transaction | None, after: Transaction | None) -> int | None:
+        """Return the transaction that was decided between two states of the id; None if none was."""
+        if before is None or after is None or before.state is not TransactionState.ONGOING:
+            return None
+        return self._by_identity.get((before.producer, transactional_id)) if after.state.is_prepared else None
 
 
 class History:
@@ -65,10 +93,5 @@ class History:
 
     def _check(self, number: int) -> None:
         fate = self.fates[number]
-        outcomes = set(fate.outcomes.values())
-        if len(outcomes) > 1:
-            raise Violation(Invariant.ALL_OR_NOTHING, f"{number}: {fate}")
-        if outcomes == {True} and not fate.asked_commit:
-            raise Violation(Invariant.COMMITTED_AS_ASKED, f"{number}: {fate}")
-        if outcomes == {False} and fate.acknowledged_commit:
-            raise Violation(Invariant.ACKNOWLEDGED_IS_COMMITTED, f"{number}: {fate}")
+        if (broken := fate.broken()) is not None:
+            raise Violation(broken, f"{number}: {fate}")

@@ -33,7 +33,6 @@ from kraft.coordinator.transactions.shard import TransactionShard
 from kraft.coordinator.transactions.transaction import (
     EPOCH_BUMP,
     ProducerIdAndEpoch,
-    Transaction,
     TransactionState,
     new_transaction,
 )
@@ -41,7 +40,7 @@ from kraft.metadata.features import TRANSACTION_VERSION
 from kraft.metadata.image import EMPTY_IMAGE
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
-from tests.simulation.transactions_history import History, Invariant, Violation
+from tests.simulation.transactions_history import History, Invariant, Numbers, Violation
 from tests.simulation.transactions_host import Batch, Host, compacted, replayed
 
 TIMEOUT_MS: Final = 1_000
@@ -114,8 +113,7 @@ class World:
         self.late: list[Message] = []
         """Messages that were delivered, and come again."""
         self.entries: dict[tuple[TopicPartition, int], Entry] = {}
-        self.numbers: dict[tuple[ProducerIdAndEpoch, str], int] = {}
-        """The transaction of each identity of a client that bumps the epoch."""
+        self.numbers = Numbers()
         self.in_flight: set[MarkerKey] = set()
         versions = {"a": level, "b": 0}
         self.processes = [
@@ -329,7 +327,7 @@ class World:
         process.added = 0
         process.commits = self.chance.random() < 0.7
         if process.client_version >= EPOCH_BUMP:
-            self.numbers[identity, process.transactional_id] = process.number
+            self.numbers.begin(identity, process.transactional_id, process.number)
 
     def _end(self, process: Process, identity: ProducerIdAndEpoch) -> None:
         if process.commits:
@@ -365,15 +363,9 @@ class World:
         self.host.receive(command, lambda response: self._respond(process, attempt, response))
         after = self.host.hosted.latest.by_id.get(process.transactional_id)
         if isinstance(command, EndTransaction) and command.client_version >= EPOCH_BUMP:
-            self._check_decision(number, process.transactional_id, before, after)
-
-    def _check_decision(
-        self, number: int, transactional_id: str, before: Transaction | None, after: Transaction | None
-    ) -> None:
-        if before is None or after is None or before.state is not TransactionState.ONGOING:
-            return
-        if after.state.is_prepared and (before.producer, transactional_id) in self.numbers:
-            self.history.decided(number, self.numbers[before.producer, transactional_id])
+            decided = self.numbers.decided(process.transactional_id, before, after)
+            if decided is not None:
+                self.history.decided(number, decided)
 
     def _respond(self, process: Process, attempt: int, response: object) -> None:
         self.network.append(Message(lambda: self._take(process, attempt, response), may_repeat=False))
