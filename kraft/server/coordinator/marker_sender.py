@@ -23,6 +23,7 @@ from kraft.model.ids import BrokerId, TopicPartition
 from kraft.model.partitions import PartitionName
 from kraft.model.transaction_partitions import TxnMarker, WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from kraft.rpc.peers import Unreachable
+from kraft.server.coordinator.completions import Completions
 from kraft.server.coordinator.transaction_kind import TransactionHost
 from kraft.server.loop import background
 
@@ -67,6 +68,7 @@ class MarkerSender:
         self._image = image
         self._write = write
         self._fatal = fatal
+        self.completions = Completions()
         self._shards: WeakKeyDictionary[TransactionHost, _Shard] = WeakKeyDictionary()
         self._queues: defaultdict[BrokerId, deque[_Marker]] = defaultdict(deque)
         self._sending: set[BrokerId] = set()
@@ -181,6 +183,8 @@ class MarkerSender:
     async def _report_one(self, host: TransactionHost, transaction: PendingMarkers, markers: list[_Marker]) -> None:
         command = transaction.written(frozenset(marker.partition for marker in markers))
         while host.is_running:
+            # After the decision, which is made before the first wait.
+            asyncio.get_running_loop().call_soon(self.completions.check, host, transaction.transactional_id)
             try:
                 await host.decide(command, REPORT_S_MAX)
                 break

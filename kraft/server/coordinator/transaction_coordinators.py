@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -24,6 +24,8 @@ from kraft.server.coordinator.shard_host import HostSurroundings
 from kraft.server.coordinator.shard_hosts import ShardHosts
 from kraft.server.coordinator.transaction_kind import TransactionKind
 from kraft.server.replica.partition import Partition
+
+T = TypeVar("T")
 
 RESPONSE_S_MAX: Final = 60.0
 """Deadline of a request: above the commit timeout, which answers it first."""
@@ -62,6 +64,21 @@ class TransactionCoordinators:
             command = replace(command, new_producer_id=await self._producer_id())
             response = await host.decide(command, RESPONSE_S_MAX)
         return response
+
+    async def after_last(self, transactional_id: str, ask: Callable[[], Awaitable[T]]) -> T:
+        """Return what `ask` returns. If it is refused because the id's last transaction is being completed, wait for
+        that for a short time, and ask once more.
+
+        Not more often: a request of a client that has sent it again, and gone on, must not linger. Raises Refusal.
+        """
+        try:
+            return await ask()
+        except Refusal as refusal:
+            if refusal.error_code is not ErrorCode.CONCURRENT_TRANSACTIONS:
+                raise
+            if not await self._markers.completions.wait(self._hosts.host_of(transactional_id), transactional_id):
+                raise
+        return await ask()
 
     async def _producer_id(self) -> ProducerId:
         try:

@@ -85,10 +85,14 @@ class TransactionsHandler:
         await self._coordinators.decide(command)
         return dict.fromkeys(command.partitions, ErrorCode.NONE)
 
+    async def add_partitions_of_producer(self, command: AddPartitions) -> dict[TopicPartition, ErrorCode]:
+        """Do the same as `add_partitions`, after a short wait if the producer's last transaction is being completed."""
+        return await self._coordinators.after_last(command.transactional_id, lambda: self.add_partitions(command))
+
     async def add_offsets(self, command: AddOffsets) -> None:
-        """Add the partition of a group's offsets to a transaction. Raises Refusal."""
+        """Add the partition of a group's offsets to a transaction, after the same wait. Raises Refusal."""
         try:
-            await self._coordinators.decide(command)
+            await self._coordinators.after_last(command.transactional_id, lambda: self._coordinators.decide(command))
         except Refusal:
             if self._image().topic(OFFSETS_TOPIC) is None:
                 self._create_offsets_topic()

@@ -19,7 +19,7 @@ def kafka_transaction_apis(handlers: BrokerHandlers) -> dict[ApiKey, Api]:
     return {
         ApiKey.INIT_PRODUCER_ID: InitProducerIdApi(handlers.producer_ids.new, transactions.init_producer_id),
         ApiKey.ADD_PARTITIONS_TO_TXN: AddPartitionsToTxnApi(
-            transactions.add_partitions, transactions.add_partitions_of_brokers
+            transactions.add_partitions_of_producer, transactions.add_partitions_of_brokers
         ),
         ApiKey.ADD_OFFSETS_TO_TXN: AddOffsetsToTxnApi(transactions.add_offsets),
         ApiKey.END_TXN: EndTxnApi(transactions.end),

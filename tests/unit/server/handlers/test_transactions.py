@@ -19,6 +19,7 @@ from kraft.model.transactions import (
     ListedTransaction,
     ListTransactionsRequest,
 )
+from kraft.server.coordinator.completions import COMPLETION_S_MAX
 from kraft.server.handlers import transactions
 from kraft.server.handlers.transactions import TransactionsHandler
 from tests.support.cluster_images import with_topic
@@ -99,6 +100,82 @@ async def test_offsets_are_added_once_their_topic_exists(tmp_path: Path) -> None
         with pytest.raises(Refusal, match="COORDINATOR_NOT_AVAILABLE"):
             await broker.handler.add_offsets(command)
         assert broker.creations == 1
+
+
+def next_of(producer: ProducerIdAndEpoch, *numbers: int) -> AddPartitions:
+    after = ProducerIdAndEpoch(producer.producer_id, ProducerEpoch(producer.epoch + 1))
+    return AddPartitions(transactional_id=ID, producer=after, partitions=orders(*numbers), client_version=0)
+
+
+async def test_a_producer_s_next_transaction_begins_as_soon_as_the_last_one_is_complete(tmp_path: Path) -> None:
+    async with Handling(tmp_path) as broker:
+        broker.leaders.holds = asyncio.Event()
+        producer = await broker.begin(orders(0, 1))
+        await broker.end(producer)
+        began_s = asyncio.get_running_loop().time()
+        adding = asyncio.create_task(broker.handler.add_partitions_of_producer(next_of(producer, 1)))
+        await asyncio.sleep(COMPLETION_S_MAX / 2)
+        assert not adding.done()
+        broker.leaders.holds.set()
+        assert await adding == dict.fromkeys(orders(1), ErrorCode.NONE)
+        assert asyncio.get_running_loop().time() - began_s == pytest.approx(COMPLETION_S_MAX / 2)
+        assert broker.transaction().partitions == orders(1)
+
+
+async def test_a_producer_waits_for_all_markers_of_its_last_transaction_and_only_for_a_short_time(
+    tmp_path: Path,
+) -> None:
+    async with Handling(tmp_path) as broker:
+        broker.leaders.takes_s[2] = 2.5 * COMPLETION_S_MAX
+        producer = await broker.begin(orders(0, 1))
+        await broker.end(producer)
+        for _ in range(2):
+            began_s = asyncio.get_running_loop().time()
+            with pytest.raises(Refusal, match="CONCURRENT_TRANSACTIONS"):
+                await broker.handler.add_partitions_of_producer(next_of(producer, 1))
+            assert asyncio.get_running_loop().time() - began_s == pytest.approx(COMPLETION_S_MAX)
+        await broker.handler.add_partitions_of_producer(next_of(producer, 1))
+        assert broker.transaction().partitions == orders(1)
+
+
+async def test_offsets_wait_for_the_last_transaction_too(tmp_path: Path) -> None:
+    async with Handling(tmp_path) as broker:
+        broker.image = with_topic(broker.image, [1], topic=OFFSETS_TOPIC, topic_id=TopicId(UUID(int=50)))
+        broker.leaders.takes_s[1] = COMPLETION_S_MAX / 2
+        producer = await broker.begin(orders(0))
+        after = await broker.end(producer)
+        await broker.handler.add_offsets(AddOffsets(transactional_id=ID, producer=after, group_id="billing"))
+        assert broker.transaction().partitions == {TopicPartition(OFFSETS_TOPIC, 0)}
+
+
+async def test_a_producer_that_waits_learns_that_the_coordinator_has_moved(tmp_path: Path) -> None:
+    async with Handling(tmp_path) as broker:
+        broker.leaders.holds = asyncio.Event()
+        producer = await broker.begin(orders(0))
+        await broker.end(producer)
+        adding = asyncio.create_task(broker.handler.add_partitions_of_producer(next_of(producer, 1)))
+        await settle()
+        follow(broker.partition, epoch=2)
+        with pytest.raises(Refusal, match="CONCURRENT_TRANSACTIONS"):
+            await adding
+        with pytest.raises(Refusal, match="NOT_COORDINATOR"):
+            await broker.handler.add_partitions_of_producer(next_of(producer, 1))
+
+
+async def test_a_producer_that_disconnects_while_it_waits_adds_nothing(tmp_path: Path) -> None:
+    async with Handling(tmp_path) as broker:
+        broker.leaders.holds = asyncio.Event()
+        producer = await broker.begin(orders(0))
+        await broker.end(producer)
+        adding = [
+            asyncio.create_task(broker.handler.add_partitions_of_producer(next_of(producer, number)))
+            for number in (0, 1)
+        ]
+        await settle()
+        adding[0].cancel()
+        broker.leaders.holds.set()
+        await adding[1]
+        assert broker.transaction().partitions == orders(1)
 
 
 # --- brokers ---------------------------------------------------------------------------------------------------------
