@@ -125,7 +125,10 @@ def _bare_loop() -> Iterator[Server]:
         port = int(process.stdout.readline())
         try:
             yield Server(
-                name="bare loop", address=f"{HOST}:{port}", pid=process.pid, make_topic=lambda topic, partitions: None
+                name="bare loop",
+                address=f"{HOST}:{port}",
+                pids=(process.pid,),
+                make_topic=lambda topic, partitions: None,
             )
         finally:
             process.stdin.close()

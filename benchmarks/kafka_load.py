@@ -1,6 +1,7 @@
 """The load on a broker of Kafka's protocol: librdkafka, as a process of its own, so that only the broker differs.
 
-`python -m benchmarks.kafka_load produce|consume|ping` prints one JSON object.
+`python -m benchmarks.kafka_load produce|consume|ping` prints one JSON object. `transaction_load.py` is another such
+process.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from typing import Annotated, Any, Final
 
 import confluent_kafka
@@ -17,15 +20,26 @@ import typer
 
 VALUE_BYTES: Final = 1_024
 DEADLINE_S: Final = 120
+MODULE: Final = "benchmarks.kafka_load"
 PING_RATE_HZ: Final = 1_000
 
 _CALL_RECORDS: Final = 10_000
 """Handed over or taken in one call: librdkafka is the load, not Python's loop around it."""
 
+_FIRST_PART: Final = 50
+"""Part of a consumer's records that comes before the time starts."""
+
 WARM_UP_RECORDS: Final = 50_000
 _WARM_UP_PINGS: Final = 500
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+class Isolation(StrEnum):
+    """`isolation.level` of a consumer."""
+
+    READ_COMMITTED = "read_committed"
+    READ_UNCOMMITTED = "read_uncommitted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +56,16 @@ class Flow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latencies:
-    """Latency from the call of produce() to the acknowledgement, as librdkafka counts it."""
+    """How long something took, such as from the call of produce() to the acknowledgement."""
 
     p50_ms: float
     p99_ms: float
     max_ms: float
+
+    @classmethod
+    def of(cls, latencies_s: Iterable[float]) -> Latencies:
+        found_ms = sorted(latency_s * 1_000 for latency_s in latencies_s)
+        return cls(p50_ms=found_ms[len(found_ms) // 2], p99_ms=found_ms[int(len(found_ms) * 0.99)], max_ms=found_ms[-1])
 
 
 # --- for who measures --------------------------------------------------------------------------------------------
@@ -54,21 +73,24 @@ class Latencies:
 
 def produce(servers: str, topic: str, records: int, batch_bytes: int) -> Flow:
     """acks=1 into partition 0, after some that are not counted."""
-    return Flow(**_run("produce", servers, topic, str(records), str(batch_bytes)))
+    return Flow(**run_load(MODULE, "produce", servers, topic, str(records), str(batch_bytes)))
 
 
-def consume(servers: str, topic: str, records: int) -> Flow:
-    """Consume partition 0 from its beginning. The time starts with the first records."""
-    return Flow(**_run("consume", servers, topic, str(records)))
+def consume(
+    servers: str, topic: str, records: int, partitions: int = 1, isolation: Isolation = Isolation.READ_COMMITTED
+) -> Flow:
+    """Consume the partitions from their beginning. The time starts with the first records."""
+    return Flow(**run_load(MODULE, "consume", servers, topic, str(records), str(partitions), isolation))
 
 
 def ping(servers: str, topic: str, records: int) -> Latencies:
     """1,000 records a second, each sent at once, acks=1."""
-    return Latencies(**_run("ping", servers, topic, str(records)))
+    return Latencies(**run_load(MODULE, "ping", servers, topic, str(records)))
 
 
-def _run(*arguments: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.kafka_load", *arguments]
+def run_load(module: str, *arguments: str) -> dict[str, Any]:
+    """Run the process of a load, and return the JSON object that it prints. Raises RuntimeError if it fails."""
+    command = [sys.executable, "-m", module, *arguments]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=2 * DEADLINE_S, check=False)
     if finished.returncode != 0:
         raise RuntimeError(f"the load failed: {finished.stderr.strip()}")
@@ -121,29 +143,36 @@ def _send(producer: confluent_kafka.Producer, topic: str, records: int) -> None:
 
 
 @app.command("consume")
-def consume_here(servers: Servers, topic: Topic, records: Records) -> None:
+def consume_here(
+    servers: Servers,
+    topic: Topic,
+    records: Records,
+    partitions: Annotated[int, typer.Argument(min=1)],
+    isolation: Annotated[Isolation, typer.Argument()],
+) -> None:
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": servers,
             "group.id": "benchmark",
             "enable.auto.commit": False,
+            "isolation.level": isolation,
             # As much as it takes ahead, so that it never waits for its own queue to be emptied.
             "queued.min.messages": 1_000_000,
             "queued.max.messages.kbytes": 2_000_000,
             "fetch.queue.backoff.ms": 1,
         }
     )
-    consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
-    read = len(_take(consumer))
+    consumer.assign([confluent_kafka.TopicPartition(topic, partition, 0) for partition in range(partitions)])
+    read = len(_take(consumer, max(1, records // _FIRST_PART)))
     began_s, before = time.perf_counter(), read
     while read < records:
-        read += len(_take(consumer))
+        read += len(_take(consumer, records - read))
     _say(Flow(records=read - before, seconds=time.perf_counter() - began_s))
     consumer.close()
 
 
-def _take(consumer: confluent_kafka.Consumer) -> list[confluent_kafka.Message]:
-    messages = consumer.consume(_CALL_RECORDS, DEADLINE_S)
+def _take(consumer: confluent_kafka.Consumer, records: int) -> list[confluent_kafka.Message]:
+    messages = consumer.consume(min(_CALL_RECORDS, records), DEADLINE_S)
     if not messages or messages[0].error() is not None:
         raise SystemExit(f"no more records came: {messages[:1]}")
     return messages
@@ -171,14 +200,7 @@ def ping_here(servers: Servers, topic: Topic, records: Records) -> None:
         producer.produce(topic, value, partition=0, on_delivery=acknowledged)
     if producer.flush(DEADLINE_S) or failures:
         raise SystemExit(f"not every record was acknowledged: {failures[:1]}")
-    found_ms = sorted(latency_s * 1_000 for latency_s in latencies_s[_WARM_UP_PINGS:])
-    _say(
-        Latencies(
-            p50_ms=found_ms[len(found_ms) // 2],
-            p99_ms=found_ms[int(len(found_ms) * 0.99)],
-            max_ms=found_ms[-1],
-        )
-    )
+    _say(Latencies.of(latencies_s[_WARM_UP_PINGS:]))
 
 
 def _say(figures: Flow | Latencies) -> None:
@@ -186,4 +208,4 @@ def _say(figures: Flow | Latencies) -> None:
 
 
 if __name__ == "__main__":
-    app(prog_name="python -m benchmarks.kafka_load")
+    app(prog_name=f"python -m {MODULE}")

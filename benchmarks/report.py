@@ -20,7 +20,7 @@ from rich.table import Table
 Cell = str | int | float | bool | None
 
 _ROOT: Final = Path(__file__).resolve().parents[1]
-_WIDTH: Final = 160
+_WIDTH: Final = 200
 _PACKAGES: Final = ("crc32c", "lz4", "zstandard", "python-snappy")
 
 

@@ -13,6 +13,7 @@ import typer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from kraft.server.config.values import Durability
 from kraft.testing import Cluster
 
 DEADLINE_S: Final = 30
@@ -22,45 +23,73 @@ _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """A broker under load, as a process that is there already."""
+    """Brokers under load, as processes that are there already: one, or those of one cluster."""
 
     name: str
     address: str
-    pid: int
+    """For clients of Kafka's protocol."""
+    pids: tuple[int, ...]
     make_topic: Callable[[str, int], None]
     """With the name and the number of partitions."""
+    grpc_address: str | None = None
+    """For `kraft.client`; None if they are not ours."""
 
     def cpu_s(self) -> float:
-        """CPU time of its whole life, user and system."""
-        after_name = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(after_name[11]) + int(after_name[12])) / _TICKS_PER_S
+        """CPU time of their whole lives, user and system."""
+        return sum(map(_cpu_s, self.pids))
 
     def resident_mib(self) -> float:
-        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE") / MIB
+        return sum(map(_resident_mib, self.pids))
+
+
+def _cpu_s(pid: int) -> float:
+    after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(after_name[11]) + int(after_name[12])) / _TICKS_PER_S
+
+
+def _resident_mib(pid: int) -> float:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / MIB
 
 
 @contextmanager
 def node() -> Iterator[Server]:
-    """A node of Kraft for the duration of the context."""
-    with Cluster(1, overrides={"log.durability": "page-cache"}) as cluster:
+    """A node of Kraft for the duration of the context. It syncs nothing before it acknowledges, as Kafka by default."""
+    with nodes("kraft", 1, Durability.PAGE_CACHE) as server:
+        yield server
+
+
+@contextmanager
+def nodes(name: str, count: int, durability: Durability) -> Iterator[Server]:
+    """A cluster of Kraft for the duration of the context. Each node has a replica of each partition."""
+    with Cluster(count, overrides={"log.durability": durability}) as cluster:
         address = cluster.kafka_bootstrap_servers
-        yield Server(name="kraft", address=address, pid=cluster.node(1).pid, make_topic=topic_maker(address))
+        yield Server(
+            name=name,
+            address=address,
+            pids=tuple(each.pid for each in cluster.nodes),
+            make_topic=topic_maker(address, count),
+            grpc_address=cluster.bootstrap_servers,
+        )
 
 
 def beside_server(text: str) -> Server:
-    """Return the server that an option names. Raises BadParameter."""
+    """Return the server that an option names: one broker, or all of a cluster. Raises BadParameter."""
     name, _, rest = text.partition("=")
-    address, _, pid = rest.rpartition(",")
-    if not (name and address and pid.isdecimal() and Path(f"/proc/{pid}").is_dir()):
+    address, *pids = rest.split(",")
+    if not (name and address and pids and all(map(_is_running, pids))):
         raise typer.BadParameter(f"{text!r}: NAME=HOST:PORT,PID of a broker that runs, as in kafka=127.0.0.1:9092,4711")
-    return Server(name=name, address=address, pid=int(pid), make_topic=topic_maker(address))
+    return Server(name=name, address=address, pids=tuple(map(int, pids)), make_topic=topic_maker(address, len(pids)))
 
 
-def topic_maker(address: str) -> Callable[[str, int], None]:
+def _is_running(pid: str) -> bool:
+    return pid.isdecimal() and Path(f"/proc/{pid}").is_dir()
+
+
+def topic_maker(address: str, replicas: int = 1) -> Callable[[str, int], None]:
     admin = AdminClient({"bootstrap.servers": address})
 
     def make(topic: str, partitions: int) -> None:
-        admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(DEADLINE_S)
+        admin.create_topics([NewTopic(topic, partitions, replicas)])[topic].result(DEADLINE_S)
 
     return make
