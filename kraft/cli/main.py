@@ -6,12 +6,14 @@ import contextlib
 import importlib
 import os
 import sys
-from typing import Final, NoReturn
+from typing import Annotated, Final, NoReturn
 
 import typer
 
+from kraft import __version__
 from kraft.cli import old_options
 from kraft.cli.foreground import INTERRUPTED
+from kraft.cli.plain_help import use_plain_help
 from kraft.model.errors import KraftError
 
 COMMANDS: Final = {
@@ -55,6 +57,7 @@ def application(arguments: list[str]) -> typer.Typer:
             app.add_typer(group, name=name)
         else:
             app.command(name)(getattr(module, name))
+    use_plain_help(app)
     return app
 
 
@@ -75,7 +78,17 @@ def main() -> None:
         _close_output()
 
 
-def _kraft() -> None:
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        print(f"kraft {__version__}")
+        raise typer.Exit
+
+
+def _kraft(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
     """Run and operate Kraft, a message broker without ZooKeeper."""
 
 

@@ -1,4 +1,4 @@
-"""Refuses options of Kafka's older tools that guides still show, and names the replacement."""
+"""Refuses options of Kafka's tools that Kraft does not have, old ones too, and names the replacement."""
 
 from __future__ import annotations
 
@@ -12,6 +12,14 @@ _WITH_BOOTSTRAP_SERVER: Final = (
 )
 _WITH_FILE: Final = ("server", "storage")
 
+ACTIONS: Final = {
+    "topics": ("list", "describe", "create", "alter", "delete"),
+    "groups": ("list", "describe", "members", "state", "reset-offsets", "delete", "delete-offsets"),
+    "configs": ("describe", "alter"),
+    "transactions": ("list", "describe", "describe-producers", "find-hanging", "abort"),
+}
+"""Commands that Kafka's tools have as options, by the command that they belong to."""
+
 
 def objection(arguments: Sequence[str]) -> str | None:
     """Return an error for the first old option in these arguments of `kraft`; None if there is none."""
@@ -20,7 +28,19 @@ def objection(arguments: Sequence[str]) -> str | None:
         option = argument.partition("=")[0]
         if (instead := _instead_of(option, command, arguments)) is not None:
             return f"{option}: {instead}"
-    return None
+    return _action_given_as_option(arguments)
+
+
+def _action_given_as_option(arguments: Sequence[str]) -> str | None:
+    """Return an error for `kraft topics --list` and the like."""
+    match arguments:
+        case [command, first, *_] if first.startswith("-"):
+            given = [each for each in arguments if each.startswith("--") and each[2:] in ACTIONS.get(command, ())]
+        case _:
+            return None
+    # In kafka-consumer-groups, --members and --state go with --describe.
+    actions = [each for each in given if each != "--describe"] or given
+    return f"{actions[0]}: it is a command here: kraft {command} {actions[0][2:]}" if actions else None
 
 
 def _instead_of(option: str, command: str, arguments: Sequence[str]) -> str | None:

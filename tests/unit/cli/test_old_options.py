@@ -1,8 +1,12 @@
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
-from kraft.cli.old_options import objection
+import pytest
+from typer.main import get_command
+
+from kraft.cli.main import application
+from kraft.cli.old_options import ACTIONS, objection
 
 VOTERS = "controller.quorum.voters"
 BOOTSTRAP = "--bootstrap-server HOST:PORT"
@@ -29,6 +33,14 @@ BOOTSTRAP = "--bootstrap-server HOST:PORT"
         ),
         ("produce orders --broker-list localhost:9092", f"--broker-list: use {BOOTSTRAP} instead"),
         ("topics list --bootstrap-servers localhost:9094", f"--bootstrap-servers: use {BOOTSTRAP} instead"),
+        ("topics --list", "--list: it is a command here: kraft topics list"),
+        ("topics --bootstrap-server localhost:9094 --list", "--list: it is a command here: kraft topics list"),
+        ("topics --create --topic orders --partitions 3", "--create: it is a command here: kraft topics create"),
+        ("configs --alter --topic orders", "--alter: it is a command here: kraft configs alter"),
+        ("groups --describe --group g", "--describe: it is a command here: kraft groups describe"),
+        ("groups --describe --group g --members", "--members: it is a command here: kraft groups members"),
+        ("groups --all-groups --reset-offsets", "--reset-offsets: it is a command here: kraft groups reset-offsets"),
+        ("transactions --list", "--list: it is a command here: kraft transactions list"),
     ],
 )
 def test_an_option_of_an_old_guide_is_refused_with_what_to_write_instead(line: str, expected: str) -> None:
@@ -43,7 +55,16 @@ def test_an_option_of_an_old_guide_is_refused_with_what_to_write_instead(line: s
         "topics reassign --generate --broker-list 1,2,3",
         "topics create -- --zookeeper",
         "log dump --zookeeper",
+        "topics reassign --list",
+        "topics --drop",
+        "topics --help",
     ],
 )
 def test_other_options_are_left_to_the_command(line: str) -> None:
     assert objection(line.split()) is None
+
+
+@pytest.mark.parametrize("command", ACTIONS)
+def test_each_command_that_is_named_instead_of_an_option_exists(command: str) -> None:
+    application_of_one: Any = get_command(application([command]))
+    assert set(ACTIONS[command]) <= set(application_of_one.commands[command].commands)
