@@ -281,7 +281,7 @@ async def test_a_batch_that_is_too_large_for_its_topic_is_split_under_the_same_e
 
 async def test_a_transaction_that_takes_too_long_is_aborted_and_the_producer_goes_on() -> None:
     async with cluster_with() as (cluster, _), producer_of(cluster, transaction_timeout_ms=5_000) as producer:
-        with pytest.raises(TransactionAborted, match="INVALID_TXN_STATE"):
+        with pytest.raises(TransactionAborted, match="TRANSACTION_ABORTABLE"):
             await pay(producer, b"late", 6)
         with pytest.raises(Refusal, match="INVALID_PRODUCER_EPOCH"):
             await pay(producer, b"late", 6, b"later")
