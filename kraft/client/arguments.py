@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeVar
 
 from kraft.log.format.record_codec import Header
 from kraft.model.ids import TopicPartition
 
+Value = TypeVar("Value")
+
 _INT64_MAX: Final = (1 << 63) - 1
 
 
-def checked_topic(topic: str) -> str:
+def checked_topic(topic: object) -> str:
     """Return the name of a topic. Raises TypeError unless it is text."""
     if not isinstance(topic, str):
         raise TypeError(f"the name of a topic must be text, not {type(topic).__name__}")
@@ -27,7 +29,7 @@ def checked_number(name: str, number: int) -> int:
         raise TypeError(f"{name} must be a whole number, not {type(number).__name__}") from None
 
 
-def checked_bytes(name: str, content: bytes | None) -> bytes | None:
+def checked_bytes(name: str, content: object) -> bytes | None:
     """Return the content as bytes. Raises TypeError for text, which is never encoded implicitly."""
     if content is None or type(content) is bytes:
         return content
@@ -45,9 +47,9 @@ def checked_timestamp(timestamp_ms: int) -> int:
     return number
 
 
-def checked_headers(headers: Iterable[Header]) -> tuple[Header, ...]:
+def checked_headers(headers: object) -> tuple[Header, ...]:
     """Return the headers as a tuple. Raises TypeError or UnicodeEncodeError."""
-    if not headers and headers is not None:
+    if headers == ():
         return ()
     if not isinstance(headers, Iterable) or isinstance(headers, (str, bytes, dict)):
         hint = "; give list(headers.items())" if isinstance(headers, dict) else ""
@@ -55,7 +57,7 @@ def checked_headers(headers: Iterable[Header]) -> tuple[Header, ...]:
     return tuple(map(_checked_header, headers))
 
 
-def _checked_header(header: Header) -> Header:
+def _checked_header(header: object) -> Header:
     if not isinstance(header, (tuple, list)) or len(header) != 2:
         raise TypeError(f"a header must be a pair of name and bytes, not {header!r}")
     name, content = header
@@ -65,7 +67,7 @@ def _checked_header(header: Header) -> Header:
     return name, checked_bytes("header", content)
 
 
-def checked_partition(partition: TopicPartition) -> TopicPartition:
+def checked_partition(partition: object) -> TopicPartition:
     """Return the partition. Raises TypeError unless it is a TopicPartition of a text and a number."""
     if not isinstance(partition, TopicPartition):
         raise TypeError(f"{partition!r} is not a TopicPartition, such as TopicPartition('orders', 0)")
@@ -74,14 +76,21 @@ def checked_partition(partition: TopicPartition) -> TopicPartition:
     return partition
 
 
-def checked_partitions(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+def checked_partitions(partitions: object) -> list[TopicPartition]:
     """Return the partitions. Raises TypeError."""
     if isinstance(partitions, (str, bytes, TopicPartition)) or not isinstance(partitions, Iterable):
         raise TypeError(f"expected a list of TopicPartition, not {partitions!r}")
     return [checked_partition(each) for each in partitions]
 
 
-def checked_names(names: Iterable[str]) -> list[str]:
+def checked_mapping(given: Mapping[TopicPartition, Value], what: str) -> Mapping[TopicPartition, Value]:
+    """Return the mapping. Raises TypeError for a list and the like; `what` names its values."""
+    if not isinstance(given, Mapping):
+        raise TypeError(f"expected a dict of TopicPartition and {what}, not {type(given).__name__}")
+    return given
+
+
+def checked_names(names: object) -> list[str]:
     """Return the names. Raises TypeError for one text, whose letters would be taken for names."""
     if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
         raise TypeError(f"expected a list of names, not {names!r}")

@@ -9,10 +9,12 @@ from typing import Any, TypeAlias, TypeVar
 
 from kraft.client.aio.consumer import CLOSE_TIMEOUT_MS
 from kraft.client.aio.consumer import Consumer as AsyncConsumer
+from kraft.client.arguments import checked_partitions
 from kraft.client.batches import split_batches
 from kraft.client.loop_thread import CallingThread, LoopThread, shared_loop
 from kraft.client.network import Network
 from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS
+from kraft.client.subscription import listed_topics
 from kraft.client.values import ConsumerRecord, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, PartitionColumns
 from kraft.model.ids import TopicPartition
 
@@ -74,7 +76,7 @@ class Consumer:
 
         See `kraft.client.aio.Consumer.subscribe`. Callbacks run in the thread that polls, and may use this consumer.
         """
-        chosen = topics if isinstance(topics, str) else list(topics)
+        chosen = listed_topics(topics)
         assigned, revoked, lost = (
             None if each is None else self._caller.callback(each) for each in (on_assigned, on_revoked, on_lost)
         )
@@ -97,7 +99,7 @@ class Consumer:
 
         Raises SubscriptionConflict after `subscribe`.
         """
-        chosen = list(partitions)
+        chosen = checked_partitions(partitions)
         self._on_loop(lambda: self._consumer.assign(chosen))
 
     def assignment(self) -> list[TopicPartition]:
@@ -217,7 +219,7 @@ class Consumer:
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return the offset that the group has committed last for each partition; None without one."""
-        return self._thread.run(self._consumer.committed(list(partitions), timeout_ms))
+        return self._thread.run(self._consumer.committed(checked_partitions(partitions), timeout_ms))
 
     def group_metadata(self) -> GroupMetadata:
         """Return the membership, for `send_offsets_to_transaction`. Raises CommitFailed if subscribed and no member."""
@@ -270,7 +272,7 @@ class Consumer:
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
         """Return the first offset that each partition still holds."""
-        return self._thread.run(self._consumer.beginning_offsets(list(partitions), timeout_ms))
+        return self._thread.run(self._consumer.beginning_offsets(checked_partitions(partitions), timeout_ms))
 
     def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
@@ -279,13 +281,13 @@ class Consumer:
 
         It is the high watermark, or the last stable offset with isolation.level=read_committed.
         """
-        return self._thread.run(self._consumer.end_offsets(list(partitions), timeout_ms))
+        return self._thread.run(self._consumer.end_offsets(checked_partitions(partitions), timeout_ms))
 
     def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first record of each partition at or after its timestamp; None if all records are older."""
-        return self._thread.run(self._consumer.offsets_for_times(dict(timestamps_ms), timeout_ms))
+        return self._thread.run(self._consumer.offsets_for_times(timestamps_ms, timeout_ms))
 
     def _on_loop(self, call: Callable[[], Result]) -> Result:
         async def run() -> Result:

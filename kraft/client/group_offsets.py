@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
 
+from kraft.client.arguments import checked_mapping
 from kraft.client.values import OffsetAndMetadata
 from kraft.model.committed_offsets import CommitPartition, CommitTopic
 from kraft.model.errors import ErrorCode, Refusal
@@ -27,9 +28,9 @@ _REASONS: Final = {
 def checked_offsets(
     offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the offsets to commit. Raises ValueError, which names the partition whose offset cannot be one."""
+    """Return the offsets to commit. Raises TypeError, and ValueError, which names a partition with no valid offset."""
     checked = {}
-    for partition, given in offsets.items():
+    for partition, given in checked_mapping(offsets, "offset").items():
         if not isinstance(partition, TopicPartition):
             raise ValueError(f"{partition!r} is not a TopicPartition")
         each = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)

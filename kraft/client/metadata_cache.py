@@ -16,6 +16,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from kraft.client.any_broker import AnyBroker
+from kraft.client.arguments import checked_topic
 from kraft.client.errors import ClientClosed
 from kraft.client.ports import Connections
 from kraft.client.sans_io.backoff import Backoff
@@ -98,7 +99,7 @@ class MetadataCache:
 
     async def topic(self, name: str, timeout_ms: int) -> TopicMetadata:
         """Return the topic, looked up if it is not cached. Raises a Refusal that names it, or Unreachable."""
-        if name in self._topics:
+        if checked_topic(name) in self._topics:
             return self._topics[name].metadata
         now_ms = self._clock.monotonic_ms()
         deadline_ms = now_ms + timeout_ms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from kraft.client.aio.producer import Producer as AsyncProducer
-from kraft.client.aio.producer import checked_bytes, checked_headers, checked_timestamp
+from kraft.client.arguments import checked_bytes, checked_headers, checked_number, checked_timestamp, checked_topic
 from kraft.client.errors import BufferExhausted, ClientClosed, TransactionTimeout
 from kraft.client.loop_thread import LoopThread, shared_loop
 from kraft.client.network import Network
@@ -25,6 +26,8 @@ from kraft.log.format.record_codec import Header
 from kraft.model.errors import Refusal
 from kraft.model.ids import TopicPartition
 from kraft.rpc.peers import Unreachable
+
+log = logging.getLogger("kraft.client")
 
 INBOX_RECORDS_MAX: Final = 10_000
 """Maximum of records in the inbox; `send` waits while it is full, as for `buffer_memory`."""
@@ -66,6 +69,8 @@ class Producer:
         self._found_topics: set[str] = set()
         self._failed_lookups: dict[str, tuple[int, Exception]] = {}
         """For each topic that was not found, when its look-up began and its error. Only the event loop uses it."""
+        self._warned_topics: set[str] = set()
+        """Topics whose failed look-up was logged."""
         self._guard = threading.Condition()
         self._is_draining = False
         self._drain_task: asyncio.Task[None] | None = None
@@ -100,10 +105,11 @@ class Producer:
         future: Future[RecordMetadata] = Future()
         future.set_running_or_notify_cancel()
         transaction = self._producer.transaction_number()
+        place = None if partition is None else checked_number("partition", partition)
         time_ms = self._network.clock.wall_ms() if timestamp_ms is None else checked_timestamp(timestamp_ms)
         key, value, checked = checked_bytes("key", key), checked_bytes("value", value), checked_headers(headers)
         queued_ms = self._network.clock.monotonic_ms()
-        sent = _Sent(topic, value, key, checked, partition, time_ms, future, queued_ms, transaction)
+        sent = _Sent(checked_topic(topic), value, key, checked, place, time_ms, future, queued_ms, transaction)
         with self._guard:
             if len(self._inbox) >= INBOX_RECORDS_MAX:
                 self._wait_for_room()
@@ -322,7 +328,12 @@ class Producer:
             await self._producer.find_topic(sent.topic)
         except (Refusal, Unreachable) as error:
             self._failed_lookups[sent.topic] = began_ms, error
+            if sent.topic not in self._warned_topics:
+                # The sender may never look at its futures.
+                self._warned_topics.add(sent.topic)
+                log.warning("records not sent: %s", error)
             raise
+        self._warned_topics.discard(sent.topic)
         self._found_topics.add(sent.topic)
 
     def _fail_rest(self) -> None:

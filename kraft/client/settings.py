@@ -279,6 +279,7 @@ def settings_of(kind: type[Settings], bootstrap_servers: str | Sequence[str], gi
     """Return the settings of one client from the given keys and values. Raises InvalidSetting or NotSupportedYet."""
     named = {name.replace(".", "_"): value for name, value in given.items()}
     replace_old_names(kind, named)
+    bootstrap_servers = named.pop("bootstrap_servers", bootstrap_servers)
     known = {field.name: field.type for field in fields(kind)}
     for name in named:
         if name not in known:
@@ -297,7 +298,12 @@ def parse_addresses(bootstrap_servers: str | Sequence[str]) -> tuple[str, ...]:
 
     Raises InvalidSetting.
     """
-    parts = bootstrap_servers.split(",") if isinstance(bootstrap_servers, str) else list(bootstrap_servers)
+    parts = bootstrap_servers.split(",") if isinstance(bootstrap_servers, str) else bootstrap_servers
+    if not isinstance(parts, (list, tuple)) or not all(isinstance(part, str) for part in parts):
+        raise InvalidSetting(
+            f"bootstrap.servers: expected 'HOST[:PORT],...' or a list of such, not {bootstrap_servers!r}; "
+            "give other settings by name, or a dict of them as **settings"
+        )
     addresses = tuple(_with_port(part.strip()) for part in parts if part.strip())
     if not addresses:
         raise InvalidSetting("bootstrap.servers is empty; give it as HOST[:PORT][,HOST[:PORT]...]")

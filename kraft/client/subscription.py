@@ -26,6 +26,15 @@ class Subscription(Struct, frozen=True, kw_only=True):
     """`on_revoked` is called if there is none."""
 
 
+def listed_topics(topics: object) -> list[str]:
+    """Return the topics that a subscription names. Raises ValueError for what is neither a text nor a list of them."""
+    if isinstance(topics, str):
+        return [topics]
+    if isinstance(topics, bytes) or not isinstance(topics, Iterable):
+        raise ValueError(f"subscribe: expected a list of topics, not {topics!r}")
+    return list(topics)
+
+
 def subscription_to(
     topics: str | Iterable[str],
     pattern: str | re.Pattern[str] | None,
@@ -35,7 +44,7 @@ def subscription_to(
     on_lost: Callback | None,
 ) -> Subscription:
     """Return the subscription. Raises ValueError if it names nothing, and INVALID_TOPIC_EXCEPTION for a wrong name."""
-    given = [topics] if isinstance(topics, str) else list(topics)
+    given = listed_topics(topics)
     for name in given:
         if not isinstance(name, str):
             raise ValueError(f"subscribe: {name!r} is not the name of a topic: expected text")

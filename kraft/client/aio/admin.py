@@ -16,6 +16,7 @@ from kraft.client.aio.record_admin import RecordAdmin
 from kraft.client.aio.record_deletion import RecordDeletion
 from kraft.client.aio.transaction_admin import TransactionAdmin
 from kraft.client.any_broker import AnyBroker, check
+from kraft.client.arguments import checked_names, checked_number, checked_topic
 from kraft.client.errors import ClientClosed
 from kraft.client.metadata_cache import MetadataCache
 from kraft.client.network import Network
@@ -122,22 +123,20 @@ class Admin(ClusterAdmin, ConfigAdmin, GroupAdmin, RecordAdmin, TransactionAdmin
 
         TOPIC_ALREADY_EXISTS can mean that an earlier attempt of the same call succeeded and its response was lost.
         """
-        allowed_ms = self._timeout(timeout_ms)
+        allowed_ms, new = self._timeout(timeout_ms), _checked_topics(topics)
 
         async def ask(node: Node, timeout_s: float) -> list[TopicResult]:
-            request = CreateTopicsRequest(
-                topics=list(topics), timeout_ms=int(timeout_s * 1000), validate_only=validate_only
-            )
+            request = CreateTopicsRequest(topics=new, timeout_ms=int(timeout_s * 1000), validate_only=validate_only)
             return _checked((await node.call(CREATE_TOPICS, request, timeout_s)).results)
 
         return await self._ask_admin(ask, allowed_ms, attempt_ms=self._settings.request_timeout_ms)
 
     async def delete_topics(self, topics: Sequence[str], *, timeout_ms: int | None = None) -> list[TopicResult]:
         """Delete topics. Raises the first Refusal after all were tried."""
-        allowed_ms = self._timeout(timeout_ms)
+        allowed_ms, names = self._timeout(timeout_ms), checked_names(topics)
 
         async def ask(node: Node, timeout_s: float) -> list[TopicResult]:
-            request = DeleteTopicsRequest(topics=list(topics), timeout_ms=int(timeout_s * 1000))
+            request = DeleteTopicsRequest(topics=names, timeout_ms=int(timeout_s * 1000))
             return _checked((await node.call(DELETE_TOPICS, request, timeout_s)).results)
 
         return await self._ask_admin(ask, allowed_ms, attempt_ms=self._settings.request_timeout_ms)
@@ -153,7 +152,7 @@ class Admin(ClusterAdmin, ConfigAdmin, GroupAdmin, RecordAdmin, TransactionAdmin
 
         Raises UNKNOWN_TOPIC_OR_PARTITION if one does not exist.
         """
-        names = list(topics)
+        names = checked_names(topics)
 
         async def ask(node: Node, timeout_s: float) -> list[TopicDescription]:
             return (await node.call(DESCRIBE_TOPICS, DescribeTopicsRequest(topics=names), timeout_s)).topics
@@ -359,6 +358,17 @@ def _refusals(results: list[PartitionResult]) -> dict[TopicPartition, Refusal | 
         else Refusal(result.error_code, result.error_message)
         for result in results
     }
+
+
+def _checked_topics(topics: object) -> list[NewTopic]:
+    """Return the topics to create. Raises TypeError."""
+    if not isinstance(topics, Iterable) or not all(isinstance(each, NewTopic) for each in topics):
+        raise TypeError(f"expected a list of NewTopic, not {topics!r}")
+    for each in topics:
+        checked_topic(each.topic)
+        checked_number("partitions", each.partitions)
+        checked_number("replication_factor", each.replication_factor)
+    return list(topics)
 
 
 def _checked(results: list[TopicResult]) -> list[TopicResult]:

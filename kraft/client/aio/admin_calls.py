@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 
 from kraft.client.aio.coordinators import Coordinators
 from kraft.client.any_broker import AnyBroker
+from kraft.client.arguments import checked_names
 from kraft.client.ports import Connections, Node
 from kraft.model.errors import Refusal
 from kraft.model.metadata import MetadataResponse
@@ -84,7 +85,7 @@ class AdminCalls(ABC):
         ask: Callable[[str], Awaitable[Item]],
     ) -> dict[str, Item | Refusal]:
         """Return the result or the Refusal of each id that these coordinators have. Raises Unreachable."""
-        asked = list(dict.fromkeys(ids))
+        asked = list(dict.fromkeys(checked_names(ids)))
         await coordinators.find_all(asked, self._left_ms(deadline_ms))
         free = asyncio.Semaphore(IDS_AT_ONCE)
 

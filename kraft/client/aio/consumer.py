@@ -11,6 +11,7 @@ from typing import Any
 
 from kraft.client.aio.engine import Engine
 from kraft.client.aio.group import Group, needs_group
+from kraft.client.arguments import checked_mapping, checked_number, checked_partitions
 from kraft.client.batches import decode_columns, records_of, split_batches
 from kraft.client.errors import ClientClosed, SubscriptionConflict
 from kraft.client.group_offsets import checked_offsets
@@ -149,7 +150,7 @@ class Consumer:
         """
         if self._group is not None and self._group.subscription is not None:
             raise SubscriptionConflict("assign: the consumer is subscribed to topics; call unsubscribe before")
-        self._assign(partitions)
+        self._assign(checked_partitions(partitions))
 
     def assignment(self) -> list[TopicPartition]:
         """Return the assigned partitions."""
@@ -252,7 +253,7 @@ class Consumer:
             raise SubscriptionConflict("poll: a callback of this consumer has not returned")
         if not self._output.assigned and (group is None or group.subscription is None):
             raise SubscriptionConflict("poll: nothing is assigned or subscribed to; call subscribe or assign before")
-        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        deadline_ms = self._deadline(timeout_ms)
         self._return_unread()
         if group is None:
             return await self._next_parts(engine, deadline_ms, max_records)
@@ -351,7 +352,7 @@ class Consumer:
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return the offset that the group has committed last for each partition; None without one."""
         group = self._with_group("committed")
-        asked = list(partitions)
+        asked = checked_partitions(partitions)
         found = await group.committed(self._started(), asked, self._deadline(timeout_ms))
         return {partition: found.get(partition) for partition in asked}
 
@@ -373,6 +374,8 @@ class Consumer:
     def _with_group(self, call: str) -> Group:
         if self._group is None:
             raise needs_group(call)
+        if self._is_closed:
+            raise ClientClosed(f"{call}: the consumer is closed")
         return self._group
 
     # --- ranges -----------------------------------------------------------------------------------------------
@@ -455,7 +458,7 @@ class Consumer:
         self, timestamps_ms: Mapping[TopicPartition, int], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first record of each partition at or after its timestamp; None if all records are older."""
-        for partition, timestamp_ms in timestamps_ms.items():
+        for partition, timestamp_ms in checked_mapping(timestamps_ms, "timestamp").items():
             if timestamp_ms < MAX_TIMESTAMP:
                 raise ValueError(f"{partition}: {timestamp_ms} is not a timestamp")
         found = await self._started().lookup.find(timestamps_ms, self._timeout(timeout_ms))
@@ -467,7 +470,7 @@ class Consumer:
     async def _offsets_at(
         self, timestamp_ms: int, partitions: Iterable[TopicPartition], timeout_ms: int | None
     ) -> dict[TopicPartition, int]:
-        asked = dict.fromkeys(partitions, timestamp_ms)
+        asked = dict.fromkeys(checked_partitions(partitions), timestamp_ms)
         found = await self._started().lookup.find(asked, self._timeout(timeout_ms)) if asked else {}
         return {partition: result.offset for partition, result in found.items()}
 
@@ -477,7 +480,7 @@ class Consumer:
         return self._settings.default_api_timeout_ms if timeout_ms is None else timeout_ms
 
     def _deadline(self, timeout_ms: int | None) -> int:
-        return self._clock.monotonic_ms() + self._timeout(timeout_ms)
+        return self._clock.monotonic_ms() + checked_number("timeout_ms", self._timeout(timeout_ms))
 
     def _started(self) -> Engine:
         if self._is_closed:

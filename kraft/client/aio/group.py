@@ -40,6 +40,7 @@ _LOST: Final = (
     "the consumer is no longer a member of the group, which may have given them to another one; the next poll joins "
     "again. If polls are far apart, lower max.poll.records or raise max.poll.interval.ms"
 )
+_NOT_JOINED: Final = "the consumer has not joined the group yet; poll first"
 _NOT_OWNED: Final = (
     "they are not assigned to this consumer, or have been taken away since the commit began; another member of the "
     "group may read them"
@@ -289,7 +290,7 @@ class Group:
         if identity is None:
             error = None if member is None else member.error
             code = ErrorCode.UNKNOWN_MEMBER_ID if error is None else error.error_code
-            raise not_committed(self._group_id, begun, code, _LOST)
+            raise not_committed(self._group_id, begun, code, _NOT_JOINED if member is None else _LOST)
         others = {each for each, number in begun.items() if self._assigned_by.get(each) != number}
         if self.subscription is not None:
             others |= {each for each, number in begun.items() if number is None}

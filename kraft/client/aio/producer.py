@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from kraft.client.aio.sender import Sender
 from kraft.client.aio.transactions import Transactions
+from kraft.client.arguments import checked_bytes, checked_headers, checked_number, checked_timestamp, checked_topic
 from kraft.client.errors import ClientClosed, RecordTooLarge, TransactionConflict
 from kraft.client.group_offsets import checked_offsets
 from kraft.client.network import Network
@@ -24,8 +25,6 @@ from kraft.log.format.record_codec import Header, Record
 from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.rpc.peers import Unreachable
-
-_INT64_MAX = 0x7FFFFFFFFFFFFFFF
 
 CLOSE_AFTER_ERROR_MS: Final = 5_000
 
@@ -133,7 +132,7 @@ class Producer:
         transaction: int | None = None,
     ) -> None:
         """Queue one record as `send` does, with a receipt instead of a future; for the open transaction if not given"""
-        sender = self._started()
+        sender, topic = self._started(), checked_topic(topic)
         number = self.transaction_number() if transaction is None else transaction
         time_ms = self._network.clock.wall_ms() if timestamp_ms is None else checked_timestamp(timestamp_ms)
         record = Record(-1, time_ms, checked_bytes("key", key), checked_bytes("value", value), checked_headers(headers))
@@ -165,7 +164,7 @@ class Producer:
         Every record is checked before the first is queued. The future fails with the first error; the other records
         are sent nevertheless.
         """
-        sender, number = self._started(), self.transaction_number()
+        sender, number, topic = self._started(), self.transaction_number(), checked_topic(topic)
         records = self._records(values, keys, timestamps_ms)
         future: asyncio.Future[Delivery] = self._new_future()
         receipt = DeliveryReceipt(future, len(records))
@@ -258,6 +257,8 @@ class Producer:
         Raises TransactionAborted if they are refused or not stored in time, and ValueError for what is not an offset.
         """
         transactions = self.transactions_for("send_offsets_to_transaction")
+        if not isinstance(group, GroupMetadata):
+            raise TypeError(f"group must be what Consumer.group_metadata() returns, not {type(group).__name__}")
         await transactions.send_offsets(checked_offsets(offsets), group, self.block_ms(timeout_ms))
 
     async def abort_transaction(self, timeout_ms: int | None = None) -> None:
@@ -368,7 +369,7 @@ class Producer:
 
     def _place(self, topic: str, count: int, key: bytes | None, partition: int | None) -> int:
         if partition is not None:
-            if not 0 <= partition < count:
+            if not 0 <= checked_number("partition", partition) < count:
                 raise Refusal(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     f"topic {topic!r} has partitions 0 to {count - 1}, not {partition}",
@@ -405,28 +406,3 @@ class Producer:
 def _retrieve(future: asyncio.Future[Any]) -> None:
     if not future.cancelled():
         future.exception()
-
-
-def checked_bytes(name: str, content: bytes | None) -> bytes | None:
-    """Return the content as bytes. Raises TypeError for text, which is never encoded implicitly."""
-    if content is None or type(content) is bytes:
-        return content
-    if isinstance(content, (bytes, bytearray, memoryview)):
-        return bytes(content)
-    raise TypeError(f"a record's {name} must be bytes or None, not {type(content).__name__}")
-
-
-def checked_timestamp(timestamp_ms: int) -> int:
-    """Return the timestamp. Raises ValueError if it is negative or exceeds 64 bits."""
-    if not 0 <= timestamp_ms <= _INT64_MAX:
-        raise ValueError(f"a timestamp of {timestamp_ms} ms since 1970 is not between 0 and 2^63-1")
-    return timestamp_ms
-
-
-def checked_headers(headers: Sequence[Header]) -> tuple[Header, ...]:
-    """Return the headers as a tuple. Raises TypeError or UnicodeEncodeError."""
-    for name, _ in headers:
-        if not isinstance(name, str):
-            raise TypeError(f"the name of a header must be text, not {type(name).__name__}")
-        name.encode()
-    return tuple((name, checked_bytes("header", content)) for name, content in headers)

@@ -16,6 +16,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from kraft.client.arguments import checked_number, checked_partition
 from kraft.client.errors import LogTruncated, describe_truncation
 from kraft.client.sans_io.backoff import Backoff
 from kraft.client.sans_io.track import Chunk, Track
@@ -80,14 +81,14 @@ class FetchBuffer:
         return list(self._tracks.values())
 
     def track(self, partition: TopicPartition) -> Track:
-        """Return the partition's track. Raises ValueError for a partition that is not assigned."""
-        track = self._tracks.get(partition)
+        """Return the partition's track. Raises TypeError, and ValueError for a partition that is not assigned."""
+        track = self._tracks.get(checked_partition(partition))
         if track is None:
             raise ValueError(f"{partition} is not assigned to this consumer")
         return track
 
     def seek(self, partition: TopicPartition, offset: int, stop_at: int | None = None) -> None:
-        if not 0 <= offset <= OFFSET_MAX:
+        if not 0 <= checked_number("offset", offset) <= OFFSET_MAX:
             raise ValueError(f"{partition}: cannot seek to offset {offset}, which is not between 0 and 2^63-1")
         track = self._restarted(self.track(partition))
         track.position = track.fetch_offset = offset

@@ -118,7 +118,7 @@ class ProducerTransactions:
         """Begin or continue to commit."""
         self.check_alive("commit_transaction")
         if self.state not in (State.OPEN, State.COMMITTING):
-            raise TransactionConflict(f"commit_transaction: {self.state.value}")
+            raise TransactionConflict(f"commit_transaction: {self._not_open()}")
         self.state = State.COMMITTING
 
     def abort(self) -> None:
@@ -126,7 +126,7 @@ class ProducerTransactions:
         if self.state is State.DEAD:
             self.check_alive("abort_transaction")
         if not self.may_abort:
-            raise TransactionConflict(f"abort_transaction: {self.state.value}")
+            raise TransactionConflict(f"abort_transaction: {self._not_open()}")
         self.state = State.ABORTING
 
     @property

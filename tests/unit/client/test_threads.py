@@ -196,6 +196,19 @@ def test_records_of_a_missing_topic_share_one_look_up(cluster: FakeCluster, monk
         assert producer.send("ordres", b"x").result(60).offset == 0, "a later record is looked up again"
 
 
+def test_a_missing_topic_is_logged_once_for_senders_that_read_no_future(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(metadata_cache, "MISSING_TOPIC_GRACE_MS", 100)
+    with Producer(**settings_for(cluster)) as producer:
+        for _ in range(3):
+            producer.send("ordres", b"x")
+            producer.flush()
+    assert [each.message for each in caplog.records] == [
+        "records not sent: UNKNOWN_TOPIC_OR_PARTITION: topic 'ordres' does not exist"
+    ]
+
+
 def test_an_exception_inside_the_block_does_not_wait_for_the_brokers(cluster: FakeCluster) -> None:
     cluster.create("orders")
     for broker in cluster.brokers.values():

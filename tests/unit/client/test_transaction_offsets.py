@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from kraft.client.errors import CommitFailed, SubscriptionConflict, TransactionAborted, TransactionConflict
+from kraft.client.errors import (
+    ClientClosed,
+    CommitFailed,
+    SubscriptionConflict,
+    TransactionAborted,
+    TransactionConflict,
+)
 from kraft.client.values import GroupMetadata, OffsetAndMetadata
 from kraft.model.committed_offsets import CommitPartition
 from kraft.model.errors import ErrorCode, Refusal
@@ -59,6 +65,17 @@ async def test_offsets_belong_to_an_open_transaction() -> None:
             await producer.send_offsets_to_transaction({ORDERS: 5}, GROUP)
         with pytest.raises(ValueError, match="-5 is not an offset"):
             await producer.send_offsets_to_transaction({ORDERS: -5}, GROUP)
+
+
+async def test_offsets_of_a_wrong_type_leave_the_transaction_open() -> None:
+    async with cluster_with() as (cluster, transactions), producer_of(cluster) as producer:
+        async with producer.transaction():
+            with pytest.raises(TypeError, match=r"group must be what Consumer.group_metadata\(\) returns, not str"):
+                await producer.send_offsets_to_transaction({ORDERS: 5}, "g")  # type: ignore[arg-type]  # The mistake.
+            with pytest.raises(TypeError, match="expected a dict of TopicPartition and offset, not list"):
+                await producer.send_offsets_to_transaction([ORDERS], GROUP)  # type: ignore[arg-type]  # The mistake.
+            await producer.send_offsets_to_transaction({ORDERS: 6}, GROUP)
+        assert transactions.offsets == {("g", ORDERS): 6}
 
 
 @pytest.mark.parametrize(
@@ -146,13 +163,16 @@ async def test_a_member_shows_what_it_is(protocol: dict[str, Any]) -> None:
     try:
         async with consumer_of(cluster, **settings, enable_auto_commit=False) as consumer:
             consumer.subscribe("orders")
-            with pytest.raises(CommitFailed, match="offsets of a transaction were not committed: the consumer is no"):
+            with pytest.raises(CommitFailed, match="the consumer has not joined the group yet; poll first"):
                 consumer.group_metadata()
             await read(consumer, 10)
             metadata = consumer.group_metadata()
             assert (metadata.group_id, metadata.instance_id, metadata.generation > 0) == ("g", "i", True)
             assert metadata.member_id
             assert consumer.consumed()[ORDERS].offset == 10
+        for call in (consumer.group_metadata, consumer.consumed):
+            with pytest.raises(ClientClosed, match=f"{call.__name__}: the consumer is closed"):
+                call()
     finally:
         cluster.groups.close()
 

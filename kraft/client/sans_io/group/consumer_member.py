@@ -24,6 +24,9 @@ from kraft.model.consumer_groups import (
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import TopicId
 
+_FIRST_PARTITIONS_CHECK_MS = 100
+"""First interval of heartbeats until the coordinator has resolved a regular expression; it doubles."""
+
 _JOIN_EPOCH = 0
 _LEAVE_EPOCH = -1
 _LEAVE_STATIC_EPOCH = -2
@@ -44,6 +47,8 @@ class ConsumerMember(GroupMember):
         self._is_joining = False
         self._heartbeat_ms = 0
         """Interval of heartbeats, set by the coordinator."""
+        self._unassigned_heartbeats = 0
+        """Answered in a row while the member has a regular expression and no partitions."""
         self._told_subscription: _Subscription | None = None
         """What the coordinator has; None if it is to be told everything."""
         self._sending_subscription = self._subscription
@@ -65,7 +70,14 @@ class ConsumerMember(GroupMember):
     def _due_ms(self) -> int | None:
         if self._is_out:
             return None
-        return 0 if self._has_news else self._sent_ms + self._heartbeat_ms
+        return 0 if self._has_news else self._sent_ms + self._interval_ms
+
+    @property
+    def _interval_ms(self) -> int:
+        """The coordinator's interval; less at first, as it resolves a regular expression after its response."""
+        if not self._unassigned_heartbeats:
+            return self._heartbeat_ms
+        return min(self._heartbeat_ms, _FIRST_PARTITIONS_CHECK_MS << min(self._unassigned_heartbeats - 1, 30))
 
     @property
     def _has_news(self) -> bool:
@@ -111,6 +123,8 @@ class ConsumerMember(GroupMember):
             self._told_owned = self._sending_owned
         if response.assignment is not None:
             self.ownership.aim(_places(response.assignment))
+        waits = bool(self._subscription.regex) and not self.ownership.owned
+        self._unassigned_heartbeats = self._unassigned_heartbeats + 1 if waits else 0
 
     def _take_refusal(self, code: ErrorCode, now_ms: int) -> bool:
         return False

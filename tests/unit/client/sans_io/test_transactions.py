@@ -46,6 +46,9 @@ def test_a_producer_is_initialised_with_its_id_and_the_timeout_of_its_transactio
     transactions = ProducerTransactions("payments", 60_000)
     with pytest.raises(TransactionConflict, match="begin_transaction: the producer has not been initialised"):
         transactions.begin()
+    for call in (transactions.commit, transactions.abort):
+        with pytest.raises(TransactionConflict, match="no transaction is open: call begin_transaction first"):
+            call()
     request = InitProducerIdRequest(transactional_id="payments", transaction_timeout_ms=60_000)
     assert transactions.next_request() == request
     assert transactions.next_request() == request, "a lost response is asked for again"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -106,6 +107,24 @@ def test_an_assignment_is_acknowledged_at_once_with_what_is_owned_then() -> None
     assert isinstance(request, ConsumerGroupHeartbeatRequest)
     assert (request.member_epoch, request.subscription, request.rebalance_timeout_ms) == (1, None, -1)
     assert member.identity() == MemberIdentity("m1", None, 1)
+
+
+def test_the_first_partitions_of_a_regular_expression_are_asked_for_soon() -> None:
+    """The coordinator resolves it after its response, and has to be asked again."""
+    member = ConsumerMember(settings(), "m1", BACKOFF)
+    member.subscribe(frozenset(), "orders-.*")
+    member.poll_began()
+    now_ms, sent_ms = 0, []
+    for _ in range(9):
+        exchange(member, response(1), now_ms)
+        sent_ms.append(now_ms)
+        now_ms = member.next_wake_ms() or 0
+    pauses = [later - earlier for earlier, later in pairwise(sent_ms)]
+    assert pauses == [100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000]
+    exchange(member, response(2, assignment(0)), now_ms)
+    steps(member)
+    exchange(member, response(2), now_ms)
+    assert member.next_wake_ms() == now_ms + 5_000
 
 
 def test_heartbeats_come_at_the_interval_of_the_coordinator_and_say_only_what_has_changed() -> None:
