@@ -96,8 +96,9 @@ class Producer:
     ) -> Future[RecordMetadata]:
         """Queue one record and return a future of its RecordMetadata. Errors, a missing topic too, are in the future.
 
-        With transactional.id, raises TransactionConflict unless a transaction is open, and TransactionAborted if it has
-        failed.
+        A topic that is not found is also logged once. Raises TypeError for arguments of a wrong type, such as text as
+        the value. With transactional.id, raises TransactionConflict unless a transaction is open, and
+        TransactionAborted if it has failed.
 
         The future cannot be cancelled, as in Kafka: a record that is queued is sent.
         Waits at most `max_block_ms` while the buffers are full, then raises BufferExhausted. Raises ClientClosed.

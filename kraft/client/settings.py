@@ -365,6 +365,8 @@ def _typed(name: str, value: Any, wanted: str) -> Any:
 
 def _unknown(kind: type[ClientSettings], name: str, known: list[str]) -> str:
     client = kind.__name__.removesuffix("Settings").lower()
+    if name.endswith("serializer"):
+        return f"a {client} has no setting {_dotted(name)}: keys and values are bytes; leave it out"
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {_dotted(near[0])}?" if near else ""
     return f"a {client} has no setting {_dotted(name)}{hint}"

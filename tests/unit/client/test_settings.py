@@ -236,3 +236,10 @@ def test_a_protocol_that_another_setting_chooses_is_logged(
     caplog.set_level("INFO", "kraft.client")
     settings_of(ConsumerSettings, "localhost", given)
     assert [each.message for each in caplog.records] == logged
+
+
+@pytest.mark.parametrize("name", ["value_serializer", "key.serializer", "value_deserializer"])
+def test_there_are_no_serializers(name: str) -> None:
+    kind = ConsumerSettings if "deserializer" in name else ProducerSettings
+    with pytest.raises(InvalidSetting, match=r"no setting \w+\.\w*serializer: keys and values are bytes; leave it out"):
+        settings_of(kind, "localhost", {name: bytes})
