@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from kraft.client.aio.admin import Admin
 from kraft.client.aio.consumer import Consumer
+from kraft.client.aio.producer import Producer
 from kraft.client.arguments import checked_headers, checked_names, checked_partitions, checked_timestamp
 from kraft.client.errors import InvalidSetting
 from kraft.client.settings import ConsumerSettings, settings_of
 from kraft.model.ids import TopicPartition
 from tests.support.client.fake_cluster import FakeCluster, tp
-from tests.unit.client.clients import consumer_of
-from tests.unit.client.test_aio_producer import producer_of
+from tests.support.virtual_time import virtual_network
+from tests.unit.client.clients import admin_of, consumer_of
 
 NO_TOPIC: Any = b"orders"
 TEXT: Any = "5"
@@ -77,7 +77,7 @@ async def test_a_producer_goes_on_after_wrong_arguments() -> None:
     cluster = FakeCluster()
     cluster.create("orders")
     wrong: dict[str, Any]
-    async with producer_of(cluster) as producer:
+    async with Producer(cluster.bootstrap_servers, network=virtual_network(cluster)) as producer:
         for wrong in (
             {"topic": NO_TOPIC},
             {"topic": None},
@@ -134,7 +134,7 @@ async def test_a_consumer_asks_for_no_offsets_of_what_is_no_partition() -> None:
 async def test_the_admin_client_takes_no_text_for_a_list() -> None:
     cluster = FakeCluster()
     text: Any = "ab"
-    async with Admin(cluster.bootstrap_servers) as admin:
+    async with admin_of(cluster) as admin:
         for call in (
             admin.delete_topics,
             admin.describe_topics,
