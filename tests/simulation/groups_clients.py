@@ -85,6 +85,8 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     """Called when the client gets a member id."""
 
     topic_name: Callable[[TopicId], str]
+    is_of_member: Callable[[ConsumerHeartbeat], bool]
+    """Returns whether a heartbeat was decided after the last time that its member was removed."""
 
 
 class Client(ABC):
@@ -102,6 +104,7 @@ class Client(ABC):
         self.topics = topics
         self.is_alive = True
         self.was_removed = False
+        """It is no member, and reads what it owned until it hears of it."""
         self.member_id = ""
         self.positions: dict[Partition, int] = {}
         """Offsets of the partitions that it reads, once they are fetched."""
@@ -384,6 +387,7 @@ class ConsumerClient(Client):
         self._reported: Partitions | None = None
         self._subscribed: frozenset[str] | None = None
         self._is_full = True
+        self._answered: ConsumerHeartbeat | None = None
         surroundings.joined(self.member_id, self)
 
     @property
@@ -410,6 +414,12 @@ class ConsumerClient(Client):
         self.revoking = NO_PARTITIONS
         owned = self.holds(self.member_id)
         self.positions = {partition: each for partition, each in self.positions.items() if partition in owned}
+        self._forget_removal()
+
+    def _forget_removal(self) -> None:
+        """Count as a member again: one that was removed, and has heard what it is assigned, gives up the rest first."""
+        if self._answered is not None and self.surroundings.is_of_member(self._answered) and not self.revoking:
+            self.was_removed = False
 
     def next_command(self) -> GroupCommand:
         return self._heartbeat(self.epoch)
@@ -443,12 +453,12 @@ class ConsumerClient(Client):
         self._reported = self._reported if command.owned is None else command.owned
         self._subscribed = self._subscribed if command.topics is None else command.topics
         self._is_full = False
-        if command.member_epoch == 0:
-            self.was_removed = False
         self.epoch = response.member_epoch
         if response.assignment is not None:
             self.owned |= response.assignment
             self.revoking = self.owned - response.assignment
+        self._answered = command
+        self._forget_removal()
 
     def _refused(self, error_code: ErrorCode) -> None:
         self._is_full = True

@@ -123,6 +123,8 @@ class History:
         """Group, generation, member and assignment, also of groups and members that are gone."""
         self._assigned: dict[tuple[str, str, int], set[frozenset[object]]] = {}
         """By group, member and epoch, everything that the member was assigned by the consumer protocol."""
+        self._heartbeats: dict[str, list[ConsumerHeartbeat]] = {}
+        """By member, its heartbeats that were decided since it was removed last."""
 
     # --- decisions of the leader -------------------------------------------------------------------------------------
 
@@ -142,6 +144,13 @@ class History:
             follows = next_volatile.classic.get(group_id)
             if follows is not None and follows.generation < group.generation:
                 raise Violation(Invariant.EPOCHS_GROW, f"{group_id}: {group.generation} to {follows.generation}")
+        command = _command(cause)
+        if isinstance(command, ConsumerHeartbeat):
+            self._heartbeats.setdefault(command.member_id, []).append(command)
+
+    def is_of_member(self, heartbeat: ConsumerHeartbeat) -> bool:
+        """Return whether a heartbeat was decided after the last time that its member was removed."""
+        return any(each is heartbeat for each in self._heartbeats.get(heartbeat.member_id, ()))
 
     def _check_commit(
         self,
@@ -263,6 +272,7 @@ class History:
         client = self.members.get(member.member_id)
         if client is not None:
             client.was_removed = True
+        self._heartbeats.pop(member.member_id, None)
         if isinstance(cause, SessionTimeout | RebalanceTimeout) and cause.member_id == member.member_id:
             return
         command = _command(cause)

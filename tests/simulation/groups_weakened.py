@@ -15,9 +15,9 @@ from kraft.coordinator.classic import rebalance as classic_rebalance
 from kraft.coordinator.classic.draft import Draft
 from kraft.coordinator.classic.group import ClassicGroup
 from kraft.coordinator.classic.validation import validate_member
-from kraft.coordinator.consumer import assignment_run, checks, heartbeats, reconciliation, targets
+from kraft.coordinator.consumer import assignment_run, checks, heartbeats, member_updates, reconciliation, targets
 from kraft.coordinator.consumer.assignment_run import TakeTargets
-from kraft.coordinator.consumer.group import Member
+from kraft.coordinator.consumer.group import JOIN_EPOCH, ConsumerGroup, Member
 from kraft.coordinator.consumer.reconciliation import Goal
 from kraft.coordinator.consumer.requests import Heartbeat
 from kraft.coordinator.groups import offset_requests
@@ -110,6 +110,37 @@ def believing_heartbeats_of_any_epoch() -> AbstractContextManager[object]:
         return stay(draft, current, *facts)
 
     return patch.object(heartbeats, "_stay", as_if_current)
+
+
+def telling_nothing_in_the_previous_epoch() -> AbstractContextManager[object]:
+    """A heartbeat of the previous epoch counts as that of a member that has heard what it is assigned now."""
+    knows_assignment = heartbeats._knows_assignment
+
+    def as_if_current(request: Heartbeat, member: Member) -> bool:
+        is_previous = 0 < request.member_epoch < member.epoch
+        return knows_assignment(replace(request, member_epoch=member.epoch) if is_previous else request, member)
+
+    return patch.object(heartbeats, "_knows_assignment", as_if_current)
+
+
+def telling_nothing_of_steps_within_an_epoch() -> AbstractContextManager[object]:
+    """A member counts as having heard of each step within its epoch, also of those that late copies took."""
+    may_be_unheard = member_updates._may_be_unheard
+
+    def only_if_new(group: ConsumerGroup, before: Member, after: Member) -> bool:
+        return before.epoch == JOIN_EPOCH and may_be_unheard(group, before, after)
+
+    return patch.object(member_updates, "_may_be_unheard", only_if_new)
+
+
+def telling_nothing_to_those_that_are_back() -> AbstractContextManager[object]:
+    """A removed member that a late copy brings back counts as having heard that it owns nothing."""
+    may_be_unheard = member_updates._may_be_unheard
+
+    def only_if_old(group: ConsumerGroup, before: Member, after: Member) -> bool:
+        return before.epoch != JOIN_EPOCH and may_be_unheard(group, before, after)
+
+    return patch.object(member_updates, "_may_be_unheard", only_if_old)
 
 
 def taking_over_static_members() -> AbstractContextManager[object]:

@@ -25,7 +25,7 @@ from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset, TopicId
 from tests.simulation.groups_clients import SESSION_MS, ClassicClient, Client, ConsumerClient, Request, Surroundings
-from tests.simulation.groups_history import History, Invariant, Violation
+from tests.simulation.groups_history import FetchOffsets, History, Invariant, Violation
 from tests.simulation.groups_host import Batch, Host, HostWorld, Waiting, compacted, replayed
 from tests.support.cluster_images import with_topic
 
@@ -100,6 +100,7 @@ class World:
             next_commit=self._next_commit,
             joined=self.history.members.__setitem__,
             topic_name=TOPIC_NAMES.__getitem__,
+            is_of_member=self.history.is_of_member,
         )
         self.elect()
 
@@ -229,7 +230,7 @@ class World:
                 sender.receive(message.request, message.response)
         elif message.host.frozen_until_ms <= self.now_ms:
             self.network.remove(message)
-            if isinstance(message.command, CommitOffsets):
+            if _counts_late(message.command):
                 self.repeat(message)
             message.host.receive(message)
         self.check()
@@ -352,3 +353,8 @@ class World:
                 place = (client.group_id, client.generation, topic, number)
                 if owners.setdefault(place, client) is not client:
                     raise Violation(Invariant.ONE_OWNER, f"two members of {place[0]} read {place}")
+
+
+def _counts_late(command: GroupCommand | FetchOffsets) -> bool:
+    """Return whether a late copy may be taken for a new request: no epoch tells a member's join from another."""
+    return isinstance(command, CommitOffsets) or (isinstance(command, ConsumerHeartbeat) and command.member_epoch == 0)

@@ -112,6 +112,11 @@ def may_have_missed_response(member: Member, request: Heartbeat) -> bool:
     return is_previous and request.owned is not None and request.owned <= member.assigned
 
 
+def may_join_again(member: Member, request: Heartbeat) -> bool:
+    """Return whether a member that is in the group may join: it may not have heard that it is."""
+    return may_have_missed_response(member, request) or member.is_unheard
+
+
 # --- offsets ---------------------------------------------------------------------------------------------------------
 
 

@@ -32,6 +32,9 @@ FIRST_EPOCH: Final = 1
 LEFT_STATIC_EPOCH: Final = -2
 """Member epoch of a static member that has left and is expected back; in a request, that it leaves in this way."""
 
+UNHEARD: Final = -1
+"""Previous epoch of a member that may not have heard of its last step; of a new one, that it has taken none yet."""
+
 
 class MemberState(IntEnum):
     """How far a member is on the way to its target assignment. The numbers are those of Kafka's records."""
@@ -84,7 +87,9 @@ class Member(Struct, frozen=True, kw_only=True):
     """None for a member of the consumer protocol."""
 
     epoch: int = JOIN_EPOCH
-    previous_epoch: int = -1
+    previous_epoch: int = UNHEARD
+    """The epoch whose heartbeats still count, as the response that began the current one may have been lost."""
+
     state: MemberState = MemberState.STABLE
     assigned: Partitions = NO_PARTITIONS
     pending_revocation: Partitions = NO_PARTITIONS
@@ -94,6 +99,11 @@ class Member(Struct, frozen=True, kw_only=True):
     @property
     def owned(self) -> Partitions:
         return self.assigned | self.pending_revocation if self.pending_revocation else self.assigned
+
+    @property
+    def is_unheard(self) -> bool:
+        """True if a process that is in this epoch may not have heard of the member's last step."""
+        return self.epoch > JOIN_EPOCH and self.previous_epoch == UNHEARD
 
     def is_reconciled(self, assignment_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == assignment_epoch

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from kraft.coordinator.assignors.assignor import Partitions
 from kraft.coordinator.consumer.checks import (
     check_epoch,
     check_released,
@@ -18,7 +17,7 @@ from kraft.coordinator.consumer.checks import (
     check_size,
     known_member,
     known_static_member,
-    may_have_missed_response,
+    may_join_again,
 )
 from kraft.coordinator.consumer.departures import leave
 from kraft.coordinator.consumer.draft import Draft, GroupDecision, refused
@@ -60,10 +59,18 @@ def _stay(draft: Draft, request: Heartbeat, context: Context, settings: GroupSet
         draft.stop_timers(before)
     subscription_changed = update_member(draft, before, _updated(before, request), image)
     assign(draft, context, settings)
-    owned = _owned(request, draft.group.members[member_id])
-    after = reconcile_member(draft, member_id, owned, image, subscription_changed=subscription_changed)
+    # A request of another epoch may be a late copy, from before the member got its partitions. Kafka believes it.
+    is_current = request.member_epoch == before.epoch
+    after = reconcile_member(
+        draft,
+        member_id,
+        request.owned if is_current else None,
+        image,
+        subscription_changed=subscription_changed,
+        may_be_late=not is_current or request.member_epoch == JOIN_EPOCH,
+    )
     draft.start_session(after, settings)
-    sends_assignment = request.member_epoch == JOIN_EPOCH or request.is_full or after.assigned != before.assigned
+    sends_assignment = after.assigned != before.assigned or not _knows_assignment(request, before)
     return HeartbeatResponse(
         member_id=member_id,
         member_epoch=after.epoch,
@@ -72,12 +79,14 @@ def _stay(draft: Draft, request: Heartbeat, context: Context, settings: GroupSet
     )
 
 
-def _owned(request: Heartbeat, member: Member) -> Partitions | None:
-    """Return the partitions that the member reports; None if it reports none, or in a heartbeat of the previous epoch.
+def _knows_assignment(request: Heartbeat, member: Member) -> bool:
+    """Return whether the member has heard what it is assigned.
 
-    Such a heartbeat may be a late copy, from before the member got its partitions. Kafka relies on it nevertheless.
+    Kafka takes any member that has not sent everything to know it, even if a late copy took its last step.
     """
-    return request.owned if request.member_epoch == member.epoch else None
+    if request.member_epoch == JOIN_EPOCH or request.is_full or member.is_unheard:
+        return False
+    return request.member_epoch == member.epoch or request.owned == member.assigned
 
 
 # --- who it is -------------------------------------------------------------------------------------------------------
@@ -103,7 +112,7 @@ def _identified_static(draft: Draft, member_id: str, instance_id: str, request: 
     predecessor = draft.group.static_member(instance_id)
     if predecessor is None:
         return draft.group.members.get(member_id) or Member(member_id=member_id)
-    if predecessor.member_id == member_id and may_have_missed_response(predecessor, request):
+    if predecessor.member_id == member_id and may_join_again(predecessor, request):
         # Kafka refuses this second attempt to join, and the member waits until the session of its first one ends.
         return predecessor
     check_released(predecessor, member_id)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from kraft.coordinator.assignors.assignor import Partitions
 from kraft.coordinator.consumer import records
 from kraft.coordinator.consumer.draft import Draft
-from kraft.coordinator.consumer.group import JOIN_EPOCH, Member, MemberState
+from kraft.coordinator.consumer.group import JOIN_EPOCH, UNHEARD, ConsumerGroup, Member, MemberState
 from kraft.coordinator.consumer.reconciliation import Goal, reconciled
 from kraft.metadata.image import MetadataImage
 
@@ -50,9 +50,18 @@ def update_member(draft: Draft, before: Member, after: Member, image: MetadataIm
 
 
 def reconcile_member(
-    draft: Draft, member_id: str, owned: Partitions | None, image: MetadataImage, *, subscription_changed: bool
+    draft: Draft,
+    member_id: str,
+    owned: Partitions | None,
+    image: MetadataImage,
+    *,
+    subscription_changed: bool,
+    may_be_late: bool = False,
 ) -> Member:
-    """Lead the member one step towards its target; `owned` is what it says it owns, None if it does not say."""
+    """Lead the member one step towards its target; `owned` is what it says it owns, None if it does not say.
+
+    If the request may be a late copy, the member may not hear of this step.
+    """
     group = draft.group
     before = group.members[member_id]
     goal = Goal(
@@ -62,6 +71,8 @@ def reconcile_member(
         owners=group.owners,
     )
     after = reconciled(before, goal, owned, subscription_changed=subscription_changed)
+    if may_be_late and after != before and _may_be_unheard(group, before, after):
+        after = replace(after, previous_epoch=UNHEARD)
     if after != before:
         draft.emit(records.current_assignment(group.group_id, after))
     if after != before and after.classic is None:  # A classic member has its time to join again instead.
@@ -70,3 +81,12 @@ def reconcile_member(
         else:
             draft.stop_rebalance(before)
     return after
+
+
+def _may_be_unheard(group: ConsumerGroup, before: Member, after: Member) -> bool:
+    """Return whether a process may be in the epoch already that the step leads to.
+
+    If a late copy brings back a member that was removed, its process may be, until the group has an assignment of a
+    later epoch than that of the removal.
+    """
+    return group.is_due if before.epoch == JOIN_EPOCH else after.epoch == before.epoch

@@ -206,6 +206,88 @@ def test_a_refusal_changes_nothing() -> None:
     assert group.timers == timers
 
 
+# --- responses that the member did not get ---------------------------------------------------------------------------
+
+
+def test_a_member_in_its_previous_epoch_is_told_what_it_has_got_since() -> None:
+    group = Coordinator(a=2)
+    group.join("m1", "a")
+    group.image = image_of({"a": 3})
+    late = group.join("m1", "a")
+    assert (late.member_epoch, late.assignment) == (3, partitions("a", 0, 1, 2))
+    response = group.heartbeat("m1", 2, owned=partitions("a", 0, 1))
+    assert (response.member_epoch, response.assignment) == (3, partitions("a", 0, 1, 2))
+
+
+def test_a_member_in_its_previous_epoch_that_owns_its_assignment_is_not_told_again() -> None:
+    group = Coordinator(a=4)
+    group.join("m1", "a")
+    group.join("m2", "a")
+    kept = group.heartbeat("m1", 2).assignment
+    group.heartbeat("m1", 2, owned=kept)
+    response = group.heartbeat("m1", 2, owned=kept)
+    assert (response.member_epoch, response.assignment) == (3, None)
+
+
+def test_a_member_is_told_what_a_late_copy_of_its_join_got_in_its_epoch() -> None:
+    group = Coordinator(a=4)
+    group.join("m1", "a")
+    group.join("m2", "a")
+    group.heartbeat("m1", 2)
+    group.heartbeat("m1", 2, owned=group.member("m1").assigned)
+    late = group.join("m2", "a")
+    assert (late.member_epoch, late.assignment) == (3, group.group.target("m2"))
+    assert group.heartbeat("m2", 3).assignment == group.group.target("m2")
+
+
+def test_a_member_is_told_what_it_has_to_give_up_since_a_late_copy_of_its_join() -> None:
+    group = Coordinator(a=4)
+    group.join("m1", "a")
+    group.join("m2", "a")
+    kept = group.join("m1", "a").assignment
+    response = group.heartbeat("m1", 2)
+    assert (response.member_epoch, response.assignment) == (2, kept)
+    released = group.heartbeat("m1", 2, owned=kept)
+    assert released.member_epoch == 3
+    assert group.heartbeat("m1", 3).assignment is None, "by this epoch it shows that it has heard"
+
+
+def test_a_member_is_told_what_a_late_copy_of_a_heartbeat_of_its_previous_epoch_got() -> None:
+    group = Coordinator(a=4)
+    group.join("m1", "a")
+    group.join("m2", "a")
+    group.join("m3", "a")
+    assert (group.heartbeat("m2", 3).member_epoch, group.member("m2").previous_epoch) == (4, 3)
+    group.heartbeat("m1", 2)
+    group.heartbeat("m1", 2, owned=group.member("m1").assigned)
+    group.heartbeat("m2", 3, owned=NO_PARTITIONS)
+    got = group.member("m2").assigned
+    assert got
+    assert group.heartbeat("m2", 4).assignment == got
+
+
+def test_a_removed_member_that_a_late_copy_of_its_join_brings_back_hears_that_it_owns_nothing() -> None:
+    group = Coordinator(GroupSettings(assignment_interval_ms=1_000), a=2)
+    group.now_ms = 1_000
+    joined = group.join("m1", "a")
+    group.end(SessionTimeout(GROUP, "m1"))
+    late = group.join("m1", "a")
+    assert late.member_epoch == joined.member_epoch, "nothing but the assignment tells one from the other"
+    for _ in range(2):
+        assert group.heartbeat("m1", joined.member_epoch).assignment == NO_PARTITIONS
+    group.now_ms += 1_000
+    again = group.heartbeat("m1", joined.member_epoch)
+    assert (again.member_epoch, again.assignment) == (4, partitions("a", 0, 1))
+    assert group.heartbeat("m1", 4).assignment is None
+
+
+def test_a_static_member_that_missed_the_response_to_its_join_while_the_group_was_due_joins_again() -> None:
+    group = Coordinator(GroupSettings(assignment_interval_ms=1_000), a=2)
+    group.now_ms = 1_000
+    group.join("m1", "a")
+    assert group.join("m2", "a", instance_id="i") == group.join("m2", "a", instance_id="i")
+
+
 # --- changes ---------------------------------------------------------------------------------------------------------
 
 
