@@ -88,6 +88,9 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     is_of_member: Callable[[ConsumerHeartbeat], bool]
     """Returns whether a heartbeat was decided after the last time that its member was removed."""
 
+    heard: Callable[[ConsumerHeartbeat, Partitions], None]
+    """Called with what a member takes for its assignment after the response to a heartbeat."""
+
 
 class Client(ABC):
     """A process from its start to its end."""
@@ -426,6 +429,8 @@ class ConsumerClient(Client):
 
     def _heartbeat(self, epoch: int) -> ConsumerHeartbeat:
         is_full = self._is_full or self.epoch == 0 or self.topics != self._subscribed
+        # It may say what it owns also if it has said so before.
+        says_owned = is_full or self.owned != self._reported or self.random.random() < 0.3
         return ConsumerHeartbeat(
             group_id=self.group_id,
             member_id=self.member_id,
@@ -433,7 +438,7 @@ class ConsumerClient(Client):
             instance_id=self.instance_id,
             rebalance_timeout_ms=self.rebalance_ms if is_full else -1,
             topics=self.topics if is_full else None,
-            owned=self.owned if is_full or self.owned != self._reported else None,
+            owned=self.owned if says_owned else None,
         )
 
     def fetch_command(self, topics: dict[str, tuple[int, ...]]) -> FetchOffsets:
@@ -458,6 +463,7 @@ class ConsumerClient(Client):
             self.owned |= response.assignment
             self.revoking = self.owned - response.assignment
         self._answered = command
+        self.surroundings.heard(command, self.owned - self.revoking)
         self._forget_removal()
 
     def _refused(self, error_code: ErrorCode) -> None:

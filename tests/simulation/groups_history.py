@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from kraft.coordinator.assignors.assignor import Partition
+from kraft.coordinator.assignors.assignor import Partition, Partitions
 from kraft.coordinator.classic.group import GroupState
 from kraft.coordinator.classic.messages import LeaveGroup, SyncedGroup, SyncGroup
 from kraft.coordinator.consumer.assignment_run import TakeTargets
@@ -37,6 +37,7 @@ class Invariant(StrEnum):
     ACKNOWLEDGED_IS_COMMITTED = "what is answered is committed"
     ONE_OWNER = "a partition has one owner"
     OWNERS_LET_GO = "a member keeps its partitions until it gives them up, or is removed"
+    MEMBERS_HEAR = "a member whose heartbeat is answered knows what it is assigned"
     MEMBERS_HAVE_TARGETS = "nobody but members has a target assignment"
     ASSIGNMENTS_HAVE_INTERVALS = "the interval passes between two target assignments"
     ONE_ASSIGNMENT = "a generation has one assignment"
@@ -123,8 +124,8 @@ class History:
         """Group, generation, member and assignment, also of groups and members that are gone."""
         self._assigned: dict[tuple[str, str, int], set[frozenset[object]]] = {}
         """By group, member and epoch, everything that the member was assigned by the consumer protocol."""
-        self._heartbeats: dict[str, list[ConsumerHeartbeat]] = {}
-        """By member, its heartbeats that were decided since it was removed last."""
+        self._heartbeats: dict[str, list[tuple[ConsumerHeartbeat, Partitions]]] = {}
+        """By member, its heartbeats that were decided since it was removed last, and what it was assigned then."""
 
     # --- decisions of the leader -------------------------------------------------------------------------------------
 
@@ -144,13 +145,28 @@ class History:
             follows = next_volatile.classic.get(group_id)
             if follows is not None and follows.generation < group.generation:
                 raise Violation(Invariant.EPOCHS_GROW, f"{group_id}: {group.generation} to {follows.generation}")
-        command = _command(cause)
-        if isinstance(command, ConsumerHeartbeat):
-            self._heartbeats.setdefault(command.member_id, []).append(command)
+        self._note_heartbeat(after, _command(cause))
+
+    def _note_heartbeat(self, after: Groups, command: GroupCommand | FetchOffsets | None) -> None:
+        group = after.consumer.get(command.group_id) if isinstance(command, ConsumerHeartbeat) else None
+        if group is not None and isinstance(command, ConsumerHeartbeat) and command.member_id in group.members:
+            decided = command, group.members[command.member_id].assigned
+            self._heartbeats.setdefault(command.member_id, []).append(decided)
 
     def is_of_member(self, heartbeat: ConsumerHeartbeat) -> bool:
         """Return whether a heartbeat was decided after the last time that its member was removed."""
-        return any(each is heartbeat for each in self._heartbeats.get(heartbeat.member_id, ()))
+        return self._assigned_by(heartbeat) is not None
+
+    def heard(self, heartbeat: ConsumerHeartbeat, assigned: Partitions) -> None:
+        """Check what a member takes for its assignment, now that it has the response to a heartbeat."""
+        decided = self._assigned_by(heartbeat)
+        if decided is not None and decided != assigned:
+            what = f"{heartbeat.member_id} was assigned {_shown(decided)}, and takes {_shown(assigned)} for it"
+            raise Violation(Invariant.MEMBERS_HEAR, what)
+
+    def _assigned_by(self, heartbeat: ConsumerHeartbeat) -> Partitions | None:
+        decided = self._heartbeats.get(heartbeat.member_id, ())
+        return next((assigned for each, assigned in decided if each is heartbeat), None)
 
     def _check_commit(
         self,
@@ -412,6 +428,10 @@ def assignment(partitions: frozenset[tuple[str, int]]) -> bytes:
 def parsed(assigned: bytes) -> frozenset[tuple[str, int]]:
     pairs = (each.split("/") for each in bytes(assigned).decode().split(",") if each)
     return frozenset((topic, int(number)) for topic, number in pairs)
+
+
+def _shown(partitions: Partitions) -> str:
+    return str(sorted((str(topic_id), number) for topic_id, number in partitions))
 
 
 def _command(cause: Cause) -> GroupCommand | FetchOffsets | None:

@@ -101,6 +101,7 @@ class World:
             joined=self.history.members.__setitem__,
             topic_name=TOPIC_NAMES.__getitem__,
             is_of_member=self.history.is_of_member,
+            heard=self.history.heard,
         )
         self.elect()
 
@@ -260,20 +261,25 @@ class World:
         request.host.receive(request)
         self.check()
 
-    def _drop_commits_of_ended_groups(self) -> None:
-        """Let no commit outlive its group: epochs begin again in the next group of this id, as in Kafka.
+    def _drop_requests_of_ended_groups(self) -> None:
+        """Let no commit and no late heartbeat outlive its group: epochs begin again in the next group of this id.
 
-        A member keeps its id when it joins that one, and nothing in a commit says which of the groups it is for.
+        It is the same in Kafka. A member keeps its id when it joins that one, and nothing in a request says which of
+        the groups it is for.
         """
         if self.history.ended:
-            self.network[:] = [each for each in self.network if not self._is_of_ended_group(each)]
-            for request in [each for each in self.late_commits if self._is_of_ended_group(each)]:
-                self.late_commits.remove(request)
+            self.network[:] = [
+                each
+                for each in self.network
+                if not (isinstance(each, Request) and self._is_of_ended_group(each, CommitOffsets))
+            ]
+            for late, kind in ((self.late_commits, CommitOffsets), (self.late, ConsumerHeartbeat)):
+                for request in [each for each in late if self._is_of_ended_group(each, kind)]:
+                    late.remove(request)
             self.history.ended.clear()
 
-    def _is_of_ended_group(self, message: Request | Answer) -> bool:
-        command = message.command if isinstance(message, Request) else None
-        return isinstance(command, CommitOffsets) and command.group_id in self.history.ended
+    def _is_of_ended_group(self, request: Request, kind: type[CommitOffsets] | type[ConsumerHeartbeat]) -> bool:
+        return isinstance(request.command, kind) and request.command.group_id in self.history.ended
 
     def _gave_up(self, request: Request) -> None:
         if request in self.network:
@@ -336,7 +342,7 @@ class World:
     # --- what holds after each event ---------------------------------------------------------------------------------
 
     def check(self) -> None:
-        self._drop_commits_of_ended_groups()
+        self._drop_requests_of_ended_groups()
         shard = None if self.leader is None else self.leader.shard
         owners: dict[tuple[str, int, str, int], Client] = {}
         for client in self.clients:
