@@ -248,7 +248,8 @@ class World:
     def deliver_late(self, request: Request) -> None:
         """Deliver a request that was given up, if its sender has gone on meanwhile.
 
-        Within one epoch the consumer protocol relies on the connection: it has no way to tell an older heartbeat.
+        Within one epoch the consumer protocol relies on the connection: it has no way to tell an older heartbeat. Nor
+        can it tell that a join says what the member subscribed to once: it would get that subscription again.
         """
         (self.late_commits if request in self.late_commits else self.late).remove(request)
         command, sender = request.command, request.sender
@@ -256,7 +257,8 @@ class World:
             return
         if isinstance(command, ConsumerHeartbeat):
             assert sender is not None, "administrators send no heartbeats"
-            if sender.is_alive and command.member_epoch >= sender.generation:
+            is_outdated = command.member_epoch == 0 and command.topics != sender.topics
+            if sender.is_alive and (command.member_epoch >= sender.generation or is_outdated):
                 return
         request.host.receive(request)
         self.check()
