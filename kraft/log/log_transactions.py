@@ -88,3 +88,7 @@ class LogTransactions:
         """Forget a batch that the coordinator has refused, unless its producer may send it again in its order."""
         if not refusal.error_code.retriable:
             self._producers.verifications.refuse(producer_id, guard)
+
+    def end_verifications(self) -> None:
+        """Invalidate all guards, at the end of a leadership: the markers that another leader writes are not checked."""
+        self._producers.verifications.clear()

@@ -87,6 +87,10 @@ class Verifications:
         """Invalidate the guard: a batch of the transaction was written."""
         self._by_producer.pop(producer_id, None)
 
+    def clear(self) -> None:
+        """Invalidate every guard."""
+        self._by_producer.clear()
+
     def end_by_marker(self, producer_id: int, epoch: int, *, is_bumped: bool) -> None:
         """Invalidate the guard if it may be of the transaction that this marker has ended.
 

@@ -218,6 +218,7 @@ class Partition(ReplicaLog):
         self._known_high_watermark = self.high_watermark
         was_leading = self.leader is not None
         self.leader = self.follower = None
+        self.log.transactions.end_verifications()
         self._produces.abandon(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.waiting_appends.abandon(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,

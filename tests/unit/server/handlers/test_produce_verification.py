@@ -10,9 +10,11 @@ from typing import NamedTuple
 
 import pytest
 
+from kraft.log.format.control_record import EndTransactionMarker, build_marker
+from kraft.log.format.record_batch import assign_offsets
 from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import TopicPartition
+from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
 from kraft.model.produce import ProducePartition, ProduceRequest, ProduceResponse
 from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.handlers.produce_verification import ProduceVerification, TransactionSupport
@@ -335,6 +337,21 @@ async def test_the_lead_that_ends_meanwhile_refuses_the_batch(producing: Produci
     await producing.coordinator.release()
     assert await codes_of(answer) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     assert values_in(producing.first) == []
+
+
+async def test_a_marker_from_another_leader_meanwhile_keeps_a_late_batch_out(producing: Producing) -> None:
+    """The records would begin a transaction that no marker ends, because its coordinator has ended it."""
+    producing.coordinator.holds = True
+    answer = producing.begin(sent(0, "late"), support=VERIFIES)
+    await settle()
+    follow(producing.first, epoch=2)
+    marker = bytearray(build_marker(EndTransactionMarker(type=ABORT, coordinator_epoch=0), PRODUCER, 0, 1_000))
+    assign_offsets(marker, 0, Offset(0), LeaderEpoch(2))
+    producing.first.append_as_follower(bytes(marker))
+    lead(producing.first, epoch=3, isr=(1,))
+    await producing.coordinator.release()
+    assert await codes_of(answer) == [ErrorCode.INVALID_TXN_STATE]
+    assert producing.first.log.log_end_offset == 1, "only the marker"
 
 
 @pytest.mark.parametrize("support", list(TransactionSupport))
