@@ -86,6 +86,32 @@ def test_a_truncation_reopens_the_transaction_and_closes_one_that_it_cuts_off() 
     assert read_committed(log) == ["a"]
 
 
+def test_a_truncation_within_a_segment_drops_only_the_aborts_that_it_cuts_off() -> None:
+    log = open_log(MemoryDisk())
+    end(log, 6, COMMIT)
+    send(log, 7, 0, "a")
+    end(log, 7, ABORT)
+    send(log, 8, 0, "b")
+    second = end(log, 8, ABORT)
+    assert len(log.segments()) == 1
+    log.truncate_to(second)
+    assert [each.producer_id for each in log.transactions.aborted(Offset(0), second)] == [7]
+    end(log, 8, COMMIT)
+    assert read_committed(log) == ["b"]
+
+
+def test_a_truncation_leaves_unreplicated_what_was_decided_below_it() -> None:
+    log = open_log(MemoryDisk())
+    send(log, 7, 0, "a")
+    marker = end(log, 7, COMMIT)
+    send(log, 8, 0, "b")
+    log.truncate_to(Offset(marker + 1))
+    log.transactions.high_watermark_advanced(marker)
+    assert log.transactions.last_stable_offset(marker) == 0
+    log.transactions.high_watermark_advanced(log.log_end_offset)
+    assert log.transactions.last_stable_offset(log.log_end_offset) == log.log_end_offset
+
+
 # --- appends -------------------------------------------------------------------------------------------------
 
 
@@ -108,6 +134,22 @@ def test_a_verified_batch_is_written_with_its_guard_only_while_no_marker_has_com
     guard = log.transactions.begin_verification(7, 0, 0, begins_at_zero=False)
     log.append_as_leader(transactional(7, 0, "a"), LeaderEpoch(0), NOW_MS, origin=AppendOrigin(guard=guard))
     assert log.transactions.begin_verification(7, 0, 1, begins_at_zero=False) is None, "it is known here"
+
+
+def test_a_batch_that_its_producer_sends_again_stays_the_first_of_its_transaction() -> None:
+    log = open_log(MemoryDisk())
+    guard = log.transactions.begin_verification(7, 0, 0, begins_at_zero=False)
+    assert guard is not None
+    log.transactions.verification_refused(7, guard, Refusal(ErrorCode.NOT_ENOUGH_REPLICAS, "retry"))
+    later = log.transactions.begin_verification(7, 0, 1, begins_at_zero=False)
+    with pytest.raises(Refusal) as refusal:
+        log.append_as_leader(transactional(7, 1, "b"), LeaderEpoch(0), NOW_MS, origin=AppendOrigin(guard=later))
+    assert refusal.value.error_code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    for sequence, value in enumerate("ab"):
+        batch = transactional(7, sequence, value)
+        log.append_as_leader(batch, LeaderEpoch(0), NOW_MS, origin=AppendOrigin(guard=guard))
+    end(log, 7, COMMIT)
+    assert read_committed(log) == ["a", "b"]
 
 
 def test_an_old_coordinator_changes_nothing() -> None:
