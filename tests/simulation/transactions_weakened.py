@@ -11,13 +11,13 @@ from msgspec.structs import replace
 
 from kraft.coordinator.hosted_shard import Effect, HostedShard, SendReplies
 from kraft.coordinator.shard import Context, Reply, Ticket
-from kraft.coordinator.transactions import abort, end_transaction, init_producer_id, shard, transaction
+from kraft.coordinator.transactions import abort, end_transaction, init_producer_id, partitions, shard, transaction
 from kraft.coordinator.transactions.commands import EndTransaction, InitProducerId, MarkersWritten
 from kraft.coordinator.transactions.markers import PendingMarkers, markers_written, pending_markers
 from kraft.coordinator.transactions.replicated import Transactions
 from kraft.coordinator.transactions.shard import TransactionShard
 from kraft.coordinator.transactions.state import State
-from kraft.coordinator.transactions.transaction import ProducerIdAndEpoch, Transaction, TransactionState
+from kraft.coordinator.transactions.transaction import EPOCH_MAX, ProducerIdAndEpoch, Transaction, TransactionState
 from kraft.coordinator.transactions.volatile import TransactionsDecision
 from tests.simulation.transactions_world import World
 
@@ -174,6 +174,9 @@ def replying_at_once() -> AbstractContextManager[object]:
     return patch.object(HostedShard, "_reply", reply)
 
 
-def giving_out_the_last_epoch() -> AbstractContextManager[object]:
-    """A producer is given the epoch that only fences."""
-    return patch.object(ProducerIdAndEpoch, "is_exhausted", property(lambda producer: producer.epoch >= 2**15 - 1))
+@contextmanager
+def giving_out_the_last_epoch() -> Iterator[None]:
+    """A producer is given the epoch that only fences, and begins transactions with it."""
+    exhausted = property(lambda producer: producer.epoch >= EPOCH_MAX)
+    with patch.object(ProducerIdAndEpoch, "is_exhausted", exhausted), patch.object(partitions, "EPOCH_MAX", None):
+        yield

@@ -10,7 +10,7 @@ from kraft.coordinator.shard import Ticket
 from kraft.coordinator.transactions.commands import AddOffsets, AddPartitions, VerifiedPartitions, VerifyPartitions
 from kraft.coordinator.transactions.refusals import being_completed, fenced, unknown_producer
 from kraft.coordinator.transactions.state import State, with_reply
-from kraft.coordinator.transactions.transaction import ProducerIdAndEpoch, Transaction, TransactionState
+from kraft.coordinator.transactions.transaction import EPOCH_MAX, ProducerIdAndEpoch, Transaction, TransactionState
 from kraft.coordinator.transactions.volatile import TransactionsDecision
 from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
@@ -87,6 +87,6 @@ def _transaction_of(
         return being_completed(transactional_id)
     if transaction.producer.producer_id != producer.producer_id:
         return unknown_producer(transactional_id, producer)
-    if transaction.producer != producer:
+    if transaction.producer != producer or producer.epoch == EPOCH_MAX:
         return fenced(transactional_id, producer)
     return being_completed(transactional_id) if transaction.state.is_prepared else transaction

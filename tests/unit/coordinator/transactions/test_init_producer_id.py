@@ -154,6 +154,18 @@ def test_no_producer_is_given_the_epoch_that_fences() -> None:
     assert coordinator.init(old) == new
 
 
+@pytest.mark.parametrize("transaction_version", [0, 2])
+def test_no_transaction_begins_with_the_epoch_that_fences(transaction_version: int) -> None:
+    """Its marker could not have a later epoch: the partitions would refuse it, and the transaction would stay open."""
+    coordinator, old = at_epoch(EXHAUSTED, transaction_version)
+    coordinator.add(old)
+    coordinator.advance(TIMEOUT_MS)
+    coordinator.write_markers()
+    fencing = coordinator.transaction().producer
+    assert fencing.epoch == EPOCH_MAX
+    assert coordinator.add(fencing) is ErrorCode.PRODUCER_FENCED
+
+
 def test_the_producer_id_0_is_one_like_any_other() -> None:
     for act in ("init", "abort", "end"):
         coordinator, old = at_epoch(EXHAUSTED)
