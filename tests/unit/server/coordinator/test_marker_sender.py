@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kraft.coordinator.transactions.transaction import EPOCH_BUMP, TransactionState
+from kraft.coordinator.transactions.transaction import EPOCH_BUMP, ProducerIdAndEpoch, TransactionState
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.partitions import PartitionName
 from kraft.model.transaction_partitions import TxnMarker
@@ -56,7 +56,12 @@ async def test_no_marker_is_sent_before_the_decision_is_committed(tmp_path: Path
 
 @pytest.mark.parametrize(
     "code",
-    [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS],
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+    ],
 )
 async def test_only_the_partitions_that_refuse_are_asked_again(tmp_path: Path, code: ErrorCode) -> None:
     async with Transacting(tmp_path) as broker:
@@ -242,6 +247,22 @@ async def test_after_a_failed_append_the_markers_are_sent_again_and_the_transact
         broker.broker.is_full = False
         await broker.until_state(COMMITTED)
         assert set(broker.leaders.asked()) == {(1, 0)}
+
+
+async def test_a_marker_under_way_is_not_sent_again_after_a_failed_append(tmp_path: Path) -> None:
+    """The second one could end the next transaction of a client before version 2."""
+    async with Transacting(tmp_path) as broker:
+        broker.leaders.holds = asyncio.Event()
+        await broker.prepared(0)
+        broker.broker.is_full = True
+        assert await broker.init("other") is ErrorCode.NOT_COORDINATOR
+        broker.broker.is_full = False
+        await asyncio.sleep(10)
+        assert isinstance(await broker.init("other"), ProducerIdAndEpoch), "the shard was loaded again"
+        broker.leaders.holds.set()
+        await broker.until_state(COMMITTED)
+        await asyncio.sleep(10)
+        assert broker.leaders.asked() == [(1, 0)]
 
 
 async def test_markers_that_were_reported_before_a_failed_append_are_sent_again(tmp_path: Path) -> None:

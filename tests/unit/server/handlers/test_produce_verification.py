@@ -151,6 +151,15 @@ async def test_only_the_first_batch_of_a_transaction_in_a_partition_is_verified(
     assert values_in(producing.first)[:2] == ["a", "b"]
 
 
+@pytest.mark.parametrize("support", list(TransactionSupport))
+async def test_a_transaction_with_its_own_epoch_begins_at_sequence_0(
+    producing: Producing, support: TransactionSupport
+) -> None:
+    """Batches may arrive out of order. A producer of an earlier version continues its last transaction's sequence."""
+    begun = await producing.codes(sent(1, "b"), support=support)
+    assert begun == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if support is ADDS else ErrorCode.NONE]
+
+
 async def test_records_outside_of_transactions_are_appended_at_once(producing: Producing) -> None:
     answer = producing.begin(batch("a"))
     assert answer.done()
