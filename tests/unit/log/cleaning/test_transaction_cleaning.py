@@ -45,13 +45,13 @@ def write(
     return log.append_as_leader(batch, LeaderEpoch(0), NOW_MS, origin=VERIFIED).base_offset
 
 
-def compact(log: PartitionLog, now_ms: int = NOW_MS, map_bytes: int = 1 << 20) -> None:
+def compact(log: PartitionLog, now_ms: int = NOW_MS, map_bytes: int = 1 << 20, cleaned_to: int = 0) -> None:
     """Compact all closed segments as a broker does, all of them committed."""
     log.roll()
     log.transactions.high_watermark_advanced(log.log_end_offset)
     upper = log.transactions.last_stable_offset(log.log_end_offset)
-    # From the start, so that a clean log is cleaned again.
-    plan = plan_cleaning(log.segments(), COMPACT, Offset(0), upper, now_ms)
+    # By default from the start, so that a clean log is cleaned again.
+    plan = plan_cleaning(log.segments(), COMPACT, Offset(cleaned_to), upper, now_ms)
     if plan is None:
         return
     result = clean(
@@ -100,6 +100,19 @@ def test_aborted_records_go_and_replace_nothing_while_committed_ones_do() -> Non
     compact(log)
     assert committed(log) == {"a": "1", "b": "2", "c": "1"}
     assert [header.base_offset for header in headers(log) if header.record_count] == [0, 3, 4, 5, 6]
+
+
+def test_an_abort_before_the_part_to_be_cleaned_says_nothing_of_its_producers_next_transaction() -> None:
+    log = new_log()
+    write(log, "a", "aborted", 7, 0)
+    end(log, 7, ABORT)
+    first = write(log, "b", "1")
+    write(log, "b", "2", 7, 1)
+    end(log, 7, COMMIT)
+    write(log, "c", "1")
+    compact(log, cleaned_to=first)
+    assert committed(log) == {"b": "2", "c": "1"}
+    assert first not in [header.base_offset for header in headers(log)]
 
 
 def test_what_is_undecided_is_not_touched() -> None:
