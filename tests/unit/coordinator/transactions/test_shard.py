@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from kraft.coordinator.hosted_shard import HostedShard, Surroundings
 from kraft.coordinator.shard import Context
@@ -113,6 +114,16 @@ def test_the_last_record_of_each_id_is_enough() -> None:
 
 
 # --- expiry ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", [TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT])
+def test_the_next_transaction_has_none_of_the_partitions_that_a_complete_one_may_record(
+    state: TransactionState,
+) -> None:
+    """Our records of complete transactions have no partitions; those of another coordinator may."""
+    complete = replace(new_transaction(ProducerId(7), TIMEOUT_MS, 1), state=state, partitions=frozenset({ORDERS}))
+    replayed = replay(NO_TRANSACTIONS, record_of(ID, complete, transaction_version=2))
+    assert not replayed.by_id[ID].partitions
 
 
 def test_an_id_that_no_producer_uses_expires() -> None:
