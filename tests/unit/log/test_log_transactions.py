@@ -100,6 +100,23 @@ def test_a_truncation_within_a_segment_drops_only_the_aborts_that_it_cuts_off() 
     assert read_committed(log) == ["b"]
 
 
+def test_a_truncation_into_a_segment_before_all_aborts_leaves_room_for_the_next_abort() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    append(log, "a", timestamp_ms=NOW_MS)
+    append(log, "b", timestamp_ms=NOW_MS)
+    log.roll()
+    send(log, 7, 0, "gone")
+    end(log, 7, ABORT)
+    log.truncate_to(Offset(1))
+    send(log, 8, 0, "gone too")
+    end(log, 8, ABORT)
+    assert len(log.segments()) == 1
+    assert read_committed(log) == ["a"]
+    log.close()
+    assert read_committed(open_log(disk, clean_shutdown=True)) == ["a"]
+
+
 def test_a_truncation_leaves_unreplicated_what_was_decided_below_it() -> None:
     log = open_log(MemoryDisk())
     send(log, 7, 0, "a")
