@@ -115,6 +115,22 @@ def test_an_abort_before_the_part_to_be_cleaned_says_nothing_of_its_producers_ne
     assert first not in [header.base_offset for header in headers(log)]
 
 
+def test_a_segment_keeps_its_index_of_aborted_transactions_when_none_is_left() -> None:
+    """A recovery would take it for lost, and read the segment to build it again."""
+    disk = MemoryDisk()
+    log = new_log(disk)
+    write(log, "a", "aborted", 7, 0)
+    end(log, 7, ABORT)
+    write(log, "b", "1", 7, 1)
+    end(log, 7, COMMIT)
+    for _ in range(2):
+        compact(log)
+    assert log.transactions.aborted(Offset(0), Offset(99)) == []
+    first = log.segments()[0]
+    log.close()
+    assert first.path.replace(".log", ".txnindex") in [f"{log.directory}/{name}" for name in disk.list(log.directory)]
+
+
 def test_what_is_undecided_is_not_touched() -> None:
     log = new_log()
     write(log, "a", "1")
