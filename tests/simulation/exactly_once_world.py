@@ -97,6 +97,9 @@ class World:
             next_commit=self._next_id,
             joined=lambda member_id, client: None,
             topic_name=TOPIC_NAMES.__getitem__,
+            # What members know of their assignment is checked where groups are simulated alone.
+            is_of_member=lambda heartbeat: True,
+            heard=lambda heartbeat, assigned: None,
         )
 
     def _context(self) -> Context:

@@ -179,6 +179,7 @@ class ProducerStates:
             return ACCEPT
         if state is not None:
             if not origin.is_coordinator and (duplicate := state.duplicate_of(header)) is not None:
+                _check_not_ended(state, header, duplicate)
                 return duplicate
             if header.producer_epoch < state.epoch:
                 raise _old_epoch(header, state, "the latest is")
@@ -343,6 +344,20 @@ def _out_of_order(header: BatchHeader, expectation: str) -> Refusal:
         f"producer {header.producer_id} epoch {header.producer_epoch} sent sequence {header.base_sequence}, "
         f"{expectation}",
     )
+
+
+def _check_not_ended(state: ProducerState, header: BatchHeader, duplicate: Duplicate) -> None:
+    """Raise Refusal if the transaction of the batch in the log has ended.
+
+    No producer waits for the response to such a batch, so the one that has come may have other records: librdkafka
+    gives them the sequences of records that it dropped at an abort (docs/adr/0036). Acknowledged, they would be lost.
+    """
+    if header.is_transactional and (state.transaction_start is None or duplicate.base_offset < state.transaction_start):
+        raise Refusal(
+            ErrorCode.UNKNOWN_PRODUCER_ID,
+            f"producer {header.producer_id} sent sequence {header.base_sequence} again, whose transaction has ended: "
+            "abort the transaction, and repeat it with the next epoch",
+        )
 
 
 def _check_marker(

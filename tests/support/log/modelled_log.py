@@ -12,6 +12,8 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
+import pytest
+
 from kraft.log.append_work import CLIENT, AppendOrigin
 from kraft.log.change import run_now
 from kraft.log.cleaning.cleaned_segments import CleaningResult, open_cleaned
@@ -102,13 +104,21 @@ class ModelledLog:
             self._append_as_leader([build_marker(marker, producer_id, epoch, self.now_ms)], COORDINATOR)
 
     def retry(self, producer_id: int, age: int) -> None:
-        """Send one of a producer's last five batches again: nothing is written."""
+        """Send one of a producer's last five batches again: nothing is written.
+
+        If its transaction has ended, it is refused, as the producer may have given its sequence to other records.
+        """
         own = [batch for batch in self._idempotent if batch.producer_id == producer_id]
         latest = [batch for batch in own if batch.producer_epoch == own[-1].producer_epoch][-BATCHES_REMEMBERED:]
         batch = latest[-1 - age] if age < len(latest) else None
         if batch is None or batch.base_offset < max(self.start, self.cleaned_end):
             return
         points = self.disk.points
+        is_open = any(each.base_offset == batch.base_offset for each in outcomes(self.batches, None))
+        if read_header(batch.data).is_transactional and not is_open:
+            with pytest.raises(Refusal, match="UNKNOWN_PRODUCER_ID"):
+                self.log.append_as_leader(batch.request, LeaderEpoch(self.epoch), self.now_ms)
+            return
         result = self.log.append_as_leader(batch.request, LeaderEpoch(self.epoch), self.now_ms)
         assert result.duplicate, f"the batch at {batch.base_offset} is not known again"
         assert (result.base_offset, result.last_offset) == (batch.base_offset, batch.next_offset - 1)

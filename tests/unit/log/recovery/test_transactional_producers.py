@@ -15,7 +15,6 @@ from kraft.log.recovery.producer_state import Accept, Duplicate, ProducerStates,
 from kraft.log.transactions.aborted import AbortedTransaction
 from kraft.log.transactions.verification import NOT_REQUIRED
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import Offset
 
 COMMIT, ABORT = MarkerType.COMMIT, MarkerType.ABORT
 UNVERIFIED = AppendOrigin(guard=NOT_REQUIRED)
@@ -89,9 +88,20 @@ def test_a_batch_outside_of_the_open_transaction_is_refused() -> None:
     assert known.check(batch(1, transactional=False)) == Accept()
 
 
-def test_a_batch_sent_again_after_the_marker_is_a_duplicate() -> None:
-    known = states(batch(0, 5), marker(COMMIT, 6))
-    assert known.check(batch(0)) == Duplicate(base_offset=Offset(5), last_offset=Offset(5), timestamp_ms=1_000)
+def test_a_batch_is_a_duplicate_only_of_one_in_the_open_transaction() -> None:
+    known = states(batch(0, 10), batch(1, 11))
+    assert isinstance(known.check(batch(0), None, UNVERIFIED), Duplicate)
+    assert isinstance(known.check(batch(1), None, UNVERIFIED), Duplicate)
+    update(known, marker(ABORT, 12))
+    assert refused(known, batch(1)) is ErrorCode.UNKNOWN_PRODUCER_ID
+    update(known, batch(2, 13))
+    assert isinstance(known.check(batch(2), None, UNVERIFIED), Duplicate)
+    assert refused(known, batch(1)) is ErrorCode.UNKNOWN_PRODUCER_ID
+
+
+def test_a_batch_without_transaction_is_a_duplicate_whatever_has_ended() -> None:
+    known = states(batch(0, 10), marker(COMMIT, 11), batch(1, 12, transactional=False))
+    assert isinstance(known.check(batch(1, transactional=False), None, UNVERIFIED), Duplicate)
 
 
 def test_the_sequence_goes_on_after_a_marker_of_the_same_epoch() -> None:
