@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kraft.log.format.record_batch import placed, read_header, split
+from kraft.log.format.control_record import MarkerType, marker_in
+from kraft.log.format.record_batch import decode_batch, placed, read_header, split
+from kraft.log.format.record_codec import Record
 from kraft.log.leader_epochs import EpochStart, LeaderEpochCache
 from kraft.log.partition_log import PartitionLog
 from kraft.log.recovery.producer_state import BATCHES_REMEMBERED
@@ -192,3 +194,30 @@ def meets(expectations: Sequence[Expectation], log: PartitionLog) -> Expectation
         else:
             return expectation
     raise Broken("; or ".join(reasons))
+
+
+def outcomes(batches: Sequence[Stored], outcome: MarkerType | None) -> list[Stored]:
+    """Return the transactional batches with this outcome; None: undecided."""
+    found: list[Stored] = []
+    pending: dict[int, list[Stored]] = {}
+    for batch in batches:
+        header = read_header(batch.data)
+        if not header.is_transactional:
+            continue
+        marker = marker_in(header, batch.data)
+        if marker is None:
+            pending.setdefault(batch.producer_id, []).append(batch)
+        elif marker.type is outcome:
+            found += pending.pop(batch.producer_id, [])
+        else:
+            pending.pop(batch.producer_id, None)
+    return [batch for held in pending.values() for batch in held] if outcome is None else found
+
+
+def is_marker(batch: Stored) -> bool:
+    return read_header(batch.data).is_control
+
+
+def records_by_offset(batches: Sequence[Stored]) -> dict[int, Record]:
+    """Return the records by offset."""
+    return {record.offset: record for batch in batches for record in decode_batch(batch.data)}

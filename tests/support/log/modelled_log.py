@@ -19,8 +19,8 @@ from kraft.log.change import run_now
 from kraft.log.cleaning.cleaned_segments import CleaningResult, open_cleaned
 from kraft.log.cleaning.cleaning_plan import plan_cleaning
 from kraft.log.cleaning.compaction import clean
-from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker, marker_in
-from kraft.log.format.record_batch import TimestampType, build_batch, decode_batch, read_header, split
+from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
+from kraft.log.format.record_batch import TimestampType, build_batch, read_header, split
 from kraft.log.format.record_codec import Record
 from kraft.log.group_commit import SyncTicket
 from kraft.log.log_config import LogConfig
@@ -31,7 +31,15 @@ from kraft.model.ids import LeaderEpoch, Offset
 from tests.support.disks.sim_content import CrashMode
 from tests.support.disks.sim_disk import SimDisk
 from tests.support.log.log_building import DIRECTORY, NOW_MS, ORDERS, newest, offset_at
-from tests.support.log.log_expectations import Broken, Expectation, Stored, meets
+from tests.support.log.log_expectations import (
+    Broken,
+    Expectation,
+    Stored,
+    is_marker,
+    meets,
+    outcomes,
+    records_by_offset,
+)
 from tests.support.log.transactional_log import COORDINATOR, VERIFIED, committed_records
 
 MAP_BYTES: Final = 1 << 16
@@ -264,7 +272,7 @@ class ModelledLog:
         self.to_remove += self.log.apply_retention(self.now_ms, Offset(high_watermark))
         start = self.log.log_start_offset
         assert self.start <= start <= high_watermark
-        dropped = _records([batch for batch in self.batches if batch.next_offset <= start])
+        dropped = records_by_offset([batch for batch in self.batches if batch.next_offset <= start])
         by_size = config.retention_bytes >= 0 and self.log.size_bytes >= min(size_bytes, config.retention_bytes)
         by_age = config.retention_ms >= 0 and all(
             record.timestamp_ms < self.now_ms - config.retention_ms for record in dropped.values()
@@ -308,8 +316,12 @@ class ModelledLog:
     def _check_cleaned(self, before: Sequence[Stored], after: Sequence[Stored], end: int) -> None:
         """Check that each key's newest record is left, and no record was changed. Raises Broken."""
         aborted = {batch.base_offset for batch in outcomes(before, MarkerType.ABORT)}
-        had = _records([batch for batch in before if batch.base_offset not in aborted and not _is_marker(batch)])
-        kept = _records([batch for batch in after if batch.base_offset not in aborted and not _is_marker(batch)])
+        had = records_by_offset(
+            [batch for batch in before if batch.base_offset not in aborted and not is_marker(batch)]
+        )
+        kept = records_by_offset(
+            [batch for batch in after if batch.base_offset not in aborted and not is_marker(batch)]
+        )
         newest = {record.key: offset for offset, record in had.items() if offset < end}
         for offset, record in kept.items():
             if had[offset] != record:
@@ -361,7 +373,7 @@ class ModelledLog:
 
     def check_lookup(self, timestamp_ms: int) -> None:
         """Check that look-ups by time find what the list has."""
-        records = [(offset, record.timestamp_ms) for offset, record in _records(self.batches).items()]
+        records = [(offset, record.timestamp_ms) for offset, record in records_by_offset(self.batches).items()]
         records = [(offset, found_ms) for offset, found_ms in records if offset >= self.start]
         first = next(((offset, found_ms) for offset, found_ms in records if found_ms >= timestamp_ms), None)
         found = offset_at(self.log, timestamp_ms)
@@ -383,7 +395,9 @@ class ModelledLog:
         assert undecided or stable in (self.start, self.end), f"only {stable} of {self.end} is stable"
         aborted = {batch.base_offset for batch in outcomes(self.batches, MarkerType.ABORT)}
         batches = [batch for batch in self.batches if batch.next_offset <= stable]
-        expected = _records([each for each in batches if each.base_offset not in aborted and not _is_marker(each)])
+        expected = records_by_offset(
+            [each for each in batches if each.base_offset not in aborted and not is_marker(each)]
+        )
         read = [(read_header(batch.data), batch.data) for batch in batches]
         found = committed_records(read, log.transactions.aborted(Offset(self.start), stable))
         assert [record.offset for record in found] == list(expected)
@@ -476,30 +490,3 @@ def _epochs_with(epochs: Sequence[tuple[int, int]], added: Sequence[Stored]) -> 
         if batch.epoch != latest:
             latest = batch.epoch
             yield latest, batch.base_offset
-
-
-def outcomes(batches: Sequence[Stored], outcome: MarkerType | None) -> list[Stored]:
-    """Return the transactional batches with this outcome; None: undecided."""
-    found: list[Stored] = []
-    pending: dict[int, list[Stored]] = {}
-    for batch in batches:
-        header = read_header(batch.data)
-        if not header.is_transactional:
-            continue
-        marker = marker_in(header, batch.data)
-        if marker is None:
-            pending.setdefault(batch.producer_id, []).append(batch)
-        elif marker.type is outcome:
-            found += pending.pop(batch.producer_id, [])
-        else:
-            pending.pop(batch.producer_id, None)
-    return [batch for held in pending.values() for batch in held] if outcome is None else found
-
-
-def _is_marker(batch: Stored) -> bool:
-    return read_header(batch.data).is_control
-
-
-def _records(batches: Sequence[Stored]) -> dict[int, Record]:
-    """Return the records by offset."""
-    return {record.offset: record for batch in batches for record in decode_batch(batch.data)}
