@@ -15,3 +15,6 @@ class Counts:
     def add(self, other: Self) -> None:
         for each in fields(self):
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+
+    def __str__(self) -> str:
+        return ", ".join(f"{getattr(self, each.name):,} {each.name.replace('_', ' ')}" for each in fields(self))
