@@ -7,7 +7,7 @@ must meet one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Final
@@ -361,6 +361,9 @@ class ModelledLog:
         meets(self.expectations, self.log)
         self._truncated(self.log.log_end_offset)
         self._started_at(self.log.log_start_offset)
+        # Records that are deleted need not be durable: with them, the log may lose the state of their producer.
+        known = self.log.producers
+        self._keep_idempotent(lambda batch: batch.next_offset > self.start or batch.producer_id in known)
 
     # --- the list --------------------------------------------------------------------------------------------
 
@@ -450,7 +453,10 @@ class ModelledLog:
         self.end = end
         self.durable_end = min(self.durable_end, end)
         self.cleaned_end = min(self.cleaned_end, end)
-        self._idempotent = [batch for batch in self._idempotent if batch.next_offset <= end]
+        self._keep_idempotent(lambda batch: batch.next_offset <= end)
+
+    def _keep_idempotent(self, is_known: Callable[[Stored], bool]) -> None:
+        self._idempotent = [batch for batch in self._idempotent if is_known(batch)]
         self.next_sequence = {
             batch.producer_id: (batch.producer_epoch, batch.next_sequence) for batch in self._idempotent
         }
