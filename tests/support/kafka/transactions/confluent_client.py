@@ -77,7 +77,11 @@ class ConfluentClient(Client):
         for each in _repeated(lambda: self._consumer.committed(assigned, _CALL_S), is_always_repeated=True):
             if each.offset < 0:
                 each.offset = _EARLIEST
-            self._consumer.seek(each)
+            try:
+                self._consumer.seek(each)
+            except KafkaException as raised:
+                # The partition is being taken away, or not begun yet. A program that has lost its place starts again.
+                raise Ended(str(raised)) from raised
 
     def close(self) -> None:
         self._consumer.close()
