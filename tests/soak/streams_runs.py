@@ -30,11 +30,11 @@ from tests.soak.group_member_runs import SESSION_MS
 from tests.soak.leader_kill_runs import figures
 from tests.soak.loads.steady_producer import SteadyProducer
 from tests.soak.loads.words import Counts, CountsReader, Words
-from tests.soak.transaction_runs import DEADLINE_S, TRANSACTION_TIMEOUT_MS, found_coordinator, wait_stable
+from tests.soak.transaction_runs import DEADLINE_S, TRANSACTION_TIMEOUT_MS, found_coordinator
 from tests.support.kafka.group_members.observer import Observer
 from tests.support.kafka.group_members.options import Servers
 from tests.support.kafka.streams.instances import Application, Instance, instances_of, waiting_since
-from tests.support.waiting import until
+from tests.support.waiting import until, until_stable
 
 NODES: Final = 3
 INSTANCES: Final = 2
@@ -191,7 +191,7 @@ class Run:
         self._wait_purged()
         for each in self.instances:
             each.stop()
-        wait_stable(self.servers, (*self._topics(), OFFSETS_TOPIC, TRANSACTIONS_TOPIC))
+        until_stable(self.servers.grpc, (*self._topics(), OFFSETS_TOPIC, TRANSACTIONS_TOPIC), DEADLINE_S)
         assert self._read_by_kraft().last == words.written
         self._check_topics()
 

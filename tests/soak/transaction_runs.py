@@ -38,7 +38,7 @@ from tests.support.kafka.group_members.options import Servers
 from tests.support.kafka.single_requests import coordinator_id
 from tests.support.kafka.transactions.options import Work
 from tests.support.kafka.transactions.workers import Group, Task, TaskWorker, wait_committed, workers_of
-from tests.support.waiting import until, until_in_sync
+from tests.support.waiting import until, until_in_sync, until_stable
 
 NODES: Final = 3
 INPUTS: Final = 6
@@ -218,7 +218,8 @@ class Run:
         self._stop_workers()
         committed = self._committed()
         assert committed == ends, f"committed {committed}, written {ends}"
-        wait_stable(self.servers, (self.input, self.output, self.accounts, OFFSETS_TOPIC, TRANSACTIONS_TOPIC))
+        topics = (self.input, self.output, self.accounts, OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
+        until_stable(self.servers.grpc, topics, DEADLINE_S)
         for name, read in (("Kraft", self._read_by_kraft), ("librdkafka", self._read_by_librdkafka)):
             check_copies(name, list(read()), ends)
         self._check_transfers(ledger)
@@ -306,18 +307,6 @@ def found_coordinator(servers: Servers, key: str, kind: CoordinatorType) -> int:
 
     until(is_found, f"nobody coordinates {key}", DEADLINE_S)
     return found[0]
-
-
-def wait_stable(servers: Servers, topics: Sequence[str]) -> None:
-    """Wait until the last stable offset of every partition has reached its end. Raises TimeoutError."""
-    with Consumer(servers.grpc) as every, Consumer(servers.grpc, isolation_level="read_committed") as stable:
-        places = [Place(topic, each) for topic in topics for each in every.partitions_for(topic)]
-
-        def held() -> dict[Place, tuple[int, int]]:
-            lasts, ends = stable.end_offsets(places), every.end_offsets(places)
-            return {each: (lasts[each], ends[each]) for each in places if lasts[each] != ends[each]}
-
-        until(lambda: not held(), lambda: f"last stable offsets are held back: {held()}", DEADLINE_S)
 
 
 def check_copies(reader: str, keys: Sequence[bytes], ends: dict[int, int]) -> None:

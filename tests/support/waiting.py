@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from kraft.client import Admin
+from kraft.client import Admin, Consumer, TopicPartition
 
 DEADLINE_S: Final = 60.0
 POLL_S: Final = 0.05
@@ -29,3 +29,18 @@ def until_in_sync(admin: Admin, topic: str, deadline_s: float = DEADLINE_S) -> N
         return all(len(each.isr) == len(each.replicas) for each in described.metadata.partitions)
 
     until(are_in_sync, f"not every replica of {topic} is in sync", deadline_s)
+
+
+def until_stable(bootstrap_servers: str, topics: Sequence[str], deadline_s: float = DEADLINE_S) -> None:
+    """Wait until no transaction of the topics is open, or waits for its markers. Raises TimeoutError.
+
+    A commit is acknowledged once it is decided, which may be before every partition has its marker.
+    """
+    with Consumer(bootstrap_servers) as every, Consumer(bootstrap_servers, isolation_level="read_committed") as stable:
+        places = [TopicPartition(topic, each) for topic in topics for each in every.partitions_for(topic)]
+
+        def held() -> dict[TopicPartition, tuple[int, int]]:
+            lasts, ends = stable.end_offsets(places), every.end_offsets(places)
+            return {each: (lasts[each], ends[each]) for each in places if lasts[each] != ends[each]}
+
+        until(lambda: not held(), lambda: f"last stable offsets are held back: {held()}", deadline_s)

@@ -24,7 +24,7 @@ from kraft.client import (
 )
 from kraft.testing import Cluster
 from tests.support.command_line import DEADLINE_S, kraft
-from tests.support.waiting import until
+from tests.support.waiting import until_stable
 
 PARTITIONS = 3
 CALL_MS = int(DEADLINE_S * 1_000)
@@ -46,22 +46,9 @@ def producer_of(cluster: Cluster, transactional_id: str, **settings: Any) -> Pro
     return Producer(cluster.bootstrap_servers, transactional_id=transactional_id, max_block_ms=CALL_MS, **settings)
 
 
-def until_all_have_ended(cluster: Cluster, topic: str) -> None:
-    """Wait until no transaction of the topic is open, or waits for its markers."""
-    places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
-    with (
-        Consumer(cluster.bootstrap_servers) as every,
-        Consumer(cluster.bootstrap_servers, isolation_level="read_committed") as committed,
-    ):
-        until(
-            lambda: committed.end_offsets(places) == every.end_offsets(places),
-            lambda: f"last stable offsets {committed.end_offsets(places)}, ends {every.end_offsets(places)}",
-        )
-
-
 def values(cluster: Cluster, topic: str, isolation_level: str = "read_committed") -> Counter[bytes | None]:
     """Return the values that a reader of this isolation level sees once all transactions have ended."""
-    until_all_have_ended(cluster, topic)
+    until_stable(cluster.bootstrap_servers, [topic])
     places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
     with Consumer(cluster.bootstrap_servers, isolation_level=isolation_level) as consumer:
         return Counter(
@@ -143,7 +130,7 @@ def test_a_producer_goes_on_after_its_transaction_has_timed_out(cluster: Cluster
     with producer_of(cluster, "late", transaction_timeout_ms=1_000) as producer:
         producer.begin_transaction()
         producer.send("late", b"late").result(DEADLINE_S)
-        until_all_have_ended(cluster, "late")
+        until_stable(cluster.bootstrap_servers, ["late"])
         with pytest.raises(TransactionAborted, match="TRANSACTION_ABORTABLE"):
             producer.commit_transaction()
         producer.abort_transaction()

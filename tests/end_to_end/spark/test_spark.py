@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from kraft.client import Admin, Producer, TopicPartition
 from kraft.testing import Cluster
 from spark_connector import KraftDataSource
+from tests.support.waiting import until_stable
 
 # The first test also starts Java and its Python workers, which takes a minute or two on a busy machine.
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
@@ -111,6 +112,7 @@ def test_only_committed_records_are_read_unless_others_are_asked_for(spark: Spar
                 producer.commit_transaction()
             else:
                 producer.abort_transaction()
+    until_stable(cluster.bootstrap_servers, ["transfers"])
     given = {"bootstrap.servers": cluster.bootstrap_servers, "subscribe": "transfers"}
 
     def read(**options: str) -> list[int]:
