@@ -109,12 +109,16 @@ install_uv() {
   "$PYTHON_IN_VENV" -m pip install --quiet --disable-pip-version-check --require-hashes -r "$pin"
 }
 
+# The value of one of pip's settings. `pip config get` of pip 23 does not find what /etc/pip.conf sets; `list` does.
+pip_setting() {
+  "$PYTHON_IN_VENV" -m pip config list 2>/dev/null | sed -n "s/^global\\.$1='\\(.*\\)'\$/\\1/p"
+}
+
 # uv does not read pip's configuration, so a mirror and a certificate named there are handed on.
 uv_sync() {
-  index=$("$PYTHON_IN_VENV" -m pip config get global.index-url 2>/dev/null || true)
-  index=${PIP_INDEX_URL:-$index}
+  index=${PIP_INDEX_URL:-$(pip_setting index-url)}
   [ -n "${UV_DEFAULT_INDEX:-}${UV_INDEX_URL:-}" ] || [ -z "$index" ] || export UV_DEFAULT_INDEX="$index"
-  certificates=${PIP_CERT:-$("$PYTHON_IN_VENV" -m pip config get global.cert 2>/dev/null || true)}
+  certificates=${PIP_CERT:-$(pip_setting cert)}
   [ -n "${SSL_CERT_FILE:-}" ] || [ -z "$certificates" ] || export SSL_CERT_FILE="$certificates"
   # Without a home directory to write to there is no place for a cache; uv then works in a temporary folder.
   cache=${UV_CACHE_DIR:-${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}}
