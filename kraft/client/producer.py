@@ -323,7 +323,8 @@ class Producer:
         """
         failed = self._failed_lookups.get(sent.topic)
         if failed is not None and sent.queued_ms <= failed[0]:
-            raise failed[1]
+            # Without the frames of earlier raises, which would grow by some with every record.
+            raise failed[1].with_traceback(None)
         began_ms = self._network.clock.monotonic_ms()
         try:
             await self._producer.find_topic(sent.topic)
