@@ -19,7 +19,7 @@ demo: java setup ## real data through three nodes into Spark, with a leader kill
 check: lint ## within a minute, without Java: lint, and the unit tests of what differs from the main branch
 	@$(BIN)/python -m tests.changed $(ARGS)
 
-# How many workers, and which files stay together: tests/support/worker_groups.py. end_to_end, which takes longest, is begun first.
+# How many workers, which files stay together, and in which order they run: tests/support/worker_groups.py.
 # Bytecode is kept also where the environment says otherwise: without it every worker compiles every test, which takes 20 s.
 test: java setup ## all tests on all cores; ARGS="-k name" passes arguments on to pytest, "-n 0" runs them in one process
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import Final
 
+import pytest
 from xdist.scheduler import LoadFileScheduling
 
-_KAFKA: Final = "tests/end_to_end/kafka/"
+_END_TO_END: Final = "tests/end_to_end/"
+_KAFKA: Final = f"{_END_TO_END}kafka/"
 
 SHARED: Final = {
-    "a Spark session": ("tests/end_to_end/spark/",),
+    "a Spark session": (f"{_END_TO_END}spark/",),
     "three nodes": (
         f"{_KAFKA}test_compression_type.py",
         f"{_KAFKA}test_kafka_clients.py",
@@ -32,6 +36,32 @@ def group_of(nodeid: str) -> str:
     return next((what for what, paths in SHARED.items() if nodeid.startswith(paths)), nodeid.partition("::")[0])
 
 
+def interleaved(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests so that files that wait for nodes run beside files that compute, the longest first.
+
+    Workers take the files in this order. All of `end_to_end` first would leave cores idle at the beginning, and have
+    every worker compute at the end.
+    """
+    groups: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        groups[group_of(item.nodeid)].append(item)
+    waiting = [group for group in groups.values() if group[0].nodeid.startswith(_END_TO_END)]
+    computing = [group for group in groups.values() if not group[0].nodeid.startswith(_END_TO_END)]
+    waiting.sort(key=_slow_tests, reverse=True)
+    mixed = [*_places(waiting), *_places(computing)]
+    mixed.sort(key=lambda placed: placed[0])
+    return [item for _, group in mixed for item in group]
+
+
+def _slow_tests(group: Sequence[pytest.Item]) -> int:
+    return sum(item.get_closest_marker("slow") is not None for item in group)
+
+
+def _places(groups: Sequence[list[pytest.Item]]) -> list[tuple[float, list[pytest.Item]]]:
+    """Return each group with its place from 0 to 1, all at the same distance."""
+    return [(number / len(groups), group) for number, group in enumerate(groups)]
+
+
 def worker_count() -> int:
-    """Three for two cores: a test with real nodes waits for them nearly half of its time."""
-    return max(1, len(os.sched_getaffinity(0)) * 3 // 2)
+    """Two for each core: a test with real nodes waits for them more than half of its time."""
+    return max(1, len(os.sched_getaffinity(0)) * 2)
