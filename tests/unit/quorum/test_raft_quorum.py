@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from kraft.model.errors import ErrorCode
 from kraft.quorum import engine, peer_link
 from kraft.quorum.command import CommandKind
-from kraft.quorum.messages import Message
+from kraft.quorum.messages import Append, AppendResponse, Message
 from kraft.quorum.peer_link import PeerLink
 from kraft.quorum.port import NotLeader, PayloadTooLarge, ProposalUnknown
 from kraft.quorum.snapshots import Snapshot, SnapshotId
@@ -174,24 +175,53 @@ def test_the_leader_describes_every_voter(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_nothing_leaves_a_voter_before_its_journal_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_leave_a_voter_and_are_acknowledged_only_once_they_are_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     send = PeerLink.send
-    sent_synced: list[bool] = []
+    sync = os.fdatasync
+    sent_unsynced: list[Message] = []
+    last_sent = 0
+
+    def slow_disk(file: int) -> None:
+        # Long enough for more to be proposed while it lasts.
+        time.sleep(0.005)
+        sync(file)
 
     async def scene(cluster: LoopbackCluster) -> None:
         def checked_send(link: PeerLink, messages: list[Message]) -> None:
+            nonlocal last_sent
             parts = cluster.voters[link._config.node_id].quorum._parts
             assert parts is not None
-            sent_synced.append(parts.journal.synced)
+            sent_unsynced.extend(each for each in messages if _last_index(each) > parts.journal.synced_index)
+            last_sent = max(last_sent, *map(_last_index, messages))
             send(link, messages)
 
         monkeypatch.setattr(PeerLink, "send", checked_send)
+        monkeypatch.setattr(os, "fdatasync", slow_disk)
         leader = await cluster.leader()
-        await asyncio.gather(*(propose(leader, b"%d" % number) for number in range(100)))
+
+        async def propose_later(number: int) -> None:
+            # One after the other, so that most are proposed while a write is under way.
+            await asyncio.sleep(number / 1_000)
+            await propose(leader, b"%d" % number)
+
+        await asyncio.gather(*map(propose_later, range(100)))
 
     play(tmp_path, scene)
-    assert sent_synced
-    assert all(sent_synced)
+    assert last_sent >= 100
+    assert sent_unsynced == []
+
+
+def _last_index(message: Message) -> int:
+    """Return the last entry that the sender of the message claims to have on its disk."""
+    match message:
+        case Append(entries=entries, previous_index=previous_index):
+            return previous_index + len(entries)
+        case AppendResponse(success=True, next_index=next_index):
+            return next_index - 1
+        case _:
+            return 0
 
 
 def test_a_failing_sync_silences_the_voter_and_acknowledges_nothing(
