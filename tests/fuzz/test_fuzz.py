@@ -18,7 +18,7 @@ INPUTS = 2_000
 SLOW = {"recovery": 2, "verification": 2, "group-requests": 8}
 """Targets that get only a part of the inputs: for each input a whole log is opened twice, or a coordinator set up."""
 TARGETS = targets()
-WAIT_S = 60
+WAIT_S = 240
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -79,7 +79,7 @@ def test_a_run_prints_how_many_inputs_it_tried(mode: str, tmp_path: Path) -> Non
     crashes = tmp_path / "crashes"
     # Under atheris everything that is imported is instrumented first, for each target.
     names = ["control-record", "time-index"] if mode == "random" else ["control-record"]
-    arguments = ["--mode", mode, "--seconds", "20", "--inputs", "300", "--crashes", str(crashes)]
+    arguments = ["--mode", mode, "--seconds", "120", "--inputs", "300", "--crashes", str(crashes)]
     finished = fuzz(*arguments, *(argument for name in names for argument in ("--target", name)))
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert f"mode {mode}, seed 1" in finished.stdout
