@@ -69,6 +69,7 @@ class Admin:
     create_topics = _blocking(AsyncAdmin.create_topics)
     delete_topics = _blocking(AsyncAdmin.delete_topics)
     list_topics = _blocking(AsyncAdmin.list_topics)
+    find_topics = _blocking(AsyncAdmin.find_topics)
     describe_topics = _blocking(AsyncAdmin.describe_topics)
     create_partitions = _blocking(AsyncAdmin.create_partitions)
     elect_leaders = _blocking(AsyncAdmin.elect_leaders)

@@ -51,7 +51,7 @@ class AnyBroker:
         self._brokers: list[str] = []
         self._preferred: str | None = None
         self._silent: set[str] = set()
-        """Addresses that did not answer when they were last tried."""
+        """Addresses that did not answer when they were last tried, or whose answer was behind."""
         self._backoff = backoff
         self._clock = clock
         self._refused_timeout_ms = refused_timeout_ms
@@ -61,6 +61,12 @@ class AnyBroker:
         """Replace the known brokers. The bootstrap servers are kept, in case no broker answers."""
         self._brokers = list(addresses)
         self._silent.intersection_update([*self._brokers, *self._bootstrap])
+
+    def ask_another(self) -> None:
+        """Try the address that answered last after all others: what it knows seems to be behind."""
+        if self._preferred is not None:
+            self._silent.add(self._preferred)
+            self._preferred = None
 
     def addresses(self) -> list[str]:
         """Return the addresses in the order of attempts: the one that answered last, brokers, bootstrap servers.

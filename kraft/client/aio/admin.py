@@ -26,7 +26,7 @@ from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS, AdminSettings, sett
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.find_coordinator import CoordinatorType
 from kraft.model.ids import TopicPartition
-from kraft.model.metadata import MetadataRequest, MetadataResponse
+from kraft.model.metadata import MetadataRequest, MetadataResponse, TopicMetadata
 from kraft.model.partitions import (
     AlterPartitionReassignmentsRequest,
     CreatePartitionsRequest,
@@ -144,6 +144,27 @@ class Admin(ClusterAdmin, ConfigAdmin, GroupAdmin, RecordAdmin, TransactionAdmin
     async def list_topics(self, *, timeout_ms: int | None = None) -> list[str]:
         """Return the names of all topics, sorted."""
         return sorted(topic.topic for topic in (await self.describe_cluster(timeout_ms=timeout_ms)).topics)
+
+    async def find_topics(
+        self, topics: Iterable[str] | None = None, *, timeout_ms: int | None = None
+    ) -> dict[str, TopicMetadata]:
+        """Return id and partitions of those of the topics that exist, by name; of all topics without `topics`.
+
+        One broker answers, which may not know a new topic or partition for a moment.
+        """
+        names = None if topics is None else checked_names(topics)
+        if names == []:
+            return {}
+        metadata, _ = self._started()
+        request = MetadataRequest(topics=names or [], all_topics=names is None)
+        response = await metadata.fetch(request, self._timeout(timeout_ms))
+        found: dict[str, TopicMetadata] = {}
+        for topic in response.topics:
+            if topic.error_code is ErrorCode.NONE:
+                found[topic.topic] = topic
+            elif topic.error_code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise Refusal(topic.error_code, topic.error_message or f"topic {topic.topic!r}")
+        return found
 
     async def describe_topics(
         self, topics: Iterable[str] = (), *, timeout_ms: int | None = None

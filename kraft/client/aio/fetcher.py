@@ -152,6 +152,7 @@ class Fetcher:
         refusal = self._metadata.refusal_of(partition.topic)
         has_number = 0 <= partition.partition < count
         if not has_number:
+            self._metadata.any_broker.ask_another()
             refusal = no_such_partition(partition, count)
         if refusal is None or refusal.error_code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             self._missing_since_ms.pop(partition, None)

@@ -92,9 +92,12 @@ class OffsetLookup:
             count = self._metadata.partition_count(partition.topic)
             leader = self._metadata.leader(partition)
             if count is not None and not 0 <= partition.partition < count:
+                self._metadata.any_broker.ask_another()
                 (passing if may_be_new else final)[partition] = no_such_partition(partition, count)
             elif leader is None:
-                passing[partition] = Refusal(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
+                refusal = self._metadata.refusal_of(partition.topic) or _no_leader(partition)
+                is_gone = refusal.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                (final if is_gone and not may_be_new else passing)[partition] = refusal
             else:
                 asked = ListOffsetsPartition(
                     topic=partition.topic,
@@ -141,6 +144,10 @@ class OffsetLookup:
                 reason = result.error_message or result.error_code.name
                 outcomes[partition] = Refusal(result.error_code, f"{partition}: {reason}")
         return outcomes
+
+
+def _no_leader(partition: TopicPartition) -> Refusal:
+    return Refusal(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
 
 
 def no_such_partition(partition: TopicPartition, count: int) -> Refusal:

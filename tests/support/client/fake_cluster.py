@@ -10,6 +10,8 @@ from collections import Counter
 from typing import Any, TypeVar
 from uuid import UUID, uuid5
 
+from msgspec import structs
+
 from kraft.log.format.record_batch import read_header
 from kraft.metadata.features import METADATA_VERSION, SETTINGS_AS_METADATA
 from kraft.metadata.image import EMPTY_IMAGE
@@ -190,6 +192,8 @@ class FakeBroker:
         self.loses_answers = 0
         """Streams of the next produce requests break after the request was carried out."""
         self.loses_requests = 0
+        self.partitions_known: dict[str, int] = {}
+        """The number of partitions that its metadata shows of a topic, if it is behind."""
         self.lost_answers: Counter[str] = Counter()
         """For each call's name, how many of the next requests are carried out and not answered."""
         self.refusals: dict[str, Refusal] = {}
@@ -260,14 +264,21 @@ class FakeBroker:
                 for broker in self.cluster.brokers.values()
                 if broker.is_up
             ],
-            topics=[self.cluster.topic_metadata(name) for name in names],
+            topics=[self._as_known(self.cluster.topic_metadata(name)) for name in names],
         )
+
+    def _as_known(self, topic: TopicMetadata) -> TopicMetadata:
+        known = self.partitions_known.get(topic.topic, len(topic.partitions))
+        return structs.replace(topic, partitions=topic.partitions[:known])
 
     def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         found = [self._offset(asked, reads_committed=request.reads_committed) for asked in request.partitions]
         return ListOffsetsResponse(partitions=found)
 
     def _offset(self, asked: ListOffsetsPartition, *, reads_committed: bool) -> ListOffsetsPartitionResult:
+        if asked.topic not in self.cluster.topics:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return ListOffsetsPartitionResult(topic=asked.topic, partition=asked.partition, error_code=code)
         partition = self.cluster.partition(asked.topic, asked.partition)
         code, offset, timestamp_ms = partition.objection(self.broker_id, asked.current_leader_epoch), -1, -1
         if code is ErrorCode.NONE:

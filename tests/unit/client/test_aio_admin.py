@@ -27,6 +27,18 @@ async def test_topics_are_created_listed_described_and_deleted() -> None:
         assert await admin.list_topics() == ["payments"]
 
 
+async def test_topics_are_found_with_their_ids_and_missing_ones_are_left_out() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders", partitions=2)
+    cluster.create("payments")
+    async with admin_of(cluster) as admin:
+        found = await admin.find_topics(["orders", "ordres"])
+        assert {name: len(topic.partitions) for name, topic in found.items()} == {"orders": 2}
+        assert found["orders"].topic_id == cluster.topic_id("orders")
+        assert sorted(await admin.find_topics()) == ["orders", "payments"]
+        assert await admin.find_topics([]) == {}
+
+
 async def test_a_check_creates_nothing() -> None:
     cluster = FakeCluster()
     async with admin_of(cluster) as admin:

@@ -72,3 +72,19 @@ async def test_a_partition_that_comes_long_after_its_error_is_read() -> None:
             await consumer.poll(timeout_ms=30_000)
         fill(cluster, "orders", 5, grow(cluster, "orders"))
         assert len(await read(consumer, 5)) == 5
+
+
+async def test_a_new_partition_is_read_although_the_broker_that_was_asked_does_not_learn_of_it() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders", leader_id=2)
+    fill(cluster, "orders", 5)
+    cluster.brokers[1].partitions_known["orders"] = 1
+    async with consumer_of(cluster) as consumer:
+        assert [part.next_offset async for part in consumer.read_columns(tp("orders"), 0, 5)] == [5]
+        new = grow(cluster, "orders")
+        cluster.move_leader("orders", new, 2)
+        fill(cluster, "orders", 5, new)
+        assert [part.next_offset async for part in consumer.read_columns(tp("orders", new), 0, 5)] == [5]
+        newer = grow(cluster, "orders")
+        cluster.move_leader("orders", newer, 3)
+        assert await consumer.end_offsets([tp("orders", newer)]) == {tp("orders", newer): 0}

@@ -108,3 +108,16 @@ async def test_what_was_fetched_before_a_reset_is_returned_before_it(policy: str
         assert await consumer.position(tp("orders", 0)) == (45 if policy == "earliest" else 50)
         if policy == "earliest":
             assert [each.offset for each in await read(consumer, 5)] == list(range(45, 50))
+
+
+async def test_the_offsets_of_a_topic_that_was_deleted_are_not_waited_for() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders")
+    async with consumer_of(cluster) as consumer:
+        await consumer.end_offsets([tp("orders")])
+        del cluster.topics["orders"]
+        started_s = asyncio.get_running_loop().time()
+        with pytest.raises(Refusal, match="'orders'") as caught:
+            await consumer.end_offsets([tp("orders")])
+        assert caught.value.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert asyncio.get_running_loop().time() - started_s < 7
