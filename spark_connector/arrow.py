@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 
 from kraft.client import TopicPartition
 from spark_connector.cluster import ColumnChunk, Header
-from spark_connector.options import OptionError
+from spark_connector.given import OptionError
 
 BATCH_RECORDS_MAX = 20_000
 BATCH_BYTES_MAX = 4 << 20

@@ -10,10 +10,12 @@ from pyspark.sql.types import StructType
 
 from spark_connector import connections, ranges
 from spark_connector.arrow import arrow_schema, record_batches
-from spark_connector.bounds import partitions_of, resolve
+from spark_connector.bounds import ExplicitOffsets, resolve
 from spark_connector.cluster import Connect
 from spark_connector.data_loss import LossPolicy
 from spark_connector.options import SourceOptions
+from spark_connector.splitting import split
+from spark_connector.subscription import at_start, partitions_of
 
 
 class KraftBatchReader(DataSourceReader):
@@ -26,15 +28,24 @@ class KraftBatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         cluster = connections.cluster(self._connect, self._options.bootstrap_servers)
-        partitions = partitions_of(cluster, self._options.topics)
-        begin = resolve(cluster, "startingOffsets", self._options.starting_offsets, partitions)
-        end = resolve(cluster, "endingOffsets", self._options.ending_offsets, partitions)
-        return ranges.plan(begin, end)
+        options = self._options
+        partitions = partitions_of(at_start(options.subscription, cluster))
+        if not partitions:
+            return []
+        begin = resolve(cluster, options.starting, partitions)
+        end = resolve(cluster, options.ending, partitions)
+        planned = ranges.plan(begin, end)
+        if isinstance(options.starting, ExplicitOffsets) or isinstance(options.ending, ExplicitOffsets):
+            planned = ranges.existing(cluster, planned, self._losses(), options.patience)
+        return split(planned, options.tasks_min, options.records_per_task_max)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, ranges.OffsetRange):
             # Spark runs one task without a range when `partitions` plans none.
             return iter(())
         cluster = connections.cluster(self._connect, self._options.bootstrap_servers)
-        losses = LossPolicy(fail=self._options.fail_on_data_loss)
-        return record_batches(ranges.read(cluster, partition, losses), partition.partition, self._schema)
+        chunks = ranges.read(cluster, partition, self._losses(), self._options.patience)
+        return record_batches(chunks, partition.partition, self._schema)
+
+    def _losses(self) -> LossPolicy:
+        return LossPolicy(fail=self._options.fail_on_data_loss)

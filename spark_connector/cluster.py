@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -28,16 +28,31 @@ class ColumnChunk:
     size_bytes: int
 
 
-class TopicMissing(Exception):
-    """A topic does not exist in the cluster."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """A topic that exists. A topic that is deleted and created again has another id."""
 
-    def __init__(self, topic: str) -> None:
-        super().__init__(f"topic {topic!r} does not exist")
-        self.topic = topic
+    topic_id: str
+    partitions: tuple[int, ...]
+
+
+class Missing(Exception):
+    """A topic or partition does not exist in the cluster. The text names it."""
+
+
+class TopicMissing(Missing):
+    """A topic, or partition, of the query does not exist in the cluster."""
+
+    def __init__(self, name: str, *, is_partition: bool = False) -> None:
+        super().__init__(f"{'partition' if is_partition else 'topic'} {name!r} does not exist")
 
 
 class OffsetOutOfRange(Exception):
     """A requested offset is before the start of the log, or after its end."""
+
+
+class ReadStalled(Exception):
+    """Nothing arrived for some seconds: the log ends before the range does, or its leader is slow or unreachable."""
 
 
 class TruncatedWhileRead(Exception):
@@ -47,22 +62,32 @@ class TruncatedWhileRead(Exception):
 class Cluster(Protocol):
     """A cluster as the connector uses it. Every call has its own deadline."""
 
-    def partitions(self, topic: str) -> Sequence[int]:
-        """Return the partition numbers of `topic`. Raises TopicMissing."""
+    def topics(self, names: Sequence[str] | None) -> dict[str, Topic]:
+        """Return those of these topics that exist, or all topics, by name. One request."""
 
     def earliest_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offset of the first record that each partition still holds."""
+        """Return the offset of the first record that each partition still holds. Raises Missing."""
 
     def latest_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the end of each partition: all records below it are committed and readable.
+        """Return the end of each partition: all records below it are committed and readable. Raises Missing.
 
         It is the last stable offset, or the high watermark if uncommitted records of transactions are read, too.
         """
 
+    def offsets_at(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """Return the offset of each partition's first record at or after its timestamp; None if all are older."""
+
+    def record_bytes(self, partition: TopicPartition, offset: int, end: int) -> float | None:
+        """Return the mean size of key and value of some records from `offset` on; None if nothing is there to read."""
+
+    def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit offsets for a group without members. Raises an error that names what was not committed."""
+
     def read(self, partition: TopicPartition, start: int, end: int) -> Iterator[ColumnChunk]:
         """Yield the records from `start` up to `end`, excluded.
 
-        Raises OffsetOutOfRange and TruncatedWhileRead, at any chunk.
+        Raises OffsetOutOfRange, ReadStalled, TruncatedWhileRead and Missing, at any chunk. As a broker does, it waits
+        at the end of the log for more; only above the end or below the start, an offset is out of range.
         """
 
     def close(self) -> None:

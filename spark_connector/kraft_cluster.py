@@ -2,82 +2,112 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import fields
+from typing import Any, Final
 
 from kraft.client import Admin, Consumer, ErrorCode, LogTruncated, PartitionColumns, Refusal, TopicPartition
-from spark_connector.cluster import Cluster, ColumnChunk, OffsetOutOfRange, TopicMissing, TruncatedWhileRead
+from kraft.client.settings import AdminSettings
+from spark_connector.cluster import ColumnChunk, Missing, OffsetOutOfRange, ReadStalled, Topic, TruncatedWhileRead
 
-FIRST_CONTACT_TIMEOUT_MS = 10_000
+FIRST_CONTACT_TIMEOUT_MS: Final = 10_000
 """Short, so that a wrong address fails soon. Calls after the first answer have the client's default timeout."""
 
-MISSING_TOPIC_GRACE_S = 3.0
-"""Time for which a topic may be unknown before it counts as missing: a broker may learn of it late after its start."""
+STALL_MS: Final = 2_000
+"""Time without records after which a reader is told, to look whether the log has an end before its range has."""
 
-_MISSING_TOPIC_POLL_S = 0.2
+COMMIT_TIMEOUT_MS: Final = 10_000
+
+_SAMPLE_RECORDS: Final = 1_000
 
 
 class KraftCluster:
     """A cluster reached by an Admin and a Consumer. They connect at their first call, and only in this process."""
 
-    def __init__(self, bootstrap_servers: Sequence[str], isolation_level: str = "read_committed") -> None:
-        self._admin = Admin(bootstrap_servers)
-        self._consumer = Consumer(bootstrap_servers, isolation_level=isolation_level)
+    def __init__(self, bootstrap_servers: Sequence[str], settings: Mapping[str, str]) -> None:
+        """Create one with the settings of a consumer, by Kafka's names. Raises InvalidSetting."""
+        known = {field.name.replace("_", ".") for field in fields(AdminSettings)}
+        of_admin: dict[str, Any] = {name: value for name, value in settings.items() if name in known}
+        self._admin = Admin(bootstrap_servers, **of_admin)
+        of_consumer: dict[str, Any] = dict(settings)
+        self._consumer = Consumer(bootstrap_servers, **of_consumer)
         self._timeout_ms: int | None = FIRST_CONTACT_TIMEOUT_MS
 
-    def partitions(self, topic: str) -> Sequence[int]:
-        deadline = time.monotonic() + MISSING_TOPIC_GRACE_S
-        while True:
-            try:
-                return self._partitions_now(topic)
-            except TopicMissing:
-                if time.monotonic() > deadline:
-                    raise
-            time.sleep(_MISSING_TOPIC_POLL_S)
+    # --- on the driver ----------------------------------------------------------------------------------------
 
-    def _partitions_now(self, topic: str) -> Sequence[int]:
+    def topics(self, names: Sequence[str] | None) -> dict[str, Topic]:
         # The consumer caches a topic's partitions for minutes; a stream must see new ones soon.
-        try:
-            [described] = self._admin.describe_topics([topic], timeout_ms=self._timeout_ms)
-        except Refusal as refusal:
-            self._timeout_ms = None
-            if refusal.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise TopicMissing(topic) from None
-            raise
+        found = self._admin.find_topics(names, timeout_ms=self._timeout_ms)
         self._timeout_ms = None
-        return [each.partition for each in described.metadata.partitions]
+        return {
+            name: Topic(
+                topic_id=str(topic.topic_id), partitions=tuple(sorted(each.partition for each in topic.partitions))
+            )
+            for name, topic in found.items()
+        }
 
     def earliest_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        return self._consumer.beginning_offsets(partitions)
+        with _missing():
+            return self._consumer.beginning_offsets(partitions)
 
     def latest_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        return self._consumer.end_offsets(partitions)
+        with _missing():
+            return self._consumer.end_offsets(partitions)
 
-    def read(self, partition: TopicPartition, start: int, end: int) -> Iterator[ColumnChunk]:
+    def offsets_at(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        with _missing():
+            found = self._consumer.offsets_for_times(timestamps_ms)
+        return {partition: None if each is None else each.offset for partition, each in found.items()}
+
+    def record_bytes(self, partition: TopicPartition, offset: int, end: int) -> float | None:
         try:
-            for part in self._consumer.read_columns(partition, start, end):
+            with closing(self.read(partition, offset, min(end, offset + _SAMPLE_RECORDS))) as chunks:
+                for chunk in chunks:
+                    return chunk.size_bytes / len(chunk.offsets)
+        except (OffsetOutOfRange, ReadStalled, TruncatedWhileRead, Missing):
+            pass
+        return None
+
+    def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        outcomes = self._admin.alter_consumer_group_offsets(group_id, offsets, timeout_ms=COMMIT_TIMEOUT_MS)
+        for refusal in outcomes.values():
+            if refusal is not None:
+                raise refusal
+
+    # --- in the tasks -----------------------------------------------------------------------------------------
+
+    def read(self, partition: TopicPartition, start: int, end: int) -> Generator[ColumnChunk, None, None]:
+        try:
+            for part in self._consumer.read_columns(partition, start, end, timeout_ms=STALL_MS):
                 if part.columns.offsets:
                     yield _chunk(part)
         except LogTruncated as truncated:
             raise TruncatedWhileRead(truncated.what) from None
         except Refusal as refusal:
-            if refusal.error_code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                raise OffsetOutOfRange(refusal.message) from None
-            raise
+            match refusal.error_code:
+                case ErrorCode.OFFSET_OUT_OF_RANGE:
+                    raise OffsetOutOfRange(refusal.message) from None
+                case ErrorCode.REQUEST_TIMED_OUT:
+                    raise ReadStalled(refusal.message) from None
+                case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise Missing(refusal.message) from None
+                case _:
+                    raise
 
     def close(self) -> None:
         self._consumer.close()
         self._admin.close()
 
 
-def connect(bootstrap_servers: Sequence[str]) -> Cluster:
-    """Return the cluster at these addresses, for committed records. The first call connects."""
-    return KraftCluster(bootstrap_servers)
-
-
-def connect_uncommitted(bootstrap_servers: Sequence[str]) -> Cluster:
-    """Return the cluster at these addresses, also for records of open and aborted transactions."""
-    return KraftCluster(bootstrap_servers, "read_uncommitted")
+@contextmanager
+def _missing() -> Iterator[None]:
+    try:
+        yield
+    except Refusal as refusal:
+        if refusal.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise Missing(refusal.message) from None
+        raise
 
 
 def _chunk(part: PartitionColumns) -> ColumnChunk:

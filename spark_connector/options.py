@@ -1,4 +1,4 @@
-"""Options of `format("kraft")`, checked and typed.
+"""Options of `format("kraft")` for reading, checked and typed.
 
 Their names and meanings are those of Spark's Kafka source. An unknown option is refused, with the nearest known name,
 because a misspelt `maxOffsetsPerTrigger` that is silently ignored is hard to find.
@@ -7,233 +7,235 @@ because a misspelt `maxOffsetsPerTrigger` that is silently ignored is hard to fi
 from __future__ import annotations
 
 import difflib
-import json
+import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import Enum
-from typing import NoReturn
+from dataclasses import dataclass, field
+from typing import Final, NoReturn
 
-from spark_connector.offsets import Offsets, OffsetsError, from_topics
+from spark_connector.bounds import Bound, Edge, ExplicitOffsets, FirstAt, refuse_end_before_start
+from spark_connector.client_settings import client_settings, is_client_setting, names_of
+from spark_connector.given import EARLIEST_OFFSET, LATEST_OFFSET, Given, OptionError, listed
+from spark_connector.offsets import shown
+from spark_connector.patience import Patience
+from spark_connector.subscription import Assigned, Pattern, Subscription, Topics
 
-LATEST_OFFSET = -1
-"""The end of the partition, in the JSON of startingOffsets and endingOffsets."""
+_SUBSCRIPTIONS: Final = ("subscribe", "subscribePattern", "assign")
 
-EARLIEST_OFFSET = -2
-"""The first record that the partition still holds, in the JSON of startingOffsets and endingOffsets."""
+_ENDINGS: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 
-_BOOTSTRAP_SERVERS = ("bootstrap.servers", "kraft.bootstrap.servers", "kafka.bootstrap.servers")
-
-_ISOLATION_LEVEL = ("isolation.level", "kraft.isolation.level", "kafka.isolation.level")
-_READ_COMMITTED, _READ_UNCOMMITTED = "read_committed", "read_uncommitted"
-
-_KNOWN = (
-    *_BOOTSTRAP_SERVERS,
-    *_ISOLATION_LEVEL,
-    "subscribe",
-    "startingOffsets",
-    "endingOffsets",
+_OF_STREAMS: Final = (
     "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "maxBytesPerTrigger",
+    "groupIdPrefix",
+)
+"""Options that a batch does not need; they are logged, as by Spark's Kafka source."""
+
+_KNOWN: Final = (
+    *names_of("bootstrap.servers"),
+    *names_of("isolation.level"),
+    *names_of("group.id")[1:],
+    *_SUBSCRIPTIONS,
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsets",
+    "startingOffsetsByTimestampStrategy",
+    *_ENDINGS,
+    *_OF_STREAMS,
+    "minPartitions",
+    "maxRecordsPerPartition",
     "failOnDataLoss",
     "includeHeaders",
-)
-
-_NOT_SUPPORTED_YET = (
-    "assign",
-    "endingOffsetsByTimestamp",
-    "endingTimestamp",
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
-    "groupIdPrefix",
     "kafkaConsumer.pollTimeoutMs",
-    "maxBytesPerTrigger",
-    "maxRecordsPerPartition",
-    "maxTriggerDelay",
-    "minOffsetsPerTrigger",
-    "minPartitions",
-    "startingOffsetsByTimestamp",
-    "startingOffsetsByTimestampStrategy",
-    "startingTimestamp",
-    "subscribePattern",
-    "topic",
 )
 
-_OF_SPARK_ITSELF = frozenset({"path", "paths"})
+_OF_SPARK_ITSELF: Final = ("path", "paths")
 
-_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:/,\[\]]+):(?P<port>[0-9]{1,5})")
+_OF_THE_SINK: Final = ("topic",)
 
+_TRIGGER_DELAY_S: Final = 15 * 60.0
 
-class OptionError(ValueError):
-    """An option is missing, unknown or malformed. The text is one line that names it."""
+_ADDRESS: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:/,\[\]]+):(?P<port>[0-9]{1,5})")
 
-
-class Edge(Enum):
-    """First or last offset of every partition."""
-
-    EARLIEST = "earliest"
-    LATEST = "latest"
-
-
-Bound = Edge | Offsets
-"""Start or end of a read. An explicit offset may be LATEST_OFFSET or EARLIEST_OFFSET."""
+_log = logging.getLogger("spark_connector")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """Options of a query. A stream does not use `ending_offsets`, a batch not `offsets_per_trigger_max`."""
+    """Options of a query. A stream does not use `ending`, a batch none of those of triggers and groups."""
 
     bootstrap_servers: tuple[str, ...]
-    topics: tuple[str, ...]
-    starting_offsets: Bound
-    ending_offsets: Bound = Edge.LATEST
+    subscription: Subscription
+    starting: Bound
+    ending: Bound = Edge.LATEST
     offsets_per_trigger_max: int | None = None
+    offsets_per_trigger_min: int | None = None
+    trigger_delay_max_s: float = _TRIGGER_DELAY_S
+    """Time after which a trigger does not wait for `offsets_per_trigger_min` any longer."""
+    bytes_per_trigger_max: int | None = None
+    tasks_min: int | None = None
+    records_per_task_max: int | None = None
     fail_on_data_loss: bool = True
     include_headers: bool = False
-    reads_committed: bool = True
-    """False to read records of open and aborted transactions, too."""
+    patience: Patience = field(default_factory=Patience)
+    group_id: str | None = None
+    group_id_prefix: str | None = None
+    client_settings: tuple[tuple[str, str], ...] = (("isolation.level", "read_committed"),)
+    """Settings of the client by Kafka's names."""
 
 
 def shared_options(options: Mapping[str, str]) -> SourceOptions:
     """Parse options for a caller that does not know yet if it is for a batch or a stream. Raises OptionError."""
-    given = _Given(options)
-    return given.source_options(given.bound("startingOffsets", Edge.LATEST), given.bound("endingOffsets", Edge.LATEST))
+    return _parsed(options, Edge.LATEST)
 
 
 def batch_options(options: Mapping[str, str]) -> SourceOptions:
     """Parse options of `spark.read`; by default from the earliest record to the latest. Raises OptionError."""
-    given = _Given(options)
-    starting = given.bound("startingOffsets", Edge.EARLIEST)
-    ending = given.bound("endingOffsets", Edge.LATEST)
-    _refuse_empty_range("startingOffsets", starting, Edge.LATEST, LATEST_OFFSET)
-    _refuse_empty_range("endingOffsets", ending, Edge.EARLIEST, EARLIEST_OFFSET)
-    return given.source_options(starting, ending)
+    parsed = _parsed(options, Edge.EARLIEST)
+    _refuse_empty_range("startingOffsets", parsed.starting, Edge.LATEST, LATEST_OFFSET)
+    _refuse_empty_range("endingOffsets", parsed.ending, Edge.EARLIEST, EARLIEST_OFFSET)
+    refuse_end_before_start(parsed.starting, parsed.ending)
+    for name in _OF_STREAMS:
+        if Given(options).text(name) is not None:
+            _log.warning("option %s is for streams only: a batch read does without it", name)
+    return parsed
 
 
 def stream_options(options: Mapping[str, str]) -> SourceOptions:
     """Parse options of `spark.readStream`; by default from the latest record on. Raises OptionError."""
-    given = _Given(options)
-    if given.text("endingOffsets") is not None:
-        raise OptionError("option endingOffsets: a stream has no end; use the option with spark.read only")
-    return given.source_options(given.bound("startingOffsets", Edge.LATEST), Edge.LATEST)
+    for name in _ENDINGS:
+        if Given(options).text(name) is not None:
+            raise OptionError(f"option {name}: a stream has no end; use the option with spark.read only")
+    return _parsed(options, Edge.LATEST)
 
 
 def _refuse_empty_range(name: str, bound: Bound, edge: Edge, offset: int) -> None:
-    if bound is edge or (not isinstance(bound, Edge) and offset in bound.values()):
+    if bound is edge or (isinstance(bound, ExplicitOffsets) and offset in bound.offsets.values()):
         raise OptionError(f"option {name}: a batch with {edge.value} ({offset}) reads nothing; give an offset")
 
 
-class _Given:
-    """Options of the user by lower-case name, as Spark matches them."""
-
-    def __init__(self, options: Mapping[str, str]) -> None:
-        known = {name.lower() for name in _KNOWN} | _OF_SPARK_ITSELF
-        for name in options:
-            if name.lower() not in known:
-                _refuse_unknown(name)
-        self._options = {name.lower(): value for name, value in options.items()}
-
-    def source_options(self, starting: Bound, ending: Bound) -> SourceOptions:
-        return SourceOptions(
-            bootstrap_servers=self._bootstrap_servers(),
-            topics=self._topics(),
-            starting_offsets=starting,
-            ending_offsets=ending,
-            offsets_per_trigger_max=self._positive("maxOffsetsPerTrigger"),
-            fail_on_data_loss=self._flag("failOnDataLoss", default=True),
-            include_headers=self._flag("includeHeaders", default=False),
-            reads_committed=self._isolation_level() == _READ_COMMITTED,
-        )
-
-    def text(self, name: str) -> str | None:
-        return self._options.get(name.lower())
-
-    def bound(self, name: str, default: Edge) -> Bound:
-        text = self.text(name)
-        if text is None:
-            return default
-        stripped = text.strip()
-        if stripped.lower() in (Edge.EARLIEST.value, Edge.LATEST.value):
-            return Edge(stripped.lower())
-        return _explicit_offsets(name, stripped)
-
-    def _bootstrap_servers(self) -> tuple[str, ...]:
-        given = [name for name in _BOOTSTRAP_SERVERS if self.text(name) is not None]
-        if not given:
-            raise OptionError("option bootstrap.servers is missing: give the cluster's gRPC addresses, host:port[,...]")
-        if len({self.text(name) for name in given}) > 1:
-            raise OptionError(f"options {' and '.join(given)} have different addresses; give one of them")
-        addresses = _list(self.text(given[0]) or "")
-        if not addresses:
-            raise OptionError(f"option {given[0]} is empty: expected host:port[,...]")
-        for address in addresses:
-            match = _ADDRESS.fullmatch(address)
-            if match is None or not 0 < int(match["port"]) < 65_536:
-                raise OptionError(f"option {given[0]}: {address!r} is not host:port")
-        return addresses
-
-    def _isolation_level(self) -> str:
-        given = [name for name in _ISOLATION_LEVEL if self.text(name) is not None]
-        levels = {(self.text(name) or "").strip().lower() for name in given}
-        if len(levels) > 1:
-            raise OptionError(f"options {' and '.join(given)} differ; give one of them")
-        level = levels.pop() if levels else _READ_COMMITTED
-        if level not in (_READ_COMMITTED, _READ_UNCOMMITTED):
-            raise OptionError(f"option {given[0]}: {level!r} is neither {_READ_COMMITTED} nor {_READ_UNCOMMITTED}")
-        return level
-
-    def _topics(self) -> tuple[str, ...]:
-        topics = _list(self.text("subscribe") or "")
-        if not topics:
-            raise OptionError("option subscribe is missing: give the topics to read, separated by commas")
-        return tuple(dict.fromkeys(topics))
-
-    def _positive(self, name: str) -> int | None:
-        text = self.text(name)
-        if text is None:
-            return None
-        if not re.fullmatch(r"\s*[0-9]{1,18}\s*", text, re.ASCII) or int(text) == 0:
-            raise OptionError(f"option {name}: {text!r} is not a whole number above zero")
-        return int(text)
-
-    def _flag(self, name: str, *, default: bool) -> bool:
-        text = self.text(name)
-        if text is None:
-            return default
-        match text.strip().lower():
-            case "true":
-                return True
-            case "false":
-                return False
-            case _:
-                raise OptionError(f"option {name}: {text!r} is neither true nor false")
+def _parsed(options: Mapping[str, str], start: Edge) -> SourceOptions:
+    for name in options:
+        _refuse_unknown(name)
+    given = Given(options)
+    group_id = given.first_of(names_of("group.id")[1:])
+    prefix = _not_empty(given, "groupIdPrefix")
+    parsed = SourceOptions(
+        bootstrap_servers=_bootstrap_servers(given),
+        subscription=_subscription(given),
+        starting=_starting(given, start),
+        ending=_ending(given),
+        offsets_per_trigger_max=given.number("maxOffsetsPerTrigger"),
+        offsets_per_trigger_min=given.number("minOffsetsPerTrigger"),
+        trigger_delay_max_s=given.duration_s("maxTriggerDelay", default=_TRIGGER_DELAY_S),
+        bytes_per_trigger_max=given.number("maxBytesPerTrigger"),
+        tasks_min=given.int_number("minPartitions"),
+        records_per_task_max=given.number("maxRecordsPerPartition"),
+        fail_on_data_loss=given.flag("failOnDataLoss", default=True),
+        include_headers=given.flag("includeHeaders", default=False),
+        patience=_patience(given),
+        group_id=None if group_id is None else _not_empty(given, group_id),
+        # As in Spark's Kafka source, a group id makes the prefix needless.
+        group_id_prefix=prefix if group_id is None else None,
+        client_settings=client_settings(given, [name.lower() for name in options]),
+    )
+    least, most = parsed.offsets_per_trigger_min, parsed.offsets_per_trigger_max
+    if least is not None and most is not None and least > most:
+        raise OptionError(f"option minOffsetsPerTrigger: {least} is above maxOffsetsPerTrigger, {most}")
+    return parsed
 
 
-def _explicit_offsets(name: str, text: str) -> Offsets:
-    expected = f'option {name}: expected earliest, latest or JSON like {{"topic": {{"0": 12, "1": -2}}}}'
-    try:
-        offsets = from_topics(json.loads(text))
-    except OffsetsError as error:
-        raise OptionError(f"{expected}; {error}") from None
-    except (ValueError, RecursionError):
-        raise OptionError(f"{expected}, not {text!r}") from None
-    for partition, offset in offsets.items():
-        if not EARLIEST_OFFSET <= offset < 1 << 63:
-            raise OptionError(f"option {name}: {offset} of {partition} is not an offset; -2 is earliest, -1 latest")
-    return offsets
+def _bootstrap_servers(given: Given) -> tuple[str, ...]:
+    name = given.first_of(names_of("bootstrap.servers"))
+    if name is None:
+        raise OptionError("option bootstrap.servers is missing: give the cluster's gRPC addresses, host:port[,...]")
+    addresses = listed(given.text(name))
+    if not addresses:
+        raise OptionError(f"option {name} is empty: expected host:port[,...]")
+    for address in addresses:
+        match = _ADDRESS.fullmatch(address)
+        if match is None or not 0 < int(match["port"]) < 65_536:
+            raise OptionError(f"option {name}: {shown(address)} is not host:port")
+    return addresses
 
 
-def _list(text: str) -> tuple[str, ...]:
-    return tuple(item.strip() for item in text.split(",") if item.strip())
+def _subscription(given: Given) -> Subscription:
+    chosen = [name for name in _SUBSCRIPTIONS if given.text(name) is not None]
+    if not chosen:
+        raise OptionError("option subscribe is missing: give the topics to read, or subscribePattern, or assign")
+    if len(chosen) > 1:
+        raise OptionError(f"options {' and '.join(chosen)} exclude each other: give one of them")
+    if (partitions := given.partitions("assign")) is not None:
+        return Assigned(partitions)
+    if (regex := _not_empty(given, "subscribePattern")) is not None:
+        try:
+            re.compile(regex)
+        except (re.error, RecursionError, OverflowError) as error:
+            raise OptionError(
+                f"option subscribePattern: {shown(regex)} is not a regular expression of Python: {error}"
+            ) from None
+        return Pattern(regex)
+    topics = listed(given.text("subscribe"))
+    if not topics:
+        raise OptionError("option subscribe is empty: give the topics to read, separated by commas")
+    return Topics(topics)
 
 
-def _refuse_unknown(name: str) -> NoReturn:
+def _starting(given: Given, default: Edge) -> Bound:
+    is_latest = given.word("startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest"
+    return _bound(given, "starting", default, else_latest=is_latest)
+
+
+def _ending(given: Given) -> Bound:
+    return _bound(given, "ending", Edge.LATEST, else_latest=True)
+
+
+def _bound(given: Given, which: str, default: Edge, *, else_latest: bool) -> Bound:
+    """Return the first that was given of timestamp, timestamps by partition, and offsets; all are checked."""
+    timestamp_ms = given.timestamp_ms(f"{which}Timestamp")
+    timestamps_ms = given.timestamps_ms(f"{which}OffsetsByTimestamp")
+    offsets = given.offsets(f"{which}Offsets")
+    if timestamp_ms is not None:
+        return FirstAt(option=f"{which}Timestamp", timestamps_ms=timestamp_ms, else_latest=else_latest)
+    if timestamps_ms is not None:
+        return FirstAt(option=f"{which}OffsetsByTimestamp", timestamps_ms=timestamps_ms, else_latest=else_latest)
+    if offsets is None:
+        return default
+    return Edge(offsets) if isinstance(offsets, str) else ExplicitOffsets(option=f"{which}Offsets", offsets=offsets)
+
+
+def _patience(given: Given) -> Patience:
+    usual = Patience()
+    retries = given.int_number("fetchOffset.numRetries")
+    interval_ms = given.int_number("fetchOffset.retryIntervalMs")
+    read_ms = given.int_number("kafkaConsumer.pollTimeoutMs")
+    return usual.with_retries(retries, interval_ms).with_read_timeout(read_ms)
+
+
+def _not_empty(given: Given, name: str) -> str | None:
+    text = given.text(name)
+    if text is not None and not text.strip():
+        raise OptionError(f"option {name} is empty")
+    return None if text is None else text.strip()
+
+
+def _refuse_unknown(name: str) -> None:
     # Spark passes the names in lower case; the error shows the usual spelling.
     lowered = name.lower()
-    for option in _NOT_SUPPORTED_YET:
-        if lowered == option.lower():
-            raise OptionError(f"option {option} is not supported yet by the kraft source")
-    if lowered.startswith(("kraft.", "kafka.")):
-        raise OptionError(f"option {name} is not supported yet: client settings are not passed through")
+    if lowered in _OF_SPARK_ITSELF or is_client_setting(lowered):
+        return
+    if lowered not in {option.lower() for option in _KNOWN}:
+        _refuse(name)
+
+
+def _refuse(name: str) -> NoReturn:
+    lowered = name.lower()
+    if lowered in _OF_THE_SINK:
+        raise OptionError(f"option {name} is for writing; subscribe gives the topics to read")
     near = difflib.get_close_matches(lowered, [option.lower() for option in _KNOWN], n=1)
     hint = next((f", did you mean {option}?" for option in _KNOWN if [option.lower()] == near), "")
-    raise OptionError(f"option {name} is unknown to the kraft source{hint}")
+    raise OptionError(f"option {shown(name)[1:-1]} is unknown to the kraft source{hint}")

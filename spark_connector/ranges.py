@@ -1,16 +1,18 @@
-"""Range of one partition that one Spark task reads; lost records are reported."""
+"""Ranges of partitions that Spark's tasks read; lost records are reported."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from pyspark.sql.datasource import InputPartition
 
 from kraft.client import TopicPartition
-from spark_connector.cluster import Cluster, ColumnChunk, OffsetOutOfRange, TruncatedWhileRead
+from spark_connector.cluster import Cluster, ColumnChunk, Missing, OffsetOutOfRange, ReadStalled, TruncatedWhileRead
 from spark_connector.data_loss import LossPolicy
 from spark_connector.offsets import Offsets
+from spark_connector.patience import Patience
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +22,14 @@ class OffsetRange(InputPartition):
     partition: TopicPartition
     start: int
     end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+class ReadTimedOut(Exception):
+    """Records that exist did not arrive in time."""
 
 
 def plan(begin: Offsets, end: Offsets) -> list[OffsetRange]:
@@ -35,33 +45,95 @@ def plan(begin: Offsets, end: Offsets) -> list[OffsetRange]:
     ]
 
 
-def read(cluster: Cluster, wanted: OffsetRange, losses: LossPolicy) -> Iterator[ColumnChunk]:
-    """Yield the range's records. Raises DataLoss if some are lost and the policy is to fail."""
-    position = wanted.start
-    while position < wanted.end:
+def existing(
+    cluster: Cluster, planned: Iterable[OffsetRange], losses: LossPolicy, patience: Patience
+) -> list[OffsetRange]:
+    """Return what exists of the planned ranges; the rest is reported as lost. Raises DataLoss and Missing."""
+    wanted = {each.partition: each for each in planned}
+    if not wanted:
+        return []
+    latest = patience.settled(
+        lambda: cluster.latest_offsets(list(wanted)),
+        lambda found: all(found[partition] >= each.end for partition, each in wanted.items()),
+    )
+    earliest = cluster.earliest_offsets(list(wanted))
+    found: list[OffsetRange] = []
+    for partition, each in wanted.items():
+        start = _after_deleted(each, each.start, earliest[partition], losses)
+        end = _before_lost(each, start, latest[partition], losses)
+        if start < end:
+            found.append(replace(each, start=start, end=end))
+    return found
+
+
+def read(
+    cluster: Cluster, wanted: OffsetRange, losses: LossPolicy, patience: Patience | None = None
+) -> Iterator[ColumnChunk]:
+    """Yield the range's records. Raises DataLoss if some are lost and the policy is to fail, and ReadTimedOut."""
+    patience = patience or Patience()
+    position, end = wanted.start, wanted.end
+    progress_at = time.monotonic()
+    while position < end:
         try:
-            for chunk in cluster.read(wanted.partition, position, wanted.end):
+            for chunk in cluster.read(wanted.partition, position, end):
                 position = chunk.offsets[-1] + 1
                 yield chunk
+                progress_at = time.monotonic()
+            return
         except TruncatedWhileRead as truncated:
             # Records that were read stay in the result, as if the election had come later. The number lost is unknown.
-            losses.report(str(truncated), records=0)
+            losses.report(str(truncated))
         except OffsetOutOfRange:
-            position = _skip_lost(cluster, wanted, position, losses)
-        else:
+            position = _skip_lost(cluster, replace(wanted, end=end), position, losses, patience)
+        except ReadStalled as stalled:
+            end = _end_of_log(cluster, replace(wanted, end=end), position, losses, patience)
+            if time.monotonic() - progress_at > patience.read_s:
+                raise ReadTimedOut(f"{stalled}; kafkaConsumer.pollTimeoutMs gives it more time") from None
+        except Missing as missing:
+            losses.report(
+                f"{missing}: offsets {position} to {end - 1} of {wanted.partition} are lost",
+                partition=wanted.partition,
+                records=end - position,
+            )
             return
 
 
-def _skip_lost(cluster: Cluster, wanted: OffsetRange, position: int, losses: LossPolicy) -> int:
+def _skip_lost(cluster: Cluster, wanted: OffsetRange, position: int, losses: LossPolicy, patience: Patience) -> int:
     """Return the next offset of the range that exists, or its end. Always above `position`, so that reading ends."""
     partition = wanted.partition
     earliest = cluster.earliest_offsets([partition])[partition]
     if earliest > position:
-        resumed = min(earliest, wanted.end)
-        what = f"offsets {position} to {resumed - 1} of {partition} were deleted before they were read"
-    else:
-        resumed = wanted.end
-        latest = cluster.latest_offsets([partition])[partition]
-        what = f"{partition} ends at offset {latest}, offsets {position} to {resumed - 1} are lost"
-    losses.report(what, records=resumed - position)
+        return _after_deleted(wanted, position, earliest, losses)
+    latest = _settled_end(cluster, wanted, patience)
+    # The position was above the end of the log. If it is not any more, there is nothing to skip.
+    return position if latest > position else max(_before_lost(wanted, position, latest, losses), wanted.end)
+
+
+def _end_of_log(cluster: Cluster, wanted: OffsetRange, position: int, losses: LossPolicy, patience: Patience) -> int:
+    """Return the end of the range, or the end of its log if that is before."""
+    return _before_lost(wanted, position, _settled_end(cluster, wanted, patience), losses)
+
+
+def _settled_end(cluster: Cluster, wanted: OffsetRange, patience: Patience) -> int:
+    return patience.settled(
+        lambda: cluster.latest_offsets([wanted.partition])[wanted.partition], lambda latest: latest >= wanted.end
+    )
+
+
+def _after_deleted(wanted: OffsetRange, position: int, earliest: int, losses: LossPolicy) -> int:
+    """Return the position, or the first offset after it that was not deleted, at most the end of the range."""
+    if earliest <= position:
+        return position
+    resumed = min(earliest, wanted.end)
+    what = f"offsets {position} to {resumed - 1} of {wanted.partition} were deleted before they were read"
+    losses.report(what, partition=wanted.partition, records=resumed - position)
     return resumed
+
+
+def _before_lost(wanted: OffsetRange, position: int, latest: int, losses: LossPolicy) -> int:
+    """Return the end of the range, or the end of its log if that is before."""
+    end = max(position, min(latest, wanted.end))
+    if end < wanted.end:
+        what = f"{wanted.partition} ends at offset {latest}, offsets {end} to {wanted.end - 1} are lost"
+        losses.report(what, partition=wanted.partition, records=wanted.end - end)
+    return end

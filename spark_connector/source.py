@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 from spark_connector.arrow import source_schema
 from spark_connector.batch import KraftBatchReader
 from spark_connector.cluster import Connect
+from spark_connector.connector import Connector
 from spark_connector.options import batch_options, shared_options, stream_options
 from spark_connector.stream import KraftStreamReader
 
@@ -30,10 +31,7 @@ class KraftDataSource(DataSource):
 
     def connector(self) -> Connect:
         """Return the function by which readers connect to the cluster. Tests override it."""
-        # Importing gRPC takes a tenth of a second, and the process that gives Spark the schema does not need it.
-        from spark_connector.kraft_cluster import connect, connect_uncommitted
-
-        return connect if shared_options(self.options).reads_committed else connect_uncommitted
+        return Connector(shared_options(self.options).client_settings)
 
     def schema(self) -> StructType:
         """Return the schema. Spark calls this at `load()`, so a wrong option fails there, not when the query starts."""

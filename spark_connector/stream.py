@@ -6,48 +6,47 @@ pickled copies, which do not share that reader's state.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import StructType
 
-from kraft.client import TopicPartition
 from spark_connector import connections, ranges
 from spark_connector.arrow import arrow_schema, record_batches
-from spark_connector.bounds import partitions_of, resolve
-from spark_connector.cluster import Cluster, Connect, TopicMissing
+from spark_connector.bounds import resolve
+from spark_connector.cluster import Cluster, Connect
 from spark_connector.data_loss import LossPolicy
-from spark_connector.offsets import (
-    Offsets,
-    beginning_of_batch,
-    from_checkpoint,
-    limited,
-    to_checkpoint,
-)
+from spark_connector.group_progress import GroupProgress, generated_group_id
+from spark_connector.offsets import Offsets, Position
 from spark_connector.options import SourceOptions
+from spark_connector.planner import Planner
+from spark_connector.subscription import at_start, partitions_of
 
 
 class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Stream reader. Picklable, because everything that belongs to one process is created at its first use."""
 
-    settle_timeout_s: ClassVar[float] = 10.0
-    settle_poll_s: ClassVar[float] = 0.1
-
     def __init__(self, options: SourceOptions, schema: StructType, connect: Connect) -> None:
         self._options = options
         self._schema = arrow_schema(schema, include_headers=options.include_headers)
         self._connect = connect
-        self._losses = LossPolicy(fail=options.fail_on_data_loss)
-        self._initial: dict[TopicPartition, int] | None = None
-        self._target: dict[TopicPartition, int] | None = None
-        self._latest: dict[TopicPartition, int] | None = None
-        self._topics_missing: set[str] = set()
+        self._planner = Planner(options)
+        self._initial: Position | None = None
+        self._generated_group_id: str | None = None
+        self._progress: GroupProgress | None = None
 
-    # --- on the driver ---------------------------------------------------------------------------------------
+    # --- on the driver ----------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
         """Return the offsets at which the query starts.
@@ -56,104 +55,103 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if self._initial is None:
             cluster = self._cluster()
-            partitions = partitions_of(cluster, self._options.topics)
-            self._initial = resolve(cluster, "startingOffsets", self._options.starting_offsets, partitions)
-        return to_checkpoint(self._initial)
+            topics = at_start(self._options.subscription, cluster)
+            partitions = partitions_of(topics)
+            self._initial = Position(
+                offsets=resolve(cluster, self._options.starting, partitions) if partitions else {},
+                topic_ids={name: topic.topic_id for name, topic in topics.items()},
+                is_initial=True,
+            )
+        return self._initial.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        records_max = self._options.offsets_per_trigger_max
-        return ReadAllAvailable() if records_max is None else ReadMaxRows(records_max)
+        """Return one of the limits; `latestOffset` applies them all, because Spark has no composite one for Python."""
+        options = self._options
+        if options.offsets_per_trigger_max is not None:
+            return ReadMaxRows(options.offsets_per_trigger_max)
+        if options.bytes_per_trigger_max is not None:
+            return ReadMaxBytes(options.bytes_per_trigger_max)
+        if options.offsets_per_trigger_min is not None:
+            return ReadMinRows(options.offsets_per_trigger_min)
+        return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = self._latest_offsets()
+        self._planner.stop_at_present(self._cluster())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        begin = from_checkpoint(start)
-        self._latest = dict(self._target) if self._target is not None else self._latest_offsets()
-        self._account_for_lost(begin, self._latest)
-        end = self._within(limit, begin, self._latest)
-        if end == begin:
+        position = self._with_group(Position.from_json(start))
+        end = self._planner.end(self._cluster(), position, is_limited=self._is_limited(limit))
+        # All that lies before the start is processed. This is the only sign of it for the last batch of AvailableNow.
+        self._show_progress(position)
+        if end is None:
             # Spark compares offsets as text, so without new records the text must be the same.
             return start
-        return to_checkpoint(end, began=begin if begin == self._initial else None)
+        return dict(self._planner.planned(end.to_json()))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return what `latestOffset` last saw, so that a query's progress shows its lag without another request."""
-        return None if self._latest is None else to_checkpoint(self._latest)
+        seen = self._planner.seen
+        return None if seen is None else Position(offsets=seen.latest).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return ranges.plan(beginning_of_batch(start, end), from_checkpoint(end))
+        return self._planner.tasks(self._cluster(), start, end)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._show_progress(Position.from_json(end))
 
     def stop(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
         connections.close(self._connect, self._options.bootstrap_servers)
 
-    # --- in the tasks ----------------------------------------------------------------------------------------
+    # --- in the tasks -----------------------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, ranges.OffsetRange), "Spark passes a range that `partitions` planned"
         losses = LossPolicy(fail=self._options.fail_on_data_loss)
-        return record_batches(ranges.read(self._cluster(), partition, losses), partition.partition, self._schema)
+        chunks = ranges.read(self._cluster(), partition, losses, self._options.patience)
+        return record_batches(chunks, partition.partition, self._schema)
 
-    # --- within ----------------------------------------------------------------------------------------------
+    # --- within -----------------------------------------------------------------------------------------------
+
+    def __getstate__(self) -> Mapping[str, Any]:
+        """Leave out what belongs to the process that plans."""
+        return {**self.__dict__, "_planner": Planner(self._options), "_progress": None}
 
     def _cluster(self) -> Cluster:
         return connections.cluster(self._connect, self._options.bootstrap_servers)
 
-    def _latest_offsets(self) -> dict[TopicPartition, int]:
-        """Return the latest offsets of the present partitions. Skips a missing topic if failOnDataLoss=false."""
-        cluster = self._cluster()
-        partitions: list[TopicPartition] = []
-        for topic in self._options.topics:
-            try:
-                partitions += partitions_of(cluster, [topic])
-                self._topics_missing.discard(topic)
-            except TopicMissing as missing:
-                self._report_missing(missing)
-        return cluster.latest_offsets(partitions) if partitions else {}
+    def _is_limited(self, limit: ReadLimit) -> bool:
+        """Return False if Spark asks for everything, as for Trigger.Once."""
+        if isinstance(limit, ReadAllAvailable):
+            return False
+        if limit != self.getDefaultReadLimit():
+            raise NotImplementedError(f"the kraft source does not support the read limit {limit!r}")
+        return True
 
-    def _report_missing(self, missing: TopicMissing) -> None:
-        """Report a missing topic, once until it is back: an idle query checks many times a second."""
-        if self._losses.fail:
-            raise missing
-        if missing.topic not in self._topics_missing:
-            self._topics_missing.add(missing.topic)
-            self._losses.report(str(missing), records=0)
+    # --- the consumer group -----------------------------------------------------------------------------------
 
-    @staticmethod
-    def _within(limit: ReadLimit, begin: Offsets, latest: Offsets) -> Offsets:
-        match limit:
-            case ReadAllAvailable():
-                return latest
-            case ReadMaxRows():
-                return limited(begin, latest, limit.max_rows)
-            case _:
-                raise NotImplementedError(f"the kraft source does not support the read limit {limit!r}")
+    def _with_group(self, position: Position) -> Position:
+        """Return the position with the group of groupIdPrefix, which the checkpoint keeps for the next run."""
+        prefix = self._options.group_id_prefix
+        if prefix is None:
+            return replace(position, group_id=None)
+        if position.group_id is not None and position.group_id.startswith(f"{prefix}-"):
+            return position
+        if self._generated_group_id is None:
+            self._generated_group_id = generated_group_id(prefix)
+        return replace(position, group_id=self._generated_group_id)
 
-    def _account_for_lost(self, begin: Offsets, latest: dict[TopicPartition, int]) -> None:
-        """Handle partitions whose `latest` is below `begin`: wait, correct `latest` in place, and report a loss.
-
-        A partition's new leader may have a lower high watermark than the old one returned, so such a partition gets
-        some time to catch up; until then it has nothing new.
-        """
-        for partition in sorted(set(begin) - set(latest)):
-            self._losses.report(
-                f"{partition} does not exist any more; the query's offset there is {begin[partition]}", records=0
-            )
-        behind = [partition for partition in latest if latest[partition] < begin.get(partition, 0)]
-        if not behind:
+    def _show_progress(self, position: Position) -> None:
+        group_id = self._options.group_id or position.group_id
+        seen = self._planner.seen
+        if group_id is None or seen is None:
             return
-        settled = self._wait_until_caught_up(begin, behind)
-        for partition in behind:
-            latest[partition] = min(settled[partition], begin[partition])
-            if latest[partition] < begin[partition]:
-                what = f"{partition} ends at offset {latest[partition]}, below the query's offset {begin[partition]}"
-                why = "the log was truncated by an unclean election, or the topic was deleted and created again"
-                self._losses.report(f"{what}: {why}", records=0)
+        if self._progress is None:
+            self._progress = GroupProgress(self._commit)
+        present = {each: offset for each, offset in position.offsets.items() if each in seen.latest}
+        if present:
+            self._progress.show(group_id, present)
 
-    def _wait_until_caught_up(self, begin: Offsets, behind: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        deadline = time.monotonic() + self.settle_timeout_s
-        while True:
-            latest = self._cluster().latest_offsets(behind)
-            if all(latest[partition] >= begin[partition] for partition in behind) or time.monotonic() > deadline:
-                return latest
-            time.sleep(self.settle_poll_s)
+    def _commit(self, group_id: str, offsets: Offsets) -> None:
+        self._cluster().commit_offsets(group_id, offsets)

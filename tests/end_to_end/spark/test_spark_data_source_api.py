@@ -5,6 +5,7 @@ Tests that need a real cluster are in `test_spark.py`.
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -207,15 +208,22 @@ def test_deleted_records_end_the_query_with_their_offsets(
     with pytest.raises(PySparkException, match="offsets 0 to 4 of a-0 were deleted before they were read"):
         start(spark, checkpoint, Batches()).awaitTermination(TIMEOUT_S)
     batches = Batches()
-    run(spark, checkpoint, batches, failOnDataLoss="false")
+    query = run(spark, checkpoint, batches, failOnDataLoss="false")
     assert batches.all == expected(range(5, 30), range(10))
+    progress = query.lastProgress
+    assert progress is not None
+    [source] = progress["sources"]
+    assert json.loads(source["endOffset"])["skipped"] == {"a": {"0": 5}}
 
 
 @pytest.mark.parametrize(
     ("options", "line"),
     [
         ({"subscribe": "absent"}, "topic 'absent' does not exist"),
-        ({"subscribePattern": "a.*"}, "option subscribePattern is not supported yet"),
+        (
+            {"kafka.auto.offset.reset": "earliest"},
+            "option kafka.auto.offset.reset is not supported: startingOffsets says",
+        ),
         ({"maxOffsetPerTrigger": "9"}, "did you mean maxOffsetsPerTrigger?"),
     ],
 )

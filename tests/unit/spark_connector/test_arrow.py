@@ -11,7 +11,7 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 from kraft.client import TopicPartition
 from spark_connector import arrow
 from spark_connector.cluster import ColumnChunk
-from spark_connector.options import OptionError
+from spark_connector.given import OptionError
 
 FLIGHTS_3 = TopicPartition("flights", 3)
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +10,7 @@ import pytest
 from kraft.client import (
     ErrorCode,
     LogTruncated,
+    OffsetAndTimestamp,
     PartitionColumns,
     RecordColumns,
     Refusal,
@@ -17,38 +18,71 @@ from kraft.client import (
     TopicPartition,
 )
 from spark_connector import kraft_cluster
-from spark_connector.cluster import ColumnChunk, OffsetOutOfRange, TopicMissing, TruncatedWhileRead
+from spark_connector.cluster import ColumnChunk, Missing, OffsetOutOfRange, ReadStalled, Topic, TruncatedWhileRead
+from spark_connector.connector import Connector
 
 ORDERS_0 = TopicPartition("orders", 0)
+STALLED = Refusal(ErrorCode.REQUEST_TIMED_OUT, "received nothing")
 UNKNOWN = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic")
 
 
 @dataclass
 class FakeAdmin:
-    """Answers with what it is given, one after the other; refuses with the exceptions among them."""
+    """Knows these topics, as partition numbers; refuses commits as it is told."""
 
-    answers: list[Refusal | list[int]] = field(default_factory=list)
+    known: dict[str, list[int]] = field(default_factory=dict)
+    refusal: Refusal | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
     timeouts_ms: list[int | None] = field(default_factory=list)
+    committed: dict[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
 
-    def describe_topics(self, topics: Sequence[str], *, timeout_ms: int | None) -> list[Any]:
+    def opened(self, bootstrap_servers: Sequence[str], **settings: Any) -> FakeAdmin:
+        self.settings = settings
+        return self
+
+    def find_topics(self, topics: Sequence[str] | None, *, timeout_ms: int | None) -> dict[str, Any]:
         self.timeouts_ms.append(timeout_ms)
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if isinstance(answer, Refusal):
-            raise answer
-        partitions = [SimpleNamespace(partition=number) for number in answer]
-        return [SimpleNamespace(metadata=SimpleNamespace(partitions=partitions))]
+        return {
+            name: SimpleNamespace(topic_id=f"id of {name}", partitions=[SimpleNamespace(partition=n) for n in numbers])
+            for name, numbers in self.known.items()
+            if topics is None or name in topics
+        }
+
+    def alter_consumer_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout_ms: int
+    ) -> dict[TopicPartition, Refusal | None]:
+        self.committed[group_id] = offsets
+        return dict.fromkeys(offsets, self.refusal)
 
 
 @dataclass
 class FakeConsumer:
     parts: list[PartitionColumns | Refusal] = field(default_factory=list)
-    isolation_level: str = ""
+    found: dict[TopicPartition, OffsetAndTimestamp | None] = field(default_factory=dict)
+    refusal: Refusal | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    asked: list[tuple[int, int]] = field(default_factory=list)
 
-    def opened(self, bootstrap_servers: Sequence[str], isolation_level: str) -> FakeConsumer:
-        self.isolation_level = isolation_level
+    def opened(self, bootstrap_servers: Sequence[str], **settings: Any) -> FakeConsumer:
+        self.settings = settings
         return self
 
-    def read_columns(self, partition: TopicPartition, start: int, end: int) -> Iterator[PartitionColumns]:
+    def beginning_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        if self.refusal is not None:
+            raise self.refusal
+        return dict.fromkeys(partitions, 7)
+
+    end_offsets = beginning_offsets
+
+    def offsets_for_times(
+        self, timestamps_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        return self.found
+
+    def read_columns(
+        self, partition: TopicPartition, start: int, end: int, timeout_ms: int
+    ) -> Iterator[PartitionColumns]:
+        self.asked.append((start, end))
         for part in self.parts:
             if isinstance(part, Refusal):
                 raise part
@@ -58,7 +92,7 @@ class FakeConsumer:
 @pytest.fixture
 def admin(monkeypatch: pytest.MonkeyPatch) -> FakeAdmin:
     fake = FakeAdmin()
-    monkeypatch.setattr(kraft_cluster, "Admin", lambda bootstrap_servers: fake)
+    monkeypatch.setattr(kraft_cluster, "Admin", fake.opened)
     return fake
 
 
@@ -67,6 +101,10 @@ def consumer(monkeypatch: pytest.MonkeyPatch) -> FakeConsumer:
     fake = FakeConsumer()
     monkeypatch.setattr(kraft_cluster, "Consumer", fake.opened)
     return fake
+
+
+def connect(**settings: str) -> kraft_cluster.KraftCluster:
+    return kraft_cluster.KraftCluster(["localhost:9094"], settings)
 
 
 def part(*values: bytes, first_offset: int = 0) -> PartitionColumns:
@@ -83,44 +121,59 @@ def part(*values: bytes, first_offset: int = 0) -> PartitionColumns:
 
 
 def test_the_first_contact_is_given_ten_seconds_and_later_ones_the_clients_own_time(admin: FakeAdmin) -> None:
-    admin.answers = [[0, 1]]
-    cluster = kraft_cluster.connect(["localhost:9094"])
-    assert cluster.partitions("orders") == [0, 1]
-    assert cluster.partitions("orders") == [0, 1]
+    admin.known = {"orders": [1, 0], "payments": [0]}
+    cluster = connect()
+    assert cluster.topics(["orders", "absent"]) == {"orders": Topic(topic_id="id of orders", partitions=(0, 1))}
+    assert sorted(cluster.topics(None)) == ["orders", "payments"]
     assert admin.timeouts_ms == [10_000, None]
 
 
-def test_a_topic_that_a_young_broker_does_not_know_yet_is_waited_for(
-    admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kraft_cluster, "_MISSING_TOPIC_POLL_S", 0.0)
-    admin.answers = [UNKNOWN, UNKNOWN, [0]]
-    assert kraft_cluster.connect(["localhost:9094"]).partitions("orders") == [0]
+def test_settings_reach_the_clients_that_know_them(admin: FakeAdmin, consumer: FakeConsumer) -> None:
+    settings = {"isolation.level": "read_committed", "request.timeout.ms": "5000", "fetch.max.bytes": "9"}
+    Connector(tuple(settings.items()))(["localhost:9094"])
+    assert consumer.settings == settings
+    assert admin.settings == {"request.timeout.ms": "5000"}
 
 
-def test_a_topic_that_stays_unknown_is_missing(admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kraft_cluster, "MISSING_TOPIC_GRACE_S", -1.0)
-    admin.answers = [UNKNOWN]
-    with pytest.raises(TopicMissing, match="topic 'orders' does not exist"):
-        kraft_cluster.connect(["localhost:9094"]).partitions("orders")
+def test_times_become_offsets(consumer: FakeConsumer) -> None:
+    orders_1 = TopicPartition("orders", 1)
+    consumer.found = {ORDERS_0: OffsetAndTimestamp(4, 1000), orders_1: None}
+    assert connect().offsets_at({ORDERS_0: 900, orders_1: 900}) == {ORDERS_0: 4, orders_1: None}
 
 
-def test_any_other_refusal_passes_as_it_is(admin: FakeAdmin) -> None:
-    admin.answers = [Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, "topic 'a/b': '/' is not allowed")]
-    with pytest.raises(Refusal, match="'/' is not allowed"):
-        kraft_cluster.connect(["localhost:9094"]).partitions("a/b")
+def test_look_ups_of_what_does_not_exist_name_it(consumer: FakeConsumer) -> None:
+    assert connect().earliest_offsets([ORDERS_0]) == {ORDERS_0: 7}
+    consumer.refusal = UNKNOWN
+    for look_up in (connect().earliest_offsets, connect().latest_offsets):
+        with pytest.raises(Missing, match="there is no topic"):
+            look_up([ORDERS_0])
+    consumer.refusal = Refusal(ErrorCode.LEADER_NOT_AVAILABLE, "orders-0 has no leader")
+    with pytest.raises(Refusal, match="has no leader"):
+        connect().latest_offsets([ORDERS_0])
 
 
-def test_committed_records_are_read_unless_others_are_asked_for(consumer: FakeConsumer) -> None:
-    kraft_cluster.connect(["localhost:9094"])
-    assert consumer.isolation_level == "read_committed"
-    kraft_cluster.connect_uncommitted(["localhost:9094"])
-    assert consumer.isolation_level == "read_uncommitted"
+def test_an_offset_that_is_not_committed_is_an_error(admin: FakeAdmin) -> None:
+    connect().commit_offsets("billing", {ORDERS_0: 4})
+    assert admin.committed == {"billing": {ORDERS_0: 4}}
+    admin.refusal = UNKNOWN
+    with pytest.raises(Refusal, match="there is no topic"):
+        connect().commit_offsets("billing", {ORDERS_0: 4})
+
+
+def test_the_size_of_records_is_that_of_the_first_ones(consumer: FakeConsumer) -> None:
+    consumer.parts = [part(b"one", b"three"), part(b"x" * 1000, first_offset=2)]
+    assert connect().record_bytes(ORDERS_0, 0, 1_000_000) == 5.0
+    assert consumer.asked == [(0, 1000)]
+    for refusal in (UNKNOWN, STALLED, Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, "deleted")):
+        consumer.parts = [refusal]
+        assert connect().record_bytes(ORDERS_0, 0, 4) is None
+    consumer.parts = []
+    assert connect().record_bytes(ORDERS_0, 0, 4) is None
 
 
 def test_batches_become_chunks_and_those_without_records_are_passed_over(consumer: FakeConsumer) -> None:
     consumer.parts = [part(b"one", b"three"), part(first_offset=2), part(b"x", first_offset=3)]
-    chunks = list(kraft_cluster.connect(["localhost:9094"]).read(ORDERS_0, 0, 4))
+    chunks = list(connect().read(ORDERS_0, 0, 4))
     assert [list(chunk.offsets) for chunk in chunks] == [[0, 1], [3]]
     assert chunks[0] == ColumnChunk(
         offsets=[0, 1],
@@ -135,21 +188,29 @@ def test_batches_become_chunks_and_those_without_records_are_passed_over(consume
 
 def test_an_offset_out_of_range_is_raised_after_the_chunks_before_it(consumer: FakeConsumer) -> None:
     consumer.parts = [part(b"one"), Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, "orders-0 does not hold offset 1")]
-    chunks = kraft_cluster.connect(["localhost:9094"]).read(ORDERS_0, 0, 4)
+    chunks = connect().read(ORDERS_0, 0, 4)
     next(chunks)
     with pytest.raises(OffsetOutOfRange, match="orders-0 does not hold offset 1"):
         next(chunks)
 
 
-def test_a_read_that_fails_otherwise_says_why(consumer: FakeConsumer) -> None:
-    consumer.parts = [Refusal(ErrorCode.REQUEST_TIMED_OUT, "orders-0: nothing came")]
-    with pytest.raises(Refusal, match="nothing came"):
-        list(kraft_cluster.connect(["localhost:9094"]).read(ORDERS_0, 0, 4))
+@pytest.mark.parametrize(
+    ("refusal", "error"),
+    [
+        (Refusal(ErrorCode.REQUEST_TIMED_OUT, "orders-0: received nothing"), ReadStalled),
+        (UNKNOWN, Missing),
+        (Refusal(ErrorCode.CORRUPT_MESSAGE, "orders-0: the batch is corrupt"), Refusal),
+    ],
+)
+def test_a_read_that_fails_otherwise_says_why(consumer: FakeConsumer, refusal: Refusal, error: type[Exception]) -> None:
+    consumer.parts = [refusal]
+    with pytest.raises(error, match=refusal.message):
+        list(connect().read(ORDERS_0, 0, 4))
 
 
 def test_a_truncated_log_is_reported_without_the_clients_remedy(consumer: FakeConsumer) -> None:
     consumer.parts = [part(b"a", b"b"), LogTruncated(ORDERS_0, 2, 1)]
-    chunks = kraft_cluster.KraftCluster(["any:1"]).read(ORDERS_0, 0, 9)
+    chunks = connect().read(ORDERS_0, 0, 9)
     assert len(next(chunks).offsets) == 2
     with pytest.raises(TruncatedWhileRead, match=r"orders-0: the log was truncated to offset 1.*hold other records$"):
         next(chunks)

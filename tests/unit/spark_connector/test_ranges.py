@@ -2,16 +2,19 @@ from __future__ import annotations
 
 import logging
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from kraft.client import TopicPartition
 from spark_connector import ranges
-from spark_connector.cluster import ColumnChunk, TruncatedWhileRead
+from spark_connector.cluster import ColumnChunk, ReadStalled, TruncatedWhileRead
 from spark_connector.data_loss import DataLoss, LossPolicy
+from spark_connector.patience import Patience
 from tests.support.file_cluster import CHUNK_RECORDS, ConnectedFileCluster, FileCluster
+
+AT_ONCE = Patience(settle_s=0.0, poll_s=0.0)
 
 A0, A1, A2 = (TopicPartition("a", number) for number in range(3))
 
@@ -26,7 +29,7 @@ def cluster(tmp_path: Path) -> FileCluster:
 
 def read_offsets(cluster: ConnectedFileCluster, start: int, end: int, losses: LossPolicy) -> list[int]:
     wanted = ranges.OffsetRange(partition=A0, start=start, end=end)
-    return [offset for chunk in ranges.read(cluster, wanted, losses) for offset in chunk.offsets]
+    return [offset for chunk in ranges.read(cluster, wanted, losses, AT_ONCE) for offset in chunk.offsets]
 
 
 def test_every_partition_with_something_to_read_gets_one_range() -> None:
@@ -75,7 +78,7 @@ def test_lost_records_are_skipped_counted_and_logged_when_that_is_allowed(
 
 def test_records_deleted_while_a_range_is_read_are_counted_from_where_reading_stood(cluster: FileCluster) -> None:
     losses = LossPolicy(fail=False)
-    chunks = ranges.read(cluster([]), ranges.OffsetRange(partition=A0, start=0, end=20), losses)
+    chunks = ranges.read(cluster([]), ranges.OffsetRange(partition=A0, start=0, end=20), losses, AT_ONCE)
     first = next(chunks)
     cluster.delete_records_before("a", 0, 12)
     rest = [offset for chunk in chunks for offset in chunk.offsets]
@@ -130,8 +133,82 @@ def test_a_log_that_is_truncated_while_it_is_read_is_read_on_when_that_is_allowe
 def test_a_log_that_is_shorter_after_a_truncation_ends_the_range(cluster: FileCluster) -> None:
     losses = LossPolicy(fail=False)
     truncating = TruncatingCluster(cluster.directory)
-    chunks = ranges.read(truncating, ranges.OffsetRange(partition=A0, start=0, end=20), losses)
+    chunks = ranges.read(truncating, ranges.OffsetRange(partition=A0, start=0, end=20), losses, AT_ONCE)
     next(chunks)
     cluster.truncate("a", 0, 5)
     assert list(chunks) == []
     assert losses.skipped_records == 20 - CHUNK_RECORDS
+
+
+class GrowingCluster(ConnectedFileCluster):
+    """Answers the first look-ups of the latest offset as a new leader does whose high watermark is behind."""
+
+    behind = 2
+
+    def latest_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        found = super().latest_offsets(partitions)
+        if self.behind:
+            self.behind -= 1
+            return {partition: offset - 5 for partition, offset in found.items()}
+        return found
+
+
+def test_a_range_that_goes_past_the_end_of_the_log_is_answered_by_the_policy_and_not_waited_for(
+    cluster: FileCluster,
+) -> None:
+    with pytest.raises(DataLoss, match="a-0 ends at offset 20, offsets 20 to 24 are lost"):
+        read_offsets(cluster([]), 18, 25, LossPolicy(fail=True))
+    losses = LossPolicy(fail=False)
+    assert read_offsets(cluster([]), 18, 25, losses) == [18, 19]
+    assert losses.take() == {A0: 5}
+    assert losses.take() == {}
+
+
+def test_an_end_that_is_behind_for_a_moment_is_no_loss(cluster: FileCluster) -> None:
+    connected = GrowingCluster(cluster.directory)
+    planned = [ranges.OffsetRange(partition=A0, start=18, end=20)]
+    patience = Patience(settle_s=10.0, poll_s=0.0)
+    assert ranges.existing(connected, planned, LossPolicy(fail=True), patience) == planned
+    assert connected.behind == 0
+
+
+class SilentCluster(ConnectedFileCluster):
+    """Has all records, but sends none."""
+
+    def read(self, partition: TopicPartition, start: int, end: int) -> Iterator[ColumnChunk]:
+        yield from super().read(partition, start, start)
+        raise ReadStalled(f"{partition}: nothing from offset {start} on")
+
+
+def test_records_that_exist_and_do_not_come_are_an_error_after_the_poll_timeout(cluster: FileCluster) -> None:
+    wanted = ranges.OffsetRange(partition=A0, start=0, end=20)
+    with pytest.raises(ranges.ReadTimedOut, match=r"nothing from offset 0 on; kafkaConsumer\.pollTimeoutMs gives"):
+        list(ranges.read(SilentCluster(cluster.directory), wanted, LossPolicy(fail=False), Patience(read_s=0.0)))
+
+
+def test_a_topic_that_is_deleted_before_its_range_is_read_is_a_loss(cluster: FileCluster) -> None:
+    connected = cluster([])
+    cluster.delete_topic("a")
+    with pytest.raises(DataLoss, match="a-0 does not exist: offsets 3 to 16 of a-0 are lost"):
+        read_offsets(connected, 3, 17, LossPolicy(fail=True))
+    losses = LossPolicy(fail=False)
+    assert read_offsets(connected, 3, 17, losses) == []
+    assert losses.take() == {A0: 14}
+
+
+def test_what_exists_of_planned_ranges_is_kept_and_the_rest_counted(cluster: FileCluster) -> None:
+    cluster.create_topic("a", partitions=3)
+    cluster.append("a", 1, ["v"] * 10)
+    cluster.delete_records_before("a", 0, 8)
+    planned = [
+        ranges.OffsetRange(partition=A0, start=3, end=25),
+        ranges.OffsetRange(partition=A1, start=3, end=10),
+        ranges.OffsetRange(partition=A2, start=0, end=4),
+    ]
+    losses = LossPolicy(fail=False)
+    assert ranges.existing(cluster([]), planned, losses, AT_ONCE) == [
+        ranges.OffsetRange(partition=A0, start=8, end=20),
+        ranges.OffsetRange(partition=A1, start=3, end=10),
+    ]
+    assert losses.take() == {A0: 10, A2: 4}
+    assert ranges.existing(cluster([]), [], losses, AT_ONCE) == []

@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import pickle
+import subprocess
+import sys
+
 import pytest
 from pyspark.sql.types import StructType
 
 from spark_connector import KraftDataSource
 from spark_connector.arrow import source_schema
-from spark_connector.options import OptionError
+from spark_connector.connector import Connector
+from spark_connector.given import OptionError
 from spark_connector.source import WriteNotSupported
 
 OPTIONS = {"bootstrap.servers": "localhost:9094", "subscribe": "flights"}
@@ -21,8 +26,30 @@ def test_headers_are_a_column_when_they_are_asked_for() -> None:
 
 
 def test_a_wrong_option_is_named_when_the_source_is_loaded() -> None:
-    with pytest.raises(OptionError, match="subscribePattern"):
+    with pytest.raises(OptionError, match="subscribe and subscribePattern exclude each other"):
         KraftDataSource({**OPTIONS, "subscribePattern": "f.*"}).schema()
+
+
+PLAN = """
+import sys
+from spark_connector import KraftDataSource
+source = KraftDataSource({"bootstrap.servers": "localhost:9094", "subscribe": "a", "kafka.fetch.max.bytes": "500"})
+source.reader(source.schema())
+source.streamReader(source.schema())
+print(sorted(name for name in sys.modules if name.split(".")[0] in ("grpc", "google") or name == "kraft.rpc"))
+"""
+
+
+def test_the_processes_that_check_options_or_make_readers_do_without_grpc() -> None:
+    done = subprocess.run([sys.executable, "-c", PLAN], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_settings_of_the_client_are_those_of_the_connection() -> None:
+    settings = {"kafka.isolation.level": "read_uncommitted", "kraft.fetch.max.bytes": "500"}
+    connector = KraftDataSource({**OPTIONS, **settings}).connector()
+    assert connector == Connector((("fetch.max.bytes", "500"), ("isolation.level", "read_uncommitted")))
+    assert pickle.loads(pickle.dumps(connector)) == connector  # noqa: S301 - the bytes are our own
 
 
 def test_writing_says_that_it_is_not_supported_yet() -> None:

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+
+from kraft.client import TopicPartition
+from spark_connector.group_progress import GroupProgress, generated_group_id
+from spark_connector.offsets import Offsets
+
+A0 = TopicPartition("a", 0)
+
+
+def test_a_generated_group_has_the_prefix_and_is_its_own() -> None:
+    assert generated_group_id("billing").startswith("billing-")
+    assert generated_group_id("billing") != generated_group_id("billing")
+
+
+def test_the_newest_offsets_are_committed_and_equal_ones_once() -> None:
+    commits: list[tuple[str, Offsets]] = []
+    is_free = threading.Event()
+
+    def commit(group_id: str, offsets: Offsets) -> None:
+        is_free.wait(10)
+        commits.append((group_id, offsets))
+
+    progress = GroupProgress(commit)
+    progress.show("g", {A0: 1})
+    progress.show("g", {A0: 2})
+    progress.show("g", {A0: 3})
+    is_free.set()
+    progress.stop()
+    assert commits[-1] == ("g", {A0: 3})
+    assert len(commits) <= 3
+    progress.show("g", {A0: 4})
+    assert commits[-1] == ("g", {A0: 3})
+
+
+def test_a_failure_is_logged_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    done = threading.Semaphore(0)
+    is_broken = True
+
+    def commit(group_id: str, offsets: Offsets) -> None:
+        done.release()
+        if is_broken:
+            raise ValueError("the group has members")
+
+    progress = GroupProgress(commit)
+    with caplog.at_level(logging.WARNING, "spark_connector"):
+        for offset in range(3):
+            progress.show("g", {A0: offset})
+            done.acquire(timeout=10)
+        is_broken = False
+        progress.show("g", {A0: 9})
+        progress.stop()
+    assert caplog.text.count("offsets not committed to group g, the query continues: the group has members") == 1
+    assert caplog.text.count("offsets committed to group g again") == 1
+
+
+def test_stopping_does_not_wait_for_ever() -> None:
+    is_free = threading.Event()
+
+    def commit(group_id: str, offsets: Offsets) -> None:
+        is_free.wait(60)
+
+    progress = GroupProgress(commit)
+    progress.show("g", {A0: 1})
+    progress.stop(timeout_s=0.01)
+    is_free.set()
+    GroupProgress(lambda group_id, offsets: None).stop()
