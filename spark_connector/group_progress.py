@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from spark_connector.offsets import Offsets
 
-STOP_TIMEOUT_S: Final = 5.0
+FLUSH_TIMEOUT_S: Final = 5.0
 
 _log = logging.getLogger("spark_connector")
 
@@ -30,6 +30,7 @@ class GroupProgress:
         self._changed = threading.Condition()
         self._newest: tuple[str, Offsets] | None = None
         self._committed: tuple[str, Offsets] | None = None
+        self._is_busy = False
         self._is_stopped = False
         self._has_failed = False
         self._thread: threading.Thread | None = None
@@ -40,17 +41,22 @@ class GroupProgress:
             if self._is_stopped or (group_id, offsets) in (self._newest, self._committed):
                 return
             self._newest = (group_id, offsets)
-            self._changed.notify()
+            self._changed.notify_all()
             if self._thread is None:
                 # A daemon, because Spark ends the process without waiting for a cluster.
                 self._thread = threading.Thread(target=self._run, name="group progress", daemon=True)
                 self._thread.start()
 
-    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+    def flush(self, timeout_s: float = FLUSH_TIMEOUT_S) -> None:
+        """Wait until the newest offsets are committed, or the timeout passes."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._newest is None and not self._is_busy, timeout_s)
+
+    def stop(self, timeout_s: float = FLUSH_TIMEOUT_S) -> None:
         """Commit what is waiting, within the timeout."""
         with self._changed:
             self._is_stopped = True
-            self._changed.notify()
+            self._changed.notify_all()
         if self._thread is not None:
             self._thread.join(timeout_s)
 
@@ -59,10 +65,13 @@ class GroupProgress:
             with self._changed:
                 self._changed.wait_for(lambda: self._newest is not None or self._is_stopped)
                 wanted, self._newest = self._newest, None
+                self._is_busy = wanted is not None
             if wanted is None:
                 return
             self._try_to_commit(*wanted)
-            self._committed = wanted
+            with self._changed:
+                self._committed, self._is_busy = wanted, False
+                self._changed.notify_all()
 
     def _try_to_commit(self, group_id: str, offsets: Offsets) -> None:
         try:

@@ -41,6 +41,10 @@ class Planner:
         self.seen: View | None = None
         """What the cluster showed last."""
 
+    @property
+    def stops_at_target(self) -> bool:
+        return self._target is not None
+
     def stop_at_present(self, cluster: Cluster) -> None:
         """Plan nothing that is appended from now on."""
         self._target = look(cluster, self._options.subscription)
@@ -86,7 +90,7 @@ class Planner:
 
     def _report(self, start: Position, view: View, found: Differences) -> None:
         for name in sorted(found.missing):
-            self._losses.report(f"{name!r} does not exist any more")
+            self._losses.report(f"topic {name!r} does not exist any more")
         for partition in sorted(found.absent):
             self._losses.report(
                 f"{partition} does not exist any more; the query's offset there is {start.offsets[partition]}"

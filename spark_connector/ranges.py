@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 from pyspark.sql.datasource import InputPartition
 
@@ -71,47 +72,71 @@ def read(
 ) -> Iterator[ColumnChunk]:
     """Yield the range's records. Raises DataLoss if some are lost and the policy is to fail, and ReadTimedOut."""
     patience = patience or Patience()
-    position, end = wanted.start, wanted.end
-    progress_at = time.monotonic()
-    while position < end:
+    rest, progress_at = wanted, time.monotonic()
+    while rest.size > 0:
         try:
-            for chunk in cluster.read(wanted.partition, position, end):
-                position = chunk.offsets[-1] + 1
+            for chunk in cluster.read(rest.partition, rest.start, rest.end):
+                rest, progress_at = replace(rest, start=chunk.offsets[-1] + 1), time.monotonic()
                 yield chunk
-                progress_at = time.monotonic()
             return
         except TruncatedWhileRead as truncated:
             # Records that were read stay in the result, as if the election had come later. The number lost is unknown.
             losses.report(str(truncated))
-        except OffsetOutOfRange:
-            position = _skip_lost(cluster, replace(wanted, end=end), position, losses, patience)
-        except ReadStalled as stalled:
-            end = _end_of_log(cluster, replace(wanted, end=end), position, losses, patience)
-            if time.monotonic() - progress_at > patience.read_s:
-                raise ReadTimedOut(f"{stalled}; kafkaConsumer.pollTimeoutMs gives it more time") from None
-        except Missing as missing:
-            losses.report(
-                f"{missing}: offsets {position} to {end - 1} of {wanted.partition} are lost",
-                partition=wanted.partition,
-                records=end - position,
-            )
-            return
+        except (OffsetOutOfRange, ReadStalled, Missing) as problem:
+            rest = _resumed(cluster, rest, problem, time.monotonic() - progress_at, losses, patience)
 
 
-def _skip_lost(cluster: Cluster, wanted: OffsetRange, position: int, losses: LossPolicy, patience: Patience) -> int:
-    """Return the next offset of the range that exists, or its end. Always above `position`, so that reading ends."""
-    partition = wanted.partition
-    earliest = cluster.earliest_offsets([partition])[partition]
-    if earliest > position:
-        return _after_deleted(wanted, position, earliest, losses)
-    latest = _settled_end(cluster, wanted, patience)
-    # The position was above the end of the log. If it is not any more, there is nothing to skip.
-    return position if latest > position else max(_before_lost(wanted, position, latest, losses), wanted.end)
+def _resumed(
+    cluster: Cluster,
+    rest: OffsetRange,
+    problem: OffsetOutOfRange | ReadStalled | Missing,
+    waited_s: float,
+    losses: LossPolicy,
+    patience: Patience,
+) -> OffsetRange:
+    """Return what there is to read after the problem. Raises DataLoss and ReadTimedOut."""
+    try:
+        match problem:
+            case OffsetOutOfRange():
+                left = replace(rest, start=_skip_lost(cluster, rest, losses, patience))
+            case ReadStalled():
+                left = replace(rest, end=_end_of_log(cluster, rest, losses, patience))
+            case Missing():
+                raise problem
+            case _:
+                assert_never(problem)
+    except Missing as missing:
+        if waited_s < patience.settle_s:
+            # The metadata of a broker may be behind.
+            time.sleep(patience.poll_s)
+            return rest
+        what = f"{missing}: offsets {rest.start} to {rest.end - 1} of {rest.partition} are lost"
+        losses.report(what, partition=rest.partition, records=rest.size)
+        return replace(rest, start=rest.end)
+    if left == rest:
+        # All of it exists, and its leader has yet to send it.
+        if waited_s > patience.read_s:
+            raise ReadTimedOut(f"{problem}; kafkaConsumer.pollTimeoutMs gives it more time")
+        time.sleep(patience.poll_s)
+    return left
 
 
-def _end_of_log(cluster: Cluster, wanted: OffsetRange, position: int, losses: LossPolicy, patience: Patience) -> int:
+def _skip_lost(cluster: Cluster, rest: OffsetRange, losses: LossPolicy, patience: Patience) -> int:
+    """Return the next offset of the range that exists, or its end."""
+    earliest = cluster.earliest_offsets([rest.partition])[rest.partition]
+    if earliest > rest.start:
+        return _after_deleted(rest, rest.start, earliest, losses)
+    latest = _settled_end(cluster, rest, patience)
+    if latest <= rest.start:
+        # The start is above the end of the log: nothing of the range exists.
+        _before_lost(rest, rest.start, latest, losses)
+        return rest.end
+    return rest.start
+
+
+def _end_of_log(cluster: Cluster, rest: OffsetRange, losses: LossPolicy, patience: Patience) -> int:
     """Return the end of the range, or the end of its log if that is before."""
-    return _before_lost(wanted, position, _settled_end(cluster, wanted, patience), losses)
+    return _before_lost(rest, rest.start, _settled_end(cluster, rest, patience), losses)
 
 
 def _settled_end(cluster: Cluster, wanted: OffsetRange, patience: Patience) -> int:

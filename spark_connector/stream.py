@@ -83,6 +83,9 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = self._planner.end(self._cluster(), position, is_limited=self._is_limited(limit))
         # All that lies before the start is processed. This is the only sign of it for the last batch of AvailableNow.
         self._show_progress(position)
+        if end is None and self._planner.stops_at_target and self._progress is not None:
+            # Spark now ends the query, and this process with it.
+            self._progress.flush()
         if end is None:
             # Spark compares offsets as text, so without new records the text must be the same.
             return start

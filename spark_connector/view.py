@@ -13,7 +13,7 @@ from kraft.client import TopicPartition
 from spark_connector.cluster import Cluster, Missing, Topic
 from spark_connector.offsets import Offsets, Position
 from spark_connector.patience import Patience
-from spark_connector.subscription import Subscription, partitions_of
+from spark_connector.subscription import Subscription, Topics, partitions_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Differences:
     """What a view lacks of a position."""
 
     missing: frozenset[str]
-    """Topics, or assigned partitions, that do not exist."""
+    """Subscribed topics that do not exist."""
     absent: frozenset[TopicPartition]
     """Partitions with an offset that do not exist."""
     recreated: frozenset[str]
@@ -62,7 +62,7 @@ def differences(view: View, position: Position, subscription: Subscription) -> D
         if partition.topic not in recreated and subscription.includes(partition)
     }
     return Differences(
-        missing=frozenset(subscription.missing(view.topics)),
+        missing=frozenset(subscription.missing(view.topics) if isinstance(subscription, Topics) else ()),
         absent=frozenset(set(known) - set(view.latest)),
         recreated=frozenset(recreated),
         behind=frozenset(each for each, offset in known.items() if view.latest.get(each, offset) < offset),

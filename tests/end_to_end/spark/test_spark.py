@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from kraft.client import Admin, Producer, TopicPartition
 from kraft.testing import Cluster
 from spark_connector import KraftDataSource
+from tests.support.command_line import kraft
 from tests.support.waiting import until_stable
 
 # The first test also starts Java and its Python workers, which takes a minute or two on a busy machine.
@@ -68,7 +70,7 @@ class Numbers:
     def count(self) -> int:
         return sum(len(batch) for batch in self.batches.values())
 
-    def assert_once_each(self, numbers: range) -> None:
+    def assert_once_each(self, numbers: Iterable[int]) -> None:
         seen = Counter(number for batch in self.batches.values() for number in batch)
         assert sorted(seen.elements()) == list(numbers), "lost, duplicated or strange records"
 
@@ -81,10 +83,11 @@ class Numbers:
             time.sleep(0.05)
 
 
-def run_available(frame: DataFrame, checkpoint: Path, numbers: Numbers) -> None:
+def run_available(frame: DataFrame, checkpoint: Path, numbers: Numbers) -> StreamingQuery:
     writer = frame.writeStream.foreachBatch(numbers.write).option("checkpointLocation", str(checkpoint))
     query = writer.trigger(availableNow=True).start()
     assert query.awaitTermination(TIMEOUT_S), "the query did not end in time"
+    return query
 
 
 @pytest.mark.slow
@@ -173,6 +176,53 @@ def test_a_running_stream_outlives_the_leader_it_reads_from(spark: SparkSession,
         finally:
             query.stop()
         numbers.assert_once_each(range(2_000))
+
+
+@pytest.mark.slow
+def test_a_running_stream_reads_added_partitions_shows_its_lag_and_counts_what_it_skipped(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    create_topic(cluster, "growing")
+    produce(cluster, "growing", range(300))
+    options = {
+        "kafka.group.id": "warehouse",
+        "kafka.fetch.max.bytes": "1000000",
+        "minOffsetsPerTrigger": "1",
+        "minPartitions": "6",
+        "failOnDataLoss": "false",
+    }
+    numbers = Numbers()
+    writer = stream(spark, cluster, "growing", **options).writeStream.foreachBatch(numbers.write)
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    try:
+        numbers.wait_for(300, query)
+        with Admin(cluster.bootstrap_servers) as admin:
+            admin.create_partitions("growing", PARTITIONS + 2)
+        append(cluster, "growing", PARTITIONS, range(300, 350))
+        append(cluster, "growing", PARTITIONS + 1, range(350, 400))
+        numbers.wait_for(400, query)
+    finally:
+        query.stop()
+    numbers.assert_once_each(range(400))
+
+    append(cluster, "growing", PARTITIONS, range(400, 430))
+    with Admin(cluster.bootstrap_servers) as admin:
+        admin.delete_records({TopicPartition("growing", PARTITIONS): 50 + 20})
+    query = run_available(stream(spark, cluster, "growing", **options), tmp_path / "checkpoint", numbers)
+    numbers.assert_once_each([*range(400), *range(420, 430)])
+    ends = [each["sources"][0]["endOffset"] for each in query.recentProgress]
+    assert json.loads(ends[-1])["skipped"] == {"growing": {str(PARTITIONS): 20}}
+    shown = json.loads(kraft(cluster, "groups", "describe", "warehouse", "--output", "json"))
+    assert {each["partition"]: each["lag"] for each in shown[0]["partitions"]} == dict.fromkeys(
+        range(PARTITIONS + 2), 0
+    )
+
+
+def append(cluster: Cluster, topic: str, partition: int, numbers: range) -> None:
+    with Producer(cluster.bootstrap_servers) as producer:
+        for number in numbers:
+            producer.send(topic, str(number).encode(), partition=partition)
+        producer.flush()
 
 
 def leader_of(cluster: Cluster, partition: TopicPartition) -> int:

@@ -58,6 +58,17 @@ def test_a_failure_is_logged_once_and_so_is_its_end(caplog: pytest.LogCaptureFix
     assert caplog.text.count("offsets committed to group g again") == 1
 
 
+def test_flushing_waits_until_all_is_committed() -> None:
+    commits: list[Offsets] = []
+    progress = GroupProgress(lambda group_id, offsets: commits.append(offsets))
+    progress.flush()
+    for offset in range(5):
+        progress.show("g", {A0: offset})
+    progress.flush()
+    assert commits[-1] == {A0: 4}
+    progress.stop()
+
+
 def test_stopping_does_not_wait_for_ever() -> None:
     is_free = threading.Event()
 

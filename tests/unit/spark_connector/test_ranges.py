@@ -9,7 +9,7 @@ import pytest
 
 from kraft.client import TopicPartition
 from spark_connector import ranges
-from spark_connector.cluster import ColumnChunk, ReadStalled, TruncatedWhileRead
+from spark_connector.cluster import ColumnChunk, Missing, ReadStalled, TruncatedWhileRead
 from spark_connector.data_loss import DataLoss, LossPolicy
 from spark_connector.patience import Patience
 from tests.support.file_cluster import CHUNK_RECORDS, ConnectedFileCluster, FileCluster
@@ -194,6 +194,25 @@ def test_a_topic_that_is_deleted_before_its_range_is_read_is_a_loss(cluster: Fil
     losses = LossPolicy(fail=False)
     assert read_offsets(connected, 3, 17, losses) == []
     assert losses.take() == {A0: 14}
+
+
+class YoungCluster(ConnectedFileCluster):
+    """Does not know the partition at first."""
+
+    ignorance = 3
+
+    def read(self, partition: TopicPartition, start: int, end: int) -> Iterator[ColumnChunk]:
+        if self.ignorance:
+            self.ignorance -= 1
+            raise Missing(f"{partition} does not exist")
+        yield from super().read(partition, start, end)
+
+
+def test_a_partition_that_is_not_known_for_a_moment_is_waited_for(cluster: FileCluster) -> None:
+    wanted = ranges.OffsetRange(partition=A0, start=0, end=20)
+    patience = Patience(settle_s=60.0, poll_s=0.0)
+    chunks = ranges.read(YoungCluster(cluster.directory), wanted, LossPolicy(fail=True), patience)
+    assert [offset for chunk in chunks for offset in chunk.offsets] == list(range(20))
 
 
 def test_what_exists_of_planned_ranges_is_kept_and_the_rest_counted(cluster: FileCluster) -> None:

@@ -243,8 +243,14 @@ def test_only_assigned_partitions_are_read(cluster: FileCluster) -> None:
 
 def test_a_topic_deleted_under_the_query_fails_it_by_name(cluster: FileCluster) -> None:
     cluster.delete_topic("a")
-    with pytest.raises(DataLoss, match=r"'a' does not exist any more; .* failOnDataLoss=false"):
+    with pytest.raises(DataLoss, match=r"topic 'a' does not exist any more; .* failOnDataLoss=false"):
         end_of(reader(cluster), at(0, 0))
+
+
+def test_an_assigned_partition_that_is_gone_fails_the_query_by_name(cluster: FileCluster) -> None:
+    cluster.delete_topic("a")
+    with pytest.raises(DataLoss, match="a-1 does not exist any more; the query's offset there is 7"):
+        end_of(reader(cluster, assign='{"a": [1]}'), at(0, 7))
 
 
 def test_a_deleted_topic_keeps_its_offsets_and_is_waited_for_once(
@@ -261,7 +267,7 @@ def test_a_deleted_topic_keeps_its_offsets_and_is_waited_for_once(
         slept.clear()
         assert end_of(stream, before) == before
         assert not slept
-    assert caplog.text.count("'a' does not exist any more (") == 1
+    assert caplog.text.count("topic 'a' does not exist any more (") == 1
     assert caplog.text.count("a-0 does not exist any more; the query's offset there is 30") == 1
 
 
