@@ -36,7 +36,7 @@ class KraftBatchReader(DataSourceReader):
         end = resolve(cluster, options.ending, partitions)
         planned = ranges.plan(begin, end)
         if isinstance(options.starting, ExplicitOffsets) or isinstance(options.ending, ExplicitOffsets):
-            planned = ranges.existing(cluster, planned, self._losses(), options.patience)
+            planned = ranges.existing(cluster, planned, self._losses(), options.patience.brief())
         return split(planned, options.tasks_min, options.records_per_task_max)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -115,7 +115,9 @@ def _refuse_other_partitions(
         raise OptionError(f"option {option} has nothing for {_names(absent)}: {remedy}")
     surplus = sorted(set(given) - set(partitions))
     if surplus:
-        raise OptionError(f"option {option} names {_names(surplus)}, which the query does not read or does not exist")
+        raise OptionError(
+            f"option {option} names {_names(surplus)}: the query does not read that, or it does not exist"
+        )
 
 
 def _names(partitions: Sequence[TopicPartition]) -> str:

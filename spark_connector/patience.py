@@ -23,6 +23,10 @@ class Patience:
     poll_s: float = 0.1
     read_s: float = 60.0
 
+    def brief(self) -> Patience:
+        """Return one for offsets that people give, which may just be wrong."""
+        return replace(self, settle_s=min(self.settle_s, 2.0))
+
     def with_retries(self, retries: int | None, interval_ms: int | None) -> Patience:
         """Return one that looks again as often, at this interval, and never gives up sooner than the usual one."""
         if retries is None and interval_ms is None:

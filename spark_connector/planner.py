@@ -13,7 +13,7 @@ from typing import Any
 
 from kraft.client import TopicPartition
 from spark_connector import ranges
-from spark_connector.cluster import Cluster
+from spark_connector.cluster import Cluster, Missing
 from spark_connector.data_loss import LossPolicy
 from spark_connector.limits import RecordSizes, TriggerDelay, limited, limited_bytes
 from spark_connector.offsets import Offsets, Position, added, beginning_of_batch
@@ -53,9 +53,17 @@ class Planner:
 
     def end(self, cluster: Cluster, start: Position, *, is_limited: bool) -> Position | None:
         """Return where the micro-batch from `start` ends; None if there is to be none. Raises DataLoss."""
+        try:
+            return self._end(cluster, start, is_limited=is_limited)
+        except Missing:
+            # A topic was deleted between two requests. Now it is seen to be missing.
+            return self._end(cluster, start, is_limited=is_limited)
+
+    def _end(self, cluster: Cluster, start: Position, *, is_limited: bool) -> Position | None:
         before = self.seen
         view, found = self._observer.settled(cluster, start)
         self.seen = view
+        self._complete_target(start, view)
         ids = self._ids_up_to_target(view)
         recreated = found.recreated & ids.keys()
         self._report(start, view, found)
@@ -110,6 +118,14 @@ class Planner:
             if partition.topic == name and latest > offset:
                 what = f"offsets {offset} to {latest - 1} of {partition} were deleted with the topic"
                 self._losses.report(what, partition=partition, records=latest - offset)
+
+    def _complete_target(self, start: Position, view: View) -> None:
+        """Add what the query had read before and the target lacks, because a broker was behind when it was taken."""
+        if self._target is not None:
+            late = {each: end for each, end in view.latest.items() if each in start.offsets}
+            names = {partition.topic for partition in late}
+            topics = {name: topic for name, topic in view.topics.items() if name in names}
+            self._target = View(topics={**topics, **self._target.topics}, latest={**late, **self._target.latest})
 
     def _ids_up_to_target(self, view: View) -> dict[str, str]:
         """Return the topics to read by name, without those that are newer than the target."""

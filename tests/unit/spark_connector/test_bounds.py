@@ -66,7 +66,7 @@ def test_a_partition_without_an_offset_or_a_time_is_named(cluster: ConnectedFile
 
 def test_an_explicit_offset_of_a_partition_that_is_not_read_is_named(cluster: ConnectedFileCluster) -> None:
     surplus = {TopicPartition("b", number): 0 for number in range(7)}
-    with pytest.raises(OptionError, match=r"names b-0, b-1, b-2, b-3, b-4 and 2 more, which the query does not read"):
+    with pytest.raises(OptionError, match=r"names b-0, b-1, b-2, b-3, b-4 and 2 more: the query does not read that"):
         resolve(cluster, explicit({A0: 0, A1: 0, **surplus}), [A0, A1])
 
 

@@ -195,6 +195,20 @@ def test_available_now_ends_at_what_was_there_when_it_began(cluster: FileCluster
     assert steps == 2
 
 
+def test_available_now_reads_a_topic_that_the_broker_did_not_know_at_first(
+    cluster: FileCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = reader(cluster)
+    with monkeypatch.context() as young:
+        young.setattr(ConnectedFileCluster, "topics", lambda self, names: {})
+        stream.prepareForTriggerAvailableNow()
+    start = stream.initialOffset()
+    end = end_of(stream, start)
+    assert len(values(stream, start, end)) == 40
+    cluster.append("a", 0, ["later"])
+    assert end_of(stream, end) == end
+
+
 def test_progress_shows_the_latest_offsets_and_not_only_the_batch_s(cluster: FileCluster) -> None:
     stream = reader(cluster)
     assert stream.reportLatestOffset() is None
@@ -245,6 +259,19 @@ def test_a_topic_deleted_under_the_query_fails_it_by_name(cluster: FileCluster) 
     cluster.delete_topic("a")
     with pytest.raises(DataLoss, match=r"topic 'a' does not exist any more; .* failOnDataLoss=false"):
         end_of(reader(cluster), at(0, 0))
+
+
+def test_a_topic_that_is_deleted_while_a_batch_is_planned_is_seen_to_be_missing(
+    cluster: FileCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    earliest = ConnectedFileCluster.earliest_offsets
+
+    def delete_first(self: ConnectedFileCluster, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        cluster.delete_topic("a")
+        return earliest(self, partitions)
+
+    monkeypatch.setattr(ConnectedFileCluster, "earliest_offsets", delete_first)
+    assert end_of(reader(cluster, failOnDataLoss="false"), at(3, 4)) == at(3, 4)
 
 
 def test_an_assigned_partition_that_is_gone_fails_the_query_by_name(cluster: FileCluster) -> None:
