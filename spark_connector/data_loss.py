@@ -15,7 +15,7 @@ class DataLoss(Exception):
     """Records were deleted before the query read them, and failOnDataLoss is true."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"{what}; to continue without them, set the option failOnDataLoss=false")
+        super().__init__(f"{what}; to continue all the same, set the option failOnDataLoss=false")
 
 
 @dataclass(slots=True, kw_only=True)

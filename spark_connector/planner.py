@@ -38,6 +38,8 @@ class Planner:
         """The end that this object planned last. Any other comes from the checkpoint: its batch is read again."""
         self._running: list[ranges.OffsetRange] = []
         """The ranges planned last, until their micro-batch is known to be over."""
+        self._ends: dict[TopicPartition, tuple[str, int]] = {}
+        """Topic id and end of each partition when it was seen last: what a topic had when it was deleted."""
         self.seen: View | None = None
         """What the cluster showed last."""
 
@@ -60,7 +62,6 @@ class Planner:
             return self._end(cluster, start, is_limited=is_limited)
 
     def _end(self, cluster: Cluster, start: Position, *, is_limited: bool) -> Position | None:
-        before = self.seen
         view, found = self._observer.settled(cluster, start)
         self.seen = view
         self._complete_target(start, view)
@@ -68,10 +69,13 @@ class Planner:
         recreated = found.recreated & ids.keys()
         self._report(start, view, found)
         for name in sorted(recreated):
-            self._report_recreated(name, start, before)
+            self._report_recreated(name, start)
+        self._ends |= {each: (view.topics[each.topic].topic_id, end) for each, end in view.latest.items()}
         begin = _begin(cluster, start, view, recreated)
         latest = {each: end for each, end in self._up_to_target(view, begin).items() if each.topic in ids}
-        if is_limited and self._target is None and self._delay is not None and self._delay.delays(begin, latest):
+        # A loss that was reported is in the next position, so that it is not reported again.
+        may_wait = is_limited and self._target is None and not recreated and not found.behind
+        if may_wait and self._delay is not None and self._delay.delays(begin, latest):
             return None
         deleted_while_read = self._skip_deleted(cluster, begin, latest)
         end = self._limited(cluster, begin, latest) if is_limited else latest
@@ -108,14 +112,12 @@ class Planner:
             why = "the log was truncated by an unclean election, or the topic was deleted and created again"
             self._losses.report(f"{what}{start.offsets[partition]}: {why}")
 
-    def _report_recreated(self, name: str, start: Position, before: View | None) -> None:
+    def _report_recreated(self, name: str, start: Position) -> None:
         """Report what is known to be lost: how far the deleted topic was ahead of the query when it was last seen."""
-        self._losses.report(f"topic {name!r} was deleted and created again: the query continues with the new one")
-        if before is None or before.topic_ids.get(name) != start.topic_ids[name]:
-            return
-        for partition, latest in sorted(before.latest.items()):
+        self._losses.report(f"topic {name!r} was deleted and created again; what was not read before is lost")
+        for partition, (topic_id, latest) in sorted(self._ends.items()):
             offset = start.offsets.get(partition, 0)
-            if partition.topic == name and latest > offset:
+            if partition.topic == name and topic_id == start.topic_ids[name] and latest > offset:
                 what = f"offsets {offset} to {latest - 1} of {partition} were deleted with the topic"
                 self._losses.report(what, partition=partition, records=latest - offset)
 

@@ -117,7 +117,7 @@ class TruncatingCluster(ConnectedFileCluster):
 
 
 def test_a_log_that_is_truncated_while_it_is_read_fails_the_query_by_name(cluster: FileCluster) -> None:
-    with pytest.raises(DataLoss, match="a-0: the log was truncated to offset 4; to continue without them"):
+    with pytest.raises(DataLoss, match="a-0: the log was truncated to offset 4; to continue all the same"):
         read_offsets(TruncatingCluster(cluster.directory), 0, 20, LossPolicy(fail=True))
 
 

@@ -411,6 +411,7 @@ def test_a_topic_that_was_created_again_is_noticed_and_what_was_skipped_counted(
     stream = reader(cluster, failOnDataLoss="false", maxOffsetsPerTrigger="20")
     before = end_of(stream, start)
     cluster.delete_topic("a")
+    assert end_of(stream, before) == before
     cluster.create_topic("a", partitions=1)
     cluster.append("a", 0, [f"again-{number}" for number in range(records)])
     cluster.delete_records_before("a", 0, 1)
@@ -425,6 +426,20 @@ def test_a_topic_that_was_created_again_is_noticed_and_what_was_skipped_counted(
     for one in (stream, again):
         assert values(one, before, after) == [f"again-{number}" for number in range(1, records)]
     assert end_of(stream, after) == after
+
+
+def test_a_topic_that_was_created_again_is_reported_once_however_little_it_has(
+    cluster: FileCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream = reader(cluster, failOnDataLoss="false", minOffsetsPerTrigger="100")
+    before = end_of(stream, stream.initialOffset())
+    cluster.delete_topic("a")
+    cluster.create_topic("a", partitions=2)
+    with caplog.at_level(logging.WARNING, "spark_connector"):
+        after = end_of(stream, before)
+        assert end_of(stream, after) == after
+    assert topics(after) == {"a": {"0": 0, "1": 0}}
+    assert caplog.text.count("was deleted and created again") == 1
 
 
 def test_a_batch_of_a_topic_that_was_created_again_reads_nothing_of_the_new_one(cluster: FileCluster) -> None:
