@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from spark_connector import connections, ranges
-from spark_connector.arrow import arrow_schema, record_batches
+from spark_connector.arrow import arrow_schema, record_batches, wanted_columns
 from spark_connector.bounds import partitions_of, resolve
 from spark_connector.cluster import Connect
 from spark_connector.data_loss import LossPolicy
@@ -37,4 +37,5 @@ class KraftBatchReader(DataSourceReader):
             return iter(())
         cluster = connections.cluster(self._connect, self._options.bootstrap_servers)
         losses = LossPolicy(fail=self._options.fail_on_data_loss)
-        return record_batches(ranges.read(cluster, partition, losses), partition.partition, self._schema)
+        chunks = ranges.read(cluster, partition, losses, wanted_columns(self._schema))
+        return record_batches(chunks, self._schema)

@@ -3,29 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
-from kraft.client import TopicPartition
-
-Header = tuple[str, bytes | None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnChunk:
-    """Records of one partition as columns of equal length, ordered by offset; never empty.
-
-    `timestamp_type` is Kafka's: 0 for the producer's time, 1 for the time of the append. `size_bytes` is the
-    approximate size of keys and values.
-    """
-
-    offsets: Sequence[int]
-    timestamps_ms: Sequence[int]
-    timestamp_type: int
-    keys: Sequence[bytes | None]
-    values: Sequence[bytes | None]
-    headers: Sequence[Sequence[Header]]
-    size_bytes: int
+from kraft.client import ArrowChunk, TopicPartition, WantedColumns
 
 
 class TopicMissing(Exception):
@@ -59,8 +39,8 @@ class Cluster(Protocol):
         It is the last stable offset, or the high watermark if uncommitted records of transactions are read, too.
         """
 
-    def read(self, partition: TopicPartition, start: int, end: int) -> Iterator[ColumnChunk]:
-        """Yield the records from `start` up to `end`, excluded.
+    def read(self, partition: TopicPartition, start: int, end: int, wanted: WantedColumns) -> Iterator[ArrowChunk]:
+        """Yield the wanted columns of the records from `start` up to `end`, excluded.
 
         Raises OffsetOutOfRange and TruncatedWhileRead, at any chunk.
         """

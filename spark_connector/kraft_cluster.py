@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from kraft.client import Admin, Consumer, ErrorCode, LogTruncated, PartitionColumns, Refusal, TopicPartition
-from spark_connector.cluster import Cluster, ColumnChunk, OffsetOutOfRange, TopicMissing, TruncatedWhileRead
+from kraft.client import Admin, ArrowChunk, Consumer, ErrorCode, Refusal, TopicPartition, WantedColumns
+from spark_connector import kraft_reads
+from spark_connector.cluster import Cluster, TopicMissing
 
 FIRST_CONTACT_TIMEOUT_MS = 10_000
 """Short, so that a wrong address fails soon. Calls after the first answer have the client's default timeout."""
@@ -53,17 +54,8 @@ class KraftCluster:
     def latest_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         return self._consumer.end_offsets(partitions)
 
-    def read(self, partition: TopicPartition, start: int, end: int) -> Iterator[ColumnChunk]:
-        try:
-            for part in self._consumer.read_columns(partition, start, end):
-                if part.columns.offsets:
-                    yield _chunk(part)
-        except LogTruncated as truncated:
-            raise TruncatedWhileRead(truncated.what) from None
-        except Refusal as refusal:
-            if refusal.error_code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                raise OffsetOutOfRange(refusal.message) from None
-            raise
+    def read(self, partition: TopicPartition, start: int, end: int, wanted: WantedColumns) -> Iterator[ArrowChunk]:
+        return kraft_reads.read(self._consumer, partition, start, end, wanted)
 
     def close(self) -> None:
         self._consumer.close()
@@ -78,17 +70,3 @@ def connect(bootstrap_servers: Sequence[str]) -> Cluster:
 def connect_uncommitted(bootstrap_servers: Sequence[str]) -> Cluster:
     """Return the cluster at these addresses, also for records of open and aborted transactions."""
     return KraftCluster(bootstrap_servers, "read_uncommitted")
-
-
-def _chunk(part: PartitionColumns) -> ColumnChunk:
-    columns = part.columns
-    size_bytes = sum(map(len, filter(None, columns.values))) + sum(map(len, filter(None, columns.keys)))
-    return ColumnChunk(
-        offsets=columns.offsets,
-        timestamps_ms=columns.timestamps_ms,
-        timestamp_type=part.timestamp_type,
-        keys=columns.keys,
-        values=columns.values,
-        headers=columns.headers,
-        size_bytes=size_bytes,
-    )

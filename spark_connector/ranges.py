@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from pyspark.sql.datasource import InputPartition
 
-from kraft.client import TopicPartition
-from spark_connector.cluster import Cluster, ColumnChunk, OffsetOutOfRange, TruncatedWhileRead
+from kraft.client import ArrowChunk, TopicPartition, WantedColumns
+from spark_connector.cluster import Cluster, OffsetOutOfRange, TruncatedWhileRead
 from spark_connector.data_loss import LossPolicy
 from spark_connector.offsets import Offsets
 
@@ -35,13 +35,13 @@ def plan(begin: Offsets, end: Offsets) -> list[OffsetRange]:
     ]
 
 
-def read(cluster: Cluster, wanted: OffsetRange, losses: LossPolicy) -> Iterator[ColumnChunk]:
+def read(cluster: Cluster, wanted: OffsetRange, losses: LossPolicy, columns: WantedColumns) -> Iterator[ArrowChunk]:
     """Yield the range's records. Raises DataLoss if some are lost and the policy is to fail."""
     position = wanted.start
     while position < wanted.end:
         try:
-            for chunk in cluster.read(wanted.partition, position, wanted.end):
-                position = chunk.offsets[-1] + 1
+            for chunk in cluster.read(wanted.partition, position, wanted.end, columns):
+                position = chunk.next_offset
                 yield chunk
         except TruncatedWhileRead as truncated:
             # Records that were read stay in the result, as if the election had come later. The number lost is unknown.

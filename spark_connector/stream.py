@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from kraft.client import TopicPartition
 from spark_connector import connections, ranges
-from spark_connector.arrow import arrow_schema, record_batches
+from spark_connector.arrow import arrow_schema, record_batches, wanted_columns
 from spark_connector.bounds import partitions_of, resolve
 from spark_connector.cluster import Cluster, Connect, TopicMissing
 from spark_connector.data_loss import LossPolicy
@@ -92,7 +92,8 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, ranges.OffsetRange), "Spark passes a range that `partitions` planned"
         losses = LossPolicy(fail=self._options.fail_on_data_loss)
-        return record_batches(ranges.read(self._cluster(), partition, losses), partition.partition, self._schema)
+        chunks = ranges.read(self._cluster(), partition, losses, wanted_columns(self._schema))
+        return record_batches(chunks, self._schema)
 
     # --- within ----------------------------------------------------------------------------------------------
 

@@ -13,11 +13,13 @@ from kraft.client.aio.engine import Engine
 from kraft.client.aio.group import Group, needs_group
 from kraft.client.arguments import checked_mapping, checked_number, checked_partitions
 from kraft.client.batches import decode_columns, records_of, split_batches
+from kraft.client.bulk.range_reader import DirectLeader
 from kraft.client.errors import ClientClosed, SubscriptionConflict
 from kraft.client.group_offsets import checked_offsets
 from kraft.client.network import Network
 from kraft.client.sans_io.fetch_buffer import FetchBuffer
 from kraft.client.sans_io.progress import Progress
+from kraft.client.sans_io.read_epochs import ReadEpochs
 from kraft.client.sans_io.record_output import RecordOutput
 from kraft.client.sans_io.track import Chunk
 from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS, ConsumerSettings, settings_of
@@ -406,13 +408,22 @@ class Consumer:
                     if not is_aborted:
                         yield bytes(batch)
 
+    async def direct_leader(self, partition: TopicPartition, timeout_ms: int | None = None) -> DirectLeader | None:
+        """Return the leader with the address of its listener of Kafka's protocol; None if either is not known."""
+        return await self._started().direct_leader(partition, self._timeout(timeout_ms))
+
     async def read_chunks(
-        self, partition: TopicPartition, start: int, end: int, timeout_ms: int | None = None
+        self,
+        partition: TopicPartition,
+        start: int,
+        end: int,
+        timeout_ms: int | None = None,
+        epochs: ReadEpochs | None = None,
     ) -> AsyncGenerator[Chunk, None]:
-        """Yield the same range as responses of the leader."""
+        """Yield the same range as responses of the leader; `epochs` are those of what was read before it."""
         if start >= end:
             return
-        chunks = self._started().read_chunks(partition, start, end, self._timeout(timeout_ms))
+        chunks = self._started().read_chunks(partition, start, end, self._timeout(timeout_ms), epochs or ReadEpochs())
         async with aclosing(chunks) as found:
             async for chunk in found:
                 yield chunk
