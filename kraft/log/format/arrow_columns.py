@@ -146,12 +146,13 @@ class _ViewColumn:
         prefix = read_i32_le(data, position)
         first: i64 = prefix
         rest: i64 = 0
+        # Not a 1 shifted to the left, which mypyc makes a C int of 32 bits.
         if length < 4:
-            first &= (1 << (length << 3)) - 1
+            first &= _INT64_MAX >> (63 - (length << 3))
         else:
             rest = read_i64_le(data, position + 4)
             if length < _INLINE_BYTES_MAX:
-                rest &= (1 << ((length - 4) << 3)) - 1
+                rest &= _INT64_MAX >> (63 - ((length - 4) << 3))
         write_i64_le(writer, length | first << 32)
         write_i64_le(writer, rest)
 
