@@ -91,7 +91,7 @@ def _viewed(views: Views | None, view_type: pa.DataType, count: int, columns: Co
     """Return the bytes that the views point to, copied: Spark does not read views."""
     assert views is not None, "the column was asked for"
     buffers = [_validity(views.validity, views.null_count), views.views, *columns.data]
-    viewed = pa.Array.from_buffers(view_type, count, [each and pa.py_buffer(each) for each in buffers])
+    viewed = pa.Array.from_buffers(view_type, count, _wrapped(buffers))
     return viewed.cast(pa.string() if view_type == pa.string_view() else pa.binary())
 
 
@@ -101,7 +101,7 @@ def _binary(views: Views | None, columns: ColumnBuffers) -> pa.Array:
 
 def _numbers(arrow_type: pa.DataType, numbers: bytes | None, count: int, validity: bytes | None) -> pa.Array:
     assert numbers is not None, "the column was asked for"
-    return pa.Array.from_buffers(arrow_type, count, [validity and pa.py_buffer(validity), pa.py_buffer(numbers)])
+    return pa.Array.from_buffers(arrow_type, count, _wrapped([validity, numbers]))
 
 
 def _timestamps(columns: ColumnBuffers) -> pa.Array:
@@ -122,8 +122,11 @@ def _headers(columns: ColumnBuffers) -> pa.Array:
         fields=list(_HEADERS_ARROW.value_type),
     )
     buffers = [_validity(headers.validity, headers.null_count), headers.ends]
-    buffers = [each and pa.py_buffer(each) for each in buffers]
-    return pa.Array.from_buffers(_HEADERS_ARROW, columns.record_count, buffers, children=[pairs])
+    return pa.Array.from_buffers(_HEADERS_ARROW, columns.record_count, _wrapped(buffers), children=[pairs])
+
+
+def _wrapped(buffers: Iterable[bytes | None]) -> list[pa.Buffer | None]:
+    return [None if each is None else pa.py_buffer(each) for each in buffers]
 
 
 def _validity(bits: bytes, null_count: int) -> bytes | None:

@@ -10,8 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kraft.client import TopicPartition
-from spark_connector.cluster import ColumnChunk, OffsetOutOfRange, TopicMissing
+from kraft.client import ArrowChunk, TopicPartition, WantedColumns
+from kraft.log.format.record_codec import Record
+from spark_connector.cluster import OffsetOutOfRange, TopicMissing
+from tests.support.arrow_columns import chunk_of
 
 CHUNK_RECORDS = 7
 
@@ -76,13 +78,14 @@ class ConnectedFileCluster:
     def latest_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         return {partition: len(self._lines(partition)) for partition in partitions}
 
-    def read(self, partition: TopicPartition, start: int, end: int) -> Iterator[ColumnChunk]:
+    def read(self, partition: TopicPartition, start: int, end: int, wanted: WantedColumns) -> Iterator[ArrowChunk]:
         lines = self._lines(partition)
         while start < end:
             if not self._start(partition) <= start < len(lines):
                 raise OffsetOutOfRange(f"{start} of {partition}")
             until = min(start + CHUNK_RECORDS, end, len(lines))
-            yield chunk(start, [json.loads(line) for line in lines[start:until]])
+            records = [_record(start + at, *json.loads(line)) for at, line in enumerate(lines[start:until])]
+            yield chunk_of(partition, records, wanted)
             start = until
 
     def close(self) -> None:
@@ -96,20 +99,11 @@ class ConnectedFileCluster:
         return int(start.read_text()) if start.exists() else 0
 
 
-def chunk(
-    start: int, records: Sequence[tuple[str | None, str | None, int, list[tuple[str, str | None]]]]
-) -> ColumnChunk:
-    """Return the records of `FileCluster.append` from offset `start` on."""
-    values = [_bytes(value) for _, value, _, _ in records]
-    return ColumnChunk(
-        offsets=list(range(start, start + len(records))),
-        timestamps_ms=[timestamp_ms for _, _, timestamp_ms, _ in records],
-        timestamp_type=0,
-        keys=[_bytes(key) for key, _, _, _ in records],
-        values=values,
-        headers=[[(name, _bytes(value)) for name, value in headers] for _, _, _, headers in records],
-        size_bytes=sum(len(value or b"") for value in values),
-    )
+def _record(
+    offset: int, key: str | None, value: str | None, timestamp_ms: int, headers: list[tuple[str, str | None]]
+) -> Record:
+    fields = tuple((name, _bytes(content)) for name, content in headers)
+    return Record(offset, timestamp_ms, _bytes(key), _bytes(value), fields)
 
 
 def _bytes(text: str | None) -> bytes | None:

@@ -8,17 +8,19 @@ from typing import Any
 import pytest
 
 from kraft.client import (
+    ArrowChunk,
     ErrorCode,
     LogTruncated,
-    PartitionColumns,
-    RecordColumns,
     Refusal,
-    TimestampType,
     TopicPartition,
+    WantedColumns,
 )
+from kraft.log.format.record_codec import Record
 from spark_connector import kraft_cluster
-from spark_connector.cluster import ColumnChunk, OffsetOutOfRange, TopicMissing, TruncatedWhileRead
+from spark_connector.cluster import OffsetOutOfRange, TopicMissing, TruncatedWhileRead
+from tests.support.arrow_columns import chunk_of, offsets_of
 
+COLUMNS = WantedColumns()
 ORDERS_0 = TopicPartition("orders", 0)
 UNKNOWN = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic")
 
@@ -41,14 +43,17 @@ class FakeAdmin:
 
 @dataclass
 class FakeConsumer:
-    parts: list[PartitionColumns | Refusal] = field(default_factory=list)
+    parts: list[ArrowChunk | Refusal] = field(default_factory=list)
     isolation_level: str = ""
 
     def opened(self, bootstrap_servers: Sequence[str], isolation_level: str) -> FakeConsumer:
         self.isolation_level = isolation_level
         return self
 
-    def read_columns(self, partition: TopicPartition, start: int, end: int) -> Iterator[PartitionColumns]:
+    def read_arrow(
+        self, partition: TopicPartition, start: int, end: int, wanted: WantedColumns
+    ) -> Iterator[ArrowChunk]:
+        assert wanted is COLUMNS
         for part in self.parts:
             if isinstance(part, Refusal):
                 raise part
@@ -69,17 +74,8 @@ def consumer(monkeypatch: pytest.MonkeyPatch) -> FakeConsumer:
     return fake
 
 
-def part(*values: bytes, first_offset: int = 0) -> PartitionColumns:
-    count = len(values)
-    columns = RecordColumns(
-        list(range(first_offset, first_offset + count)), [5] * count, [b"k"] * count, list(values), [()] * count
-    )
-    return PartitionColumns(
-        partition=ORDERS_0,
-        timestamp_type=TimestampType.LOG_APPEND_TIME,
-        columns=columns,
-        next_offset=first_offset + max(1, count),
-    )
+def part(*values: bytes, first_offset: int = 0) -> ArrowChunk:
+    return chunk_of(ORDERS_0, [Record(first_offset + at, 5, b"k", value) for at, value in enumerate(values)])
 
 
 def test_the_first_contact_is_given_ten_seconds_and_later_ones_the_clients_own_time(admin: FakeAdmin) -> None:
@@ -118,24 +114,14 @@ def test_committed_records_are_read_unless_others_are_asked_for(consumer: FakeCo
     assert consumer.isolation_level == "read_uncommitted"
 
 
-def test_batches_become_chunks_and_those_without_records_are_passed_over(consumer: FakeConsumer) -> None:
-    consumer.parts = [part(b"one", b"three"), part(first_offset=2), part(b"x", first_offset=3)]
-    chunks = list(kraft_cluster.connect(["localhost:9094"]).read(ORDERS_0, 0, 4))
-    assert [list(chunk.offsets) for chunk in chunks] == [[0, 1], [3]]
-    assert chunks[0] == ColumnChunk(
-        offsets=[0, 1],
-        timestamps_ms=[5, 5],
-        timestamp_type=1,
-        keys=[b"k", b"k"],
-        values=[b"one", b"three"],
-        headers=[(), ()],
-        size_bytes=10,
-    )
+def test_chunks_come_as_the_client_decoded_them(consumer: FakeConsumer) -> None:
+    consumer.parts = [part(b"one", b"three"), part(b"x", first_offset=3)]
+    assert list(kraft_cluster.connect(["localhost:9094"]).read(ORDERS_0, 0, 4, COLUMNS)) == consumer.parts
 
 
 def test_an_offset_out_of_range_is_raised_after_the_chunks_before_it(consumer: FakeConsumer) -> None:
     consumer.parts = [part(b"one"), Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, "orders-0 does not hold offset 1")]
-    chunks = kraft_cluster.connect(["localhost:9094"]).read(ORDERS_0, 0, 4)
+    chunks = kraft_cluster.connect(["localhost:9094"]).read(ORDERS_0, 0, 4, COLUMNS)
     next(chunks)
     with pytest.raises(OffsetOutOfRange, match="orders-0 does not hold offset 1"):
         next(chunks)
@@ -144,12 +130,12 @@ def test_an_offset_out_of_range_is_raised_after_the_chunks_before_it(consumer: F
 def test_a_read_that_fails_otherwise_says_why(consumer: FakeConsumer) -> None:
     consumer.parts = [Refusal(ErrorCode.REQUEST_TIMED_OUT, "orders-0: nothing came")]
     with pytest.raises(Refusal, match="nothing came"):
-        list(kraft_cluster.connect(["localhost:9094"]).read(ORDERS_0, 0, 4))
+        list(kraft_cluster.connect(["localhost:9094"]).read(ORDERS_0, 0, 4, COLUMNS))
 
 
 def test_a_truncated_log_is_reported_without_the_clients_remedy(consumer: FakeConsumer) -> None:
     consumer.parts = [part(b"a", b"b"), LogTruncated(ORDERS_0, 2, 1)]
-    chunks = kraft_cluster.KraftCluster(["any:1"]).read(ORDERS_0, 0, 9)
-    assert len(next(chunks).offsets) == 2
+    chunks = kraft_cluster.KraftCluster(["any:1"]).read(ORDERS_0, 0, 9, COLUMNS)
+    assert offsets_of(next(chunks)) == [0, 1]
     with pytest.raises(TruncatedWhileRead, match=r"orders-0: the log was truncated to offset 1.*hold other records$"):
         next(chunks)

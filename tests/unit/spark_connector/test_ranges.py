@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from kraft.client import TopicPartition
+from kraft.client import ArrowChunk, TopicPartition, WantedColumns
 from spark_connector import ranges
-from spark_connector.cluster import ColumnChunk, TruncatedWhileRead
+from spark_connector.cluster import TruncatedWhileRead
 from spark_connector.data_loss import DataLoss, LossPolicy
+from tests.support.arrow_columns import offsets_of
 from tests.support.file_cluster import CHUNK_RECORDS, ConnectedFileCluster, FileCluster
 
+COLUMNS = WantedColumns()
 A0, A1, A2 = (TopicPartition("a", number) for number in range(3))
 
 
@@ -26,7 +28,7 @@ def cluster(tmp_path: Path) -> FileCluster:
 
 def read_offsets(cluster: ConnectedFileCluster, start: int, end: int, losses: LossPolicy) -> list[int]:
     wanted = ranges.OffsetRange(partition=A0, start=start, end=end)
-    return [offset for chunk in ranges.read(cluster, wanted, losses) for offset in chunk.offsets]
+    return [offset for chunk in ranges.read(cluster, wanted, losses, COLUMNS) for offset in offsets_of(chunk)]
 
 
 def test_every_partition_with_something_to_read_gets_one_range() -> None:
@@ -75,11 +77,11 @@ def test_lost_records_are_skipped_counted_and_logged_when_that_is_allowed(
 
 def test_records_deleted_while_a_range_is_read_are_counted_from_where_reading_stood(cluster: FileCluster) -> None:
     losses = LossPolicy(fail=False)
-    chunks = ranges.read(cluster([]), ranges.OffsetRange(partition=A0, start=0, end=20), losses)
+    chunks = ranges.read(cluster([]), ranges.OffsetRange(partition=A0, start=0, end=20), losses, COLUMNS)
     first = next(chunks)
     cluster.delete_records_before("a", 0, 12)
-    rest = [offset for chunk in chunks for offset in chunk.offsets]
-    assert list(first.offsets) == list(range(CHUNK_RECORDS))
+    rest = [offset for chunk in chunks for offset in offsets_of(chunk)]
+    assert offsets_of(first) == list(range(CHUNK_RECORDS))
     assert rest == list(range(12, 20))
     assert losses.skipped_records == 12 - CHUNK_RECORDS
 
@@ -105,8 +107,8 @@ class TruncatingCluster(ConnectedFileCluster):
 
     truncations = 1
 
-    def read(self, partition: TopicPartition, start: int, end: int) -> Iterator[ColumnChunk]:
-        for chunk in super().read(partition, start, end):
+    def read(self, partition: TopicPartition, start: int, end: int, wanted: WantedColumns) -> Iterator[ArrowChunk]:
+        for chunk in super().read(partition, start, end, wanted):
             yield chunk
             if self.truncations:
                 self.truncations -= 1
@@ -130,7 +132,7 @@ def test_a_log_that_is_truncated_while_it_is_read_is_read_on_when_that_is_allowe
 def test_a_log_that_is_shorter_after_a_truncation_ends_the_range(cluster: FileCluster) -> None:
     losses = LossPolicy(fail=False)
     truncating = TruncatingCluster(cluster.directory)
-    chunks = ranges.read(truncating, ranges.OffsetRange(partition=A0, start=0, end=20), losses)
+    chunks = ranges.read(truncating, ranges.OffsetRange(partition=A0, start=0, end=20), losses, COLUMNS)
     next(chunks)
     cluster.truncate("a", 0, 5)
     assert list(chunks) == []
