@@ -159,5 +159,7 @@ def _begin_of_records(address: str, found: PartitionData, frame: bytes) -> int:
 
 def _set_receive_timeout(connection: socket.socket, seconds: float) -> None:
     """Set the time after which a blocking receive returns what has arrived."""
-    packed = struct.pack("L", int(seconds * 1000)) if sys.platform == "win32" else struct.pack("ll", int(seconds), 0)
+    whole, fraction = divmod(seconds, 1)
+    is_windows = sys.platform == "win32"
+    packed = struct.pack("L", int(seconds * 1e3)) if is_windows else struct.pack("ll", int(whole), int(fraction * 1e6))
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, packed)

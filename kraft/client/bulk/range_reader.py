@@ -8,7 +8,7 @@ which continues at the same offset and knows the leader epochs that were read (K
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -71,7 +71,7 @@ class RangeReader:
         self._reads_committed = reads_committed
         self._epochs = ReadEpochs()
 
-    def read(self, start: int, end: int) -> Iterator[FetchedBatches]:
+    def read(self, start: int, end: int) -> Generator[FetchedBatches, None, None]:
         """Yield the responses that hold the range, in order. Raises what the ordinary path raises."""
         position = start
         while position < end:
