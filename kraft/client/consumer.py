@@ -12,12 +12,11 @@ from kraft.client.aio.consumer import Consumer as AsyncConsumer
 from kraft.client.arguments import checked_partitions
 from kraft.client.batches import split_batches
 from kraft.client.bulk.arrow_chunks import ArrowChunk, arrow_chunks
-from kraft.client.bulk.range_reader import DirectLeader, RangeReader
+from kraft.client.bulk.ordinary_path import OrdinaryPath
+from kraft.client.bulk.range_reader import RangeReader
 from kraft.client.bulk.sockets import FetchSockets
 from kraft.client.loop_thread import CallingThread, LoopThread, shared_loop
 from kraft.client.network import Network
-from kraft.client.sans_io.read_epochs import ReadEpochs
-from kraft.client.sans_io.track import Chunk
 from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS
 from kraft.client.subscription import listed_topics
 from kraft.client.values import ConsumerRecord, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, PartitionColumns
@@ -278,7 +277,7 @@ class Consumer:
         """
         settings = self._consumer.settings
         reader = RangeReader(
-            _OrdinaryPath(self._thread, self._consumer, timeout_ms),
+            OrdinaryPath(self._thread, self._consumer, timeout_ms),
             self._sockets,
             partition,
             max_wait_ms=settings.fetch_max_wait_ms,
@@ -327,18 +326,3 @@ class Consumer:
             return call()
 
         return self._thread.run(run())
-
-
-class _OrdinaryPath:
-    """A consumer's way over gRPC, for bulk reads."""
-
-    def __init__(self, thread: LoopThread, consumer: AsyncConsumer, timeout_ms: int | None) -> None:
-        self._thread = thread
-        self._consumer = consumer
-        self._timeout_ms = timeout_ms
-
-    def direct_leader(self, partition: TopicPartition) -> DirectLeader | None:
-        return self._thread.run(self._consumer.direct_leader(partition, self._timeout_ms))
-
-    def read_chunks(self, partition: TopicPartition, start: int, end: int, epochs: ReadEpochs) -> Iterator[Chunk]:
-        return self._thread.iterate(self._consumer.read_chunks(partition, start, end, self._timeout_ms, epochs))

@@ -76,7 +76,7 @@ class Engine:
         return None if leader is None or address is None else DirectLeader(address, leader.epoch)
 
     async def read_chunks(
-        self, partition: TopicPartition, start: int, end: int, timeout_ms: int, epochs: ReadEpochs
+        self, partition: TopicPartition, start: int, end: int, timeout_ms: int, epochs: ReadEpochs | None = None
     ) -> AsyncGenerator[Chunk, None]:
         """Yield the responses that hold a range, apart from the consumer's buffer.
 
@@ -87,7 +87,8 @@ class Engine:
         buffer = FetchBuffer(settings, self._network.chance)
         buffer.assign([partition])
         buffer.seek(partition, start, stop_at=end)
-        buffer.track(partition).epochs = epochs.up_to(start)
+        if epochs is not None:
+            buffer.track(partition).epochs = epochs.up_to(start)
         fetcher = self._new_fetcher(buffer, settings)
         try:
             position = start

@@ -11,7 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kraft.log.format.record_codec import RECORD_BYTES_MIN, VARINT_BYTES_MAX, VARLONG_BYTES_MAX, read_varint
+from kraft.log.format.record_codec import (
+    RECORD_BYTES_MIN,
+    VARINT_BYTES_MAX,
+    VARLONG_BYTES_MAX,
+    end_of_field,
+    read_varint,
+)
 from kraft.model.errors import ErrorCode, InvalidBatch
 
 try:
@@ -125,10 +131,14 @@ class _ViewColumn:
         self._writer = BytesWriter()
         self._valid = _Bits()
 
-    def add_null(self) -> None:
-        write_i64_le(self._writer, 0)
-        write_i64_le(self._writer, 0)
-        self._valid.add_null()
+    def add_nullable(self, data: bytes, buffer: i64, position: i64, length: i64) -> None:
+        """Add a field as a record has it: its length is negative for null."""
+        if length < 0:
+            write_i64_le(self._writer, 0)
+            write_i64_le(self._writer, 0)
+            self._valid.add_null()
+        else:
+            self.add(data, buffer, position, length)
 
     def add(self, data: bytes, buffer: i64, position: i64, length: i64) -> None:
         self._valid.add_valid()
@@ -174,6 +184,7 @@ class ArrowColumns:
         self._wants_keys: bool = wanted.keys
         self._wants_values: bool = wanted.values
         self._wants_headers: bool = wanted.headers
+        self._wants_views: bool = wanted.keys or wanted.values or wanted.headers
         self._records_max: i64 = records_max
         self._bytes_max: i64 = bytes_max
         self._left: i64 = 0
@@ -277,7 +288,7 @@ class ArrowColumns:
 
     def _take(self, data: bytes, position: i64, data_end: i64) -> i64:  # noqa: C901  As in the record codec.
         buffer: i64 = len(self._data)
-        if self._wants_keys or self._wants_values or self._wants_headers:
+        if self._wants_views:
             self._data.append(data)
         count: i64 = self._count
         size_bytes: i64 = self._bytes
@@ -319,33 +330,32 @@ class ArrowColumns:
                 self._add_timestamp(
                     self._append_time_ms if self._has_append_time else self._base_timestamp_ms + timestamp_delta
                 )
-            if not (self._wants_keys or self._wants_values or self._wants_headers):
-                continue
-            length, at = read_varint(data, at, VARINT_BYTES_MAX)
-            behind = _behind(length, at, end)
-            if self._wants_keys:
-                if length < 0:
-                    self._keys.add_null()
-                else:
-                    self._keys.add(data, buffer, at, length)
-                    size_bytes += length
-            if not (self._wants_values or self._wants_headers):
-                continue
-            length, at = read_varint(data, behind, VARINT_BYTES_MAX)
-            behind = _behind(length, at, end)
-            if self._wants_values:
-                if length < 0:
-                    self._values.add_null()
-                else:
-                    self._values.add(data, buffer, at, length)
-                    size_bytes += length
-            if self._wants_headers:
-                size_bytes += self._add_headers(data, buffer, behind, end)
+            if self._wants_views:
+                size_bytes += self._add_fields(data, buffer, at, end)
         self._count = count
         self._bytes = size_bytes
         self._left = left
         self._previous_delta = previous_delta
         return position
+
+    def _add_fields(self, data: bytes, buffer: i64, at: i64, end: i64) -> i64:
+        """Add key, value and headers of a record that ends at `end`. Returns their size."""
+        size_bytes: i64 = 0
+        length, at = read_varint(data, at, VARINT_BYTES_MAX)
+        behind = end_of_field(length, at, end)
+        if self._wants_keys:
+            size_bytes += behind - at
+            self._keys.add_nullable(data, buffer, at, length)
+        if not (self._wants_values or self._wants_headers):
+            return size_bytes
+        length, at = read_varint(data, behind, VARINT_BYTES_MAX)
+        behind = end_of_field(length, at, end)
+        if self._wants_values:
+            size_bytes += behind - at
+            self._values.add_nullable(data, buffer, at, length)
+        if self._wants_headers:
+            size_bytes += self._add_headers(data, buffer, behind, end)
+        return size_bytes
 
     def _add_timestamp(self, timestamp_ms: i64) -> None:
         if -_TIMESTAMP_MS_MAX <= timestamp_ms <= _TIMESTAMP_MS_MAX:
@@ -370,17 +380,14 @@ class ArrowColumns:
             length, at = read_varint(data, position, VARINT_BYTES_MAX)
             if length < 0:
                 raise InvalidBatch(f"the key of a header has length {length}")
-            position = _behind(length, at, end)
+            position = end_of_field(length, at, end)
             if _is_ascii(data, at, position):
                 self._header_names.add(data, buffer, at, length)
             else:
                 self._add_name(data[at:position])
             length, at = read_varint(data, position, VARINT_BYTES_MAX)
-            position = _behind(length, at, end)
-            if length < 0:
-                self._header_values.add_null()
-            else:
-                self._header_values.add(data, buffer, at, length)
+            position = end_of_field(length, at, end)
+            self._header_values.add_nullable(data, buffer, at, length)
             index += 1
         if position != end:
             raise InvalidBatch(f"a record ends {end - position} bytes away from where it says")
@@ -442,13 +449,3 @@ def _is_ascii(data: bytes, position: i64, end: i64) -> bool:
             return False
         position += 1
     return True
-
-
-def _behind(length: i64, position: i64, end: i64) -> i64:
-    """Return the end of a nullable field of that length, which must lie within the record."""
-    if length < -1:
-        raise InvalidBatch(f"a key or value has length {length}")
-    behind = position if length == -1 else position + length
-    if behind > end:
-        raise InvalidBatch(f"a key or value of {length} bytes reaches beyond its record")
-    return behind

@@ -418,9 +418,9 @@ class RecordSkim:
         key_length, position = read_varint(data, position, VARINT_BYTES_MAX)
         if key_length == -1 and len(self.keyless) < self._wrong_max:
             self.keyless.append(self._index)
-        position = _behind(key_length, position, end)
+        position = end_of_field(key_length, position, end)
         value_length, position = read_varint(data, position, VARINT_BYTES_MAX)
-        position = _behind(value_length, position, end)
+        position = end_of_field(value_length, position, end)
         count, position = read_varint(data, position, VARINT_BYTES_MAX)
         if count < 0 or count * 2 > end - position:
             raise InvalidBatch(f"a record claims {count} headers in {end - position} bytes")
@@ -442,7 +442,7 @@ class RecordSkim:
             return part
         self._name_left = -1
         length, position = read_varint(self._payload, self._position, VARINT_BYTES_MAX)
-        self._position = _behind(length, position, self._end)
+        self._position = end_of_field(length, position, self._end)
         self._headers_left -= 1
         if self._headers_left == 0:
             self._end_record()
@@ -479,8 +479,8 @@ class RecordSkim:
             self.earliest_found_ms = min(self.earliest_found_ms, timestamp_ms)
 
 
-def _behind(length: i64, position: i64, end: i64) -> i64:
-    """Return the end of a nullable field of that length."""
+def end_of_field(length: i64, position: i64, end: i64) -> i64:
+    """Return the end of a nullable field of that length, which must lie within its record."""
     if length < -1:
         raise InvalidBatch(f"a key or value has length {length}")
     behind = position if length == -1 else position + length
