@@ -20,6 +20,7 @@ from kraft.client.sans_io.track import Chunk
 from kraft.client.settings import ConsumerSettings
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
+from kraft.rpc.peers import Unreachable
 
 
 class Engine:
@@ -68,9 +69,12 @@ class Engine:
     async def direct_leader(self, partition: TopicPartition, timeout_ms: int) -> DirectLeader | None:
         """Return the leader with the address of its listener of Kafka's protocol; None if either is not known.
 
-        Raises a Refusal that names a missing topic, or Unreachable.
+        Raises a Refusal that names a missing topic.
         """
-        await self.metadata.topic(partition.topic, timeout_ms)
+        try:
+            await self.metadata.topic(partition.topic, timeout_ms)
+        except Unreachable:
+            return None
         leader = self.metadata.leader(partition)
         address = None if leader is None else await self._kafka_addresses.find(leader.address)
         return None if leader is None or address is None else DirectLeader(address, leader.epoch)

@@ -71,6 +71,8 @@ class ColumnBuffers(NamedTuple):
     """Columns of that many records, little-endian. A column that was not asked for is None."""
 
     record_count: int
+    size_bytes: int
+    """Size of keys, values and headers, those that were asked for."""
     data: list[bytes]
     """The buffers that the views point into."""
     offsets: bytes | None
@@ -420,6 +422,7 @@ class ArrowColumns:
             )
         found = ColumnBuffers(
             record_count=self._count,
+            size_bytes=self._bytes,
             data=self._data,
             offsets=self._offsets.getvalue() if self._wants_offsets else None,
             timestamps_us=self._timestamps.getvalue() if self._wants_timestamps else None,
