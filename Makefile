@@ -46,6 +46,6 @@ lock: ## resolve the dependencies of pyproject.toml anew into requirements.lock
 	  --extra demo --group dev pyproject.toml -o requirements.lock
 
 clean: ## remove everything that the other targets made
-	rm -rf .venv build dist kraft_broker.egg-info kraft/rpc/pb kraft/quorum/pb kraft/log/format/record_codec*.so
+	rm -rf .venv build dist kraft_broker.egg-info kraft/rpc/pb kraft/quorum/pb kraft/log/format/*.so
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

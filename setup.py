@@ -1,8 +1,8 @@
 """The two things that a build makes: code from the protobuf contracts, and the compiled record codec.
 
 Everything else about the package is in pyproject.toml. Generated code is written into the source tree, where it is
-ignored by git: it is built, never edited. The codec is one ordinary Python file; mypyc compiles it where a C compiler
-works, and where none does (or with KRAFT_PURE=1 in the environment) the same file is used as it is.
+ignored by git: it is built, never edited. The codec is two ordinary Python files; mypyc compiles them where a C
+compiler works, and where none does (or with KRAFT_PURE=1 in the environment) the same files are used as they are.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ ROOT = Path(__file__).resolve().parent
 PROTO_FOLDER = Path("proto/kraft/v1")
 RPC_MESSAGES = Path("kraft/rpc/pb")
 QUORUM_MESSAGES = Path("kraft/quorum/pb")
-CODEC = Path("kraft/log/format/record_codec.py")
+CODEC = [Path("kraft/log/format/record_codec.py"), Path("kraft/log/format/arrow_columns.py")]
+CODEC_GROUP = "kraft.log.format.record_codec"
 
 # Compiling takes seconds, so it is left alone when setuptools is only asked for the package's metadata.
 COMPILING_COMMANDS = {"bdist_wheel", "build", "build_ext", "develop", "editable_wheel", "install"}
@@ -109,7 +110,7 @@ class BuildCodec(build_ext):
         if all(module.exists() for module in modules):
             print("kraft: the record codec was compiled with mypyc")
             return
-        # mypyc makes two modules that need each other; one alone could not be imported.
+        # mypyc makes modules that need each other; one alone could not be imported.
         for module in modules:
             module.unlink(missing_ok=True)
         if self.editable_mode:
@@ -119,8 +120,9 @@ class BuildCodec(build_ext):
 
 def remove_compiled_codec() -> None:
     """Python prefers a compiled module in the source tree, even one made from an older version of the file."""
-    for stale in (ROOT / CODEC.parent).glob(f"{CODEC.stem}*.so"):
-        stale.unlink()
+    for file in CODEC:
+        for stale in (ROOT / file.parent).glob(f"{file.stem}*.so"):
+            stale.unlink()
 
 
 def codec_extensions() -> list[Extension]:
@@ -130,13 +132,15 @@ def codec_extensions() -> list[Extension]:
     if os.environ.get("KRAFT_PURE", "") not in ("", "0"):
         say_pure("KRAFT_PURE is set")
         return []
-    if not (ROOT / CODEC).exists():
-        say_pure(f"{CODEC} is missing")
+    for missing in (file for file in CODEC if not (ROOT / file).exists()):
+        say_pure(f"{missing} is missing")
         return []
     try:
         from mypyc.build import mypycify
 
-        extensions: list[Extension] = mypycify([str(CODEC)], opt_level="3", strip_asserts=False)
+        extensions: list[Extension] = mypycify(
+            [str(file) for file in CODEC], opt_level="3", strip_asserts=False, group_name=CODEC_GROUP
+        )
     except (ImportError, SystemExit) as problem:  # mypyc ends the process when it cannot translate a file
         say_pure(f"mypyc: {problem}")
         return []

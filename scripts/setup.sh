@@ -62,7 +62,7 @@ mark_done() { printf '%s\n' "$2" >"$VENV/.kraft-$1"; }
 dependencies_checksum() { cksum <requirements.lock; }
 package_checksum() {
   {
-    cat pyproject.toml setup.py proto/kraft/v1/*.proto kraft/log/format/record_codec.py
+    cat pyproject.toml setup.py proto/kraft/v1/*.proto kraft/log/format/record_codec.py kraft/log/format/arrow_columns.py
     # A compiler that was installed since then is reason enough to build again.
     echo "pure=$PURE compiler=${CC:-} $(command -v cc gcc clang || true)"
   } | cksum

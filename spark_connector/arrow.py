@@ -1,12 +1,13 @@
-"""Converts columns of records to Arrow record batches in the schema of Spark's Kafka source.
+"""Converts chunks of records to Arrow record batches in the schema of Spark's Kafka source.
 
-All work is per batch, never per record: thousands of records from many small chunks become one batch, because each
-batch costs time on both sides of Spark's socket.
+The client decodes records into Arrow's buffers; here Arrow wraps them and copies keys and values out of the fetched
+bytes, once. No work is per record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -21,12 +22,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from kraft.client import TopicPartition
-from spark_connector.cluster import ColumnChunk, Header
+from kraft.client import WantedColumns
 from spark_connector.given import OptionError
 
-BATCH_RECORDS_MAX = 20_000
-BATCH_BYTES_MAX = 4 << 20
+if TYPE_CHECKING:
+    # Their module leads to the network; the processes that only plan do without.
+    from kraft.client import ArrowChunk, ColumnBuffers, Views
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _COLUMNS = (
@@ -40,9 +41,7 @@ _COLUMNS = (
 )
 _HEADERS = StructField("headers", ArrayType(_HEADER))
 
-_MILLISECONDS = pa.timestamp("ms", tz="UTC")
 _MICROSECONDS = pa.timestamp("us", tz="UTC")
-_TIMESTAMP_MS_MAX = ((1 << 63) - 1) // 1000
 
 
 def source_schema(*, include_headers: bool) -> StructType:
@@ -70,83 +69,84 @@ def arrow_schema(requested: StructType, *, include_headers: bool) -> pa.Schema:
     return to_arrow_schema(requested, timezone="UTC")
 
 
-def record_batches(
-    chunks: Iterable[ColumnChunk], partition: TopicPartition, schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
-    """Yield the chunks of `partition` as batches with the columns of `schema`, which `arrow_schema` returned."""
-    builders = [_BUILDERS[name.lower()] for name in schema.names]
-    for chunk in _merged(chunks):
-        columns = [build(chunk, partition) for build in builders]
-        yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _merged(chunks: Iterable[ColumnChunk]) -> Iterator[ColumnChunk]:
-    """Yield the same records in larger chunks. A chunk above the limits stays whole."""
-    waiting: list[ColumnChunk] = []
-    records = size_bytes = 0
-    for chunk in chunks:
-        full = records + len(chunk.offsets) > BATCH_RECORDS_MAX or size_bytes + chunk.size_bytes > BATCH_BYTES_MAX
-        if waiting and (full or chunk.timestamp_type != waiting[0].timestamp_type):
-            yield _joined(waiting)
-            waiting, records, size_bytes = [], 0, 0
-        waiting.append(chunk)
-        records += len(chunk.offsets)
-        size_bytes += chunk.size_bytes
-    if waiting:
-        yield _joined(waiting)
-
-
-def _joined(chunks: Sequence[ColumnChunk]) -> ColumnChunk:
-    if len(chunks) == 1:
-        return chunks[0]
-    offsets: list[int] = []
-    timestamps_ms: list[int] = []
-    keys: list[bytes | None] = []
-    values: list[bytes | None] = []
-    headers: list[Sequence[Header]] = []
-    for chunk in chunks:
-        offsets += chunk.offsets
-        timestamps_ms += chunk.timestamps_ms
-        keys += chunk.keys
-        values += chunk.values
-        headers += chunk.headers
-    return ColumnChunk(
-        offsets=offsets,
-        timestamps_ms=timestamps_ms,
-        timestamp_type=chunks[0].timestamp_type,
-        keys=keys,
-        values=values,
-        headers=headers,
-        size_bytes=sum(chunk.size_bytes for chunk in chunks),
+def wanted_columns(schema: pa.Schema) -> WantedColumns:
+    """Return the columns of records that the columns of `schema` are built from."""
+    names = {name.lower() for name in schema.names}
+    return WantedColumns(
+        offsets="offset" in names,
+        timestamps="timestamp" in names,
+        keys="key" in names,
+        values="value" in names,
+        headers="headers" in names,
     )
 
 
-def _constant(value: int | str, arrow_type: pa.DataType, count: int) -> pa.Array:
-    return pa.repeat(pa.scalar(value, arrow_type), count)
+def record_batches(chunks: Iterable[ArrowChunk], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the chunks, of the `wanted_columns`, as batches with the columns of `schema`, from `arrow_schema`."""
+    builders = [_BUILDERS[name.lower()] for name in schema.names]
+    for chunk in chunks:
+        yield pa.RecordBatch.from_arrays([build(chunk) for build in builders], schema=schema)
 
 
-def _timestamps(timestamps_ms: Sequence[int]) -> pa.Array:
-    """Return timestamps in microseconds, as Spark has them. One outside Spark's range becomes null."""
-    try:
-        return pa.array(timestamps_ms, _MILLISECONDS).cast(_MICROSECONDS)
-    except pa.ArrowInvalid:
-        representable = [value if abs(value) <= _TIMESTAMP_MS_MAX else None for value in timestamps_ms]
-        return pa.array(representable, _MILLISECONDS).cast(_MICROSECONDS)
+def _constant(value: int | str, arrow_type: pa.DataType, chunk: ArrowChunk) -> pa.Array:
+    return pa.repeat(pa.scalar(value, arrow_type), chunk.columns.record_count)
 
 
-def _headers(headers: Sequence[Sequence[Header]]) -> pa.Array:
+def _viewed(views: Views | None, view_type: pa.DataType, count: int, columns: ColumnBuffers) -> pa.Array:
+    """Return the bytes that the views point to, copied: Spark does not read views."""
+    assert views is not None, "the column was asked for"
+    buffers = [_validity(views.validity, views.null_count), views.views, *columns.data]
+    viewed = pa.Array.from_buffers(view_type, count, _wrapped(buffers))
+    return viewed.cast(pa.string() if view_type == pa.string_view() else pa.binary())
+
+
+def _binary(views: Views | None, columns: ColumnBuffers) -> pa.Array:
+    return _viewed(views, pa.binary_view(), columns.record_count, columns)
+
+
+def _numbers(arrow_type: pa.DataType, numbers: bytes | None, count: int, validity: bytes | None) -> pa.Array:
+    assert numbers is not None, "the column was asked for"
+    return pa.Array.from_buffers(arrow_type, count, _wrapped([validity, numbers]))
+
+
+def _timestamps(columns: ColumnBuffers) -> pa.Array:
+    """Return timestamps in microseconds, as Spark has them. One outside Spark's range is null."""
+    validity = _validity(columns.timestamp_validity, columns.timestamp_null_count)
+    return _numbers(_MICROSECONDS, columns.timestamps_us, columns.record_count, validity)
+
+
+def _headers(columns: ColumnBuffers) -> pa.Array:
     """Return the headers column, with null for a record without headers, as in Spark's Kafka source."""
-    arrow_type = to_arrow_schema(StructType([_HEADERS])).field("headers").type
-    return pa.array([record_headers or None for record_headers in headers], arrow_type)
+    headers = columns.headers
+    assert headers is not None, "the column was asked for"
+    pairs = pa.StructArray.from_arrays(
+        [
+            _viewed(headers.names, pa.string_view(), headers.header_count, columns),
+            _viewed(headers.values, pa.binary_view(), headers.header_count, columns),
+        ],
+        fields=list(_HEADERS_ARROW.value_type),
+    )
+    buffers = [_validity(headers.validity, headers.null_count), headers.ends]
+    return pa.Array.from_buffers(_HEADERS_ARROW, columns.record_count, _wrapped(buffers), children=[pairs])
 
 
-_BUILDERS: dict[str, Callable[[ColumnChunk, TopicPartition], pa.Array]] = {
-    "key": lambda chunk, _: pa.array(chunk.keys, pa.binary()),
-    "value": lambda chunk, _: pa.array(chunk.values, pa.binary()),
-    "topic": lambda chunk, partition: _constant(partition.topic, pa.string(), len(chunk.offsets)),
-    "partition": lambda chunk, partition: _constant(partition.partition, pa.int32(), len(chunk.offsets)),
-    "offset": lambda chunk, _: pa.array(chunk.offsets, pa.int64()),
-    "timestamp": lambda chunk, _: _timestamps(chunk.timestamps_ms),
-    "timestamptype": lambda chunk, _: _constant(chunk.timestamp_type, pa.int32(), len(chunk.offsets)),
-    "headers": lambda chunk, _: _headers(chunk.headers),
+def _wrapped(buffers: Iterable[bytes | None]) -> list[pa.Buffer | None]:
+    return [None if each is None else pa.py_buffer(each) for each in buffers]
+
+
+def _validity(bits: bytes, null_count: int) -> bytes | None:
+    return bits if null_count else None
+
+
+_HEADERS_ARROW = to_arrow_schema(StructType([_HEADERS])).field("headers").type
+
+_BUILDERS: dict[str, Callable[[ArrowChunk], pa.Array]] = {
+    "key": lambda chunk: _binary(chunk.columns.keys, chunk.columns),
+    "value": lambda chunk: _binary(chunk.columns.values, chunk.columns),
+    "topic": lambda chunk: _constant(chunk.partition.topic, pa.string(), chunk),
+    "partition": lambda chunk: _constant(chunk.partition.partition, pa.int32(), chunk),
+    "offset": lambda chunk: _numbers(pa.int64(), chunk.columns.offsets, chunk.columns.record_count, None),
+    "timestamp": lambda chunk: _timestamps(chunk.columns),
+    "timestamptype": lambda chunk: _constant(int(chunk.timestamp_type), pa.int32(), chunk),
+    "headers": lambda chunk: _headers(chunk.columns),
 }

@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from spark_connector import connections, ranges
-from spark_connector.arrow import arrow_schema, record_batches
+from spark_connector.arrow import arrow_schema, record_batches, wanted_columns
 from spark_connector.bounds import ExplicitOffsets, resolve
 from spark_connector.cluster import Connect
 from spark_connector.data_loss import LossPolicy
@@ -44,8 +44,8 @@ class KraftBatchReader(DataSourceReader):
             # Spark runs one task without a range when `partitions` plans none.
             return iter(())
         cluster = connections.cluster(self._connect, self._options.bootstrap_servers)
-        chunks = ranges.read(cluster, partition, self._losses(), self._options.patience)
-        return record_batches(chunks, partition.partition, self._schema)
+        chunks = ranges.read(cluster, partition, self._losses(), wanted_columns(self._schema), self._options.patience)
+        return record_batches(chunks, self._schema)
 
     def _losses(self) -> LossPolicy:
         return LossPolicy(fail=self._options.fail_on_data_loss)

@@ -4,28 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from kraft.client import TopicPartition
+from kraft.client import TopicPartition, WantedColumns
 
-Header = tuple[str, bytes | None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnChunk:
-    """Records of one partition as columns of equal length, ordered by offset; never empty.
-
-    `timestamp_type` is Kafka's: 0 for the producer's time, 1 for the time of the append. `size_bytes` is the
-    approximate size of keys and values.
-    """
-
-    offsets: Sequence[int]
-    timestamps_ms: Sequence[int]
-    timestamp_type: int
-    keys: Sequence[bytes | None]
-    values: Sequence[bytes | None]
-    headers: Sequence[Sequence[Header]]
-    size_bytes: int
+if TYPE_CHECKING:
+    # Its module leads to the network; the processes that only plan do without.
+    from kraft.client import ArrowChunk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +68,8 @@ class Cluster(Protocol):
     def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit offsets for a group without members. Raises an error that names what was not committed."""
 
-    def read(self, partition: TopicPartition, start: int, end: int) -> Iterator[ColumnChunk]:
-        """Yield the records from `start` up to `end`, excluded.
+    def read(self, partition: TopicPartition, start: int, end: int, wanted: WantedColumns) -> Iterator[ArrowChunk]:
+        """Yield the wanted columns of the records from `start` up to `end`, excluded.
 
         Raises OffsetOutOfRange, ReadStalled, TruncatedWhileRead and Missing, at any chunk. As a broker does, it waits
         at the end of the log for more; only above the end or below the start, an offset is out of range.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any, Final
 
-from kraft.client import Admin, Consumer, ErrorCode, LogTruncated, PartitionColumns, Refusal, TopicPartition
+from kraft.client import Admin, ArrowChunk, Consumer, ErrorCode, Refusal, TopicPartition, WantedColumns
 from kraft.client.settings import AdminSettings
-from spark_connector.cluster import ColumnChunk, Missing, OffsetOutOfRange, ReadStalled, Topic, TruncatedWhileRead
+from spark_connector import kraft_reads
+from spark_connector.cluster import Missing, OffsetOutOfRange, ReadStalled, Topic, TruncatedWhileRead
 
 FIRST_CONTACT_TIMEOUT_MS: Final = 10_000
 """Short, so that a wrong address fails soon. Calls after the first answer have the client's default timeout."""
@@ -62,12 +63,9 @@ class KraftCluster:
 
     def record_bytes(self, partition: TopicPartition, offset: int, end: int) -> float | None:
         try:
-            with closing(self.read(partition, offset, min(end, offset + _SAMPLE_RECORDS))) as chunks:
-                for chunk in chunks:
-                    return chunk.size_bytes / len(chunk.offsets)
+            return kraft_reads.record_bytes(self._consumer, partition, offset, end)
         except (OffsetOutOfRange, ReadStalled, TruncatedWhileRead, Missing):
-            pass
-        return None
+            return None
 
     def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         outcomes = self._admin.alter_consumer_group_offsets(group_id, offsets, timeout_ms=COMMIT_TIMEOUT_MS)
@@ -77,23 +75,8 @@ class KraftCluster:
 
     # --- in the tasks -----------------------------------------------------------------------------------------
 
-    def read(self, partition: TopicPartition, start: int, end: int) -> Generator[ColumnChunk, None, None]:
-        try:
-            for part in self._consumer.read_columns(partition, start, end, timeout_ms=STALL_MS):
-                if part.columns.offsets:
-                    yield _chunk(part)
-        except LogTruncated as truncated:
-            raise TruncatedWhileRead(truncated.what) from None
-        except Refusal as refusal:
-            match refusal.error_code:
-                case ErrorCode.OFFSET_OUT_OF_RANGE:
-                    raise OffsetOutOfRange(refusal.message) from None
-                case ErrorCode.REQUEST_TIMED_OUT:
-                    raise ReadStalled(refusal.message) from None
-                case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    raise Missing(refusal.message) from None
-                case _:
-                    raise
+    def read(self, partition: TopicPartition, start: int, end: int, wanted: WantedColumns) -> Iterator[ArrowChunk]:
+        return kraft_reads.read(self._consumer, partition, start, end, wanted)
 
     def close(self) -> None:
         self._consumer.close()
@@ -108,17 +91,3 @@ def _missing() -> Iterator[None]:
         if refusal.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise Missing(refusal.message) from None
         raise
-
-
-def _chunk(part: PartitionColumns) -> ColumnChunk:
-    columns = part.columns
-    size_bytes = sum(map(len, filter(None, columns.values))) + sum(map(len, filter(None, columns.keys)))
-    return ColumnChunk(
-        offsets=columns.offsets,
-        timestamps_ms=columns.timestamps_ms,
-        timestamp_type=part.timestamp_type,
-        keys=columns.keys,
-        values=columns.values,
-        headers=columns.headers,
-        size_bytes=size_bytes,
-    )

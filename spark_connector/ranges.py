@@ -5,15 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from pyspark.sql.datasource import InputPartition
 
-from kraft.client import TopicPartition
-from spark_connector.cluster import Cluster, ColumnChunk, Missing, OffsetOutOfRange, ReadStalled, TruncatedWhileRead
+from kraft.client import TopicPartition, WantedColumns
+from spark_connector.cluster import Cluster, Missing, OffsetOutOfRange, ReadStalled, TruncatedWhileRead
 from spark_connector.data_loss import LossPolicy
 from spark_connector.offsets import Offsets
 from spark_connector.patience import Patience
+
+if TYPE_CHECKING:
+    # Its module leads to the network; the processes that only plan do without.
+    from kraft.client import ArrowChunk
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,15 +72,19 @@ def existing(
 
 
 def read(
-    cluster: Cluster, wanted: OffsetRange, losses: LossPolicy, patience: Patience | None = None
-) -> Iterator[ColumnChunk]:
+    cluster: Cluster,
+    wanted: OffsetRange,
+    losses: LossPolicy,
+    columns: WantedColumns,
+    patience: Patience | None = None,
+) -> Iterator[ArrowChunk]:
     """Yield the range's records. Raises DataLoss if some are lost and the policy is to fail, and ReadTimedOut."""
     patience = patience or Patience()
     rest, progress_at = wanted, time.monotonic()
     while rest.size > 0:
         try:
-            for chunk in cluster.read(rest.partition, rest.start, rest.end):
-                rest, progress_at = replace(rest, start=chunk.offsets[-1] + 1), time.monotonic()
+            for chunk in cluster.read(rest.partition, rest.start, rest.end, columns):
+                rest, progress_at = replace(rest, start=chunk.next_offset), time.monotonic()
                 yield chunk
             return
         except TruncatedWhileRead as truncated:

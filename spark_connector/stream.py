@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from spark_connector import connections, ranges
-from spark_connector.arrow import arrow_schema, record_batches
+from spark_connector.arrow import arrow_schema, record_batches, wanted_columns
 from spark_connector.bounds import resolve
 from spark_connector.cluster import Cluster, Connect
 from spark_connector.data_loss import LossPolicy
@@ -112,8 +112,9 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, ranges.OffsetRange), "Spark passes a range that `partitions` planned"
         losses = LossPolicy(fail=self._options.fail_on_data_loss)
-        chunks = ranges.read(self._cluster(), partition, losses, self._options.patience)
-        return record_batches(chunks, partition.partition, self._schema)
+        columns = wanted_columns(self._schema)
+        chunks = ranges.read(self._cluster(), partition, losses, columns, self._options.patience)
+        return record_batches(chunks, self._schema)
 
     # --- within -----------------------------------------------------------------------------------------------
 

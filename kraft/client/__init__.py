@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kraft.client.admin import Admin
     from kraft.client.any_broker import NoBrokerReachable
     from kraft.client.batches import decode_columns, records_of
+    from kraft.client.bulk.arrow_chunks import ArrowChunk
     from kraft.client.consumer import Consumer
     from kraft.client.errors import (
         BufferExhausted,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
         PartitionColumns,
         RecordMetadata,
     )
+    from kraft.log.format.arrow_columns import ColumnBuffers, HeaderViews, Views, WantedColumns
     from kraft.log.format.compression import Codec
     from kraft.log.format.record_batch import TimestampType
     from kraft.log.format.record_codec import RecordColumns
@@ -65,10 +67,12 @@ if TYPE_CHECKING:
 __all__ = [
     "ActiveProducer",
     "Admin",
+    "ArrowChunk",
     "BrokerDescription",
     "BufferExhausted",
     "ClientClosed",
     "Codec",
+    "ColumnBuffers",
     "CommitFailed",
     "ConfigEntry",
     "ConfigSource",
@@ -82,6 +86,7 @@ __all__ = [
     "GroupDescription",
     "GroupMember",
     "GroupMetadata",
+    "HeaderViews",
     "InvalidBatch",
     "InvalidSetting",
     "KraftError",
@@ -112,6 +117,8 @@ __all__ = [
     "TransactionListing",
     "TransactionTimeout",
     "Unreachable",
+    "Views",
+    "WantedColumns",
     "decode_columns",
     "partition_for_key",
     "records_of",
@@ -121,6 +128,7 @@ _HOMES = {
     "kraft.client.admin": ("Admin",),
     "kraft.client.any_broker": ("NoBrokerReachable",),
     "kraft.client.batches": ("decode_columns", "records_of"),
+    "kraft.client.bulk.arrow_chunks": ("ArrowChunk",),
     "kraft.client.consumer": ("Consumer",),
     "kraft.client.errors": (
         "BufferExhausted",
@@ -151,6 +159,7 @@ _HOMES = {
         "PartitionColumns",
         "RecordMetadata",
     ),
+    "kraft.log.format.arrow_columns": ("ColumnBuffers", "HeaderViews", "Views", "WantedColumns"),
     "kraft.log.format.compression": ("Codec",),
     "kraft.log.format.record_batch": ("TimestampType",),
     "kraft.log.format.record_codec": ("RecordColumns",),

@@ -11,11 +11,16 @@ from kraft.client.aio.consumer import CLOSE_TIMEOUT_MS
 from kraft.client.aio.consumer import Consumer as AsyncConsumer
 from kraft.client.arguments import checked_partitions
 from kraft.client.batches import split_batches
+from kraft.client.bulk.arrow_chunks import ArrowChunk, arrow_chunks
+from kraft.client.bulk.ordinary_path import OrdinaryPath
+from kraft.client.bulk.range_reader import RangeReader
+from kraft.client.bulk.sockets import FetchSockets
 from kraft.client.loop_thread import CallingThread, LoopThread, shared_loop
 from kraft.client.network import Network
 from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS
 from kraft.client.subscription import listed_topics
 from kraft.client.values import ConsumerRecord, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, PartitionColumns
+from kraft.log.format.arrow_columns import WantedColumns
 from kraft.model.ids import TopicPartition
 
 Result = TypeVar("Result")
@@ -40,7 +45,9 @@ class Consumer:
 
         Raises InvalidSetting.
         """
+        network = network or Network()
         self._consumer = AsyncConsumer(bootstrap_servers, network=network, **settings)
+        self._sockets = FetchSockets(self._consumer.settings.client_id, network.clock)
         self._thread: LoopThread = shared_loop()
         self._caller = CallingThread(self._thread)
 
@@ -58,6 +65,7 @@ class Consumer:
         `only_processed`: commit nothing of what the last poll returned, or the iteration yielded last, as after an
         error. A callback for revoked partitions is called before the consumer leaves. May be called more than once.
         """
+        self._sockets.close()
         if self._thread.is_of_this_process():
             self._caller.run(self._consumer.close(timeout_ms, only_processed=only_processed))
 
@@ -253,6 +261,30 @@ class Consumer:
             for _, batch, is_aborted in split_batches(chunk.records, start, end, chunk.aborted):
                 if not is_aborted:
                     yield bytes(batch)
+
+    def read_arrow(
+        self,
+        partition: TopicPartition,
+        start: int,
+        end: int,
+        wanted: WantedColumns | None = None,
+        timeout_ms: int | None = None,
+    ) -> Iterator[ArrowChunk]:
+        """Yield the same range as Arrow's buffers of the wanted columns, many times faster than `read_columns`.
+
+        Record batches come straight from the listener of Kafka's protocol of the partition's leader, and over gRPC
+        where that is not possible. Raises as `read_columns`.
+        """
+        settings = self._consumer.settings
+        reader = RangeReader(
+            OrdinaryPath(self._thread, self._consumer, timeout_ms),
+            self._sockets,
+            partition,
+            max_wait_ms=settings.fetch_max_wait_ms,
+            reads_committed=settings.reads_committed,
+        )
+        fetched = reader.read(start, end)
+        return arrow_chunks(partition, fetched, start, end, wanted or WantedColumns(), check_crcs=settings.check_crcs)
 
     # --- about partitions -------------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ from kraft.coordinator.group_record import GroupRecord, InvalidGroupRecord
 from kraft.coordinator.group_record_codec import decode as decode_group_record
 from kraft.coordinator.group_record_codec import encode as encode_group_record
 from kraft.coordinator.name_regex import NameRegex, regex_error
+from kraft.log.format.arrow_columns import ArrowColumns, WantedColumns
 from kraft.log.format.compression import Codec, compress, decompress, decompressed_bytes_max
 from kraft.log.format.control_record import decode_marker
 from kraft.log.format.record_batch import (
@@ -58,7 +59,8 @@ from tests.fuzz.partition_files import open_and_read, partition_files, verify_an
 from tests.fuzz.transaction_records import transaction_record, transaction_records
 from tests.fuzz.wire_frames import read_request, read_response, request_frames, responses
 from tests.golden.group_records import RECORDS as GROUP_RECORDS
-from tests.support.log.codec_variants import pure_codec
+from tests.support.arrow_columns import lists_of
+from tests.support.log.codec_variants import pure_arrow_columns, pure_codec
 
 TEXT: Final = b"the quick brown fox jumps over the lazy dog, " * 4
 _RECORDS: Final = [
@@ -92,6 +94,7 @@ def targets() -> dict[str, Target]:
     found = [
         Target(name="batch", run=_batch, make_seeds=_batches),
         Target(name="records", run=_records, make_seeds=lambda: (b"\x03" + _payload(),)),
+        Target(name="arrow-columns", run=_arrow_columns, make_seeds=lambda: (b"\x03\x02" + _payload(),)),
         Target(name="control-record", run=_control_record, make_seeds=lambda: (_CONTROL_RECORD,)),
         Target(name="offset-index", run=_offset_index, make_seeds=lambda: (_OFFSET_INDEX,)),
         Target(name="time-index", run=_time_index, make_seeds=lambda: (_TIME_INDEX,)),
@@ -191,6 +194,33 @@ def _records(data: bytes) -> None:
         except InvalidBatch as error:
             outcomes.append(str(error))
     assert outcomes[0] == outcomes[1], "the interpreted and the compiled codec do not agree"
+
+
+def _arrow_columns(data: bytes) -> None:
+    """The input is a record count and the records of a chunk (a byte each), and a payload. Both forms say the same."""
+    count, records_max, payload = int.from_bytes(data[:1], "big"), int.from_bytes(data[1:2], "big"), data[2:]
+    outcomes = [_columns_found(made, payload, count, records_max) for made in (ArrowColumns, _interpreted_columns())]
+    assert outcomes[0] == outcomes[1], "the interpreted and the compiled decoder do not agree"
+
+
+@cache
+def _interpreted_columns() -> type[ArrowColumns]:
+    found: type[ArrowColumns] = pure_arrow_columns().ArrowColumns
+    return found
+
+
+def _columns_found(made: type[ArrowColumns], payload: bytes, count: int, records_max: int) -> object:
+    columns = made(WantedColumns(), records_max + 1, 1 << 20)
+    found: list[object] = []
+    try:
+        columns.begin(count, len(payload), 5, 1_000, 1_000, None, 0, 1 << 40)
+        position = columns.take(payload, 0, len(payload))
+        while columns.is_full:
+            found.append(lists_of(columns.finish()))
+            position = columns.take(payload, position, len(payload))
+    except InvalidBatch as error:
+        return found, str(error)
+    return found, position, columns.left, lists_of(columns.finish())
 
 
 def _control_record(data: bytes) -> None:

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import ClassVar
 from uuid import uuid4
 
-from kraft.client import TopicPartition
-from spark_connector.cluster import ColumnChunk, Missing, OffsetOutOfRange, ReadStalled, Topic
+from kraft.client import ArrowChunk, TopicPartition, WantedColumns
+from kraft.log.format.record_codec import Record
+from spark_connector.cluster import Missing, OffsetOutOfRange, ReadStalled, Topic
+from tests.support.arrow_columns import chunk_of
 
 CHUNK_RECORDS = 7
 
@@ -103,15 +105,15 @@ class ConnectedFileCluster:
         return {partition: self._offset_at(partition, wanted_ms) for partition, wanted_ms in timestamps_ms.items()}
 
     def record_bytes(self, partition: TopicPartition, offset: int, end: int) -> float | None:
-        for found in self.read(partition, offset, min(end, len(self._lines(partition)))):
-            return found.size_bytes / len(found.offsets)
-        return None
+        found = self._records(partition, offset, min(offset + CHUNK_RECORDS, end))
+        sizes = [len(each.key or b"") + len(each.value or b"") for each in found]
+        return sum(sizes) / len(sizes) if sizes else None
 
     def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         listed = [[each.topic, each.partition, offset] for each, offset in offsets.items()]
         (self._directory / f"{group_id}.group").write_text(json.dumps(listed))
 
-    def read(self, partition: TopicPartition, start: int, end: int) -> Iterator[ColumnChunk]:
+    def read(self, partition: TopicPartition, start: int, end: int, wanted: WantedColumns) -> Iterator[ArrowChunk]:
         stalls_at = time.monotonic() + self.stall_s
         while start < end:
             lines = self._lines(partition)
@@ -119,7 +121,7 @@ class ConnectedFileCluster:
                 raise OffsetOutOfRange(f"{start} of {partition}")
             until = min(start + CHUNK_RECORDS, end, len(lines))
             if until > start:
-                yield chunk(start, [json.loads(line) for line in lines[start:until]])
+                yield chunk_of(partition, self._records(partition, start, until), wanted)
                 start, stalls_at = until, time.monotonic() + self.stall_s
             elif time.monotonic() >= stalls_at:
                 raise ReadStalled(f"{partition}: nothing from offset {start} on")
@@ -135,6 +137,10 @@ class ConnectedFileCluster:
                 return offset
         return None
 
+    def _records(self, partition: TopicPartition, start: int, end: int) -> list[Record]:
+        lines = self._lines(partition)[start:end]
+        return [_record(start + at, *json.loads(line)) for at, line in enumerate(lines)]
+
     def _lines(self, partition: TopicPartition) -> list[str]:
         try:
             return (self._directory / partition.topic / f"{partition.partition}.jsonl").read_text().splitlines()
@@ -147,20 +153,11 @@ class ConnectedFileCluster:
         return int(start.read_text()) if start.exists() else 0
 
 
-def chunk(
-    start: int, records: Sequence[tuple[str | None, str | None, int, list[tuple[str, str | None]]]]
-) -> ColumnChunk:
-    """Return the records of `FileCluster.append` from offset `start` on."""
-    values = [_bytes(value) for _, value, _, _ in records]
-    return ColumnChunk(
-        offsets=list(range(start, start + len(records))),
-        timestamps_ms=[timestamp_ms for _, _, timestamp_ms, _ in records],
-        timestamp_type=0,
-        keys=[_bytes(key) for key, _, _, _ in records],
-        values=values,
-        headers=[[(name, _bytes(value)) for name, value in headers] for _, _, _, headers in records],
-        size_bytes=sum(len(value or b"") for value in values),
-    )
+def _record(
+    offset: int, key: str | None, value: str | None, timestamp_ms: int, headers: list[tuple[str, str | None]]
+) -> Record:
+    fields = tuple((name, _bytes(content)) for name, content in headers)
+    return Record(offset, timestamp_ms, _bytes(key), _bytes(value), fields)
 
 
 def _bytes(text: str | None) -> bytes | None:

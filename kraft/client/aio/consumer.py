@@ -208,7 +208,7 @@ class Consumer:
             if left_ms <= 0:
                 waited_ms = self._timeout(timeout_ms)
                 raise Refusal(ErrorCode.REQUEST_TIMED_OUT, f"{partition}: position not found within {waited_ms} ms")
-            await self._started().fetcher.wait_for_news(left_ms)
+            await self.engine().fetcher.wait_for_news(left_ms)
 
     def lag(self, partition: TopicPartition) -> int | None:
         """Return the offsets between the position and the end that was fetched last; None before a fetch.
@@ -246,7 +246,7 @@ class Consumer:
 
     async def poll_batches(self, timeout_ms: int = 1_000, max_records: int | None = None) -> list[PartitionColumns]:
         """Return records as columns, many times faster than `poll`; no limit without `max_records`."""
-        engine, group = self._started(), self._group
+        engine, group = self.engine(), self._group
         if self._is_closing:
             raise ClientClosed("the consumer is closing")
         if group is not None and group.is_in_callback:
@@ -336,7 +336,7 @@ class Consumer:
         commit does not succeed within the timeout.
         """
         group = self._with_group("commit")
-        await group.commit(self._started(), self._to_commit(offsets), self._deadline(timeout_ms))
+        await group.commit(self.engine(), self._to_commit(offsets), self._deadline(timeout_ms))
 
     def commit_async(
         self,
@@ -345,7 +345,7 @@ class Consumer:
     ) -> asyncio.Task[None]:
         """Commit in the background, after earlier commits. `on_done` gets the offsets, and an error or None."""
         group = self._with_group("commit_async")
-        return group.commit_later(self._started(), self._to_commit(offsets), on_done)
+        return group.commit_later(self.engine(), self._to_commit(offsets), on_done)
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
@@ -353,7 +353,7 @@ class Consumer:
         """Return the offset that the group has committed last for each partition; None without one."""
         group = self._with_group("committed")
         asked = checked_partitions(partitions)
-        found = await group.committed(self._started(), asked, self._deadline(timeout_ms))
+        found = await group.committed(self.engine(), asked, self._deadline(timeout_ms))
         return {partition: found.get(partition) for partition in asked}
 
     def group_metadata(self) -> GroupMetadata:
@@ -412,8 +412,7 @@ class Consumer:
         """Yield the same range as responses of the leader."""
         if start >= end:
             return
-        chunks = self._started().read_chunks(partition, start, end, self._timeout(timeout_ms))
-        async with aclosing(chunks) as found:
+        async with aclosing(self.engine().read_chunks(partition, start, end, self._timeout(timeout_ms))) as found:
             async for chunk in found:
                 yield chunk
 
@@ -430,13 +429,13 @@ class Consumer:
         A topic that was deleted after it was cached is still returned. Raises a Refusal that names a topic that is
         neither cached nor exists, or Unreachable.
         """
-        metadata = await self._started().metadata.topic(topic, self._timeout(timeout_ms))
+        metadata = await self.engine().metadata.topic(topic, self._timeout(timeout_ms))
         return sorted(each.partition for each in metadata.partitions)
 
     async def topics(self, timeout_ms: int | None = None) -> list[str]:
         """Return the names of all topics, sorted."""
         request = MetadataRequest(topics=[], all_topics=True)
-        response = await self._started().metadata.fetch(request, self._timeout(timeout_ms))
+        response = await self.engine().metadata.fetch(request, self._timeout(timeout_ms))
         return sorted(topic.topic for topic in response.topics if topic.error_code is ErrorCode.NONE)
 
     async def beginning_offsets(
@@ -461,7 +460,7 @@ class Consumer:
         for partition, timestamp_ms in checked_mapping(timestamps_ms, "timestamp").items():
             if timestamp_ms < MAX_TIMESTAMP:
                 raise ValueError(f"{partition}: {timestamp_ms} is not a timestamp")
-        found = await self._started().lookup.find(timestamps_ms, self._timeout(timeout_ms))
+        found = await self.engine().lookup.find(timestamps_ms, self._timeout(timeout_ms))
         return {
             partition: OffsetAndTimestamp(result.offset, result.timestamp_ms) if result.offset >= 0 else None
             for partition, result in found.items()
@@ -471,7 +470,7 @@ class Consumer:
         self, timestamp_ms: int, partitions: Iterable[TopicPartition], timeout_ms: int | None
     ) -> dict[TopicPartition, int]:
         asked = dict.fromkeys(checked_partitions(partitions), timestamp_ms)
-        found = await self._started().lookup.find(asked, self._timeout(timeout_ms)) if asked else {}
+        found = await self.engine().lookup.find(asked, self._timeout(timeout_ms)) if asked else {}
         return {partition: result.offset for partition, result in found.items()}
 
     # --- inside -----------------------------------------------------------------------------------------------
@@ -482,7 +481,8 @@ class Consumer:
     def _deadline(self, timeout_ms: int | None) -> int:
         return self._clock.monotonic_ms() + checked_number("timeout_ms", self._timeout(timeout_ms))
 
-    def _started(self) -> Engine:
+    def engine(self) -> Engine:
+        """Return the connections and tasks, opened at first use. Raises ClientClosed."""
         if self._is_closed:
             raise ClientClosed("the consumer is closed")
         if self._engine is None:
@@ -493,7 +493,7 @@ class Consumer:
     async def _start_offsets(
         self, partitions: list[TopicPartition], timeout_ms: int
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        return await self._with_group("assign").start_offsets(self._started(), partitions, timeout_ms)
+        return await self._with_group("assign").start_offsets(self.engine(), partitions, timeout_ms)
 
     def _wake_up(self) -> None:
         if self._engine is not None:

@@ -7,16 +7,20 @@ from collections.abc import AsyncGenerator
 
 from kraft.client.aio.coordinators import Coordinators
 from kraft.client.aio.fetcher import CommittedLookup, Fetcher
+from kraft.client.aio.kafka_addresses import KafkaAddresses
 from kraft.client.aio.offset_lookup import OffsetLookup
+from kraft.client.bulk.range_reader import DirectLeader
 from kraft.client.metadata_cache import MetadataCache
 from kraft.client.network import Network
 from kraft.client.ports import Connections
 from kraft.client.sans_io.backoff import Backoff
 from kraft.client.sans_io.fetch_buffer import FetchBuffer
+from kraft.client.sans_io.read_epochs import ReadEpochs
 from kraft.client.sans_io.track import Chunk
 from kraft.client.settings import ConsumerSettings
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
+from kraft.rpc.peers import Unreachable
 
 
 class Engine:
@@ -37,6 +41,7 @@ class Engine:
             self._connections, self.metadata, backoff, network.clock, reads_committed=settings.reads_committed
         )
         self.coordinators = Coordinators(self._connections, self.metadata.any_broker, backoff, network.clock)
+        self._kafka_addresses = KafkaAddresses(self._connections, network.clock)
         self._fetchers: list[Fetcher] = []
         self.fetcher = self._new_fetcher(buffer, settings, committed)
 
@@ -61,15 +66,33 @@ class Engine:
 
     # --- ranges -----------------------------------------------------------------------------------------------
 
+    async def direct_leader(self, partition: TopicPartition, timeout_ms: int) -> DirectLeader | None:
+        """Return the leader with the address of its listener of Kafka's protocol; None if either is not known.
+
+        Raises a Refusal that names a missing topic.
+        """
+        try:
+            await self.metadata.topic(partition.topic, timeout_ms)
+        except Unreachable:
+            return None
+        leader = self.metadata.leader(partition)
+        address = None if leader is None else await self._kafka_addresses.find(leader.address)
+        return None if leader is None or address is None else DirectLeader(address, leader.epoch)
+
     async def read_chunks(
-        self, partition: TopicPartition, start: int, end: int, timeout_ms: int
+        self, partition: TopicPartition, start: int, end: int, timeout_ms: int, epochs: ReadEpochs | None = None
     ) -> AsyncGenerator[Chunk, None]:
-        """Yield the responses that hold a range, apart from the consumer's buffer."""
+        """Yield the responses that hold a range, apart from the consumer's buffer.
+
+        With the leader epochs of what was read before `start`, the leader is asked first whether it has that.
+        """
         # A range has no other place to begin than its start, so there is no reset.
         settings = dataclasses.replace(self._settings, auto_offset_reset="none", group_id=None)
         buffer = FetchBuffer(settings, self._network.chance)
         buffer.assign([partition])
         buffer.seek(partition, start, stop_at=end)
+        if epochs is not None:
+            buffer.track(partition).epochs = epochs.up_to(start)
         fetcher = self._new_fetcher(buffer, settings)
         try:
             position = start

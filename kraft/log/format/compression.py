@@ -131,6 +131,23 @@ def decompressed_pieces(codec: Codec, data: bytes | bytearray | memoryview) -> I
             yield unpacked[start : start + PIECE_BYTES]
 
 
+def decompressed_parts(codec: Codec, data: bytes | bytearray | memoryview, part_bytes: int) -> Iterator[bytes]:
+    """Yield the same bytes in parts of about `part_bytes`, a small payload as one. Raises as `decompressed_pieces`."""
+    bytes_max = DECOMPRESSED_BYTES_MAX if codec is Codec.NONE else decompressed_bytes_max(len(data))
+    step = min(max(_OUTPUT_STEP_BYTES_MIN, 4 * len(data)), part_bytes)
+    output = _BoundedOutput(len(data), bytes_max, step, part_bytes)
+    pieces: list[bytes] = []
+    size = 0
+    for piece in _unpacked(codec, data, output, _small_zstd_frame(part_bytes)):
+        pieces.append(piece)
+        size += len(piece)
+        if size >= part_bytes:
+            yield pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            pieces, size = [], 0
+    if pieces:
+        yield pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
 def _unpacked(
     codec: Codec, data: bytes | bytearray | memoryview, output: _BoundedOutput, unpack_zstd_frame: _UnpackZstdFrame
 ) -> Iterator[bytes]:
@@ -377,3 +394,16 @@ def _streamed_zstd_frame(
     with decompressor.stream_reader(frame, closefd=False) as reader:
         while piece := reader.read(output.room):
             yield output.counted(piece)
+
+
+def _small_zstd_frame(size_max: int) -> _UnpackZstdFrame:
+    """Return a function that decompresses a frame in one call if it is at most so large, otherwise piece by piece."""
+
+    def unpack(
+        decompressor: zstandard.ZstdDecompressor, frame: memoryview, unpacked_bytes_max: int, output: _BoundedOutput
+    ) -> Iterator[bytes]:
+        is_small = unpacked_bytes_max <= size_max
+        unpack_frame = _unpacked_zstd_frame if is_small else _streamed_zstd_frame
+        return unpack_frame(decompressor, frame, unpacked_bytes_max, output)
+
+    return unpack

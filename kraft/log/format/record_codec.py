@@ -65,8 +65,8 @@ _NAME_BYTES_PER_STEP: Final = 64
 _INT32_MAX: Final = 0x7FFFFFFF
 _INT64_MAX: Final = 0x7FFFFFFFFFFFFFFF
 _INT64_MIN: Final = -0x8000000000000000
-_VARINT_BYTES_MAX: Final = 5
-_VARLONG_BYTES_MAX: Final = 10
+VARINT_BYTES_MAX: Final = 5
+VARLONG_BYTES_MAX: Final = 10
 _ZERO: Final = b"\x00"
 _NULL: Final = b"\x01"
 _NO_HEADERS: Final[tuple[Header, ...]] = ()
@@ -100,7 +100,7 @@ def _varint(value: int) -> bytes:
     return _SMALL[value] if 0 <= value < _SMALL_COUNT else encode_varint(value)
 
 
-def _read_varint(data: bytes, position: i64, bytes_max: int) -> tuple[i64, i64]:
+def read_varint(data: bytes, position: i64, bytes_max: int) -> tuple[i64, i64]:
     """Return the number at `position` and the position behind it. Raises IndexError at the end of the data."""
     encoded: i64 = data[position]
     if encoded < 0x80:
@@ -119,7 +119,7 @@ def _read_long_varint(data: bytes, start: int, bytes_max: int) -> tuple[int, int
         byte = data[start + index]
         encoded |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
-            if encoded >> (32 if bytes_max == _VARINT_BYTES_MAX else 64):
+            if encoded >> (32 if bytes_max == VARINT_BYTES_MAX else 64):
                 raise InvalidBatch("a variable-length number in a record has too many bits")
             return (encoded >> 1) ^ -(encoded & 1), start + index + 1
     raise InvalidBatch(f"a variable-length number in a record is longer than {bytes_max} bytes")
@@ -255,7 +255,7 @@ def _decode_into(  # noqa: C901  A straight line over the fields of a record: ca
     position: i64 = 0
     previous_delta: i64 = -1
     for _ in range(count):
-        length, position = _read_varint(data, position, _VARINT_BYTES_MAX)
+        length, position = read_varint(data, position, VARINT_BYTES_MAX)
         end: i64 = position + length
         if length < RECORD_BYTES_MIN - 1 or end > size:
             raise InvalidBatch(f"a record of {length} bytes does not fit its batch")
@@ -265,7 +265,7 @@ def _decode_into(  # noqa: C901  A straight line over the fields of a record: ca
             timestamp_delta: i64 = (byte >> 1) ^ -(byte & 1)
             position += 2
         else:
-            timestamp_delta, position = _read_varint(data, position + 1, _VARLONG_BYTES_MAX)
+            timestamp_delta, position = read_varint(data, position + 1, VARLONG_BYTES_MAX)
         if not delta_min <= timestamp_delta <= delta_max:
             raise InvalidBatch("the timestamp of a record does not fit 64 bits")
         byte = data[position]
@@ -273,7 +273,7 @@ def _decode_into(  # noqa: C901  A straight line over the fields of a record: ca
             offset_delta: i64 = (byte >> 1) ^ -(byte & 1)
             position += 1
         else:
-            offset_delta, position = _read_varint(data, position, _VARINT_BYTES_MAX)
+            offset_delta, position = read_varint(data, position, VARINT_BYTES_MAX)
         if offset_delta <= previous_delta:
             raise InvalidBatch("the offsets of a batch do not ascend")
         previous_delta = offset_delta
@@ -285,7 +285,7 @@ def _decode_into(  # noqa: C901  A straight line over the fields of a record: ca
             length = (byte >> 1) ^ -(byte & 1)
             position += 1
         else:
-            length, position = _read_varint(data, position, _VARINT_BYTES_MAX)
+            length, position = read_varint(data, position, VARINT_BYTES_MAX)
         if length >= 0:
             field_end: i64 = position + length
             if field_end > end:
@@ -302,7 +302,7 @@ def _decode_into(  # noqa: C901  A straight line over the fields of a record: ca
             length = (byte >> 1) ^ -(byte & 1)
             position += 1
         else:
-            length, position = _read_varint(data, position, _VARINT_BYTES_MAX)
+            length, position = read_varint(data, position, VARINT_BYTES_MAX)
         if length >= 0:
             field_end = position + length
             if field_end > end:
@@ -326,7 +326,7 @@ def _decode_into(  # noqa: C901  A straight line over the fields of a record: ca
 
 
 def _read_headers(data: bytes, position: i64, end: i64) -> tuple[tuple[Header, ...], i64]:
-    count, position = _read_varint(data, position, _VARINT_BYTES_MAX)
+    count, position = read_varint(data, position, VARINT_BYTES_MAX)
     if count < 0 or count * 2 > end - position:
         raise InvalidBatch(f"a record claims {count} headers in {end - position} bytes")
     headers: list[Header] = []
@@ -404,24 +404,24 @@ class RecordSkim:
 
     def _skip_record(self) -> None:
         data = self._payload
-        length, position = _read_varint(data, self._position, _VARINT_BYTES_MAX)
+        length, position = read_varint(data, self._position, VARINT_BYTES_MAX)
         end: i64 = position + length
         if length < RECORD_BYTES_MIN - 1 or end > len(data):
             raise InvalidBatch(f"a record of {length} bytes does not fit its batch")
-        delta, position = _read_varint(data, position + 1, _VARLONG_BYTES_MAX)
+        delta, position = read_varint(data, position + 1, VARLONG_BYTES_MAX)
         if not self._delta_min <= delta <= self._delta_max:
             raise InvalidBatch("the timestamp of a record does not fit 64 bits")
         self._note_timestamp(self._base_ms + delta)
-        offset_delta, position = _read_varint(data, position, _VARINT_BYTES_MAX)
+        offset_delta, position = read_varint(data, position, VARINT_BYTES_MAX)
         if offset_delta != self._index:
             raise InvalidBatch("the offsets of a batch do not ascend one by one", ErrorCode.INVALID_RECORD)
-        key_length, position = _read_varint(data, position, _VARINT_BYTES_MAX)
+        key_length, position = read_varint(data, position, VARINT_BYTES_MAX)
         if key_length == -1 and len(self.keyless) < self._wrong_max:
             self.keyless.append(self._index)
-        position = _behind(key_length, position, end)
-        value_length, position = _read_varint(data, position, _VARINT_BYTES_MAX)
-        position = _behind(value_length, position, end)
-        count, position = _read_varint(data, position, _VARINT_BYTES_MAX)
+        position = end_of_field(key_length, position, end)
+        value_length, position = read_varint(data, position, VARINT_BYTES_MAX)
+        position = end_of_field(value_length, position, end)
+        count, position = read_varint(data, position, VARINT_BYTES_MAX)
         if count < 0 or count * 2 > end - position:
             raise InvalidBatch(f"a record claims {count} headers in {end - position} bytes")
         self._position, self._end, self._headers_left = position, end, count
@@ -431,7 +431,7 @@ class RecordSkim:
     def _skip_header(self) -> i64:
         """Skip a header, or a part of its name if that is long. Returns the number of bytes of the name skipped."""
         if self._name_left < 0:
-            length, position = _read_varint(self._payload, self._position, _VARINT_BYTES_MAX)
+            length, position = read_varint(self._payload, self._position, VARINT_BYTES_MAX)
             if length < 0:
                 raise InvalidBatch(f"the key of a header has length {length}")
             if position + length > self._end:
@@ -441,8 +441,8 @@ class RecordSkim:
         if self._name_left > 0:
             return part
         self._name_left = -1
-        length, position = _read_varint(self._payload, self._position, _VARINT_BYTES_MAX)
-        self._position = _behind(length, position, self._end)
+        length, position = read_varint(self._payload, self._position, VARINT_BYTES_MAX)
+        self._position = end_of_field(length, position, self._end)
         self._headers_left -= 1
         if self._headers_left == 0:
             self._end_record()
@@ -479,8 +479,8 @@ class RecordSkim:
             self.earliest_found_ms = min(self.earliest_found_ms, timestamp_ms)
 
 
-def _behind(length: i64, position: i64, end: i64) -> i64:
-    """Return the end of a nullable field of that length."""
+def end_of_field(length: i64, position: i64, end: i64) -> i64:
+    """Return the end of a nullable field of that length, which must lie within its record."""
     if length < -1:
         raise InvalidBatch(f"a key or value has length {length}")
     behind = position if length == -1 else position + length
@@ -490,7 +490,7 @@ def _behind(length: i64, position: i64, end: i64) -> i64:
 
 
 def _read_nullable(data: bytes, position: i64, end: i64) -> tuple[bytes | None, i64]:
-    length, position = _read_varint(data, position, _VARINT_BYTES_MAX)
+    length, position = read_varint(data, position, VARINT_BYTES_MAX)
     if length < 0:
         if length == -1:
             return None, position
@@ -510,7 +510,7 @@ def record_size(data: bytes, position: int) -> int:
     Raises InvalidBatch.
     """
     try:
-        length, after = _read_varint(data, position, _VARINT_BYTES_MAX)
+        length, after = read_varint(data, position, VARINT_BYTES_MAX)
     except IndexError:
         return 0
     if length < RECORD_BYTES_MIN - 1:
@@ -554,12 +554,12 @@ class RecordFinder:
         try:
             while self._left > 0 and position < size:
                 start = position
-                length, position = _read_varint(data, position, _VARINT_BYTES_MAX)
+                length, position = read_varint(data, position, VARINT_BYTES_MAX)
                 end: i64 = position + length
                 if length < RECORD_BYTES_MIN - 1:
                     raise InvalidBatch(f"a record claims a length of {length} bytes")
-                timestamp_delta, position = _read_varint(data, position + 1, _VARLONG_BYTES_MAX)
-                offset_delta, position = _read_varint(data, position, _VARINT_BYTES_MAX)
+                timestamp_delta, position = read_varint(data, position + 1, VARLONG_BYTES_MAX)
+                offset_delta, position = read_varint(data, position, VARINT_BYTES_MAX)
                 if position > end:
                     raise InvalidBatch(f"a record ends {position - end} bytes behind where it says")
                 if offset_delta <= previous_delta:
@@ -584,14 +584,14 @@ class RecordFinder:
 def header_count(data: bytes, position: int) -> int:
     """Return the number of headers that the record at `position`, which is whole, claims. Raises InvalidBatch."""
     try:
-        _, at = _read_varint(data, position, _VARINT_BYTES_MAX)
-        _, at = _read_varint(data, at + 1, _VARLONG_BYTES_MAX)
-        _, at = _read_varint(data, at, _VARINT_BYTES_MAX)
+        _, at = read_varint(data, position, VARINT_BYTES_MAX)
+        _, at = read_varint(data, at + 1, VARLONG_BYTES_MAX)
+        _, at = read_varint(data, at, VARINT_BYTES_MAX)
         for _ in range(2):
-            length, at = _read_varint(data, at, _VARINT_BYTES_MAX)
+            length, at = read_varint(data, at, VARINT_BYTES_MAX)
             if length > 0:
                 at += length
-        count, _ = _read_varint(data, at, _VARINT_BYTES_MAX)
+        count, _ = read_varint(data, at, VARINT_BYTES_MAX)
     except IndexError:
         raise InvalidBatch("the records of a batch end in the middle of one") from None
     return int(count)

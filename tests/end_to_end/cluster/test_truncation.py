@@ -11,6 +11,11 @@ import pytest
 
 from kraft.client import Admin, Consumer, LogTruncated
 from kraft.client.aio import Consumer as AsyncConsumer
+from kraft.client.bulk.ordinary_path import OrdinaryPath
+from kraft.client.bulk.range_reader import RangeReader
+from kraft.client.bulk.sockets import FetchSockets
+from kraft.client.loop_thread import shared_loop
+from kraft.runtime.clock import SystemClock
 from kraft.testing import Cluster
 from tests.end_to_end.cluster.unclean_loss import LosingTopic
 from tests.support.waiting import DEADLINE_S, until
@@ -103,6 +108,25 @@ async def test_the_asynchronous_face_does_the_same(cluster: Cluster, admin: Admi
         assert await read_async(resets, 60) == new
         with pytest.raises(LogTruncated, match="truncated to offset 20"):
             await read_async(raises, 1)
+
+
+def test_a_bulk_read_that_has_read_what_was_lost_says_so(cluster: Cluster, admin: Admin) -> None:
+    topic = LosingTopic(cluster, admin, "truncated-bulk", (3, 1))
+    topic.write(numbered("kept", 0, 20))
+    topic.write_without_second(numbered("lost", 20, 50))
+    sockets = FetchSockets("tests", SystemClock())
+    consumer = AsyncConsumer(cluster.bootstrap_servers)
+    path = OrdinaryPath(shared_loop(), consumer, timeout_ms=int(DEADLINE_S * 1_000))
+    reading = RangeReader(path, sockets, topic.partition, max_wait_ms=500, reads_committed=False).read(0, 80)
+    while next(reading).next_offset < 50:
+        pass
+    topic.lose()
+    topic.write(numbered("new", 20, 80))
+    with pytest.raises(LogTruncated, match="truncated to offset 20") as raised:
+        next(reading)
+    assert (raised.value.position, raised.value.divergent_offset) == (50, 20)
+    sockets.close()
+    shared_loop().run(consumer.close())
 
 
 @pytest.mark.slow

@@ -13,9 +13,20 @@ from functools import partial
 
 import pytest
 
-from kraft.client import Admin, Consumer, DeliveryTimeout, Producer, RecordMetadata, Refusal, TopicPartition
+from kraft.client import (
+    Admin,
+    Consumer,
+    DeliveryTimeout,
+    Producer,
+    RecordMetadata,
+    Refusal,
+    TopicPartition,
+    WantedColumns,
+)
+from kraft.client.bulk.ordinary_path import OrdinaryPath
 from kraft.model.metadata import PartitionMetadata
 from kraft.testing import Cluster
+from tests.support.arrow_columns import lists_of
 from tests.support.command_line import DEADLINE_S, kraft, running
 from tests.support.waiting import until
 
@@ -63,6 +74,51 @@ def test_every_codec_and_key_comes_back_as_it_was_sent(cluster: Cluster) -> None
         while len(got) < len(sent) and time.monotonic() < until_s:
             got += [(record.key, record.value) for record in consumer.poll()]
     assert got == sent
+
+
+def test_a_range_comes_in_arrows_format_from_kafkas_listener(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Admin(cluster.bootstrap_servers) as admin:
+        admin.create_topic("columns", 1, 3)
+    sent: list[bytes] = []
+    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+        with Producer(cluster.bootstrap_servers, compression_type=codec) as producer:
+            values = [codec.encode() * number for number in range(200)]
+            producer.produce_many("columns", values).result(DEADLINE_S)
+            sent += values
+    place = TopicPartition("columns", 0)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("nothing is to be read over gRPC")
+
+    monkeypatch.setattr(OrdinaryPath, "read_chunks", refuse)
+    with Consumer(cluster.bootstrap_servers) as consumer:
+        [chunk] = consumer.read_arrow(place, 0, len(sent))
+        assert lists_of(chunk.columns).values == sent
+        assert lists_of(chunk.columns).offsets == list(range(len(sent)))
+        [part] = consumer.read_arrow(place, 300, 450, WantedColumns(keys=False, values=False, headers=False))
+        assert lists_of(part.columns)[2:] == (None, None, None)
+        assert lists_of(part.columns).offsets == list(range(300, 450))
+
+
+def test_a_range_is_read_once_while_its_leader_is_killed(cluster: Cluster) -> None:
+    count = 50_000
+    place = TopicPartition("killed", 0)
+    with Admin(cluster.bootstrap_servers) as admin, Producer(cluster.bootstrap_servers) as producer:
+        admin.create_topic("killed", 1, 3)
+        producer.produce_many("killed", [b"%d" % number for number in range(count)]).result(DEADLINE_S)
+        [described] = admin.describe_topics(["killed"])
+        leader_id = described.metadata.partitions[0].leader_id
+    with Consumer(cluster.bootstrap_servers) as consumer:
+        chunks = consumer.read_arrow(place, 0, count)
+        values = list(lists_of(next(chunks).columns).values or ())
+        cluster.node(leader_id).kill()
+        try:
+            for chunk in chunks:
+                values += lists_of(chunk.columns).values or ()
+        finally:
+            cluster.start()
+            cluster.wait_ready()
+    assert values == [b"%d" % number for number in range(count)]
 
 
 def test_a_record_above_the_topics_bound_is_refused_in_one_line(cluster: Cluster) -> None:

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from kraft.client import Admin, NoBrokerReachable, Producer, TopicPartition
+from kraft.client import Admin, NoBrokerReachable, Producer, TopicPartition, WantedColumns
 from kraft.testing import Cluster as RealCluster
 from spark_connector import kraft_cluster
 from spark_connector.cluster import Cluster, Missing, OffsetOutOfRange, ReadStalled
 from spark_connector.connector import Connector
+from tests.support.arrow_columns import offsets_of
 from tests.support.file_cluster import FileCluster
 from tests.support.waiting import until
 
+COLUMNS = WantedColumns()
 RECORDS = 20
 FIRST_MS = 1_700_000_000_000
 
@@ -43,7 +45,8 @@ class World(ABC):
     def committed(self, group_id: str) -> dict[TopicPartition, int]: ...
 
     def read(self, partition: TopicPartition, start: int, end: int) -> list[int]:
-        return [offset for chunk in self.connected.read(partition, start, end) for offset in chunk.offsets]
+        chunks = self.connected.read(partition, start, end, COLUMNS)
+        return [offset for chunk in chunks for offset in offsets_of(chunk)]
 
 
 class Files(World):
@@ -145,8 +148,8 @@ def test_a_range_holds_exactly_its_records(world: World, topic: str) -> None:
 def test_the_end_of_the_log_is_waited_at(world: World, topic: str) -> None:
     places = TopicPartition(topic, 0), TopicPartition(topic, 1)
     assert world.connected.latest_offsets(places) == {places[0]: RECORDS, places[1]: 0}
-    chunks = world.connected.read(places[0], 18, RECORDS + 1)
-    assert list(next(chunks).offsets) == [18, 19], "what is there comes before"
+    chunks = world.connected.read(places[0], 18, RECORDS + 1, COLUMNS)
+    assert offsets_of(next(chunks)) == [18, 19], "what is there comes before"
     with pytest.raises(ReadStalled, match=str(places[0])):
         next(chunks)
     for place, end in zip(places, (RECORDS, 0), strict=True):

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,30 +7,29 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructField, StructType, TimestampType
 
-from kraft.client import TopicPartition
+from kraft.client import TopicPartition, WantedColumns
+from kraft.log.format.record_codec import Record
 from spark_connector import arrow
-from spark_connector.cluster import ColumnChunk
 from spark_connector.given import OptionError
+from tests.support.arrow_columns import chunk_of
 
 FLIGHTS_3 = TopicPartition("flights", 3)
 
 
-def chunk(start: int, count: int, **columns: Any) -> ColumnChunk:
-    defaults: dict[str, Any] = {
-        "offsets": list(range(start, start + count)),
-        "timestamps_ms": [1_700_000_000_123] * count,
-        "timestamp_type": 0,
-        "keys": [None] * count,
-        "values": [b"v"] * count,
-        "headers": [[]] * count,
-        "size_bytes": count,
-    }
-    return ColumnChunk(**(defaults | columns))
+ALL = arrow.source_schema(include_headers=True)
+NOON_MS = 1_700_000_000_123
 
 
-def batches(chunks: Iterable[ColumnChunk], schema: StructType | None = None) -> list[pa.RecordBatch]:
-    requested = schema or arrow.source_schema(include_headers=True)
-    return list(arrow.record_batches(chunks, FLIGHTS_3, arrow.arrow_schema(requested, include_headers=True)))
+def record(offset: int = 0, value: bytes | None = b"v", **fields: Any) -> Record:
+    return Record(**{"offset": offset, "timestamp_ms": NOON_MS, "key": None, "value": value, **fields})
+
+
+def batch(*records: Record, schema: StructType = ALL, timestamp_type: int = 0) -> pa.RecordBatch:
+    requested = arrow.arrow_schema(schema, include_headers=True)
+    chunk = chunk_of(FLIGHTS_3, records, arrow.wanted_columns(requested), timestamp_type)
+    [built] = arrow.record_batches([chunk], requested)
+    built.validate(full=True)
+    return built
 
 
 def test_the_schema_is_that_of_sparks_kafka_source() -> None:
@@ -43,8 +41,8 @@ def test_the_schema_is_that_of_sparks_kafka_source() -> None:
 
 
 def test_a_record_becomes_a_row_with_every_column() -> None:
-    [batch] = batches([chunk(41, 1, keys=[b"AA"], timestamp_type=1, headers=[[("h", b"1"), ("h", None)]])])
-    assert batch.to_pylist() == [
+    found = batch(record(41, key=b"AA", headers=(("h", b"1"), ("h", None))), timestamp_type=1)
+    assert found.to_pylist() == [
         {
             "key": b"AA",
             "value": b"v",
@@ -59,27 +57,34 @@ def test_a_record_becomes_a_row_with_every_column() -> None:
 
 
 def test_what_a_record_has_not_is_null() -> None:
-    [batch] = batches([chunk(0, 1, values=[None])])
-    row = batch.to_pylist()[0]
+    [row] = batch(record(0, None)).to_pylist()
     assert (row["key"], row["value"], row["headers"]) == (None, None, None)
 
 
 def test_batches_have_the_schema_that_spark_compares_them_with() -> None:
-    [batch] = batches([chunk(0, 2)])
-    assert batch.schema == arrow.arrow_schema(arrow.source_schema(include_headers=True), include_headers=True)
-    assert batch.schema.field("timestamp").type == pa.timestamp("us", tz="UTC")
+    found = batch(record(0), record(1))
+    assert found.schema == arrow.arrow_schema(ALL, include_headers=True)
+    assert found.schema.field("timestamp").type == pa.timestamp("us", tz="UTC")
 
 
 def test_only_the_columns_asked_for_are_built_in_the_order_asked_for() -> None:
     requested = StructType().add("offset", "long").add("VALUE", "binary")
-    [batch] = batches([chunk(7, 2)], requested)
-    assert batch.to_pydict() == {"offset": [7, 8], "VALUE": [b"v", b"v"]}
+    assert arrow.wanted_columns(arrow.arrow_schema(requested, include_headers=True)) == WantedColumns(
+        offsets=True, timestamps=False, keys=False, values=True, headers=False
+    )
+    assert batch(record(7), record(8), schema=requested).to_pydict() == {"offset": [7, 8], "VALUE": [b"v", b"v"]}
+
+
+def test_columns_of_the_partition_need_nothing_decoded() -> None:
+    requested = StructType().add("topic", "string").add("partition", "integer").add("timestampType", "integer")
+    assert not any(arrow.wanted_columns(arrow.arrow_schema(requested, include_headers=True)))
+    found = batch(record(7), record(8), schema=requested)
+    assert found.to_pydict() == {"topic": ["flights"] * 2, "partition": [3, 3], "timestampType": [0, 0]}
 
 
 def test_a_column_that_may_not_be_null_is_built_as_such() -> None:
     requested = StructType([StructField("timestamp", TimestampType(), nullable=False)])
-    [batch] = batches([chunk(0, 1)], requested)
-    assert not batch.schema.field("timestamp").nullable
+    assert not batch(record(), schema=requested).schema.field("timestamp").nullable
 
 
 @pytest.mark.parametrize(
@@ -95,32 +100,24 @@ def test_a_column_that_the_source_has_not_is_named(column: str, message: str) ->
         arrow.arrow_schema(StructType().add(column, "string"), include_headers=False)
 
 
-def test_many_small_chunks_become_few_batches_with_every_record_in_order() -> None:
-    built = batches(chunk(start, 100) for start in range(0, 50_000, 100))
-    assert [batch.num_rows for batch in built] == [20_000, 20_000, 10_000]
-    assert [offset for batch in built for offset in batch["offset"].to_pylist()] == list(range(50_000))
-
-
-def test_batches_are_bounded_in_bytes_too() -> None:
-    built = batches([chunk(start, 10, size_bytes=arrow.BATCH_BYTES_MAX // 2) for start in range(0, 50, 10)])
-    assert [batch.num_rows for batch in built] == [20, 20, 10]
-
-
-def test_a_chunk_above_the_bounds_stays_whole() -> None:
-    built = batches([chunk(0, 30_000), chunk(30_000, 1)])
-    assert [batch.num_rows for batch in built] == [30_000, 1]
-
-
-def test_records_with_different_timestamp_types_do_not_share_a_batch() -> None:
-    built = batches([chunk(0, 1), chunk(1, 1, timestamp_type=1), chunk(2, 1, timestamp_type=1)])
-    assert [batch["timestampType"].to_pylist() for batch in built] == [[0], [1, 1]]
+def test_records_long_and_short_null_and_empty_keep_their_places() -> None:
+    values = [b"a" * size for size in (0, 1, 12, 13, 5_000)] + [None]
+    headers = [(), (("n" * 20, b"x" * 20), ("ü", b"")), (("s", None),), (), (), (("t", b"y"),)]
+    records = [
+        record(at, value, key=value and value[::-1], headers=each)
+        for at, (value, each) in enumerate(zip(values, headers, strict=True))
+    ]
+    found = batch(*records).to_pydict()
+    assert found["value"] == found["key"] == values
+    assert found["headers"] == [[{"key": name, "value": value} for name, value in each] or None for each in headers]
 
 
 def test_a_time_that_spark_has_no_value_for_becomes_null_and_spares_the_others() -> None:
-    nanoseconds = 1_700_000_000_123_456_789
-    [batch] = batches([chunk(0, 3, timestamps_ms=[0, nanoseconds, -1])], StructType().add("timestamp", "timestamp"))
-    assert batch["timestamp"].cast(pa.int64()).to_pylist() == [0, None, -1_000]
+    times = [0, 1_700_000_000_123_456_789, -1]
+    records = [record(at, timestamp_ms=timestamp_ms) for at, timestamp_ms in enumerate(times)]
+    found = batch(*records, schema=StructType().add("timestamp", "timestamp"))
+    assert found["timestamp"].cast(pa.int64()).to_pylist() == [0, None, -1_000]
 
 
 def test_no_chunk_makes_no_batch() -> None:
-    assert batches([]) == []
+    assert list(arrow.record_batches([], arrow.arrow_schema(ALL, include_headers=True))) == []

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kraft.client import (
+    ArrowChunk,
     ErrorCode,
     LogTruncated,
     OffsetAndTimestamp,
@@ -16,11 +17,15 @@ from kraft.client import (
     Refusal,
     TimestampType,
     TopicPartition,
+    WantedColumns,
 )
+from kraft.log.format.record_codec import Record
 from spark_connector import kraft_cluster
-from spark_connector.cluster import ColumnChunk, Missing, OffsetOutOfRange, ReadStalled, Topic, TruncatedWhileRead
+from spark_connector.cluster import Missing, OffsetOutOfRange, ReadStalled, Topic, TruncatedWhileRead
 from spark_connector.connector import Connector
+from tests.support.arrow_columns import chunk_of, offsets_of
 
+COLUMNS = WantedColumns()
 ORDERS_0 = TopicPartition("orders", 0)
 STALLED = Refusal(ErrorCode.REQUEST_TIMED_OUT, "received nothing")
 UNKNOWN = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic")
@@ -57,7 +62,8 @@ class FakeAdmin:
 
 @dataclass
 class FakeConsumer:
-    parts: list[PartitionColumns | Refusal] = field(default_factory=list)
+    parts: list[ArrowChunk | Refusal] = field(default_factory=list)
+    sample: list[PartitionColumns | Refusal] = field(default_factory=list)
     found: dict[TopicPartition, OffsetAndTimestamp | None] = field(default_factory=dict)
     refusal: Refusal | None = None
     settings: dict[str, Any] = field(default_factory=dict)
@@ -83,6 +89,15 @@ class FakeConsumer:
         self, partition: TopicPartition, start: int, end: int, timeout_ms: int
     ) -> Iterator[PartitionColumns]:
         self.asked.append((start, end))
+        for part in self.sample:
+            if isinstance(part, Refusal):
+                raise part
+            yield part
+
+    def read_arrow(
+        self, partition: TopicPartition, start: int, end: int, wanted: WantedColumns, timeout_ms: int
+    ) -> Iterator[ArrowChunk]:
+        assert wanted is COLUMNS
         for part in self.parts:
             if isinstance(part, Refusal):
                 raise part
@@ -107,16 +122,15 @@ def connect(**settings: str) -> kraft_cluster.KraftCluster:
     return kraft_cluster.KraftCluster(["localhost:9094"], settings)
 
 
-def part(*values: bytes, first_offset: int = 0) -> PartitionColumns:
+def part(*values: bytes, first_offset: int = 0) -> ArrowChunk:
+    return chunk_of(ORDERS_0, [Record(first_offset + at, 5, b"k", value) for at, value in enumerate(values)])
+
+
+def sampled(*values: bytes) -> PartitionColumns:
     count = len(values)
-    columns = RecordColumns(
-        list(range(first_offset, first_offset + count)), [5] * count, [b"k"] * count, list(values), [()] * count
-    )
+    columns = RecordColumns(list(range(count)), [5] * count, [b"k"] * count, list(values), [()] * count)
     return PartitionColumns(
-        partition=ORDERS_0,
-        timestamp_type=TimestampType.LOG_APPEND_TIME,
-        columns=columns,
-        next_offset=first_offset + max(1, count),
+        partition=ORDERS_0, timestamp_type=TimestampType.LOG_APPEND_TIME, columns=columns, next_offset=count
     )
 
 
@@ -161,34 +175,24 @@ def test_an_offset_that_is_not_committed_is_an_error(admin: FakeAdmin) -> None:
 
 
 def test_the_size_of_records_is_that_of_the_first_ones(consumer: FakeConsumer) -> None:
-    consumer.parts = [part(b"one", b"three"), part(b"x" * 1000, first_offset=2)]
+    consumer.sample = [sampled(b"one", b"three"), sampled(b"x" * 1000)]
     assert connect().record_bytes(ORDERS_0, 0, 1_000_000) == 5.0
     assert consumer.asked == [(0, 1000)]
     for refusal in (UNKNOWN, STALLED, Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, "deleted")):
-        consumer.parts = [refusal]
+        consumer.sample = [refusal]
         assert connect().record_bytes(ORDERS_0, 0, 4) is None
-    consumer.parts = []
+    consumer.sample = []
     assert connect().record_bytes(ORDERS_0, 0, 4) is None
 
 
-def test_batches_become_chunks_and_those_without_records_are_passed_over(consumer: FakeConsumer) -> None:
-    consumer.parts = [part(b"one", b"three"), part(first_offset=2), part(b"x", first_offset=3)]
-    chunks = list(connect().read(ORDERS_0, 0, 4))
-    assert [list(chunk.offsets) for chunk in chunks] == [[0, 1], [3]]
-    assert chunks[0] == ColumnChunk(
-        offsets=[0, 1],
-        timestamps_ms=[5, 5],
-        timestamp_type=1,
-        keys=[b"k", b"k"],
-        values=[b"one", b"three"],
-        headers=[(), ()],
-        size_bytes=10,
-    )
+def test_chunks_come_as_the_client_decoded_them(consumer: FakeConsumer) -> None:
+    consumer.parts = [part(b"one", b"three"), part(b"x", first_offset=3)]
+    assert list(connect().read(ORDERS_0, 0, 4, COLUMNS)) == consumer.parts
 
 
 def test_an_offset_out_of_range_is_raised_after_the_chunks_before_it(consumer: FakeConsumer) -> None:
     consumer.parts = [part(b"one"), Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, "orders-0 does not hold offset 1")]
-    chunks = connect().read(ORDERS_0, 0, 4)
+    chunks = connect().read(ORDERS_0, 0, 4, COLUMNS)
     next(chunks)
     with pytest.raises(OffsetOutOfRange, match="orders-0 does not hold offset 1"):
         next(chunks)
@@ -205,12 +209,12 @@ def test_an_offset_out_of_range_is_raised_after_the_chunks_before_it(consumer: F
 def test_a_read_that_fails_otherwise_says_why(consumer: FakeConsumer, refusal: Refusal, error: type[Exception]) -> None:
     consumer.parts = [refusal]
     with pytest.raises(error, match=refusal.message):
-        list(connect().read(ORDERS_0, 0, 4))
+        list(connect().read(ORDERS_0, 0, 4, COLUMNS))
 
 
 def test_a_truncated_log_is_reported_without_the_clients_remedy(consumer: FakeConsumer) -> None:
     consumer.parts = [part(b"a", b"b"), LogTruncated(ORDERS_0, 2, 1)]
-    chunks = connect().read(ORDERS_0, 0, 9)
-    assert len(next(chunks).offsets) == 2
+    chunks = connect().read(ORDERS_0, 0, 9, COLUMNS)
+    assert offsets_of(next(chunks)) == [0, 1]
     with pytest.raises(TruncatedWhileRead, match=r"orders-0: the log was truncated to offset 1.*hold other records$"):
         next(chunks)

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from kraft.client import TopicPartition
+from kraft.client import ArrowChunk, TopicPartition, WantedColumns
 from spark_connector import ranges
-from spark_connector.cluster import ColumnChunk, Missing, ReadStalled, TruncatedWhileRead
+from spark_connector.cluster import Missing, ReadStalled, TruncatedWhileRead
 from spark_connector.data_loss import DataLoss, LossPolicy
 from spark_connector.patience import Patience
+from tests.support.arrow_columns import offsets_of
 from tests.support.file_cluster import CHUNK_RECORDS, ConnectedFileCluster, FileCluster
 
 AT_ONCE = Patience(settle_s=0.0, poll_s=0.0)
+COLUMNS = WantedColumns()
 
 A0, A1, A2 = (TopicPartition("a", number) for number in range(3))
 
@@ -29,7 +31,8 @@ def cluster(tmp_path: Path) -> FileCluster:
 
 def read_offsets(cluster: ConnectedFileCluster, start: int, end: int, losses: LossPolicy) -> list[int]:
     wanted = ranges.OffsetRange(partition=A0, start=start, end=end)
-    return [offset for chunk in ranges.read(cluster, wanted, losses, AT_ONCE) for offset in chunk.offsets]
+    chunks = ranges.read(cluster, wanted, losses, COLUMNS, AT_ONCE)
+    return [offset for chunk in chunks for offset in offsets_of(chunk)]
 
 
 def test_every_partition_with_something_to_read_gets_one_range() -> None:
@@ -78,11 +81,12 @@ def test_lost_records_are_skipped_counted_and_logged_when_that_is_allowed(
 
 def test_records_deleted_while_a_range_is_read_are_counted_from_where_reading_stood(cluster: FileCluster) -> None:
     losses = LossPolicy(fail=False)
-    chunks = ranges.read(cluster([]), ranges.OffsetRange(partition=A0, start=0, end=20), losses, AT_ONCE)
+    wanted = ranges.OffsetRange(partition=A0, start=0, end=20)
+    chunks = ranges.read(cluster([]), wanted, losses, COLUMNS, AT_ONCE)
     first = next(chunks)
     cluster.delete_records_before("a", 0, 12)
-    rest = [offset for chunk in chunks for offset in chunk.offsets]
-    assert list(first.offsets) == list(range(CHUNK_RECORDS))
+    rest = [offset for chunk in chunks for offset in offsets_of(chunk)]
+    assert offsets_of(first) == list(range(CHUNK_RECORDS))
     assert rest == list(range(12, 20))
     assert losses.skipped_records == 12 - CHUNK_RECORDS
 
@@ -108,8 +112,8 @@ class TruncatingCluster(ConnectedFileCluster):
 
     truncations = 1
 
-    def read(self, partition: TopicPartition, start: int, end: int) -> Iterator[ColumnChunk]:
-        for chunk in super().read(partition, start, end):
+    def read(self, partition: TopicPartition, start: int, end: int, wanted: WantedColumns) -> Iterator[ArrowChunk]:
+        for chunk in super().read(partition, start, end, wanted):
             yield chunk
             if self.truncations:
                 self.truncations -= 1
@@ -133,7 +137,8 @@ def test_a_log_that_is_truncated_while_it_is_read_is_read_on_when_that_is_allowe
 def test_a_log_that_is_shorter_after_a_truncation_ends_the_range(cluster: FileCluster) -> None:
     losses = LossPolicy(fail=False)
     truncating = TruncatingCluster(cluster.directory)
-    chunks = ranges.read(truncating, ranges.OffsetRange(partition=A0, start=0, end=20), losses, AT_ONCE)
+    wanted = ranges.OffsetRange(partition=A0, start=0, end=20)
+    chunks = ranges.read(truncating, wanted, losses, COLUMNS, AT_ONCE)
     next(chunks)
     cluster.truncate("a", 0, 5)
     assert list(chunks) == []
@@ -175,15 +180,16 @@ def test_an_end_that_is_behind_for_a_moment_is_no_loss(cluster: FileCluster) -> 
 class SilentCluster(ConnectedFileCluster):
     """Has all records, but sends none."""
 
-    def read(self, partition: TopicPartition, start: int, end: int) -> Iterator[ColumnChunk]:
-        yield from super().read(partition, start, start)
+    def read(self, partition: TopicPartition, start: int, end: int, wanted: WantedColumns) -> Iterator[ArrowChunk]:
+        yield from super().read(partition, start, start, wanted)
         raise ReadStalled(f"{partition}: nothing from offset {start} on")
 
 
 def test_records_that_exist_and_do_not_come_are_an_error_after_the_poll_timeout(cluster: FileCluster) -> None:
     wanted = ranges.OffsetRange(partition=A0, start=0, end=20)
+    silent, patience = SilentCluster(cluster.directory), Patience(read_s=0.0)
     with pytest.raises(ranges.ReadTimedOut, match=r"nothing from offset 0 on; kafkaConsumer\.pollTimeoutMs gives"):
-        list(ranges.read(SilentCluster(cluster.directory), wanted, LossPolicy(fail=False), Patience(read_s=0.0)))
+        list(ranges.read(silent, wanted, LossPolicy(fail=False), COLUMNS, patience))
 
 
 def test_a_topic_that_is_deleted_before_its_range_is_read_is_a_loss(cluster: FileCluster) -> None:
@@ -201,18 +207,18 @@ class YoungCluster(ConnectedFileCluster):
 
     ignorance = 3
 
-    def read(self, partition: TopicPartition, start: int, end: int) -> Iterator[ColumnChunk]:
+    def read(self, partition: TopicPartition, start: int, end: int, wanted: WantedColumns) -> Iterator[ArrowChunk]:
         if self.ignorance:
             self.ignorance -= 1
             raise Missing(f"{partition} does not exist")
-        yield from super().read(partition, start, end)
+        yield from super().read(partition, start, end, wanted)
 
 
 def test_a_partition_that_is_not_known_for_a_moment_is_waited_for(cluster: FileCluster) -> None:
     wanted = ranges.OffsetRange(partition=A0, start=0, end=20)
     patience = Patience(settle_s=60.0, poll_s=0.0)
-    chunks = ranges.read(YoungCluster(cluster.directory), wanted, LossPolicy(fail=True), patience)
-    assert [offset for chunk in chunks for offset in chunk.offsets] == list(range(20))
+    chunks = ranges.read(YoungCluster(cluster.directory), wanted, LossPolicy(fail=True), COLUMNS, patience)
+    assert [offset for chunk in chunks for offset in offsets_of(chunk)] == list(range(20))
 
 
 def test_what_exists_of_planned_ranges_is_kept_and_the_rest_counted(cluster: FileCluster) -> None:
