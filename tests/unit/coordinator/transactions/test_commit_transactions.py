@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from kraft.coordinator.transactions.commands import CommittedTransactions, CommitTransactions, InitProducerId
+from kraft.coordinator.transactions.commands import (
+    CommittedTransactions,
+    CommitTransactions,
+    InitProducerId,
+    OpenTransaction,
+)
 from kraft.coordinator.transactions.settings import TransactionSettings
 from kraft.coordinator.transactions.transaction import EPOCH_MAX, TransactionState
 from kraft.model.errors import ErrorCode, Refusal
