@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kraft.client.groups import GroupDescription, GroupMember
     from kraft.client.producer import Producer
     from kraft.client.sans_io.partitioner import partition_for_key
-    from kraft.client.transactions import TransactionDescription, TransactionListing
+    from kraft.client.transactions import PreparedTransaction, TransactionDescription, TransactionListing
     from kraft.client.values import (
         ConsumerRecord,
         Delay,
@@ -94,6 +94,7 @@ __all__ = [
     "OffsetAndTimestamp",
     "OngoingReassignment",
     "PartitionColumns",
+    "PreparedTransaction",
     "Producer",
     "ProducerFenced",
     "QuotaEntity",
@@ -140,7 +141,7 @@ _HOMES = {
     "kraft.client.groups": ("GroupDescription", "GroupMember"),
     "kraft.client.sans_io.partitioner": ("partition_for_key",),
     "kraft.client.producer": ("Producer",),
-    "kraft.client.transactions": ("TransactionDescription", "TransactionListing"),
+    "kraft.client.transactions": ("PreparedTransaction", "TransactionDescription", "TransactionListing"),
     "kraft.client.values": (
         "ConsumerRecord",
         "Delay",

@@ -20,6 +20,7 @@ from kraft.client.sans_io.partitioner import StickyPartitioner, partition_for_ke
 from kraft.client.sans_io.send_batch import RECORD_OVERHEAD_BYTES, Receipt, record_size
 from kraft.client.sans_io.transactions import ProducerTransactions
 from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS, ProducerSettings, settings_of
+from kraft.client.transactions import PreparedTransaction
 from kraft.client.values import Delay, Delivery, GroupMetadata, OffsetAndMetadata, RecordMetadata
 from kraft.log.format.record_codec import Header, Record
 from kraft.model.errors import ErrorCode, KraftError, Refusal
@@ -62,7 +63,11 @@ class Producer:
         self._state: ProducerTransactions | None = None
         self._transactions: Transactions | None = None
         if (transactional_id := self._settings.transactional_id) is not None:
-            self._state = ProducerTransactions(transactional_id, self._settings.transaction_timeout_ms)
+            self._state = ProducerTransactions(
+                transactional_id,
+                self._settings.transaction_timeout_ms,
+                is_temporary=self._settings.transactional_id_temporary,
+            )
             self._transactions = Transactions(transactional_id, self._state, self._started, self._network.clock)
         self._is_closed = False
 
@@ -243,6 +248,14 @@ class Producer:
         returns. Raises ProducerFenced if another producer uses the transactional id.
         """
         await self.transactions_for("commit_transaction").commit(self.block_ms(timeout_ms))
+
+    async def prepare_transaction(self, timeout_ms: int | None = None) -> PreparedTransaction | None:
+        """Wait until all records are stored, and leave the transaction open for `Admin.commit_transactions`.
+
+        Returns None if no record was sent: there is nothing to commit. The producer can then only be closed, which
+        leaves the transaction open, or abort it. Raises as `commit_transaction` does.
+        """
+        return await self.transactions_for("prepare_transaction").prepare(self.block_ms(timeout_ms))
 
     async def send_offsets_to_transaction(
         self,
