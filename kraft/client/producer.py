@@ -146,6 +146,30 @@ class Producer:
 
         return self._thread.run(produce())
 
+    def send_columns(
+        self,
+        topic: str,
+        values: list[bytes | None],
+        keys: list[bytes | None] | None = None,
+        *,
+        headers: list[tuple[Header, ...]] | None = None,
+        partitions: Sequence[int | None] | int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Future[Delivery]:
+        """Queue records as columns, which is faster than `produce_many`, and return one future for all of them.
+
+        A record with a partition goes there; others go where `send` sends them. Waits and raises as `produce_many`.
+        """
+
+        async def send() -> Future[Delivery]:
+            await self._drained()
+            many = await self._producer.send_columns(
+                topic, values, keys, headers=headers, partitions=partitions, timestamp_ms=timestamp_ms
+            )
+            return _thread_future(many)
+
+        return self._thread.run(send())
+
     def partitions_for(self, topic: str) -> list[int]:
         """Return the partitions of the topic: cached ones, refreshed every metadata.max.age.ms.
 
