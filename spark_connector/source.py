@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
-
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from spark_connector.arrow import source_schema
 from spark_connector.batch import KraftBatchReader
 from spark_connector.cluster import Connect
-from spark_connector.options import batch_options, shared_options, stream_options
+from spark_connector.options import OptionError, batch_options, shared_options, stream_options
+from spark_connector.sink import KraftBatchWriter, KraftStreamWriter
+from spark_connector.sink_options import sink_options
 from spark_connector.stream import KraftStreamReader
 
 
-class WriteNotSupported(NotImplementedError):
-    """Error of `df.write` and `df.writeStream`."""
-
-    def __init__(self) -> None:
-        super().__init__('writing with format("kraft") is not supported yet: write from foreachBatch with kraft.client')
-
-
 class KraftDataSource(DataSource):
-    """Reads topics of a Kraft cluster, as a batch or as a stream, in the schema of Spark's Kafka source."""
+    """Reads and writes topics of a Kraft cluster, as a batch or as a stream, in the schema of Spark's Kafka source."""
 
     @classmethod
     def name(cls) -> str:
@@ -45,8 +38,11 @@ class KraftDataSource(DataSource):
     def streamReader(self, schema: StructType) -> KraftStreamReader:
         return KraftStreamReader(stream_options(self.options), schema, self.connector())
 
-    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
-        raise WriteNotSupported
+    def writer(self, schema: StructType, overwrite: bool) -> KraftBatchWriter:
+        if overwrite:
+            raise OptionError("mode overwrite: a topic cannot be overwritten; use mode append")
+        return KraftBatchWriter(sink_options(self.options), schema)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:
-        raise WriteNotSupported
+    def streamWriter(self, schema: StructType, overwrite: bool) -> KraftStreamWriter:
+        """Return the writer. As with Spark's Kafka sink, output mode complete appends the whole result each time."""
+        return KraftStreamWriter(sink_options(self.options), schema)

@@ -125,7 +125,9 @@ class TransactionCommits(AdminCalls):
         For those of producers that were lost: readers of committed records would wait until they time out.
         """
         deadline_ms, coordinators = self._deadline_ms(timeout_ms), self._transaction_coordinators()
-        request = ListTransactionsRequest(states=(_ONGOING,), transactional_id_pattern=re.escape(committer) + "-.*")
+        request = ListTransactionsRequest(
+            states=(_ONGOING,), transactional_id_pattern=re.escape(committer) + "-[0-9a-f]{32}"
+        )
         listed = await coordinators.call(committer, LIST_TRANSACTIONS, request, deadline_ms)
         ids = {each.transactional_id for each in listed.transactions}.difference(kept)
         if not ids:

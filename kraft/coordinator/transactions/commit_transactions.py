@@ -16,7 +16,7 @@ from kraft.coordinator.transactions.commands import (
     OpenTransaction,
     ProducerIdNeeded,
 )
-from kraft.coordinator.transactions.partitions import batch_bytes
+from kraft.coordinator.transactions.partitions import batch_bytes, record_bytes
 from kraft.coordinator.transactions.refusals import being_completed, id_error
 from kraft.coordinator.transactions.replicated import record_of
 from kraft.coordinator.transactions.state import State, with_reply
@@ -132,7 +132,7 @@ def _not_open(named: OpenTransaction, transaction: Transaction | None) -> Refusa
 
 
 def _too_many(state: State, command: CommitTransactions, found: dict[str, Transaction]) -> Refusal | None:
-    sizes = (batch_bytes(each, transaction.partitions) for each, transaction in found.items())
+    sizes = (record_bytes(each, transaction.partitions) for each, transaction in found.items())
     size, size_max = sum(sizes, batch_bytes(command.transactional_id, frozenset())), state.settings.batch_bytes_max()
     if size <= size_max:
         return None

@@ -157,7 +157,7 @@ def test_a_malformed_request_is_refused() -> None:
 
 
 def test_more_transactions_than_one_batch_holds_are_refused_with_the_remedy() -> None:
-    coordinator = Coordinator(TransactionSettings(batch_bytes_max=lambda: 1_000))
+    coordinator = Coordinator(TransactionSettings(batch_bytes_max=lambda: 800))
     opened = tuple(coordinator.open(f"a{number}") for number in range(4))
     refusal = coordinator.request(CommitTransactions(transactional_id=ID, sequence=0, transactions=opened))
     assert isinstance(refusal, Refusal)
@@ -211,6 +211,15 @@ def test_a_temporary_id_without_a_transaction_is_deleted_by_an_abort() -> None:
     coordinator = Coordinator()
     producer = coordinator.producer("a", is_temporary=True)
     coordinator.end(producer, commit=False, transactional_id="a")
+    assert not coordinator.transactions.by_id
+
+
+def test_a_temporary_id_that_is_never_used_expires_after_its_own_timeout() -> None:
+    coordinator = Coordinator(TransactionSettings(expiry_interval_ms=1_000))
+    coordinator.producer("lost", is_temporary=True)
+    coordinator.advance(TIMEOUT_MS - 1_000)
+    assert "lost" in coordinator.transactions.by_id
+    coordinator.advance(2_000)
     assert not coordinator.transactions.by_id
 
 

@@ -1,0 +1,101 @@
+"""Columns of a query: which can be written, and how rows become records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StructType
+
+from spark_connector.arrow import source_schema
+from spark_connector.sink_columns import RowError, Rows, SchemaError, check_schema, rows_of
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+def batch(**columns: Any) -> pa.RecordBatch:
+    arrays = {name: column if isinstance(column, pa.Array) else pa.array(column) for name, column in columns.items()}
+    return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+
+
+def schema_of(columns: str) -> StructType:
+    schema = StructType.fromDDL(columns)
+    assert isinstance(schema, StructType)
+    return schema
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "value STRING",
+        "key BINARY, value BINARY, partition INT",
+        "key STRING, value STRING, headers ARRAY<STRUCT<key: STRING, value: BINARY>>",
+    ],
+)
+def test_a_query_with_these_columns_can_be_written(columns: str) -> None:
+    check_schema(schema_of(columns), "orders")
+
+
+def test_what_the_source_reads_can_be_written() -> None:
+    check_schema(source_schema(include_headers=True), None)
+
+
+@pytest.mark.parametrize(
+    ("columns", "topic", "error"),
+    [
+        ("value STRING", None, "a topic is missing: set the option topic, or select a column topic"),
+        ("key STRING", "orders", "the column value is missing"),
+        ("value INT", "orders", "column value has type INT, and must be STRING or BINARY"),
+        ("value STRING, topic BINARY", None, "column topic has type BINARY, and must be STRING"),
+        ("value STRING, partition BIGINT", "orders", "column partition has type BIGINT, and must be INT"),
+        ("value STRING, headers ARRAY<STRING>", "orders", "column headers has type ARRAY<STRING>, and must be ARRAY"),
+        ("value STRING, header STRING", "orders", "column header is unknown to the kraft sink"),
+    ],
+)
+def test_a_query_with_wrong_columns_is_refused_in_one_line(columns: str, topic: str | None, error: str) -> None:
+    with pytest.raises(SchemaError, match=error) as refused:
+        check_schema(schema_of(columns), topic)
+    assert "\n" not in str(refused.value)
+
+
+def test_text_is_written_as_utf_8_and_null_as_null() -> None:
+    (rows,) = rows_of(batch(key=["a", None, "ü"], value=[b"1", b"", None]), "orders")
+    assert rows == Rows("orders", [b"1", b"", None], [b"a", None, "ü".encode()], None, None)
+
+
+def test_a_slice_of_a_batch_is_written() -> None:
+    (rows,) = rows_of(batch(value=["a", "b", "c", "d"]).slice(1, 2), "orders")
+    assert rows.values == [b"b", b"c"]
+
+
+def test_rows_go_to_the_topic_of_their_column_in_their_order() -> None:
+    found = list(rows_of(batch(value=["1", "2", "3"], topic=["a", "b", "a"], partition=pa.array([0, 1, None])), None))
+    assert found == [Rows("a", [b"1", b"3"], None, None, [0, None]), Rows("b", [b"2"], None, None, [1])]
+
+
+def test_the_option_counts_more_than_the_column() -> None:
+    (rows,) = rows_of(batch(value=["1"], topic=["a"]), "orders")
+    assert rows.topic == "orders"
+
+
+def test_headers_keep_their_order_and_may_be_null() -> None:
+    headers = pa.array([[{"key": "a", "value": b"1"}, {"key": "a", "value": None}], None, []], HEADERS)
+    (rows,) = rows_of(batch(value=["1", "2", "3"], headers=headers), "orders")
+    assert rows.headers == [(("a", b"1"), ("a", None)), (), ()]
+
+
+@pytest.mark.parametrize(
+    ("columns", "error"),
+    [
+        ({"value": ["1", "2"], "topic": ["a", None]}, "the column topic is null"),
+        ({"value": ["1"], "topic": [""]}, "a row has an empty topic"),
+        (
+            {"value": ["1"], "topic": ["a"], "headers": pa.array([[{"key": None, "value": b"1"}]], HEADERS)},
+            "a header without a key",
+        ),
+    ],
+)
+def test_a_row_that_cannot_be_written_is_an_error(columns: dict[str, Any], error: str) -> None:
+    with pytest.raises(RowError, match=error):
+        list(rows_of(batch(**columns), None))
