@@ -6,7 +6,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from spark_connector.arrow import source_schema
 from spark_connector.sink_columns import RowError, Rows, SchemaError, check_schema, rows_of
@@ -19,22 +28,27 @@ def batch(**columns: Any) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
 
 
-def schema_of(columns: str) -> StructType:
-    schema = StructType.fromDDL(columns)
-    assert isinstance(schema, StructType)
-    return schema
+TEXT, BYTES, INT = StringType(), BinaryType(), IntegerType()
+
+
+def headers_of(key: DataType, value: DataType) -> DataType:
+    return ArrayType(StructType([StructField("key", key), StructField("value", value)]))
+
+
+def schema_of(**columns: DataType) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in columns.items()])
 
 
 @pytest.mark.parametrize(
-    "columns",
+    "schema",
     [
-        "value STRING",
-        "key BINARY, value BINARY, partition INT",
-        "key STRING, value STRING, headers ARRAY<STRUCT<key: STRING, value: BINARY>>",
+        schema_of(value=TEXT),
+        schema_of(key=BYTES, value=BYTES, partition=INT),
+        schema_of(key=TEXT, value=TEXT, headers=headers_of(TEXT, BYTES)),
     ],
 )
-def test_a_query_with_these_columns_can_be_written(columns: str) -> None:
-    check_schema(schema_of(columns), "orders")
+def test_a_query_with_these_columns_can_be_written(schema: StructType) -> None:
+    check_schema(schema, "orders")
 
 
 def test_what_the_source_reads_can_be_written() -> None:
@@ -42,20 +56,21 @@ def test_what_the_source_reads_can_be_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "topic", "error"),
+    ("schema", "topic", "error"),
     [
-        ("value STRING", None, "a topic is missing: set the option topic, or select a column topic"),
-        ("key STRING", "orders", "the column value is missing"),
-        ("value INT", "orders", "column value has type INT, and must be STRING or BINARY"),
-        ("value STRING, topic BINARY", None, "column topic has type BINARY, and must be STRING"),
-        ("value STRING, partition BIGINT", "orders", "column partition has type BIGINT, and must be INT"),
-        ("value STRING, headers ARRAY<STRING>", "orders", "column headers has type ARRAY<STRING>, and must be ARRAY"),
-        ("value STRING, header STRING", "orders", "column header is unknown to the kraft sink"),
+        (schema_of(value=TEXT), None, "a topic is missing: set the option topic, or select a column topic"),
+        (schema_of(key=TEXT), "orders", "the column value is missing"),
+        (schema_of(value=INT), "orders", "column value has type INT, and must be STRING or BINARY"),
+        (schema_of(value=TEXT, topic=BYTES), None, "column topic has type BINARY, and must be STRING"),
+        (schema_of(value=TEXT, partition=LongType()), "orders", "column partition has type BIGINT, and must be INT"),
+        (schema_of(value=TEXT, headers=headers_of(TEXT, TEXT)), "orders", "column headers has type .* must be ARRAY"),
+        (schema_of(value=TEXT, headers=ArrayType(TEXT)), "orders", "column headers has type ARRAY<STRING>"),
+        (schema_of(value=TEXT, header=TEXT), "orders", "column header is unknown to the kraft sink"),
     ],
 )
-def test_a_query_with_wrong_columns_is_refused_in_one_line(columns: str, topic: str | None, error: str) -> None:
+def test_a_query_with_wrong_columns_is_refused_in_one_line(schema: StructType, topic: str | None, error: str) -> None:
     with pytest.raises(SchemaError, match=error) as refused:
-        check_schema(schema_of(columns), topic)
+        check_schema(schema, topic)
     assert "\n" not in str(refused.value)
 
 
