@@ -36,6 +36,8 @@ ABORT_TIMEOUT_MS: Final = 5_000
 CLOSE_AFTER_ERROR_MS: Final = 5_000
 
 _QUERY_ID: Final = "sql.streaming.queryId"
+_RUN_ID: Final = "spark.jobGroup.id"
+"""Changes with each start of a query."""
 
 log = logging.getLogger("spark_connector")
 
@@ -131,7 +133,8 @@ def _write_in_transaction(
     first: pa.RecordBatch,
     rest: Iterator[pa.RecordBatch],
 ) -> Written:
-    may_have_lost = context.attemptNumber() > 0 or committer not in found.committers
+    run = committer, context.getLocalProperty(_RUN_ID)
+    may_have_lost = context.attemptNumber() > 0 or run not in found.runs
     transactional_id = _transactional_id(options, found, committer)
     producer = found.producer(options, transactional_id)
     try:
@@ -142,7 +145,7 @@ def _write_in_transaction(
         producer.close(CLOSE_AFTER_ERROR_MS)
         raise
     producer.close()
-    found.committers.add(committer)
+    found.runs.add(run)
     return Written(committer, transaction, records, may_have_lost)
 
 

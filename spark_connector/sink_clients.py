@@ -18,8 +18,8 @@ class Clients:
 
     bootstrap_servers: Sequence[str]
     network: Network = field(default_factory=shared_network)
-    committers: set[str] = field(default_factory=set)
-    """Committers for which a task of this process has written."""
+    runs: set[tuple[str, str | None]] = field(default_factory=set)
+    """Committers for which tasks of this process have written, each with the run of its query."""
 
     def __post_init__(self) -> None:
         self.admin = Admin(self.bootstrap_servers, network=self.network)
