@@ -30,6 +30,14 @@ if TYPE_CHECKING:
 FIRST_CONTACT_TIMEOUT_MS: Final = 10_000
 """Short, so that a wrong address fails soon. Calls after the first answer have the client's default timeout."""
 
+TASKS_THAT_FIT: Final = 3_000
+"""Tasks whose transactions are committed together with the default configuration of a cluster; more may be."""
+
+_RECORD_BYTES: Final = 110
+"""What the coordinator records at least for each transaction beside its id."""
+
+_TRANSACTIONS_TOPIC: Final = "__transaction_state"
+
 ABORT_TIMEOUT_MS: Final = 5_000
 """Time to abort what a failed batch has written; later, it ends at its transaction.timeout.ms."""
 
@@ -136,6 +144,8 @@ def _write_in_transaction(
     run = committer, context.getLocalProperty(_RUN_ID)
     may_have_lost = context.attemptNumber() > 0 or run not in found.runs
     transactional_id = _transactional_id(options, found, committer)
+    if context.partitionId() >= TASKS_THAT_FIT:
+        _check_tasks(found, context.partitionId() + 1, len(transactional_id.encode()))
     producer = found.producer(options, transactional_id)
     try:
         producer.begin_transaction()
@@ -157,6 +167,17 @@ def _transactional_id(options: SinkOptions, found: Clients, committer: str) -> s
     except Unreachable as error:
         addresses, seconds = ",".join(options.bootstrap_servers), FIRST_CONTACT_TIMEOUT_MS // 1_000
         raise SinkError(f"no broker at {addresses} has answered for {seconds} s: {error}") from None
+
+
+def _check_tasks(found: Clients, tasks: int, id_bytes: int) -> None:
+    """Raise SinkError before anything is written if so many tasks cannot be committed together."""
+    configs = {each.key: each.value for each in found.admin.describe_topic_configs(_TRANSACTIONS_TOPIC)}
+    size_max = int(configs["max.message.bytes"] or 0)
+    if tasks * (id_bytes + _RECORD_BYTES) > size_max:
+        raise SinkError(
+            f"{tasks} tasks or more are too many to commit together: coalesce the query to {TASKS_THAT_FIT}, "
+            f"raise max.message.bytes of {_TRANSACTIONS_TOPIC}, or set delivery.guarantee=at-least-once"
+        )
 
 
 def _write_at_least_once(
@@ -183,14 +204,15 @@ def _send_all(
 
 
 def _send(options: SinkOptions, producer: Producer, batch: pa.RecordBatch, sent: list[Future[Any]]) -> int:
-    sent += [_send_rows(producer, rows) for rows in rows_of(batch, options.topic)]
+    found = rows_of(batch, options.topic, lambda topic: len(producer.partitions_for(topic)))
+    sent += [_send_rows(producer, rows) for rows in found]
     while sent and sent[0].done():
         sent.pop(0).result()
     return int(batch.num_rows)
 
 
 def _send_rows(producer: Producer, rows: Rows) -> Future[Any]:
-    return producer.send_columns(rows.topic, rows.values, rows.keys, headers=rows.headers, partitions=rows.partitions)
+    return producer.send_columns(rows.topic, rows.values, rows.keys, headers=rows.headers, partitions=rows.partition)
 
 
 # --- the driver ------------------------------------------------------------------------------------------------------
@@ -207,8 +229,8 @@ def commit(options: SinkOptions, messages: Sequence[WriterCommitMessage | None],
         is_new = admin.commit_transactions(committer, sequence, transactions)
         if not is_new:
             log.warning("batch %d of %s was committed before: what was written again is aborted", sequence, committer)
-        if not is_new or any(each.may_have_lost for each in written):
             _clean_up(lambda: admin.abort_transactions(transactions))
+        if any(each.may_have_lost for each in written):
             kept = {each.transactional_id for each in transactions}
             _clean_up(lambda: admin.abort_other_transactions(committer, kept))
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType
 
 from spark_connector.cluster import Header
+from spark_connector.sink_places import ANY, places_of, rows_by_place
+
+Columns = dict[str, pa.Array]
 
 _COLUMNS: Final = ("key", "value", "topic", "partition", "headers")
 
@@ -28,13 +31,15 @@ class RowError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Records for one topic, as columns of equal length."""
+    """Records for one topic and partition, as columns of equal length."""
 
     topic: str
+    partition: int | None
+    """None if they may go to any."""
+
     values: list[bytes | None]
     keys: list[bytes | None] | None
     headers: list[tuple[Header, ...]] | None
-    partitions: list[int | None] | None
 
 
 def check_schema(schema: StructType, topic: str | None) -> None:
@@ -74,50 +79,70 @@ def _check_type(types: dict[str, DataType], name: str, is_right: Any, expected: 
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
-def rows_of(batch: pa.RecordBatch, topic: str | None) -> Iterator[Rows]:
-    """Yield the records of a batch by topic, in their order. The option `topic` counts more than the column.
+def rows_of(batch: pa.RecordBatch, topic: str | None, partition_count: Callable[[str], int]) -> Iterator[Rows]:
+    """Yield the records of a batch by topic and partition, in their order. The option counts more than the column.
 
-    Raises RowError for a row without a topic.
+    Raises RowError for a row without a topic, and for a partition that the topic does not have.
     """
-    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    columns = dict(zip(batch.schema.names, map(_binary, batch.columns), strict=True))
+    for name, of_topic in _by_topic(columns, topic):
+        if not name:
+            raise RowError("a row has an empty topic: name a topic in each row, or set the option topic")
+        count, partitions = partition_count(name), of_topic.get("partition")
+        _check_partitions(partitions, name, count)
+        places = places_of(of_topic.get("key"), partitions, len(of_topic["value"]), count)
+        if places is None:
+            yield _rows(of_topic, name, None)
+            continue
+        for place, rows in rows_by_place(places):
+            yield _rows(_taken(of_topic, pa.array(rows)), name, None if place == ANY else place)
+
+
+def _check_partitions(partitions: pa.Array | None, topic: str, count: int) -> None:
+    if partitions is None or partitions.null_count == len(partitions):
+        return
+    for found in pc.min_max(partitions).as_py().values():
+        if not 0 <= found < count:
+            raise RowError(f"a row has partition {found}, and topic {topic!r} has partitions 0 to {count - 1}")
+
+
+def _by_topic(columns: Columns, topic: str | None) -> Iterator[tuple[str, Columns]]:
     if topic is not None:
-        yield _rows(columns, topic)
+        yield topic, columns
         return
     topics = columns["topic"]
     if topics.null_count:
         raise RowError("a row has no topic: the column topic is null; set the option topic, or filter such rows")
-    unique = topics.unique().to_pylist()
-    if len(unique) == 1:
-        yield _rows(columns, unique[0])
-        return
-    places: defaultdict[str, list[int]] = defaultdict(list)
-    for place, each in enumerate(topics.to_pylist()):
-        places[each].append(place)
-    for each, taken in places.items():
-        indices = pa.array(taken)
-        yield _rows({name: column.take(indices) for name, column in columns.items()}, each)
+    named = topics.unique()
+    for each in named:
+        taken = columns if len(named) == 1 else _taken(columns, pc.indices_nonzero(pc.equal(topics, each)))
+        yield each.as_py().decode(), taken
 
 
-def _rows(columns: dict[str, pa.Array], topic: str) -> Rows:
-    if not topic:
-        raise RowError("a row has an empty topic: name a topic in each row, or set the option topic")
-    keys, headers, partitions = columns.get("key"), columns.get("headers"), columns.get("partition")
+def _taken(columns: Columns, rows: pa.Array) -> Columns:
+    return {name: column.take(rows) for name, column in columns.items()}
+
+
+def _rows(columns: Columns, topic: str, partition: int | None) -> Rows:
+    keys, headers = columns.get("key"), columns.get("headers")
     return Rows(
         topic=topic,
-        values=_as_bytes(columns["value"]),
-        keys=None if keys is None or keys.null_count == len(keys) else _as_bytes(keys),
+        partition=partition,
+        values=_listed(columns["value"]),
+        keys=None if keys is None or keys.null_count == len(keys) else _listed(keys),
         headers=None if headers is None or headers.null_count == len(headers) else _headers(headers),
-        partitions=None if partitions is None or partitions.null_count == len(partitions) else partitions.to_pylist(),
     )
 
 
-def _as_bytes(column: pa.Array) -> list[bytes | None]:
+def _binary(column: pa.Array) -> pa.Array:
+    """Return text as the bytes of its UTF-8, which are the same buffers."""
     if pa.types.is_string(column.type):
-        # The same buffers: text is UTF-8.
-        column = column.view(pa.binary())
-    elif pa.types.is_large_string(column.type):
-        column = column.view(pa.large_binary())
-    # Several times faster than to_pylist, which makes an Arrow scalar of each.
+        return column.view(pa.binary())
+    return column.view(pa.large_binary()) if pa.types.is_large_string(column.type) else column
+
+
+def _listed(column: pa.Array) -> list[bytes | None]:
+    # Several times faster than to_pylist of earlier versions of Arrow, which makes a scalar of each.
     listed: list[bytes | None] = column.to_numpy(zero_copy_only=False).tolist()
     return listed
 

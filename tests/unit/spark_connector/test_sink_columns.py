@@ -17,9 +17,11 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from kraft.client import partition_for_key
 from spark_connector.arrow import source_schema
 from spark_connector.sink_columns import RowError, Rows, SchemaError, check_schema, rows_of
 
+PARTITIONS = 3
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
@@ -74,29 +76,40 @@ def test_a_query_with_wrong_columns_is_refused_in_one_line(schema: StructType, t
     assert "\n" not in str(refused.value)
 
 
+def written(option: str | None, **columns: Any) -> list[Rows]:
+    return list(rows_of(batch(**columns), option, lambda _: PARTITIONS))
+
+
 def test_text_is_written_as_utf_8_and_null_as_null() -> None:
-    (rows,) = rows_of(batch(key=["a", None, "ü"], value=[b"1", b"", None]), "orders")
-    assert rows == Rows("orders", [b"1", b"", None], [b"a", None, "ü".encode()], None, None)
+    key = "ü".encode()
+    found = written("orders", key=["ü", None, "ü"], value=["1", "", None])
+    place = partition_for_key(key, PARTITIONS)
+    assert found == [Rows("orders", None, [b""], None, None), Rows("orders", place, [b"1", None], [key, key], None)]
 
 
 def test_a_slice_of_a_batch_is_written() -> None:
-    (rows,) = rows_of(batch(value=["a", "b", "c", "d"]).slice(1, 2), "orders")
+    (rows,) = rows_of(batch(value=["a", "b", "c", "d"]).slice(1, 2), "orders", lambda _: PARTITIONS)
     assert rows.values == [b"b", b"c"]
 
 
-def test_rows_go_to_the_topic_of_their_column_in_their_order() -> None:
-    found = list(rows_of(batch(value=["1", "2", "3"], topic=["a", "b", "a"], partition=pa.array([0, 1, None])), None))
-    assert found == [Rows("a", [b"1", b"3"], None, None, [0, None]), Rows("b", [b"2"], None, None, [1])]
+def test_rows_go_to_the_topic_and_the_partition_of_their_columns_in_their_order() -> None:
+    partitions = pa.array([0, 1, None, 0], pa.int32())
+    found = written(None, value=["1", "2", "3", "4"], topic=["a", "b", "a", "a"], partition=partitions)
+    assert found == [
+        Rows("a", None, [b"3"], None, None),
+        Rows("a", 0, [b"1", b"4"], None, None),
+        Rows("b", 1, [b"2"], None, None),
+    ]
 
 
 def test_the_option_counts_more_than_the_column() -> None:
-    (rows,) = rows_of(batch(value=["1"], topic=["a"]), "orders")
+    (rows,) = written("orders", value=["1"], topic=["a"])
     assert rows.topic == "orders"
 
 
 def test_headers_keep_their_order_and_may_be_null() -> None:
     headers = pa.array([[{"key": "a", "value": b"1"}, {"key": "a", "value": None}], None, []], HEADERS)
-    (rows,) = rows_of(batch(value=["1", "2", "3"], headers=headers), "orders")
+    (rows,) = written("orders", value=["1", "2", "3"], headers=headers)
     assert rows.headers == [(("a", b"1"), ("a", None)), (), ()]
 
 
@@ -105,6 +118,8 @@ def test_headers_keep_their_order_and_may_be_null() -> None:
     [
         ({"value": ["1", "2"], "topic": ["a", None]}, "the column topic is null"),
         ({"value": ["1"], "topic": [""]}, "a row has an empty topic"),
+        ({"value": ["1"], "topic": ["a"], "partition": pa.array([3], pa.int32())}, "partition 3, and .* 0 to 2"),
+        ({"value": ["1"], "topic": ["a"], "partition": pa.array([-1], pa.int32())}, "partition -1"),
         (
             {"value": ["1"], "topic": ["a"], "headers": pa.array([[{"key": None, "value": b"1"}]], HEADERS)},
             "a header without a key",
@@ -113,4 +128,4 @@ def test_headers_keep_their_order_and_may_be_null() -> None:
 )
 def test_a_row_that_cannot_be_written_is_an_error(columns: dict[str, Any], error: str) -> None:
     with pytest.raises(RowError, match=error):
-        list(rows_of(batch(**columns), None))
+        written(None, **columns)
