@@ -17,9 +17,10 @@ from uuid import uuid4
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from spark_connector.arrow_stream_writer import DataSourceStreamArrowWriter
 from spark_connector.sink_columns import Rows, check_schema, rows_of
 from spark_connector.sink_options import SinkOptions
 
@@ -91,6 +92,7 @@ class KraftStreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         check_schema(schema, options.topic)
+        self.schema = schema
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:

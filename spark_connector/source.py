@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
@@ -9,9 +11,10 @@ from spark_connector.arrow import source_schema
 from spark_connector.batch import KraftBatchReader
 from spark_connector.cluster import Connect
 from spark_connector.options import OptionError, batch_options, shared_options, stream_options
-from spark_connector.sink import KraftBatchWriter, KraftStreamWriter
-from spark_connector.sink_options import sink_options
 from spark_connector.stream import KraftStreamReader
+
+if TYPE_CHECKING:
+    from spark_connector.sink import KraftBatchWriter, KraftStreamWriter
 
 
 class KraftDataSource(DataSource):
@@ -39,10 +42,17 @@ class KraftDataSource(DataSource):
         return KraftStreamReader(stream_options(self.options), schema, self.connector())
 
     def writer(self, schema: StructType, overwrite: bool) -> KraftBatchWriter:
+        # Imported here, because most processes of a query never write.
+        from spark_connector.sink import KraftBatchWriter
+        from spark_connector.sink_options import sink_options
+
         if overwrite:
             raise OptionError("mode overwrite: a topic cannot be overwritten; use mode append")
         return KraftBatchWriter(sink_options(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KraftStreamWriter:
         """Return the writer. As with Spark's Kafka sink, output mode complete appends the whole result each time."""
+        from spark_connector.sink import KraftStreamWriter
+        from spark_connector.sink_options import sink_options
+
         return KraftStreamWriter(sink_options(self.options), schema)

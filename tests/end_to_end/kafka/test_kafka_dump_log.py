@@ -104,7 +104,7 @@ def write_transactions(directory: Path) -> None:
 
 
 def write_transaction_records(directory: Path) -> None:
-    """Write every golden record of `__transaction_state`, one with fields of ours, and one of a type there is not yet."""
+    """Write every golden record of `__transaction_state`, one with our own fields, and one of a later type."""
     log = PartitionLog.open(RealDisk(), str(directory), LogConfig(), TopicPartition("__transaction_state", 0))
     ours = new_transaction(ProducerId(7), 60_000, NOW_MS, is_temporary=True).with_sequence(12, NOW_MS)
     fields = record_of("committer", ours, transaction_version=2)
