@@ -214,7 +214,10 @@ def _send(options: SinkOptions, producer: Producer, batch: pa.RecordBatch, sent:
 
 
 def _send_rows(producer: Producer, rows: Rows) -> Future[Any]:
-    return producer.send_columns(rows.topic, rows.values, rows.keys, headers=rows.headers, partitions=rows.partition)
+    from kraft.client import ColumnsToSend
+
+    columns = ColumnsToSend(values=rows.values, keys=rows.keys, headers=rows.headers, partitions=rows.partition)
+    return producer.send_columns(rows.topic, columns)
 
 
 # --- the driver ------------------------------------------------------------------------------------------------------

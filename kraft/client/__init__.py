@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from kraft.client.sans_io.partitioner import partition_for_key
     from kraft.client.transactions import PreparedTransaction, TransactionDescription, TransactionListing
     from kraft.client.values import (
+        ColumnsToSend,
         ConsumerRecord,
         Delay,
         Delivery,
@@ -69,6 +70,7 @@ __all__ = [
     "BufferExhausted",
     "ClientClosed",
     "Codec",
+    "ColumnsToSend",
     "CommitFailed",
     "ConfigEntry",
     "ConfigSource",
@@ -143,6 +145,7 @@ _HOMES = {
     "kraft.client.producer": ("Producer",),
     "kraft.client.transactions": ("PreparedTransaction", "TransactionDescription", "TransactionListing"),
     "kraft.client.values": (
+        "ColumnsToSend",
         "ConsumerRecord",
         "Delay",
         "Delivery",

@@ -22,7 +22,7 @@ from kraft.client.network import Network
 from kraft.client.receipts import RecordReceipt
 from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS
 from kraft.client.transactions import PreparedTransaction
-from kraft.client.values import Delay, Delivery, GroupMetadata, OffsetAndMetadata, RecordMetadata
+from kraft.client.values import ColumnsToSend, Delay, Delivery, GroupMetadata, OffsetAndMetadata, RecordMetadata
 from kraft.log.format.record_codec import Header
 from kraft.model.errors import Refusal
 from kraft.model.ids import TopicPartition
@@ -146,27 +146,12 @@ class Producer:
 
         return self._thread.run(produce())
 
-    def send_columns(
-        self,
-        topic: str,
-        values: list[bytes | None],
-        keys: list[bytes | None] | None = None,
-        *,
-        headers: list[tuple[Header, ...]] | None = None,
-        partitions: Sequence[int | None] | int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> Future[Delivery]:
-        """Queue records as columns, which is faster than `produce_many`, and return one future for all of them.
-
-        A record with a partition goes there; others go where `send` sends them. Waits and raises as `produce_many`.
-        """
+    def send_columns(self, topic: str, columns: ColumnsToSend) -> Future[Delivery]:
+        """Queue records as columns, which is faster than `produce_many`. Waits and raises as that."""
 
         async def send() -> Future[Delivery]:
             await self._drained()
-            many = await self._producer.send_columns(
-                topic, values, keys, headers=headers, partitions=partitions, timestamp_ms=timestamp_ms
-            )
-            return _thread_future(many)
+            return _thread_future(await self._producer.send_columns(topic, columns))
 
         return self._thread.run(send())
 

@@ -15,7 +15,6 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kraft.coordinator.shard import Context
 from kraft.coordinator.transactions.commands import (
     AddPartitions,
     CommittedTransactions,
@@ -36,7 +35,8 @@ from kraft.metadata.image import EMPTY_IMAGE
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerId, TopicPartition
 from tests.simulation.sink_history import History, Invariant, Violation
-from tests.simulation.transactions_host import Host, compacted, replayed
+from tests.simulation.transactions_coordinator import FaultyCoordinator
+from tests.simulation.transactions_host import Host
 
 TIMEOUT_MS: Final = 2_000
 COMMITTER: Final = "query"
@@ -79,28 +79,21 @@ class Entry:
     open: set[str] = field(default_factory=set)
 
 
-class World:
+class World(FaultyCoordinator):
     def __init__(self, seed: int) -> None:
-        self.chance = chance = Random(seed)
+        super().__init__(Random(seed))
         self.image = replace(EMPTY_IMAGE, features={TRANSACTION_VERSION: EPOCH_BUMP})
-        self.now_ms = 1_000_000
         self.history = History()
         self.shard = TransactionShard(TransactionSettings(id_expiration_ms=10_000_000, expiry_interval_ms=500))
         self.counter = 100
-        self.high_watermark = 0
-        self.crashes = 0
-        self.faults = True
         self.network: list[Callable[[], None]] = []
         self.late: list[Callable[[], None]] = []
         self.entries: dict[tuple[TopicPartition, int], Entry] = {}
         self.lost_tasks: list[Task] = []
         self.checkpoint = -1
         """The last batch that is committed, as Spark's checkpoint says."""
-        self.drivers = [Driver(0) for _ in range(chance.choice([1, 1, 2]))]
+        self.drivers = [Driver(0) for _ in range(self.chance.choice([1, 1, 2]))]
         self.host = Host(self.shard, self.context, 0, [])
-
-    def context(self) -> Context:
-        return Context(now_ms=self.now_ms, image=self.image, random_id="id")
 
     def _next(self) -> int:
         self.counter += 1
@@ -112,14 +105,14 @@ class World:
         events: list[tuple[Callable[[], None], int]] = [
             (self._driver_acts, 100),
             (self._task_acts, 300),
-            (self._deliver, 600),
+            (self.deliver, 600),
             (self._deliver_again, 15),
-            (self._works, 250),
-            (self._append, 100),
-            (self._commit, 100),
-            (self._send_markers, 100),
-            (self._time_passes, 10),
-            (self._crash, 4),
+            (self.works, 250),
+            (self.append, 100),
+            (self.commit, 100),
+            (self.send_markers, 100),
+            (self.time_passes, 10),
+            (self.crash, 4),
             (self._driver_crashes, 2),
             (self._task_is_lost, 3),
         ]
@@ -127,24 +120,13 @@ class World:
         for step, act in enumerate(self.chance.choices(acts, weights, k=steps)):
             act()
             if step % 20 == 0:
-                self._check_state()
+                self.check_state()
         self._heal()
 
     def _heal(self) -> None:
         """Without faults and new tasks, everything ends in time."""
-        self.faults = False
         self.network += self.late
-        for _ in range(80):
-            self.host.load()
-            self._send_markers()
-            while self.network:
-                self._deliver()
-            self.host.flush()
-            self.host.append()
-            self._commit_all()
-            self.now_ms += TIMEOUT_MS // 10
-            self.host.end_timers(self.now_ms)
-            self._check_state()
+        self.end_faults(TIMEOUT_MS // 10, 80)
         by_id = self.host.hosted.committed.by_id
         hanging = {
             each: transaction.state
@@ -157,52 +139,13 @@ class World:
             raise Violation(Invariant.NOTHING_HANGS, f"{hanging} {open_records}")
         self.history.check_end()
 
-    def _check_state(self) -> None:
-        host = self.host
-        if host.hosted.is_settled and not host.hosted.wants_flush:
-            state = host.hosted.latest
-            if not state == replayed(host.log) == replayed(compacted(host.log)) == host.hosted.committed:
-                raise Violation(Invariant.STATE_IS_THE_LOG, "")
+    def check_state(self) -> None:
+        if not self.has_state_of_log():
+            raise Violation(Invariant.STATE_IS_THE_LOG, "")
 
-    # --- the coordinator ---------------------------------------------------------------------------------------------
+    # --- markers -----------------------------------------------------------------------------------------------------
 
-    def _works(self) -> None:
-        """Let the coordinator do what it does at once if nothing is in its way."""
-        self.host.load()
-        self.host.flush()
-        if self.chance.random() < 0.5:
-            self._append()
-            self._commit_all()
-
-    def _append(self) -> None:
-        if self.faults and self.chance.random() < 0.04:
-            self.host.fail_append()
-        else:
-            self.host.append()
-
-    def _commit(self) -> None:
-        self.high_watermark = self.chance.randint(self.high_watermark, len(self.host.log))
-        self.host.commit(self.high_watermark)
-
-    def _commit_all(self) -> None:
-        self.high_watermark = len(self.host.log)
-        self.host.commit(self.high_watermark)
-
-    def _crash(self) -> None:
-        """Another broker leads the partition: what was not committed stays, or is lost."""
-        if self.chance.random() < 0.3:
-            self.host.append()
-        log = self.host.log[: self.chance.randint(self.high_watermark, len(self.host.log))]
-        self.crashes += 1
-        kept = compacted(log) if self.chance.random() < 0.3 else log
-        self.host = Host(self.shard, self.context, self.host.leader_epoch + 1, kept)
-        self._commit_all()
-
-    def _time_passes(self) -> None:
-        self.now_ms += self.chance.choice([0, 1, 10, 100, 600])
-        self.host.end_timers(self.now_ms)
-
-    def _send_markers(self) -> None:
+    def send_markers(self) -> None:
         hosted = self.host.hosted
         if hosted.volatile is None:
             return
@@ -382,7 +325,7 @@ class World:
 
     # --- the network -------------------------------------------------------------------------------------------------
 
-    def _deliver(self) -> None:
+    def deliver(self) -> None:
         """Deliver any message; under faults, it may be lost, or come again much later."""
         if not self.network:
             return

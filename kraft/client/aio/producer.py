@@ -23,7 +23,7 @@ from kraft.client.sans_io.send_batch import RECORD_OVERHEAD_BYTES, Receipt, reco
 from kraft.client.sans_io.transactions import ProducerTransactions
 from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS, ProducerSettings, settings_of
 from kraft.client.transactions import PreparedTransaction
-from kraft.client.values import Delay, Delivery, GroupMetadata, OffsetAndMetadata, RecordMetadata
+from kraft.client.values import ColumnsToSend, Delay, Delivery, GroupMetadata, OffsetAndMetadata, RecordMetadata
 from kraft.log.format.record_codec import Header, Record
 from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.model.ids import TopicPartition
@@ -182,29 +182,20 @@ class Producer:
             raise
         return future
 
-    async def send_columns(
-        self,
-        topic: str,
-        values: list[bytes | None],
-        keys: list[bytes | None] | None = None,
-        *,
-        headers: list[tuple[Header, ...]] | None = None,
-        partitions: Sequence[int | None] | int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> asyncio.Future[Delivery]:
+    async def send_columns(self, topic: str, columns: ColumnsToSend) -> asyncio.Future[Delivery]:
         """Queue records as columns, which is faster than `produce_many`, and return one future for all of them.
 
-        A record with a partition goes there; others go where `send` sends them. Every column is checked before the
-        first record is queued.
+        Every column is checked before the first record is queued.
         """
         sender, number, topic = self._started(), self.transaction_number(), checked_topic(topic)
-        time_ms = self._network.clock.wall_ms() if timestamp_ms is None else checked_timestamp(timestamp_ms)
-        records = column_records(values, keys, headers, time_ms)
+        given_ms = columns.timestamp_ms
+        time_ms = self._network.clock.wall_ms() if given_ms is None else checked_timestamp(given_ms)
+        records = column_records(columns, time_ms)
         future: asyncio.Future[Delivery] = self._new_future()
         receipt = DeliveryReceipt(future, len(records))
         try:
             count = await sender.partition_count(topic)
-            for place, rows in places_of(topic, count, keys, len(records), partitions):
+            for place, rows in places_of(topic, count, columns):
                 group = records if rows is None else records.at(rows)
                 await self._add_columns(sender, topic, place, group, receipt, number)
         except (KraftError, Unreachable) as error:

@@ -8,6 +8,7 @@ from typing import Final
 
 from kraft.client.arguments import checked_number
 from kraft.client.sans_io.partitioner import partition_for_key
+from kraft.client.values import ColumnsToSend
 from kraft.model.errors import ErrorCode, Refusal
 
 Rows = Sequence[int]
@@ -15,17 +16,12 @@ Rows = Sequence[int]
 _ANY: Final = -1
 
 
-def places_of(
-    topic: str,
-    partition_count: int,
-    keys: Sequence[bytes | None] | None,
-    record_count: int,
-    partitions: Sequence[int | None] | int | None,
-) -> Iterator[tuple[int | None, Rows | None]]:
+def places_of(topic: str, partition_count: int, columns: ColumnsToSend) -> Iterator[tuple[int | None, Rows | None]]:
     """Yield each partition with the rows that go there, None for all. Without a partition, the rows may go anywhere.
 
     Raises ValueError for another number of partitions, and a Refusal for one that the topic does not have.
     """
+    partitions, keys, record_count = columns.partitions, columns.keys, len(columns.values)
     if isinstance(partitions, int):
         yield _checked(topic, partition_count, partitions), None
         return

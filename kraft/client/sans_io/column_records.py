@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import Final, overload
 
 from kraft.client.sans_io.send_batch import RECORD_OVERHEAD_BYTES, record_size
+from kraft.client.values import ColumnsToSend
 from kraft.log.format.record_codec import Header, Record, RecordColumns
 
 _BYTES_OR_NONE: Final = frozenset({bytes, type(None)})
@@ -79,23 +80,18 @@ class ColumnRecords(Sequence[Record]):
         return RecordColumns(offsets, self._times_ms, self._keys, self._values, self._headers)
 
 
-def column_records(
-    values: list[bytes | None],
-    keys: list[bytes | None] | None,
-    headers: list[tuple[Header, ...]] | None,
-    time_ms: int,
-) -> ColumnRecords:
+def column_records(columns: ColumnsToSend, time_ms: int) -> ColumnRecords:
     """Return the records of these columns. Raises ValueError for other lengths, and TypeError for other types."""
-    count = len(values)
-    for name, column in (("keys", keys), ("headers", headers)):
+    count = len(columns.values)
+    for name, column in (("keys", columns.keys), ("headers", columns.headers)):
         if column is not None and len(column) != count:
             raise ValueError(f"{len(column)} {name} for {count} values")
-    for name, column in (("value", values), ("key", keys or [])):
+    for name, column in (("value", columns.values), ("key", columns.keys or [])):
         for kind in set(map(type, column)) - _BYTES_OR_NONE:
             raise TypeError(f"{name} must be bytes or None, not {kind.__name__}")
     return ColumnRecords(
-        list(repeat(None, count)) if keys is None else keys,
-        values,
-        list(repeat((), count)) if headers is None else headers,
+        list(repeat(None, count)) if columns.keys is None else columns.keys,
+        columns.values,
+        list(repeat((), count)) if columns.headers is None else columns.headers,
         list(repeat(time_ms, count)),
     )
