@@ -121,6 +121,12 @@ class Given:
     def partitions(self, name: str) -> tuple[TopicPartition, ...] | None:
         return self._json(name, 'JSON like {"topic": [0, 1]}', partitions_from)
 
+    def not_empty(self, name: str) -> str | None:
+        text = self.text(name)
+        if text is not None and not text.strip():
+            raise OptionError(f"option {name} is empty")
+        return None if text is None else text.strip()
+
     def _json(self, name: str, expected: str, parse: Callable[[object], Parsed]) -> Parsed | None:
         text = self.text(name)
         if text is None:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NoReturn
 
+from spark_connector.addresses import bootstrap_servers
 from spark_connector.bounds import Bound, Edge, ExplicitOffsets, FirstAt, refuse_end_before_start
 from spark_connector.client_settings import client_settings, is_client_setting, names_of
 from spark_connector.given import EARLIEST_OFFSET, LATEST_OFFSET, Given, OptionError, listed
@@ -58,8 +59,6 @@ _OF_SPARK_ITSELF: Final = ("path", "paths")
 _OF_THE_SINK: Final = ("topic",)
 
 _TRIGGER_DELAY_S: Final = 15 * 60.0
-
-_ADDRESS: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:/,\[\]]+):(?P<port>[0-9]{1,5})")
 
 _log = logging.getLogger("spark_connector")
 
@@ -123,9 +122,9 @@ def _parsed(options: Mapping[str, str], start: Edge) -> SourceOptions:
         _refuse_unknown(name)
     given = Given(options)
     group_id = given.first_of(names_of("group.id")[1:])
-    prefix = _not_empty(given, "groupIdPrefix")
+    prefix = given.not_empty("groupIdPrefix")
     parsed = SourceOptions(
-        bootstrap_servers=_bootstrap_servers(given),
+        bootstrap_servers=bootstrap_servers(given),
         subscription=_subscription(given),
         starting=_starting(given, start),
         ending=_ending(given),
@@ -138,7 +137,7 @@ def _parsed(options: Mapping[str, str], start: Edge) -> SourceOptions:
         fail_on_data_loss=given.flag("failOnDataLoss", default=True),
         include_headers=given.flag("includeHeaders", default=False),
         patience=_patience(given),
-        group_id=None if group_id is None else _not_empty(given, group_id),
+        group_id=None if group_id is None else given.not_empty(group_id),
         # As in Spark's Kafka source, a group id makes the prefix needless.
         group_id_prefix=prefix if group_id is None else None,
         client_settings=client_settings(given, [name.lower() for name in options]),
@@ -149,20 +148,6 @@ def _parsed(options: Mapping[str, str], start: Edge) -> SourceOptions:
     return parsed
 
 
-def _bootstrap_servers(given: Given) -> tuple[str, ...]:
-    name = given.first_of(names_of("bootstrap.servers"))
-    if name is None:
-        raise OptionError("option bootstrap.servers is missing: give the cluster's gRPC addresses, host:port[,...]")
-    addresses = listed(given.text(name))
-    if not addresses:
-        raise OptionError(f"option {name} is empty: expected host:port[,...]")
-    for address in addresses:
-        match = _ADDRESS.fullmatch(address)
-        if match is None or not 0 < int(match["port"]) < 65_536:
-            raise OptionError(f"option {name}: {shown(address)} is not host:port")
-    return addresses
-
-
 def _subscription(given: Given) -> Subscription:
     chosen = [name for name in _SUBSCRIPTIONS if given.text(name) is not None]
     if not chosen:
@@ -171,7 +156,7 @@ def _subscription(given: Given) -> Subscription:
         raise OptionError(f"options {' and '.join(chosen)} exclude each other: give one of them")
     if (partitions := given.partitions("assign")) is not None:
         return Assigned(partitions)
-    if (regex := _not_empty(given, "subscribePattern")) is not None:
+    if (regex := given.not_empty("subscribePattern")) is not None:
         try:
             re.compile(regex)
         except (re.error, RecursionError, OverflowError) as error:
@@ -214,13 +199,6 @@ def _patience(given: Given) -> Patience:
     interval_ms = given.int_number("fetchOffset.retryIntervalMs")
     read_ms = given.int_number("kafkaConsumer.pollTimeoutMs")
     return usual.with_retries(retries, interval_ms).with_read_timeout(read_ms)
-
-
-def _not_empty(given: Given, name: str) -> str | None:
-    text = given.text(name)
-    if text is not None and not text.strip():
-        raise OptionError(f"option {name} is empty")
-    return None if text is None else text.strip()
 
 
 def _refuse_unknown(name: str) -> None:

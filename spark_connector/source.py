@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
@@ -11,19 +11,16 @@ from spark_connector.arrow import source_schema
 from spark_connector.batch import KraftBatchReader
 from spark_connector.cluster import Connect
 from spark_connector.connector import Connector
+from spark_connector.given import OptionError
 from spark_connector.options import batch_options, shared_options, stream_options
 from spark_connector.stream import KraftStreamReader
 
-
-class WriteNotSupported(NotImplementedError):
-    """Error of `df.write` and `df.writeStream`."""
-
-    def __init__(self) -> None:
-        super().__init__('writing with format("kraft") is not supported yet: write from foreachBatch with kraft.client')
+if TYPE_CHECKING:
+    from spark_connector.sink import KraftBatchWriter, KraftStreamWriter
 
 
 class KraftDataSource(DataSource):
-    """Reads topics of a Kraft cluster, as a batch or as a stream, in the schema of Spark's Kafka source."""
+    """Reads and writes topics of a Kraft cluster, as a batch or as a stream, in the schema of Spark's Kafka source."""
 
     @classmethod
     def name(cls) -> str:
@@ -43,8 +40,18 @@ class KraftDataSource(DataSource):
     def streamReader(self, schema: StructType) -> KraftStreamReader:
         return KraftStreamReader(stream_options(self.options), schema, self.connector())
 
-    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
-        raise WriteNotSupported
+    def writer(self, schema: StructType, overwrite: bool) -> KraftBatchWriter:
+        # Imported here, because most processes of a query never write.
+        from spark_connector.sink import KraftBatchWriter
+        from spark_connector.sink_options import sink_options
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:
-        raise WriteNotSupported
+        if overwrite:
+            raise OptionError("mode overwrite: a topic cannot be overwritten; use mode append")
+        return KraftBatchWriter(sink_options(self.options), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> KraftStreamWriter:
+        """Return the writer. As with Spark's Kafka sink, output mode complete appends the whole result each time."""
+        from spark_connector.sink import KraftStreamWriter
+        from spark_connector.sink_options import sink_options
+
+        return KraftStreamWriter(sink_options(self.options), schema)

@@ -38,8 +38,9 @@ if TYPE_CHECKING:
     from kraft.client.groups import GroupDescription, GroupMember
     from kraft.client.producer import Producer
     from kraft.client.sans_io.partitioner import partition_for_key
-    from kraft.client.transactions import TransactionDescription, TransactionListing
+    from kraft.client.transactions import PreparedTransaction, TransactionDescription, TransactionListing
     from kraft.client.values import (
+        ColumnsToSend,
         ConsumerRecord,
         Delay,
         Delivery,
@@ -73,6 +74,7 @@ __all__ = [
     "ClientClosed",
     "Codec",
     "ColumnBuffers",
+    "ColumnsToSend",
     "CommitFailed",
     "ConfigEntry",
     "ConfigSource",
@@ -99,6 +101,7 @@ __all__ = [
     "OffsetAndTimestamp",
     "OngoingReassignment",
     "PartitionColumns",
+    "PreparedTransaction",
     "Producer",
     "ProducerFenced",
     "QuotaEntity",
@@ -148,8 +151,9 @@ _HOMES = {
     "kraft.client.groups": ("GroupDescription", "GroupMember"),
     "kraft.client.sans_io.partitioner": ("partition_for_key",),
     "kraft.client.producer": ("Producer",),
-    "kraft.client.transactions": ("TransactionDescription", "TransactionListing"),
+    "kraft.client.transactions": ("PreparedTransaction", "TransactionDescription", "TransactionListing"),
     "kraft.client.values": (
+        "ColumnsToSend",
         "ConsumerRecord",
         "Delay",
         "Delivery",

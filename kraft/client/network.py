@@ -52,6 +52,30 @@ class _ClosableConnections:
         await self._connections.close()
 
 
+def shared_network() -> Network:
+    """Return a network whose clients share connections, which stay open until the process ends.
+
+    For clients that follow one another quickly in one process, all of them synchronous or on one event loop.
+    """
+    connections = _KeptConnections()
+    return Network(connect=lambda: connections)
+
+
+class _KeptConnections:
+    """Connections that outlive the clients that use them."""
+
+    def __init__(self) -> None:
+        self._connections: Connections | None = None
+
+    def peer(self, address: str) -> Node:
+        if self._connections is None:
+            self._connections = _grpc_connections()
+        return self._connections.peer(address)
+
+    async def close(self) -> None:
+        """Leave them open for the next client."""
+
+
 def _grpc_connections() -> Connections:
     from kraft.rpc.peers import Connections as GrpcConnections
 

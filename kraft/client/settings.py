@@ -154,6 +154,9 @@ class ProducerSettings(ClientSettings):
     transaction_timeout_ms: int = 60_000
     """transaction.timeout.ms: the coordinator aborts a transaction that takes longer."""
 
+    transactional_id_temporary: bool = False
+    """transactional.id.temporary: the coordinator deletes the id as soon as its transaction has ended."""
+
     def __post_init__(self) -> None:
         # Zero-argument super() does not work in a slotted dataclass before Python 3.14.
         ClientSettings.__post_init__(self)

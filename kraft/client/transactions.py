@@ -9,6 +9,14 @@ from kraft.model.ids import TopicPartition
 from kraft.model.transactions import DescribedTransaction
 
 
+class PreparedTransaction(Struct, frozen=True, kw_only=True):
+    """An open transaction whose records are all stored, by the identity of its producer."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
 class TransactionListing(Struct, frozen=True, kw_only=True):
     """A transactional id, and the broker that coordinates it."""
 

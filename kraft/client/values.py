@@ -1,7 +1,8 @@
-"""Values that the client returns to its users."""
+"""Values that the client takes from its users, and returns to them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -78,6 +79,19 @@ class FoundOffset(NamedTuple):
     timestamp_ms: int
     record_epoch: int
     leader_epoch: int
+
+
+class ColumnsToSend(Struct, frozen=True, kw_only=True):
+    """Records for one topic as columns of equal length, for `Producer.send_columns`."""
+
+    values: list[bytes | None]
+    keys: list[bytes | None] | None = None
+    headers: list[tuple[Header, ...]] | None = None
+    partitions: Sequence[int | None] | int | None = None
+    """A record with a partition goes there; others go where `send` sends them."""
+
+    timestamp_ms: int | None = None
+    """Timestamp of all records; None for the present time."""
 
 
 class Delivery(Struct, frozen=True, kw_only=True):

@@ -18,6 +18,8 @@ class InitProducerIdRequest(Struct, frozen=True, kw_only=True):
     """With the epoch, the identity that the producer has, to go on with it after an error (KIP-360)."""
 
     producer_epoch: int | None = None
+    is_temporary: bool = False
+    """True to delete the transactional id as soon as its transaction has ended."""
 
 
 class InitProducerIdResponse(Struct, frozen=True, kw_only=True):

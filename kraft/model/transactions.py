@@ -1,4 +1,5 @@
-"""EndTxn, ListTransactions, DescribeTransactions and AbortTransaction: calls of producers and operators."""
+"""EndTxn, CommitTransactions, ListTransactions, DescribeTransactions and AbortTransaction: calls of producers and
+operators."""
 
 from __future__ import annotations
 
@@ -21,6 +22,33 @@ class EndTxnResponse(Struct, frozen=True, kw_only=True):
 
     producer_id: int
     producer_epoch: int
+
+
+class NamedTransaction(Struct, frozen=True, kw_only=True):
+    """An open transaction, by its id and the identity of its producer."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+class CommitTransactionsRequest(Struct, frozen=True, kw_only=True):
+    """Request to commit open transactions of many ids, all or none, once for each sequence."""
+
+    transactional_id: str
+    """Keeps the last sequence; it has no transaction of its own. All ids have one coordinator partition."""
+
+    sequence: int
+    """Nothing is committed unless it is above the last one of the id."""
+
+    transactions: tuple[NamedTransaction, ...]
+
+
+class CommitTransactionsResponse(Struct, frozen=True, kw_only=True):
+    are_committed: bool
+    """False if nothing has changed, because the last sequence is this one or a later one."""
+
+    last_sequence: int
 
 
 class ListTransactionsRequest(Struct, frozen=True, kw_only=True):

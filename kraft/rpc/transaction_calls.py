@@ -12,6 +12,9 @@ from kraft.rpc.pb import transactions_pb2
 _TRANSACTIONS: Final = service_of(transactions_pb2.DESCRIPTOR, "Transactions")
 
 END_TXN: Final = Call(_TRANSACTIONS, "EndTxn", values.EndTxnRequest, values.EndTxnResponse)
+COMMIT_TRANSACTIONS: Final = Call(
+    _TRANSACTIONS, "CommitTransactions", values.CommitTransactionsRequest, values.CommitTransactionsResponse
+)
 LIST_TRANSACTIONS: Final = Call(
     _TRANSACTIONS, "ListTransactions", values.ListTransactionsRequest, values.ListTransactionsResponse
 )

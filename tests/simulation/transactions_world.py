@@ -17,7 +17,6 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from kraft.coordinator.shard import Context
 from kraft.coordinator.transactions.commands import (
     AddPartitions,
     EndTransaction,
@@ -40,8 +39,9 @@ from kraft.metadata.features import TRANSACTION_VERSION
 from kraft.metadata.image import EMPTY_IMAGE
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
+from tests.simulation.transactions_coordinator import FaultyCoordinator
 from tests.simulation.transactions_history import History, Invariant, Numbers, Violation
-from tests.simulation.transactions_host import Batch, Host, compacted, replayed
+from tests.simulation.transactions_host import Batch, Host
 
 TIMEOUT_MS: Final = 1_000
 PARTITIONS: Final = tuple(TopicPartition("orders", number) for number in range(3))
@@ -93,12 +93,12 @@ class Entry:
     open: set[int] = field(default_factory=set)
 
 
-class World:
+class World(FaultyCoordinator):
     def __init__(self, seed: int) -> None:
-        self.chance = chance = Random(seed)
+        super().__init__(Random(seed))
+        chance = self.chance
         level = chance.choice([0, EPOCH_BUMP, EPOCH_BUMP])
         self.image = replace(EMPTY_IMAGE, features={TRANSACTION_VERSION: level})
-        self.now_ms = 1_000_000
         self.history = History()
         self.shard = TransactionShard(
             TransactionSettings(id_expiration_ms=chance.choice([3_000, 10_000_000]), expiry_interval_ms=500)
@@ -106,9 +106,6 @@ class World:
         self.next_producer_id = 100
         self.next_number = 1
         self.attempts = 0
-        self.high_watermark = 0
-        self.crashes = 0
-        self.faults = True
         self.network: list[Message] = []
         self.late: list[Message] = []
         """Messages that were delivered, and come again."""
@@ -120,7 +117,7 @@ class World:
             Process(f"{each}{number}", each, version) for each, version in versions.items() for number in range(2)
         ]
         self.host = Host(self.shard, self.context, 0, [self._first(level)] if chance.random() < 0.3 else [])
-        self._commit_all()
+        self.commit_all()
 
     def _first(self, level: int) -> Batch:
         """Return records of ids whose epochs are nearly exhausted."""
@@ -131,46 +128,32 @@ class World:
             record_of(each, transaction, transaction_version=level) for each, transaction in (("a", late), ("b", other))
         )
 
-    def context(self) -> Context:
-        return Context(now_ms=self.now_ms, image=self.image, random_id="id")
-
     # --- runs --------------------------------------------------------------------------------------------------------
 
     def run(self, steps: int) -> None:
         events: list[tuple[Callable[[], None], int]] = [
             (self._producer_acts, 300),
-            (self._deliver, 450),
+            (self.deliver, 450),
             (self._deliver_again, 15),
-            (self._works, 250),
-            (self._append, 100),
-            (self._commit, 100),
-            (self._send_markers, 100),
-            (self._time_passes, 15),
-            (self._crash, 4),
+            (self.works, 250),
+            (self.append, 100),
+            (self.commit, 100),
+            (self.send_markers, 100),
+            (self.time_passes, 15),
+            (self.crash, 4),
             (self._process_crashes, 4),
         ]
         acts, weights = zip(*events, strict=True)
         for step, act in enumerate(self.chance.choices(acts, weights, k=steps)):
             act()
             if step % 20 == 0:
-                self._check_state()
+                self.check_state()
         self.heal()
 
     def heal(self) -> None:
         """Without faults and new requests, every transaction ends in time."""
-        self.faults = False
         self.network += self.late
-        for _ in range(60):
-            self.host.load()
-            self._send_markers()
-            while self.network:
-                self._deliver()
-            self.host.flush()
-            self.host.append()
-            self._commit_all()
-            self.now_ms += TIMEOUT_MS // 10
-            self.host.end_timers(self.now_ms)
-            self._check_state()
+        self.end_faults(TIMEOUT_MS // 10, 60)
         hanging = [each for each in self.host.hosted.committed.by_id.values() if not each.state.is_closed]
         open_records = {key: entry for key, entry in self.entries.items() if entry.open}
         if hanging or open_records:
@@ -179,51 +162,11 @@ class World:
             if fate.acknowledged_commit and not all(fate.outcomes.values()):
                 raise Violation(Invariant.ACKNOWLEDGED_IS_COMMITTED, f"{number}: {fate}")
 
-    def _check_state(self) -> None:
-        host = self.host
-        if host.hosted.is_settled and not host.hosted.wants_flush:
-            state = host.hosted.latest
-            if not state == replayed(host.log) == replayed(compacted(host.log)) == host.hosted.committed:
-                raise Violation(Invariant.STATE_IS_THE_LOG, "")
+    def check_state(self) -> None:
+        if not self.has_state_of_log():
+            raise Violation(Invariant.STATE_IS_THE_LOG, "")
 
-    # --- the coordinator ---------------------------------------------------------------------------------------------
-
-    def _works(self) -> None:
-        """Let the coordinator do what it does at once if nothing is in its way."""
-        self.host.load()
-        self.host.flush()
-        if self.chance.random() < 0.5:
-            self._append()
-            self._commit_all()
-
-    def _append(self) -> None:
-        if self.faults and self.chance.random() < 0.04:
-            self.host.fail_append()
-        else:
-            self.host.append()
-
-    def _commit(self) -> None:
-        self.high_watermark = self.chance.randint(self.high_watermark, len(self.host.log))
-        self.host.commit(self.high_watermark)
-
-    def _commit_all(self) -> None:
-        self.high_watermark = len(self.host.log)
-        self.host.commit(self.high_watermark)
-
-    def _crash(self) -> None:
-        if self.chance.random() < 0.3:
-            self.host.append()
-        kept = self.chance.randint(self.high_watermark, len(self.host.log))
-        log = self.host.log[:kept]
-        self.crashes += 1
-        self.host = Host(
-            self.shard, self.context, self.host.leader_epoch + 1, compacted(log) if self.chance.random() < 0.3 else log
-        )
-        self._commit_all()
-
-    def _time_passes(self) -> None:
-        self.now_ms += self.chance.choice([0, 1, 10, 100, 600])
-        self.host.end_timers(self.now_ms)
+    # --- markers -----------------------------------------------------------------------------------------------------
 
     def pending(self) -> list[PendingMarkers]:
         hosted = self.host.hosted
@@ -231,7 +174,7 @@ class World:
             return []
         return list(pending_markers(hosted.committed, hosted.latest, hosted.volatile))
 
-    def _send_markers(self) -> None:
+    def send_markers(self) -> None:
         # Sets and maps of texts have another order in each process.
         for markers in sorted(self.pending(), key=lambda each: each.transactional_id):
             self.history.markers(markers)
@@ -397,7 +340,7 @@ class World:
                 self.history.acknowledged(process.number, commit=command.commit)
             process.identity, process.number = response, 0
 
-    def _deliver(self) -> None:
+    def deliver(self) -> None:
         """Deliver any message; under faults, it may be lost, or come again much later."""
         if not self.network:
             return

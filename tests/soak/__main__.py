@@ -83,6 +83,7 @@ PROGRAMS: Final = (
     Program(name="replication", command="tests.soak.replication_seeds --seeds 500 --first-seed {seed}"),
     Program(name="groups", command="tests.soak.group_seeds --seeds 100 --first-seed {seed}"),
     Program(name="transactions", command="tests.soak.transaction_seeds --seeds 200 --first-seed {seed}"),
+    Program(name="sink-batches", command="tests.soak.sink_seeds --seeds 200 --first-seed {seed}"),
     Program(name="group-transactions", command="tests.soak.group_transaction_seeds --seeds 100 --first-seed {seed}"),
     Program(name="crash-points", command="tests.soak.crash_points --seeds 1 --first-seed {seed}"),
     Program(name="bit-flips", command="tests.soak.bit_flips --bits 1000 --seed {seed}"),

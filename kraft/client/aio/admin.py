@@ -15,6 +15,7 @@ from kraft.client.aio.offset_lookup import OffsetLookup
 from kraft.client.aio.record_admin import RecordAdmin
 from kraft.client.aio.record_deletion import RecordDeletion
 from kraft.client.aio.transaction_admin import TransactionAdmin
+from kraft.client.aio.transaction_commits import TransactionCommits
 from kraft.client.any_broker import AnyBroker, check
 from kraft.client.arguments import checked_names, checked_number, checked_topic
 from kraft.client.errors import ClientClosed
@@ -61,7 +62,7 @@ from kraft.rpc.calls import (
 Answer = TypeVar("Answer")
 
 
-class Admin(ClusterAdmin, ConfigAdmin, GroupAdmin, RecordAdmin, TransactionAdmin):
+class Admin(ClusterAdmin, ConfigAdmin, GroupAdmin, RecordAdmin, TransactionAdmin, TransactionCommits):
     """Asyncio admin client. A call tries one node after the other for at most `default_api_timeout_ms`.
 
     Raises NoBrokerReachable, which names every address that was tried, or the cluster's Refusal. Some brokers may not

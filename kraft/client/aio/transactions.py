@@ -18,6 +18,7 @@ from kraft.client.errors import TransactionAborted, TransactionTimeout
 from kraft.client.group_offsets import commit_topics
 from kraft.client.sans_io.send_batch import ProducerIdentity
 from kraft.client.sans_io.transactions import CoordinatorRequest, ProducerTransactions, State
+from kraft.client.transactions import PreparedTransaction
 from kraft.client.values import GroupMetadata
 from kraft.model.committed_offsets import TxnOffsetCommitRequest
 from kraft.model.errors import KraftError, Refusal
@@ -70,6 +71,20 @@ class Transactions:
             self._state.check_alive("commit_transaction")
             await self._ask("commit_transaction", deadline_ms, timeout_ms)
             self._state.check_alive("commit_transaction")
+
+    async def prepare(self, timeout_ms: int) -> PreparedTransaction | None:
+        """Wait until each record is stored; the transaction stays open. None if there are no records."""
+        async with self._call("prepare_transaction", timeout_ms) as deadline_ms:
+            self._state.prepare()
+            await self._flush("prepare_transaction", deadline_ms, timeout_ms)
+            identity = self._state.prepared()
+            if identity is None:
+                return None
+            return PreparedTransaction(
+                transactional_id=self._transactional_id,
+                producer_id=identity.producer_id,
+                producer_epoch=identity.producer_epoch,
+            )
 
     async def send_offsets(self, offsets: Offsets, group: GroupMetadata, timeout_ms: int) -> None:
         """Commit the offsets with the open transaction, which fails if that does not succeed."""

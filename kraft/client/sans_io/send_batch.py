@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from msgspec import Struct
 
 from kraft.log.format.compression import Codec
-from kraft.log.format.record_batch import HEADER_BYTES, SEQUENCE_MAX, build_batch
+from kraft.log.format.record_batch import HEADER_BYTES, SEQUENCE_MAX, build_batch, build_column_batch
 from kraft.log.format.record_codec import Record
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
+
+if TYPE_CHECKING:
+    from kraft.client.sans_io.column_records import ColumnRecords
 
 RECORD_OVERHEAD_BYTES: Final = 21
 """Bytes of a record besides its key, value and headers, at most in practice: lengths and deltas."""
@@ -59,7 +62,7 @@ class Batch:
         self.created_ms = created_ms
         self.serial = serial
         """Numbers the batches of a producer; the parts of a batch that was split have the same number."""
-        self.records: list[Record] = []
+        self.records: list[Record] | ColumnRecords = []
         self.receipts: list[tuple[Receipt, int, int]] = []
         """Each receipt, with the index of its first record and its number of records."""
         self.size_bytes = HEADER_BYTES
@@ -72,9 +75,16 @@ class Batch:
         """The time of the last attempt; before the first one, when the batch was created."""
         self.last_reason = ""
 
+    def takes(self, records: Sequence[Record]) -> bool:
+        """True unless one of both is columns, and the other is not."""
+        return isinstance(self.records, list) is isinstance(records, list)
+
     def add(self, records: Sequence[Record], size_bytes: int, receipt: Receipt) -> None:
         self.receipts.append((receipt, len(self.records), len(records)))
-        self.records.extend(records)
+        if not self.records and not isinstance(records, list):
+            self.records = cast("ColumnRecords", records)[:]
+        else:
+            self.records.extend(records)
         self.size_bytes += size_bytes
 
     def encode(
@@ -82,7 +92,11 @@ class Batch:
     ) -> None:
         producer = (-1, -1) if identity is None else (identity.producer_id, identity.producer_epoch)
         self.base_sequence = base_sequence
-        self.encoded = build_batch(self.records, codec, *producer, base_sequence, transactional=transactional)
+        if isinstance(self.records, list):
+            self.encoded = build_batch(self.records, codec, *producer, base_sequence, transactional=transactional)
+        else:
+            columns = self.records.to_columns()
+            self.encoded = build_column_batch(columns, codec, *producer, base_sequence, transactional=transactional)
 
     def forget_encoding(self) -> None:
         """Make the next attempt a new batch for the broker. Only valid if the broker did not store this one."""

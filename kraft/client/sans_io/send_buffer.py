@@ -101,7 +101,9 @@ class SendBuffer:
         lane = self._lanes.get(partition)
         if lane is None:
             lane = self._lanes[partition] = Lane(partition)
-        closed_one = lane.open is not None and lane.open.size_bytes + size_bytes > self._settings.batch_size
+        closed_one = lane.open is not None and (
+            lane.open.size_bytes + size_bytes > self._settings.batch_size or not lane.open.takes(records)
+        )
         if closed_one:
             lane.seal()
         if lane.open is None:

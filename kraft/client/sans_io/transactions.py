@@ -1,8 +1,9 @@
 """The transactions of one producer: a state machine without clock or network.
 
     NEW -> READY -> OPEN -> COMMITTING -> READY
-                    OPEN, FAILED, COMMITTING -> ABORTING -> READY
-                    OPEN, COMMITTING -> FAILED: the transaction can only be aborted
+                    OPEN, FAILED, PREPARING, PREPARED, COMMITTING -> ABORTING -> READY
+                    OPEN, PREPARING, COMMITTING -> FAILED: the transaction can only be aborted
+                    OPEN -> PREPARING -> PREPARED: another client commits it; the producer may abort it
                     any -> DEAD: the producer can only be closed
 
 Only the coordinator's answers to InitProducerId and EndTxn end the producer. A broker that refuses a record because of
@@ -43,6 +44,8 @@ class State(Enum):
     READY = "no transaction is open: call begin_transaction first"
     OPEN = "a transaction is open: commit or abort it first"
     FAILED = "the transaction has failed: call abort_transaction first"
+    PREPARING = "the transaction is being prepared: call prepare_transaction until it returns"
+    PREPARED = "the transaction is prepared, and another client commits it: close the producer"
     COMMITTING = "the transaction is being committed: call commit_transaction until it returns"
     ABORTING = "the transaction is being aborted: call abort_transaction until it returns"
     DEAD = "the producer can only be closed"
@@ -51,9 +54,11 @@ class State(Enum):
 class ProducerTransactions:
     """State of a transactional producer, which has one transaction at a time."""
 
-    def __init__(self, transactional_id: str, timeout_ms: int) -> None:
+    def __init__(self, transactional_id: str, timeout_ms: int, *, is_temporary: bool = False) -> None:
+        """A temporary id is deleted by its coordinator as soon as its transaction has ended."""
         self._transactional_id = transactional_id
         self._timeout_ms = timeout_ms
+        self._is_temporary = is_temporary
         self.state = State.NEW
         self.identity: ProducerIdentity | None = None
         """Identity of the open transaction, or of the next one."""
@@ -91,7 +96,8 @@ class ProducerTransactions:
 
         Return True if it is the first one.
         """
-        may_fail = self.state is State.OPEN or (self.state is State.COMMITTING and not self._is_end_sent)
+        is_committing = self.state is State.COMMITTING and not self._is_end_sent
+        may_fail = self.state in (State.OPEN, State.PREPARING) or is_committing
         if not may_fail or number not in (None, self.number):
             return False
         self.state, self._error = State.FAILED, error
@@ -114,6 +120,19 @@ class ProducerTransactions:
         self._is_written = self._is_end_sent = self._must_initialise = False
         self._error = None
 
+    def prepare(self) -> None:
+        """Begin or continue to wait until all records are stored."""
+        self.check_alive("prepare_transaction")
+        if self.state not in (State.OPEN, State.PREPARING):
+            raise TransactionConflict(f"prepare_transaction: {self._not_open()}")
+        self.state = State.PREPARING
+
+    def prepared(self) -> ProducerIdentity | None:
+        """End the part of this producer. Return its identity; None if there is no record, and nothing to commit."""
+        self.check_alive("prepare_transaction")
+        self.state = State.PREPARED if self._is_written else State.READY
+        return self.identity if self._is_written else None
+
     def commit(self) -> None:
         """Begin or continue to commit."""
         self.check_alive("commit_transaction")
@@ -125,16 +144,16 @@ class ProducerTransactions:
         """Begin or continue to abort."""
         if self.state is State.DEAD:
             self.check_alive("abort_transaction")
-        if not self.may_abort:
+        if not self.may_abort and self.state is not State.PREPARED:
             raise TransactionConflict(f"abort_transaction: {self._not_open()}")
         self.state = State.ABORTING
 
     @property
     def may_abort(self) -> bool:
-        """True unless there is nothing to abort, or the transaction may be committed already."""
+        """True unless there is nothing to abort, or the transaction may be committed already, or by another client."""
         if self.state is State.COMMITTING:
             return not self._is_end_sent
-        return self.state in (State.OPEN, State.FAILED, State.ABORTING)
+        return self.state in (State.OPEN, State.FAILED, State.PREPARING, State.ABORTING)
 
     def check_alive(self, call: str) -> None:
         """Raise the error that ended the producer, or TransactionAborted if the transaction can only be aborted."""
@@ -178,7 +197,9 @@ class ProducerTransactions:
     def refused(self, refusal: Refusal) -> None:
         """Take a refusal that retries do not end."""
         code = refusal.error_code
-        if code in _FENCED:
+        if self.state is State.ABORTING and self._is_temporary and code in _UNKNOWN_PRODUCER:
+            self._die(TransactionConflict("the temporary transactional.id was deleted: use another producer"))
+        elif code in _FENCED:
             self._die(
                 ProducerFenced(
                     ErrorCode.PRODUCER_FENCED,
@@ -200,6 +221,7 @@ class ProducerTransactions:
             transaction_timeout_ms=self._timeout_ms,
             producer_id=None if identity is None else identity.producer_id,
             producer_epoch=None if identity is None else identity.producer_epoch,
+            is_temporary=self._is_temporary,
         )
 
     # --- inside -----------------------------------------------------------------------------------------------

@@ -26,6 +26,9 @@ class InitProducerId(Struct, frozen=True, kw_only=True):
     """The identity that the producer already has (KIP-360)."""
 
     new_producer_id: ProducerId | None = None
+    is_temporary: bool = False
+    """True to delete the id as soon as its transaction has ended."""
+
     enable_2pc: bool = False
     keep_prepared: bool = False
 
@@ -75,6 +78,34 @@ class EndTransaction(Struct, frozen=True, kw_only=True):
     new_producer_id: ProducerId | None = None
 
 
+class OpenTransaction(Struct, frozen=True, kw_only=True):
+    """An open transaction, by its id and the identity of its producer."""
+
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+
+
+class CommitTransactions(Struct, frozen=True, kw_only=True):
+    """Commits open transactions of many ids, all or none, unless the sequence is not above the id's last one.
+
+    The response is `CommittedTransactions`, or `ProducerIdNeeded`. All ids belong to one shard.
+    """
+
+    transactional_id: str
+    """Keeps the last sequence. It has no transaction of its own."""
+
+    sequence: int
+    transactions: tuple[OpenTransaction, ...]
+    new_producer_id: ProducerId | None = None
+
+
+class CommittedTransactions(Struct, frozen=True, kw_only=True):
+    are_committed: bool
+    """False if nothing has changed, because the id's last sequence is this one or a later one."""
+
+    last_sequence: int
+
+
 class MarkersWritten(Struct, frozen=True, kw_only=True):
     """The host has written the markers of a `PendingMarkers` to these partitions, or they do not exist any more; the
     response is None. It may come twice and late."""
@@ -86,5 +117,11 @@ class MarkersWritten(Struct, frozen=True, kw_only=True):
 
 
 TransactionCommand: TypeAlias = (
-    InitProducerId | AddPartitions | VerifyPartitions | AddOffsets | EndTransaction | MarkersWritten
+    InitProducerId
+    | AddPartitions
+    | VerifyPartitions
+    | AddOffsets
+    | EndTransaction
+    | CommitTransactions
+    | MarkersWritten
 )

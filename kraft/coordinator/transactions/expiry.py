@@ -61,4 +61,6 @@ def _is_expired(state: State, transactional_id: str) -> bool:
     transaction = state.transaction(transactional_id)
     if transaction is None or not transaction.state.is_closed:
         return False
-    return transaction.updated_ms <= state.now_ms - state.settings.id_expiration_ms
+    # A temporary id has one transaction, which begins within its own timeout or never.
+    after_ms = transaction.timeout_ms if transaction.is_temporary else state.settings.id_expiration_ms
+    return transaction.updated_ms <= state.now_ms - after_ms

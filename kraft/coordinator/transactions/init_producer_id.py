@@ -69,7 +69,9 @@ def _first(state: State, ticket: Ticket, command: InitProducerId) -> Transaction
     """Decide for an id that is not known, also if the producer has an identity: the id may have expired."""
     if command.new_producer_id is None:
         return state.replied(ticket, ProducerIdNeeded())
-    transaction = new_transaction(command.new_producer_id, command.timeout_ms, state.now_ms)
+    transaction = new_transaction(
+        command.new_producer_id, command.timeout_ms, state.now_ms, is_temporary=command.is_temporary
+    )
     return with_reply(state.decided(command.transactional_id, transaction), ticket, transaction.producer)
 
 
@@ -99,14 +101,16 @@ def _next(state: State, ticket: Ticket, command: InitProducerId, transaction: Tr
         return state.replied(ticket, ProducerIdNeeded())
     else:
         producer = ProducerIdAndEpoch(command.new_producer_id, ProducerEpoch(0))
-    initialised = transaction.initialised(producer, command.timeout_ms, state.now_ms)
+    initialised = transaction.initialised(producer, command.timeout_ms, state.now_ms, is_temporary=command.is_temporary)
     decision = state.with_earlier(command.transactional_id, expected).decided(command.transactional_id, initialised)
     return with_reply(decision, ticket, producer)
 
 
 def _again(state: State, ticket: Ticket, command: InitProducerId, transaction: Transaction) -> TransactionsDecision:
     """Answer a retry. It may also be late: how the last transaction has ended stays known to a retry of its end."""
-    if command.timeout_ms == transaction.timeout_ms:
+    if (command.timeout_ms, command.is_temporary) == (transaction.timeout_ms, transaction.is_temporary):
         return state.replied(ticket, transaction.producer)
-    initialised = transaction.initialised(transaction.producer, command.timeout_ms, state.now_ms)
+    initialised = transaction.initialised(
+        transaction.producer, command.timeout_ms, state.now_ms, is_temporary=command.is_temporary
+    )
     return with_reply(state.decided(command.transactional_id, initialised), ticket, transaction.producer)

@@ -97,4 +97,4 @@ def markers_written(state: State, ticket: Ticket, command: MarkersWritten) -> Tr
     state = replace(state, volatile=replace(state.volatile, written=after))
     if not is_complete:
         return state.replied(ticket, None)
-    return with_reply(state.decided(transactional_id, prepared.completed(state.now_ms)), ticket, None)
+    return with_reply(state.completed(transactional_id, prepared), ticket, None)

@@ -16,10 +16,11 @@ from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
 
-_FIXED_BYTES: Final = 256
+_BATCH_BYTES: Final = 128
+_RECORD_BYTES: Final = 128
 _TOPIC_BYTES: Final = 10
 _PARTITION_BYTES: Final = 4
-"""More than a batch with one record of a transaction takes: beside its texts, for each topic, for each partition."""
+"""More than a batch takes: by itself, for each record beside its texts, for each topic, for each partition."""
 
 
 def add_partitions(state: State, ticket: Ticket, command: AddPartitions) -> TransactionsDecision:
@@ -68,9 +69,14 @@ def verify_partitions(state: State, ticket: Ticket, command: VerifyPartitions) -
 
 def batch_bytes(transactional_id: str, partitions: frozenset[TopicPartition]) -> int:
     """Return the size of a batch with any record of a transaction with these partitions, at most."""
+    return _BATCH_BYTES + record_bytes(transactional_id, partitions)
+
+
+def record_bytes(transactional_id: str, partitions: frozenset[TopicPartition]) -> int:
+    """Return the size of any record of a transaction with these partitions, at most."""
     topics = {each.topic for each in partitions}
     texts = len(transactional_id.encode()) + sum(_TOPIC_BYTES + len(topic.encode()) for topic in topics)
-    return _FIXED_BYTES + texts + _PARTITION_BYTES * len(partitions)
+    return _RECORD_BYTES + texts + _PARTITION_BYTES * len(partitions)
 
 
 def _transaction_of(

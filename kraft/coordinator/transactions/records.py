@@ -1,7 +1,8 @@
 """Records of `__transaction_state`, in Kafka's format: tools that read the topic understand ours.
 
 A key begins with the type of the record (int16), a value with its version (int16). A record without a value deletes the
-transactional id. `record_codec.py` reads and writes them. Source: `transaction-coordinator/src/main/resources` of Kafka
+transactional id. The tagged fields from 10,000 on are ours: Kafka's tools skip them (docs/adr/0037).
+`record_codec.py` reads and writes all records. Source: `transaction-coordinator/src/main/resources` of Kafka
 4.3.1.
 """
 
@@ -10,7 +11,7 @@ from typing import Final
 from msgspec import Struct as Value
 
 from kraft.model.errors import KraftError
-from kraft.wire.declaration import Array, Int8, Int16, Int32, Int64, Message, String, Struct, field
+from kraft.wire.declaration import Array, Bool, Int8, Int16, Int32, Int64, Message, String, Struct, field
 
 
 class TransactionLogKey(Message, key=0, versions="0"):
@@ -33,6 +34,8 @@ class TransactionLogValue(Message, versions="0-1", flexible="1+"):
     transaction_last_update_timestamp_ms: Int64
     transaction_start_timestamp_ms: Int64
     client_transaction_version: Int16 = field("1+", default=0, tag=2)
+    last_sequence: Int64 = field("1+", default=-1, tag=10_000)
+    is_temporary: Bool = field("1+", default=False, tag=10_001)
 
 
 FLEXIBLE: Final = 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -60,18 +60,22 @@ def recorded(value: TransactionLogValue) -> Transaction:
         start_ms=value.transaction_start_timestamp_ms,
         updated_ms=value.transaction_last_update_timestamp_ms,
         client_version=value.client_transaction_version,
+        last_sequence=value.last_sequence,
+        is_temporary=value.is_temporary,
     )
 
 
 def record_of(transactional_id: str, transaction: Transaction, *, transaction_version: int) -> TransactionRecord:
     """Return the record of a transaction, in the version that Kafka writes at this level of `transaction.version`."""
     version = FLEXIBLE if max(transaction_version, transaction.client_version) > 0 else 0
-    tagged = {}
+    tagged: dict[str, Any] = {}
     if version == FLEXIBLE:
         tagged = {
             "previous_producer_id": transaction.previous_producer_id,
             "next_producer_id": transaction.next_producer_id,
             "client_transaction_version": transaction.client_version,
+            "last_sequence": transaction.last_sequence,
+            "is_temporary": transaction.is_temporary,
         }
     is_empty = transaction.state is TransactionState.EMPTY
     value = TransactionLogValue(

@@ -9,12 +9,14 @@ from kraft.coordinator.transactions.abort import time_out
 from kraft.coordinator.transactions.commands import (
     AddOffsets,
     AddPartitions,
+    CommitTransactions,
     EndTransaction,
     InitProducerId,
     MarkersWritten,
     TransactionCommand,
     VerifyPartitions,
 )
+from kraft.coordinator.transactions.commit_transactions import commit_transactions
 from kraft.coordinator.transactions.end_transaction import end_transaction
 from kraft.coordinator.transactions.expiry import continue_expiry
 from kraft.coordinator.transactions.init_producer_id import init_producer_id
@@ -22,7 +24,7 @@ from kraft.coordinator.transactions.markers import markers_written
 from kraft.coordinator.transactions.partitions import add_offsets, add_partitions, verify_partitions
 from kraft.coordinator.transactions.records import TransactionRecord
 from kraft.coordinator.transactions.refusals import id_error
-from kraft.coordinator.transactions.replicated import NO_TRANSACTIONS, Transactions, record_of, replay
+from kraft.coordinator.transactions.replicated import NO_TRANSACTIONS, Transactions, replay
 from kraft.coordinator.transactions.settings import TransactionSettings
 from kraft.coordinator.transactions.state import State
 from kraft.coordinator.transactions.timers import ExpiryTimer, TransactionTimer
@@ -55,9 +57,10 @@ class TransactionShard(Shard[Transactions, TransactionsVolatile, TransactionComm
                 age_ms = max(context.now_ms - transaction.start_ms, 0)
                 timers[TransactionTimer(transactional_id)] = max(transaction.timeout_ms - age_ms, 0)
         records = [
-            record_of(each, transaction.completed(context.now_ms), transaction_version=state.transaction_version)
+            record
             for each, transaction in replicated.prepared.items()
             if not transaction.partitions
+            for record in state.completed(each, transaction).records
         ]
         return Decision(volatile=state.volatile, records=tuple(records), timers=timers)
 
@@ -98,6 +101,8 @@ def _decided(state: State, ticket: Ticket, command: TransactionCommand) -> Trans
             return add_offsets(state, ticket, command)
         case EndTransaction():
             return end_transaction(state, ticket, command)
+        case CommitTransactions():
+            return commit_transactions(state, ticket, command)
         case MarkersWritten():
             return markers_written(state, ticket, command)
         case _:

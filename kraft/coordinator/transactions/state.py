@@ -6,7 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kraft.coordinator.shard import Context, Decision, Reply, Ticket, TimerKey
-from kraft.coordinator.transactions.replicated import Transactions, record_of
+from kraft.coordinator.transactions.replicated import Transactions, record_of, tombstone
 from kraft.coordinator.transactions.settings import TransactionSettings
 from kraft.coordinator.transactions.timers import TransactionTimer
 from kraft.coordinator.transactions.transaction import ProducerIdAndEpoch, Transaction, TransactionState
@@ -55,14 +55,21 @@ class State(Struct, frozen=True, kw_only=True):
         timers: dict[TimerKey, int | None] = {}
         if is_open != was_open:
             timers[TransactionTimer(transactional_id)] = after.timeout_ms if is_open else None
-        has_no_markers = after.state.is_prepared and not after.partitions
-        steps = (after, after.completed(self.now_ms)) if has_no_markers else (after,)
-        version = self.transaction_version
-        return Decision(
-            volatile=self.volatile,
-            records=tuple(record_of(transactional_id, each, transaction_version=version) for each in steps),
-            timers=timers,
-        )
+        record = record_of(transactional_id, after, transaction_version=self.transaction_version)
+        decision = Decision(volatile=self.volatile, records=(record,), timers=timers)
+        if not after.state.is_prepared or after.partitions:
+            return decision
+        return together(decision, replace(self, volatile=decision.volatile).completed(transactional_id, after))
+
+    def completed(self, transactional_id: str, prepared: Transaction) -> TransactionsDecision:
+        """Return the decision that a transaction has all its markers. A temporary id is deleted."""
+        if prepared.is_temporary:
+            earlier = self.volatile.earlier.with_changes({transactional_id: None})
+            volatile = replace(self.volatile, earlier=earlier)
+            return Decision(volatile=volatile, records=(tombstone(transactional_id),))
+        complete = prepared.completed(self.now_ms)
+        record = record_of(transactional_id, complete, transaction_version=self.transaction_version)
+        return Decision(volatile=self.volatile, records=(record,))
 
     def with_earlier(self, transactional_id: str, earlier: ProducerIdAndEpoch | None) -> State:
         """Return the state in which the producer had this identity before the present one."""
@@ -70,6 +77,16 @@ class State(Struct, frozen=True, kw_only=True):
             return self
         changed = self.volatile.earlier.with_changes({transactional_id: earlier})
         return replace(self, volatile=replace(self.volatile, earlier=changed))
+
+
+def together(first: TransactionsDecision, second: TransactionsDecision) -> TransactionsDecision:
+    """Return two decisions as one. The second was made on the volatile state of the first."""
+    return Decision(
+        volatile=second.volatile,
+        records=first.records + second.records,
+        timers={**first.timers, **second.timers},
+        replies=first.replies + second.replies,
+    )
 
 
 def with_reply(decision: TransactionsDecision, ticket: Ticket, response: object | Refusal) -> TransactionsDecision:

@@ -26,6 +26,8 @@ EPOCH_BUMP: Final = 2
 
 NO_TIME_MS: Final = -1
 
+NO_SEQUENCE: Final = -1
+
 
 class TransactionState(IntEnum):
     """State of a transactional id, by Kafka's numbers."""
@@ -112,9 +114,17 @@ class Transaction(Struct, frozen=True, kw_only=True):
     client_version: int = 0
     """The transaction version of the client that added partitions or ended the transaction."""
 
+    last_sequence: int = NO_SEQUENCE
+    """The sequence of the last CommitTransactions by this id (docs/adr/0037)."""
+
+    is_temporary: bool = False
+    """True if the id is deleted as soon as its transaction has ended."""
+
     # --- transitions -------------------------------------------------------------------------------------------------
 
-    def initialised(self, producer: ProducerIdAndEpoch, timeout_ms: int, now_ms: int) -> Transaction:
+    def initialised(
+        self, producer: ProducerIdAndEpoch, timeout_ms: int, now_ms: int, *, is_temporary: bool = False
+    ) -> Transaction:
         """Return the id for this producer, without a transaction."""
         return self._after(
             TransactionState.EMPTY,
@@ -123,7 +133,13 @@ class Transaction(Struct, frozen=True, kw_only=True):
             timeout_ms=timeout_ms,
             partitions=frozenset(),
             start_ms=NO_TIME_MS,
+            is_temporary=is_temporary,
         )
+
+    def with_sequence(self, sequence: int, now_ms: int) -> Transaction:
+        """Return the id after it has committed transactions of others with this sequence."""
+        assert self.state.is_closed, "an id with a transaction of its own commits no others"
+        return replace(self, last_sequence=sequence, updated_ms=max(now_ms, self.updated_ms + 1))
 
     def with_partitions(self, added: Set[TopicPartition], client_version: int, now_ms: int) -> Transaction:
         """Return the transaction with these partitions. Without an open transaction, it begins the next one."""
@@ -183,7 +199,9 @@ class Transaction(Struct, frozen=True, kw_only=True):
         )
 
 
-def new_transaction(producer_id: ProducerId, timeout_ms: int, now_ms: int) -> Transaction:
+def new_transaction(
+    producer_id: ProducerId, timeout_ms: int, now_ms: int, *, is_temporary: bool = False
+) -> Transaction:
     """Return a transactional id that is used for the first time."""
     return Transaction(
         state=TransactionState.EMPTY,
@@ -191,4 +209,5 @@ def new_transaction(producer_id: ProducerId, timeout_ms: int, now_ms: int) -> Tr
         previous_producer_id=producer_id,
         timeout_ms=timeout_ms,
         updated_ms=now_ms,
+        is_temporary=is_temporary,
     )

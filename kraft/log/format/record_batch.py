@@ -302,6 +302,33 @@ def build_batch(
     )
 
 
+def build_column_batch(
+    columns: RecordColumns,
+    codec: Codec = Codec.NONE,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+) -> bytes:
+    """Build a producer's batch of at least one record. The offsets are 0, 1 and so on.
+
+    Raises InvalidBatch for timestamps that do not fit.
+    """
+    assert columns.offsets, "a batch holds at least one record"
+    base_timestamp_ms = columns.timestamps_ms[0]
+    codec, payload = _packed(codec, encode_columns(columns, 0, base_timestamp_ms))
+    return _assemble(
+        payload=payload,
+        attributes=codec | (TRANSACTIONAL_BIT if transactional else 0),
+        record_count=len(columns.offsets),
+        base_timestamp_ms=base_timestamp_ms,
+        max_timestamp_ms=max(columns.timestamps_ms),
+        producer=(producer_id, producer_epoch, base_sequence),
+        base_offset=0,
+        leader_epoch=-1,
+    )
+
+
 def rebuild_batch(header: BatchHeader, records: RecordColumns, delete_horizon_ms: int | None = None) -> bytes:
     """Rebuild a batch with only these of its records, as compaction does; everything else in its header stays.
 

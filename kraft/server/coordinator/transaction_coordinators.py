@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 from msgspec.structs import replace
 
 from kraft.coordinator.transactions.commands import (
+    CommitTransactions,
     EndTransaction,
     InitProducerId,
     ProducerIdNeeded,
@@ -26,6 +27,8 @@ from kraft.server.coordinator.transaction_kind import TransactionKind
 from kraft.server.replica.partition import Partition
 
 T = TypeVar("T")
+
+_MAY_NEED_ID: Final = (InitProducerId, EndTransaction, CommitTransactions)
 
 RESPONSE_S_MAX: Final = 60.0
 """Deadline of a request: above the commit timeout, which answers it first."""
@@ -60,7 +63,9 @@ class TransactionCoordinators:
         host = self._hosts.host_of(command.transactional_id)
         response = await host.decide(command, RESPONSE_S_MAX)
         while isinstance(response, ProducerIdNeeded):
-            assert isinstance(command, InitProducerId | EndTransaction), f"{command} needs no producer id"
+            assert isinstance(command, InitProducerId | EndTransaction | CommitTransactions), (
+                f"{command} needs no producer id"
+            )
             command = replace(command, new_producer_id=await self._producer_id())
             response = await host.decide(command, RESPONSE_S_MAX)
         return response

@@ -39,6 +39,7 @@ class ProducerIdHandler:
                 transactional_id=request.transactional_id,
                 timeout_ms=request.transaction_timeout_ms,
                 expected=_expected(request),
+                is_temporary=request.is_temporary,
             )
         )
 

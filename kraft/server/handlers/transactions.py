@@ -11,8 +11,11 @@ from kraft.coordinator.name_regex import NameRegex, regex_error
 from kraft.coordinator.transactions.commands import (
     AddOffsets,
     AddPartitions,
+    CommittedTransactions,
+    CommitTransactions,
     EndTransaction,
     InitProducerId,
+    OpenTransaction,
     VerifiedPartitions,
     VerifyPartitions,
 )
@@ -30,6 +33,8 @@ from kraft.model.transaction_partitions import (
     VerifiedTransaction,
 )
 from kraft.model.transactions import (
+    CommitTransactionsRequest,
+    CommitTransactionsResponse,
     DescribedTransaction,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -41,7 +46,7 @@ from kraft.model.transactions import (
 )
 from kraft.rpc.call import Served
 from kraft.rpc.cluster_calls import ADD_PARTITIONS_TO_TXN
-from kraft.rpc.transaction_calls import DESCRIBE_TRANSACTIONS, END_TXN, LIST_TRANSACTIONS
+from kraft.rpc.transaction_calls import COMMIT_TRANSACTIONS, DESCRIBE_TRANSACTIONS, END_TXN, LIST_TRANSACTIONS
 from kraft.server.coordinator.transaction_coordinators import TransactionCoordinators
 from kraft.server.loop.turns import Turns
 
@@ -102,6 +107,22 @@ class TransactionsHandler:
         """Commit or abort a transaction; return the identity for the next one. Raises Refusal."""
         after: ProducerIdAndEpoch = await self._coordinators.decide(command)
         return after
+
+    async def commit_transactions(self, request: CommitTransactionsRequest) -> CommitTransactionsResponse:
+        """Commit open transactions, all or none, once for each sequence. Raises Refusal."""
+        named = (
+            OpenTransaction(
+                transactional_id=each.transactional_id,
+                producer=ProducerIdAndEpoch(ProducerId(each.producer_id), ProducerEpoch(each.producer_epoch)),
+            )
+            for each in request.transactions
+        )
+        committed: CommittedTransactions = await self._coordinators.decide(
+            CommitTransactions(
+                transactional_id=request.transactional_id, sequence=request.sequence, transactions=tuple(named)
+            )
+        )
+        return CommitTransactionsResponse(are_committed=committed.are_committed, last_sequence=committed.last_sequence)
 
     # --- brokers -------------------------------------------------------------------------------------------------
 
@@ -196,6 +217,7 @@ class TransactionsHandler:
     def served(self) -> list[Served]:
         return [
             END_TXN.served_by(self._end_request),
+            COMMIT_TRANSACTIONS.served_by(self.commit_transactions),
             LIST_TRANSACTIONS.served_by(self.list_transactions),
             DESCRIBE_TRANSACTIONS.served_by(self.describe),
             ADD_PARTITIONS_TO_TXN.served_by(self.add_partitions_of_brokers),

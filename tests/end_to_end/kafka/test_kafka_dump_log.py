@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 from kraft.cli.log import app
 from kraft.client import Admin, TransactionDescription
 from kraft.coordinator.transactions.record_codec import encode
+from kraft.coordinator.transactions.replicated import record_of
+from kraft.coordinator.transactions.transaction import new_transaction
 from kraft.log.cleaning.cleaned_segments import open_cleaned
 from kraft.log.cleaning.cleaning_plan import plan_cleaning
 from kraft.log.cleaning.compaction import clean
@@ -22,7 +24,7 @@ from kraft.log.format.record_batch import TimestampType, build_batch
 from kraft.log.format.record_codec import Record
 from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
-from kraft.model.ids import LeaderEpoch, TopicPartition
+from kraft.model.ids import LeaderEpoch, ProducerId, TopicPartition
 from kraft.runtime.disk import RealDisk
 from kraft.testing import Cluster
 from tests.golden.transaction_records import RECORDS
@@ -102,9 +104,11 @@ def write_transactions(directory: Path) -> None:
 
 
 def write_transaction_records(directory: Path) -> None:
-    """Write every golden record of `__transaction_state`, then one of a type that there is not yet."""
+    """Write every golden record of `__transaction_state`, one with our own fields, and one of a later type."""
     log = PartitionLog.open(RealDisk(), str(directory), LogConfig(), TopicPartition("__transaction_state", 0))
-    contents = [*map(encode, RECORDS.values()), (b"\0\x09later", b"\0\0")]
+    ours = new_transaction(ProducerId(7), 60_000, NOW_MS, is_temporary=True).with_sequence(12, NOW_MS)
+    fields = record_of("committer", ours, transaction_version=2)
+    contents = [*map(encode, [*RECORDS.values(), fields]), (b"\0\x09later", b"\0\0")]
     for key, value in contents:
         batch = build_batch([Record(0, NOW_MS, key, value)])
         log.append_as_leader(batch, LeaderEpoch(1), NOW_MS)

@@ -19,13 +19,13 @@ _REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 @contextmanager
-def spark_session() -> Iterator[SparkSession]:
+def spark_session(master: str = "local[2]") -> Iterator[SparkSession]:
     """A session whose Python workers run this interpreter and import this repository; it leaves no files."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     paths = [str(_REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     session = (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master(master)
         .appName("kraft-tests")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.bindAddress", "127.0.0.1")

@@ -46,7 +46,12 @@ from kraft.model.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 from kraft.model.produce import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
-from kraft.model.transactions import EndTxnRequest, EndTxnResponse
+from kraft.model.transactions import (
+    CommitTransactionsRequest,
+    CommitTransactionsResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+)
 from kraft.rpc.call import Call, Stream
 from kraft.rpc.calls import PRODUCE
 from kraft.rpc.peers import NotServed, Unreachable
@@ -340,6 +345,10 @@ class FakeBroker:
     def end_txn(self, request: EndTxnRequest) -> EndTxnResponse:
         assert self.cluster.transactions is not None
         return self.cluster.transactions.end_txn(self.broker_id, request)
+
+    def commit_transactions(self, request: CommitTransactionsRequest) -> CommitTransactionsResponse:
+        assert self.cluster.transactions is not None
+        return self.cluster.transactions.commit_transactions(self.broker_id, request)
 
     def txn_offset_commit(self, request: TxnOffsetCommitRequest) -> OffsetResults:
         assert self.cluster.transactions is not None

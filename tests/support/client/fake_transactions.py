@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import asyncio
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from kraft.coordinator.shard import Context, Ticket, TimerKey
 from kraft.coordinator.transactions.commands import (
     AddPartitions,
+    CommittedTransactions,
+    CommitTransactions,
     EndTransaction,
     InitProducerId,
+    OpenTransaction,
     ProducerIdNeeded,
     TransactionCommand,
 )
@@ -31,7 +34,12 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
 from kraft.model.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kraft.model.transactions import EndTxnRequest, EndTxnResponse
+from kraft.model.transactions import (
+    CommitTransactionsRequest,
+    CommitTransactionsResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+)
 from tests.support.client.fake_timers import FakeTimers
 
 if TYPE_CHECKING:
@@ -97,7 +105,10 @@ class FakeTransactions:
         if request.producer_id is not None and request.producer_epoch is not None:
             expected = _identity(request.producer_id, request.producer_epoch)
         command = InitProducerId(
-            transactional_id=request.transactional_id, timeout_ms=request.transaction_timeout_ms, expected=expected
+            transactional_id=request.transactional_id,
+            timeout_ms=request.transaction_timeout_ms,
+            expected=expected,
+            is_temporary=request.is_temporary,
         )
         try:
             producer = self._answer(broker_id, command)
@@ -117,6 +128,19 @@ class FakeTransactions:
         )
         producer = self._answer(broker_id, command)
         return EndTxnResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
+
+    def commit_transactions(self, broker_id: int, request: CommitTransactionsRequest) -> CommitTransactionsResponse:
+        named = (
+            OpenTransaction(
+                transactional_id=each.transactional_id, producer=_identity(each.producer_id, each.producer_epoch)
+            )
+            for each in request.transactions
+        )
+        command = CommitTransactions(
+            transactional_id=request.transactional_id, sequence=request.sequence, transactions=tuple(named)
+        )
+        response = self._answer(broker_id, command)
+        return CommitTransactionsResponse(are_committed=response.are_committed, last_sequence=response.last_sequence)
 
     def add(self, transactional_id: str, producer_id: int, epoch: int, partition: TopicPartition) -> ErrorCode:
         """Add a partition for a broker that a record was sent to."""
@@ -148,7 +172,7 @@ class FakeTransactions:
             results.append(TopicResult(name=topic.name, partitions=partitions))
         return OffsetResults(topics=tuple(results))
 
-    def _answer(self, broker_id: int, command: InitProducerId | EndTransaction) -> ProducerIdAndEpoch:
+    def _answer(self, broker_id: int, command: InitProducerId | EndTransaction | CommitTransactions) -> Any:
         if broker_id != self.coordinator_id:
             raise Refusal(ErrorCode.NOT_COORDINATOR, f"broker {broker_id} does not coordinate the id")
         if self.refusals:
@@ -159,7 +183,7 @@ class FakeTransactions:
             response = self._decide(replace(command, new_producer_id=ProducerId(self._cluster.producer_ids)))
         if isinstance(response, Refusal):
             raise response
-        assert isinstance(response, ProducerIdAndEpoch)
+        assert isinstance(response, ProducerIdAndEpoch | CommittedTransactions)
         return response
 
     # --- the host ---------------------------------------------------------------------------------------------

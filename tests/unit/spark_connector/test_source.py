@@ -11,7 +11,6 @@ from spark_connector import KraftDataSource
 from spark_connector.arrow import source_schema
 from spark_connector.connector import Connector
 from spark_connector.given import OptionError
-from spark_connector.source import WriteNotSupported
 
 OPTIONS = {"bootstrap.servers": "localhost:9094", "subscribe": "flights"}
 
@@ -52,8 +51,10 @@ def test_settings_of_the_client_are_those_of_the_connection() -> None:
     assert pickle.loads(pickle.dumps(connector)) == connector  # noqa: S301 - the bytes are our own
 
 
-def test_writing_says_that_it_is_not_supported_yet() -> None:
-    with pytest.raises(WriteNotSupported, match="not supported yet"):
-        KraftDataSource(OPTIONS).writer(StructType(), overwrite=False)
-    with pytest.raises(WriteNotSupported, match="not supported yet"):
-        KraftDataSource(OPTIONS).streamWriter(StructType(), overwrite=False)
+def test_a_topic_cannot_be_overwritten() -> None:
+    schema = StructType().add("value", "string")
+    options = {"bootstrap.servers": "localhost:9094", "topic": "flights"}
+    with pytest.raises(OptionError, match="mode overwrite: a topic cannot be overwritten; use mode append"):
+        KraftDataSource(options).writer(schema, overwrite=True)
+    KraftDataSource(options).writer(schema, overwrite=False)
+    KraftDataSource(options).streamWriter(schema, overwrite=True)

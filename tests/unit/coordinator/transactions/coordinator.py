@@ -11,8 +11,11 @@ from msgspec.structs import replace
 from kraft.coordinator.shard import Context, Ticket, TimerKey
 from kraft.coordinator.transactions.commands import (
     AddPartitions,
+    CommittedTransactions,
+    CommitTransactions,
     EndTransaction,
     InitProducerId,
+    OpenTransaction,
     ProducerIdNeeded,
     TransactionCommand,
 )
@@ -77,7 +80,7 @@ class Coordinator:
         response = self._request(command)
         if not isinstance(response, ProducerIdNeeded):
             return response
-        assert isinstance(command, InitProducerId | EndTransaction)
+        assert isinstance(command, InitProducerId | EndTransaction | CommitTransactions)
         return self._request(replace(command, new_producer_id=ProducerId(next(self._producer_ids))))
 
     def _request(self, command: TransactionCommand) -> object:
@@ -124,10 +127,27 @@ class Coordinator:
         assert isinstance(response, ProducerIdAndEpoch)
         return response
 
-    def producer(self, transactional_id: str = ID) -> ProducerIdAndEpoch:
+    def producer(self, transactional_id: str = ID, *, is_temporary: bool = False) -> ProducerIdAndEpoch:
         """Return the identity of a new producer."""
-        response = self.init(transactional_id=transactional_id)
+        command = InitProducerId(transactional_id=transactional_id, timeout_ms=TIMEOUT_MS, is_temporary=is_temporary)
+        response = self.request(command)
         assert isinstance(response, ProducerIdAndEpoch)
+        return response
+
+    def open(self, transactional_id: str, *partitions: TopicPartition, is_temporary: bool = True) -> OpenTransaction:
+        """Begin a transaction of a new producer."""
+        producer = self.producer(transactional_id, is_temporary=is_temporary)
+        assert self.add(producer, *partitions, transactional_id=transactional_id) is ErrorCode.NONE
+        return OpenTransaction(transactional_id=transactional_id, producer=producer)
+
+    def commit_together(
+        self, sequence: int, *transactions: OpenTransaction, committer: str = ID
+    ) -> CommittedTransactions | ErrorCode:
+        command = CommitTransactions(transactional_id=committer, sequence=sequence, transactions=transactions)
+        response = self.request(command)
+        if isinstance(response, Refusal):
+            return response.error_code
+        assert isinstance(response, CommittedTransactions)
         return response
 
     def add(

@@ -1,0 +1,50 @@
+"""Clients of the tasks and drivers in one process: they share connections, which outlive a task and a micro-batch."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from kraft.client import Admin, Producer
+from kraft.client.network import Network, shared_network
+from spark_connector.sink_options import SinkOptions
+
+
+@dataclass(slots=True)
+class Clients:
+    """Connections to one cluster, with the admin client that uses them."""
+
+    bootstrap_servers: Sequence[str]
+    network: Network = field(default_factory=shared_network)
+    runs: set[tuple[str, str | None]] = field(default_factory=set)
+    """Committers for which tasks of this process have written, each with the run of its query."""
+
+    def __post_init__(self) -> None:
+        self.admin = Admin(self.bootstrap_servers, network=self.network)
+
+    admin: Admin = field(init=False)
+
+    def producer(self, options: SinkOptions, transactional_id: str | None) -> Producer:
+        """Return a new producer; with a transactional id, one for a single transaction."""
+        settings = dict(options.settings)
+        if transactional_id is None:
+            del settings["transaction.timeout.ms"]
+        else:
+            settings |= {"transactional.id": transactional_id, "transactional.id.temporary": "true"}
+        return Producer(self.bootstrap_servers, network=self.network, **settings)
+
+
+# A forked child inherits its parent's entries but not their threads; the process id keeps them apart.
+_clients: dict[tuple[int, tuple[str, ...]], Clients] = {}
+_guard = threading.Lock()
+
+
+def clients(bootstrap_servers: tuple[str, ...]) -> Clients:
+    """Return this process's clients of the cluster at these addresses."""
+    key = os.getpid(), bootstrap_servers
+    with _guard:
+        if key not in _clients:
+            _clients[key] = Clients(bootstrap_servers)
+        return _clients[key]
