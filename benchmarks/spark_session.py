@@ -153,6 +153,7 @@ class Session:
             SparkSession.builder.master(f"local[{self._subject.cores}]")
             .appName("kraft-benchmark")
             .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.local.dir", str(self._scratch))

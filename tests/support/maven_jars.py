@@ -27,10 +27,10 @@ def maven_jars(pom: Path, name: str) -> Path:
 def _fetch(pom: Path, name: str, directory: Path) -> None:
     if shutil.which("mvn") is None:
         raise JarsMissing(f"there is no mvn, so the jars of {name} cannot be fetched")
-    command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]
+    command = ["mvn", "-q", "-B", "-Dstyle.color=never", "-f", str(pom), "dependency:copy-dependencies"]
     try:
         finished = subprocess.run(
-            [*command, f"-DoutputDirectory={directory}"],
+            [*command, "-DincludeScope=runtime", f"-DoutputDirectory={directory}"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
