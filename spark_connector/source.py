@@ -1,17 +1,22 @@
-"""Entry point for Spark: `format("kraft")`."""
+"""Entry point for Spark: `format("kraft")`.
+
+Spark also imports this module to find out the name of the source. So a reader, and Arrow with it, is imported where it
+is made: that takes longer than all the rest.
+"""
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from spark_connector.arrow import source_schema
-from spark_connector.batch import KraftBatchReader
-from spark_connector.cluster import Connect
 from spark_connector.options import batch_options, shared_options, stream_options
-from spark_connector.stream import KraftStreamReader
+
+if TYPE_CHECKING:
+    from spark_connector.batch import KraftBatchReader
+    from spark_connector.cluster import Connect
+    from spark_connector.stream import KraftStreamReader
 
 
 class WriteNotSupported(NotImplementedError):
@@ -37,12 +42,18 @@ class KraftDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the schema. Spark calls this at `load()`, so a wrong option fails there, not when the query starts."""
+        from spark_connector.arrow import source_schema
+
         return source_schema(include_headers=shared_options(self.options).include_headers)
 
     def reader(self, schema: StructType) -> KraftBatchReader:
+        from spark_connector.batch import KraftBatchReader
+
         return KraftBatchReader(batch_options(self.options), schema, self.connector())
 
     def streamReader(self, schema: StructType) -> KraftStreamReader:
+        from spark_connector.stream import KraftStreamReader
+
         return KraftStreamReader(stream_options(self.options), schema, self.connector())
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:

@@ -14,7 +14,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from kraft.client import Admin, Producer, TopicPartition
 from kraft.testing import Cluster
-from spark_connector import KraftDataSource
 from tests.support.waiting import until_stable
 
 # The first test also starts Java and its Python workers, which takes a minute or two on a busy machine.
@@ -26,8 +25,8 @@ PARTITIONS = 3
 
 @pytest.fixture(scope="module")
 def spark(shared_spark: SparkSession) -> SparkSession:
-    shared_spark.dataSource.register(KraftDataSource)
-    return shared_spark
+    """A session in which nobody has registered the source: Spark finds it."""
+    return shared_spark.newSession()
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ TIMEOUT_S = 60
 
 @pytest.fixture(scope="module")
 def spark(shared_spark: SparkSession) -> SparkSession:
-    return shared_spark
+    return shared_spark.newSession()
 
 
 @pytest.fixture
