@@ -86,7 +86,8 @@ class SparkProcess:
         line = output.readline()
         if not line:
             raise SessionFailed(f"{self.subject.name}: the session ended\n{_tail(self._errors)}")
-        match decode(line, type=Answer):
+        answer: Answer = decode(line, type=Answer)
+        match answer:
             case Done() as done:
                 return done
             case NotSupported(why):

@@ -68,7 +68,13 @@ class Stream(Struct, frozen=True, tag=True):
     trigger_records: int
 
 
-class Triggers(Struct, frozen=True, tag=True):
+class Backlog(Struct, frozen=True, tag=True):
+    """Read a topic in micro-batches of twenty rows."""
+
+    topic: str
+
+
+class Arrivals(Struct, frozen=True, tag=True):
     """Give a running stream twenty rows, wait until they are read, and again."""
 
     topic: str
@@ -89,7 +95,7 @@ class Write(Struct, frozen=True, tag=True):
     value_bytes: int
 
 
-Request = Count | Batch | Stream | Triggers | FirstBatch | Write
+Request = Count | Batch | Stream | Backlog | Arrivals | FirstBatch | Write
 
 
 class Done(Struct, frozen=True, tag=True, kw_only=True):
@@ -138,8 +144,10 @@ class Session:
                 return _timed(lambda: self._run_available(request.topic, options))
             case FirstBatch():
                 return _timed(lambda: self._run_available(request.topic, {}))
-            case Triggers():
-                return self._triggers(request)
+            case Backlog():
+                return self._backlog(request)
+            case Arrivals():
+                return self._arrivals(request)
             case Write():
                 return self._write(request)
 
@@ -181,13 +189,19 @@ class Session:
         checkpoint = self._scratch / f"checkpoint-{self._checkpoints}"
         return frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
 
-    def _run_available(self, topic: str, options: dict[str, str]) -> None:
+    def _run_available(self, topic: str, options: dict[str, str]) -> StreamingQuery:
         query: StreamingQuery = self._stream(topic, options).trigger(availableNow=True).start()
         if not query.awaitTermination(DEADLINE_S):
             query.stop()
             raise TimeoutError(f"the stream did not end within {DEADLINE_S} s")
+        return query
 
-    def _triggers(self, request: Triggers) -> Done:
+    def _backlog(self, request: Backlog) -> Done:
+        began_s = time.perf_counter()
+        query = self._run_available(request.topic, {"maxOffsetsPerTrigger": str(TRIGGER_ROWS)})
+        return Done(seconds=time.perf_counter() - began_s, triggers=_triggers_of(query))
+
+    def _arrivals(self, request: Arrivals) -> Done:
         producer = confluent_kafka.Producer({"bootstrap.servers": self._subject.kafka_address, "linger.ms": 1})
         query: StreamingQuery = self._stream(request.topic, {"startingOffsets": "latest"}).start()
         try:
@@ -200,10 +214,10 @@ class Session:
                     raise TimeoutError(f"rows for a trigger were not acknowledged within {DEADLINE_S} s")
                 query.processAllAvailable()
             seconds = time.perf_counter() - began_s
-            found = [each for each in query.recentProgress if each["numInputRows"] == TRIGGER_ROWS]
+            found = _triggers_of(query)
         finally:
             query.stop()
-        return Done(seconds=seconds, triggers=tuple(dict(each["durationMs"]) for each in found))
+        return Done(seconds=seconds, triggers=found)
 
     def _write(self, request: Write) -> Answer:
         frame = self._spark.range(0, request.records, 1, PARTITIONS).selectExpr(
@@ -216,6 +230,10 @@ class Session:
             if "not supported yet" in (why := _line(error)):
                 return NotSupported(why)
             raise
+
+
+def _triggers_of(query: StreamingQuery) -> tuple[dict[str, int], ...]:
+    return tuple(dict(each["durationMs"]) for each in query.recentProgress if each["numInputRows"] == TRIGGER_ROWS)
 
 
 def _timed(call: Callable[[], object]) -> Done:
@@ -250,8 +268,9 @@ def main() -> None:
         session = Session(subject, Path(scratch))
         answer(Done(seconds=0.0))
         for line in sys.stdin.buffer:
+            request: Request = decode(line, type=Request)
             try:
-                answer(session.do(decode(line, type=Request)))
+                answer(session.do(request))
             except Exception as error:  # noqa: BLE001 (whatever failed is said to the process that waits)
                 print(error, file=sys.stderr)
                 answer(Failed(_line(error)))

@@ -11,7 +11,7 @@ import typer
 from benchmarks.servers import Server
 from benchmarks.spark import Measure, Plan, Runner, _key_and_value, measure_all
 from benchmarks.spark_processes import CannotYet, SessionFailed, SparkProcess, Taken
-from benchmarks.spark_session import Batch, Count, Done, Request, Subject, Triggers, Write
+from benchmarks.spark_session import Arrivals, Backlog, Batch, Count, Done, Request, Subject, Write
 
 RECORDS = 4_000
 
@@ -29,7 +29,7 @@ class AnsweringSession:
         match request:
             case Write():
                 raise CannotYet("writing is not supported yet")
-            case Triggers():
+            case Backlog() | Arrivals():
                 found = tuple({"triggerExecution": 100 + number, "addBatch": 40} for number in range(3))
                 return Taken(done=Done(seconds=self.seconds, triggers=found), cpu_s=0.3)
             case _:
