@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -24,6 +23,7 @@ from pyspark.sql.types import (
 from kraft.client import TopicPartition
 from spark_connector.cluster import ColumnChunk, Header
 from spark_connector.options import OptionError
+from spark_connector.spark_versions import to_arrow_schema
 
 BATCH_RECORDS_MAX = 20_000
 BATCH_BYTES_MAX = 4 << 20
@@ -67,7 +67,7 @@ def arrow_schema(requested: StructType, *, include_headers: bool) -> pa.Schema:
             raise OptionError(
                 f"column {name!r} is {offered_type} in the kraft source, not {wanted}: cast it in the query"
             )
-    return to_arrow_schema(requested, timezone="UTC")
+    return to_arrow_schema(requested)
 
 
 def record_batches(

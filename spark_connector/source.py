@@ -8,10 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-from pyspark.sql.datasource import DataSource
+try:
+    from pyspark.sql.datasource import DataSource
+except ModuleNotFoundError as missing:
+    raise ImportError(
+        "the kraft source needs PySpark 4.0, because Spark 3.5 knows no sources in Python: "
+        "read the brokers' Kafka listener with Spark's own connector there"
+    ) from missing
 from pyspark.sql.types import StructType
 
 from spark_connector.options import batch_options, shared_options, stream_options
+from spark_connector.spark_versions import STREAMS, require
 
 if TYPE_CHECKING:
     from spark_connector.batch import KraftBatchReader
@@ -52,6 +59,7 @@ class KraftDataSource(DataSource):
         return KraftBatchReader(batch_options(self.options), schema, self.connector())
 
     def streamReader(self, schema: StructType) -> KraftStreamReader:
+        require("reading a stream", STREAMS)
         from spark_connector.stream import KraftStreamReader
 
         return KraftStreamReader(stream_options(self.options), schema, self.connector())
