@@ -87,7 +87,8 @@ def _is_running(pid: str) -> bool:
 
 
 def topic_maker(address: str, replicas: int = 1) -> Callable[[str, int], None]:
-    admin = AdminClient({"bootstrap.servers": address})
+    # Errors only: it outlives the brokers, and would log that they are gone.
+    admin = AdminClient({"bootstrap.servers": address, "log_level": 2})
 
     def make(topic: str, partitions: int) -> None:
         admin.create_topics([NewTopic(topic, partitions, replicas)])[topic].result(DEADLINE_S)

@@ -154,7 +154,7 @@ install_package() {
     fail "the package could not be built; the build's messages stand above"
   fi
   sed -n 's/^ *kraft: /setup: /p' "$log"
-  "$PYTHON_IN_VENV" -m compileall -q kraft spark_connector
+  "$PYTHON_IN_VENV" -m compileall -q kraft pyspark_kraft spark_connector
   mark_done package "$checksum"
 }
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -24,6 +23,7 @@ from pyspark.sql.types import (
 
 from kraft.client import WantedColumns
 from spark_connector.given import OptionError
+from spark_connector.spark_versions import to_arrow_schema
 
 if TYPE_CHECKING:
     # Their module leads to the network; the processes that only plan do without.
@@ -66,7 +66,7 @@ def arrow_schema(requested: StructType, *, include_headers: bool) -> pa.Schema:
             raise OptionError(
                 f"column {name!r} is {offered_type} in the kraft source, not {wanted}: cast it in the query"
             )
-    return to_arrow_schema(requested, timezone="UTC")
+    return to_arrow_schema(requested)
 
 
 def wanted_columns(schema: pa.Schema) -> WantedColumns:

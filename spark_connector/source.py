@@ -1,22 +1,31 @@
-"""Entry point for Spark: `format("kraft")`."""
+"""Entry point for Spark: `format("kraft")`.
+
+Spark also imports this module to find out the name of the source. So a reader, and Arrow with it, is imported where it
+is made: that takes longer than all the rest.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource
+try:
+    from pyspark.sql.datasource import DataSource
+except ModuleNotFoundError as missing:
+    raise ImportError(
+        "the kraft source needs PySpark 4.0, because Spark 3.5 knows no sources in Python: "
+        "read the brokers' Kafka listener with Spark's own connector there"
+    ) from missing
 from pyspark.sql.types import StructType
 
-from spark_connector.arrow import source_schema
-from spark_connector.batch import KraftBatchReader
-from spark_connector.cluster import Connect
-from spark_connector.connector import Connector
 from spark_connector.given import OptionError
 from spark_connector.options import batch_options, shared_options, stream_options
-from spark_connector.stream import KraftStreamReader
+from spark_connector.spark_versions import STREAMS, require
 
 if TYPE_CHECKING:
+    from spark_connector.batch import KraftBatchReader
+    from spark_connector.cluster import Connect
     from spark_connector.sink import KraftBatchWriter, KraftStreamWriter
+    from spark_connector.stream import KraftStreamReader
 
 
 class KraftDataSource(DataSource):
@@ -28,20 +37,28 @@ class KraftDataSource(DataSource):
 
     def connector(self) -> Connect:
         """Return the function by which readers connect to the cluster. Tests override it."""
+        from spark_connector.connector import Connector
+
         return Connector(shared_options(self.options).client_settings)
 
     def schema(self) -> StructType:
         """Return the schema. Spark calls this at `load()`, so a wrong option fails there, not when the query starts."""
+        from spark_connector.arrow import source_schema
+
         return source_schema(include_headers=shared_options(self.options).include_headers)
 
     def reader(self, schema: StructType) -> KraftBatchReader:
+        from spark_connector.batch import KraftBatchReader
+
         return KraftBatchReader(batch_options(self.options), schema, self.connector())
 
     def streamReader(self, schema: StructType) -> KraftStreamReader:
+        require("reading a stream", STREAMS)
+        from spark_connector.stream import KraftStreamReader
+
         return KraftStreamReader(stream_options(self.options), schema, self.connector())
 
     def writer(self, schema: StructType, overwrite: bool) -> KraftBatchWriter:
-        # Imported here, because most processes of a query never write.
         from spark_connector.sink import KraftBatchWriter
         from spark_connector.sink_options import sink_options
 

@@ -34,7 +34,7 @@ from tests.copied_lines import Copies, code_lines, find_copies, statements
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 EXCEPTIONS: Final = Path("tests", "tidy_exceptions.toml")
-PACKAGES: Final = ("benchmarks", "chaos", "kraft", "spark_connector", "tests")
+PACKAGES: Final = ("benchmarks", "chaos", "kraft", "pyspark_kraft", "spark_connector", "tests")
 LOWER_IT: Final = "run python -m tests.tidy --write"
 PAIR: Final = " ~ "
 

@@ -71,6 +71,17 @@ def _without_jars() -> str:
     return ""
 
 
+def _without_connector() -> str:
+    from tests.support.maven_jars import JarsMissing
+    from tests.support.spark.official_connector import official_connector
+
+    try:
+        official_connector()
+    except JarsMissing as reason:
+        return str(reason)
+    return ""
+
+
 _DISK: Final = "tests.soak.disk_fault_runs"
 _QUORUM: Final = "tests.soak.quorum_fault_runs"
 _EXAMPLES: Final = (
@@ -124,6 +135,11 @@ PROGRAMS: Final = (
         name="transaction-kill", command="tests.soak.transaction_runs --times 10 --seed {seed}", missing=_without_jars
     ),
     Program(name="streams", command="tests.soak.streams_runs --times 10 --seed {seed}", missing=_without_jars),
+    Program(
+        name="official-connector",
+        command="tests.soak.official_connector_runs --seed {seed}",
+        missing=_without_connector,
+    ),
     Program(name="garbage", command="tests.soak.garbage_runs --frames 20000 --seed {seed}"),
     Program(name="kafka-garbage", command="tests.soak.kafka_garbage_runs --frames 20000 --idle 1000 --seed {seed}"),
     Program(name="slow-requests", command="tests.soak.slow_request_runs --seconds 10"),

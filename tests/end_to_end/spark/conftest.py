@@ -12,6 +12,6 @@ from tests.end_to_end.spark.spark_session import spark_session
 
 @pytest.fixture(scope="package")
 def shared_spark() -> Iterator[SparkSession]:
-    """A session in which a file registers its own data source."""
+    """A session for all files; each has a new one of it, in which it may register a data source of its own."""
     with spark_session() as session:
         yield session

@@ -15,7 +15,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from kraft.client import Admin, Producer, TopicPartition
 from kraft.testing import Cluster
-from spark_connector import KraftDataSource
 from tests.support.command_line import kraft
 from tests.support.waiting import until_stable
 
@@ -28,8 +27,8 @@ PARTITIONS = 3
 
 @pytest.fixture(scope="module")
 def spark(shared_spark: SparkSession) -> SparkSession:
-    shared_spark.dataSource.register(KraftDataSource)
-    return shared_spark
+    """A session in which nobody has registered the source: Spark finds it."""
+    return shared_spark.newSession()
 
 
 @pytest.fixture(scope="module")

@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, from_json
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_connector import KraftDataSource
 from spark_connector.cluster import Connect
+from spark_connector.progress import progress_of
 from tests.support.file_cluster import FileCluster
 
 # The first test also starts Java and its Python workers, which takes a minute or two on a busy machine.
@@ -28,7 +30,7 @@ TIMEOUT_S = 60
 
 @pytest.fixture(scope="module")
 def spark(shared_spark: SparkSession) -> SparkSession:
-    return shared_spark
+    return shared_spark.newSession()
 
 
 @pytest.fixture
@@ -131,6 +133,14 @@ def test_a_query_gets_only_the_columns_of_its_schema(spark: SparkSession, cluste
     assert frame.where("offset = 29").collect()[0].value == b"a0-29"
 
 
+def test_json_in_values_becomes_columns(spark: SparkSession, cluster: FileCluster) -> None:
+    cluster.create_topic("json", partitions=1)
+    cluster.append("json", 0, ['{"carrier": "UA", "delay": 12}', "no json"])
+    frame = spark.read.format("kraft").options(**{**OPTIONS, "subscribe": "json"}).load()
+    flight = from_json(col("value").cast("string"), "carrier STRING, delay INT").alias("flight")
+    assert [tuple(row) for row in frame.select(flight).select("flight.*").collect()] == [("UA", 12), (None, None)]
+
+
 def test_an_empty_topic_is_an_empty_frame(spark: SparkSession, cluster: FileCluster) -> None:
     cluster.create_topic("empty", partitions=2)
     assert spark.read.format("kraft").options(**{**OPTIONS, "subscribe": "empty"}).load().count() == 0
@@ -143,7 +153,9 @@ def test_a_stream_reads_in_micro_batches_of_the_given_size(
     query = run(spark, tmp_path / "checkpoint", batches, maxOffsetsPerTrigger="20")
     assert {batch_id: len(values) for batch_id, values in batches.values.items()} == {0: 20, 1: 20}
     assert batches.all == expected(range(30), range(10))
-    assert query.recentProgress[0]["sources"][0]["numInputRows"] == 20
+    [first], [last] = (progress_of(each) for each in query.recentProgress[:2])
+    assert (first.records, first.total_lag) == (20, 20)
+    assert (last.records, last.total_lag) == (20, 0)
 
 
 def test_a_restarted_query_goes_on_where_it_stopped(spark: SparkSession, cluster: FileCluster, tmp_path: Path) -> None:

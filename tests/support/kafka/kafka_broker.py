@@ -14,7 +14,7 @@ from typing import Final
 
 from kraft.local.free_ports import ReservedPorts
 from kraft.server.identity.storage import random_cluster_id
-from tests.support.kafka.kafka_jars import java_command, run_kafka_tool
+from tests.support.kafka.kafka_jars import java_command, run_kafka_tool, server_command
 
 _HOST: Final = "127.0.0.1"
 _START_DEADLINE_S: Final = 90.0
@@ -42,12 +42,29 @@ class _Node:
         return self.directory / "server.log"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaProcess:
+    """A running node of Kafka."""
+
+    address: str
+    pid: int
+
+
 @contextmanager
 def kafka_brokers(jars: Path, settings: Mapping[str, str], nodes: int = 1) -> Iterator[list[str]]:
     """`host:port` of each broker; they are their own controllers. They and their files are gone afterwards.
 
     Ids count from 1. `settings` are for every node's file.
     """
+    with kafka_processes(jars, settings, nodes) as processes:
+        yield [each.address for each in processes]
+
+
+@contextmanager
+def kafka_processes(
+    jars: Path, settings: Mapping[str, str], nodes: int = 1, *, measured: bool = False
+) -> Iterator[list[KafkaProcess]]:
+    """The same, with process ids. `measured`: the JVMs have the options of Kafka's own start script."""
     with ReservedPorts(2 * nodes) as ports, tempfile.TemporaryDirectory(prefix="kafka-") as directory:
         planned = [
             _Node(
@@ -66,11 +83,15 @@ def kafka_brokers(jars: Path, settings: Mapping[str, str], nodes: int = 1) -> It
                 jars, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", node.config_path
             )
             assert formatted.code == 0, formatted.errors or formatted.output
-        running = [_start(jars, node) for node in planned]
+        command = server_command if measured else java_command
+        running = [_start(command(jars, "kafka.Kafka", str(node.config_path)), node) for node in planned]
         try:
             for node, process in zip(planned, running, strict=True):
                 _wait_listening(node, process)
-            yield [node.address for node in planned]
+            yield [
+                KafkaProcess(address=node.address, pid=process.pid)
+                for node, process in zip(planned, running, strict=True)
+            ]
         finally:
             _stop(running)
 
@@ -93,14 +114,9 @@ def _properties(node: _Node, nodes: Sequence[_Node], settings: Mapping[str, str]
     return "".join(f"{key}={value}\n" for key, value in (own | dict(settings)).items())
 
 
-def _start(jars: Path, node: _Node) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[str], node: _Node) -> subprocess.Popen[bytes]:
     with node.log_path.open("wb") as log:
-        return subprocess.Popen(
-            java_command(jars, "kafka.Kafka", str(node.config_path)),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
 def _stop(running: Sequence[subprocess.Popen[bytes]]) -> None:

@@ -26,9 +26,9 @@ import pytest
 from chaos.tool_cache import made_once
 from tests.support.kafka import one_jvm
 from tests.support.kafka.one_jvm import OneJvm
+from tests.support.maven_jars import FETCH_DEADLINE_S, JarsMissing, maven_jars
 
 POM: Final = Path(__file__).with_name("pom.xml")
-FETCH_DEADLINE_S: Final = 180.0
 RUN_DEADLINE_S: Final = 60.0
 
 _PROGRAMS: Final = (
@@ -47,6 +47,12 @@ _QUICK: Final = (
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
 )
 
+_SERVER: Final = (
+    *("-Xms1g", "-Xmx1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
+    *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true"),
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
@@ -61,7 +67,15 @@ def kafka_jars() -> Path:
     """Return the directory of the jars. Skips the test if they are not there and cannot be fetched."""
     if shutil.which("java") is None:
         pytest.skip("there is no java, so Kafka's tools cannot be run")
-    return made_once(_name(), _fetch)
+    try:
+        return fetched_kafka_jars()
+    except JarsMissing as missing:
+        pytest.skip(str(missing))
+
+
+def fetched_kafka_jars() -> Path:
+    """Return the directory of the jars, for other programs than tests. Raises JarsMissing."""
+    return maven_jars(POM, f"kafka-{_version()}")
 
 
 def run_kafka_tool(jars: Path, main_class: str, *arguments: str | Path) -> Finished:
@@ -85,6 +99,11 @@ def run_java(
 def java_command(jars: Path, main_class: str, *arguments: str) -> list[str]:
     """The command of a JVM of its own."""
     return ["java", *_QUICK, *_class_options(jars), main_class, *arguments]
+
+
+def server_command(jars: Path, main_class: str, *arguments: str) -> list[str]:
+    """The command of a JVM that runs for long, with the options of Kafka's own start script."""
+    return ["java", *_SERVER, "-cp", f"{jars}/*", main_class, *arguments]
 
 
 def java_process(main_class: str, errors: IO[bytes], *arguments: str) -> subprocess.Popen[bytes]:
@@ -165,29 +184,7 @@ def _archive(jars: Path, launcher: Path, archive: Path) -> None:
 # --- jars ------------------------------------------------------------------------------------------------------------
 
 
-def _name() -> str:
-    pom = POM.read_text()
-    found = re.search(r"<kafka\.version>([^<]+)</kafka\.version>", pom)
+def _version() -> str:
+    found = re.search(r"<kafka\.version>([^<]+)</kafka\.version>", POM.read_text())
     assert found is not None, f"{POM} names no version of Kafka"
-    # Each list of jars has a directory of its own, so that jars of an older list are not used.
-    return f"kafka-{found[1]}-{sha256(pom.encode()).hexdigest()[:8]}"
-
-
-def _fetch(directory: Path) -> None:
-    if shutil.which("mvn") is None:
-        pytest.skip("there is no mvn, so Kafka's tools cannot be fetched")
-    command = ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies", "-DincludeScope=runtime"]
-    try:
-        finished = subprocess.run(
-            [*command, f"-DoutputDirectory={directory}"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=FETCH_DEADLINE_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        pytest.skip(f"Maven did not fetch Kafka's tools within {FETCH_DEADLINE_S:.0f} s")
-    if finished.returncode != 0 or not directory.is_dir():
-        lines = [line for line in finished.stdout.splitlines() if line.startswith("[ERROR]")] or ["no reason given"]
-        pytest.skip(f"Maven cannot fetch Kafka's tools: {lines[0][:300]}")
+    return found[1]
