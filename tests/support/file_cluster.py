@@ -20,6 +20,7 @@ from spark_connector.cluster import ColumnChunk, Missing, OffsetOutOfRange, Read
 CHUNK_RECORDS = 7
 
 _TOPIC_ID = "topic-id"
+_POLL_S = 0.005
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ class ConnectedFileCluster:
             elif time.monotonic() >= stalls_at:
                 raise ReadStalled(f"{partition}: nothing from offset {start} on")
             else:
-                time.sleep(self.stall_s / 10)
+                time.sleep(_POLL_S)
 
     def close(self) -> None:
         self.closed = True
