@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any, Final
 
-from kraft.client import Admin, Consumer, ErrorCode, LogTruncated, PartitionColumns, Refusal, TopicPartition
+from kraft.client import (
+    Admin,
+    Consumer,
+    ErrorCode,
+    LogTruncated,
+    PartitionColumns,
+    RecordColumns,
+    Refusal,
+    TopicPartition,
+)
 from kraft.client.settings import AdminSettings
 from spark_connector.cluster import ColumnChunk, Missing, OffsetOutOfRange, ReadStalled, Topic, TruncatedWhileRead
 
@@ -20,6 +30,8 @@ STALL_MS: Final = 2_000
 COMMIT_TIMEOUT_MS: Final = 10_000
 
 _SAMPLE_RECORDS: Final = 1_000
+
+_log = logging.getLogger("spark_connector")
 
 
 class KraftCluster:
@@ -61,12 +73,14 @@ class KraftCluster:
         return {partition: None if each is None else each.offset for partition, each in found.items()}
 
     def record_bytes(self, partition: TopicPartition, offset: int, end: int) -> float | None:
+        until = min(end, offset + _SAMPLE_RECORDS)
         try:
-            with closing(self.read(partition, offset, min(end, offset + _SAMPLE_RECORDS))) as chunks:
-                for chunk in chunks:
-                    return chunk.size_bytes / len(chunk.offsets)
-        except (OffsetOutOfRange, ReadStalled, TruncatedWhileRead, Missing):
-            pass
+            for part in self._consumer.read_columns(partition, offset, until, timeout_ms=STALL_MS):
+                if part.columns.offsets:
+                    return _size_bytes(part.columns) / len(part.columns.offsets)
+        except Refusal as refusal:
+            # The task that reads the records says so.
+            _log.debug("records of %s not sampled: %s", partition, refusal)
         return None
 
     def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -77,7 +91,7 @@ class KraftCluster:
 
     # --- in the tasks -----------------------------------------------------------------------------------------
 
-    def read(self, partition: TopicPartition, start: int, end: int) -> Generator[ColumnChunk, None, None]:
+    def read(self, partition: TopicPartition, start: int, end: int) -> Iterator[ColumnChunk]:
         try:
             for part in self._consumer.read_columns(partition, start, end, timeout_ms=STALL_MS):
                 if part.columns.offsets:
@@ -112,7 +126,6 @@ def _missing() -> Iterator[None]:
 
 def _chunk(part: PartitionColumns) -> ColumnChunk:
     columns = part.columns
-    size_bytes = sum(map(len, filter(None, columns.values))) + sum(map(len, filter(None, columns.keys)))
     return ColumnChunk(
         offsets=columns.offsets,
         timestamps_ms=columns.timestamps_ms,
@@ -120,5 +133,9 @@ def _chunk(part: PartitionColumns) -> ColumnChunk:
         keys=columns.keys,
         values=columns.values,
         headers=columns.headers,
-        size_bytes=size_bytes,
+        size_bytes=_size_bytes(columns),
     )
+
+
+def _size_bytes(columns: RecordColumns) -> int:
+    return sum(map(len, filter(None, columns.values))) + sum(map(len, filter(None, columns.keys)))
