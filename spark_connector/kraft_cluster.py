@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
@@ -15,12 +16,9 @@ from spark_connector.cluster import Missing, OffsetOutOfRange, ReadStalled, Topi
 FIRST_CONTACT_TIMEOUT_MS: Final = 10_000
 """Short, so that a wrong address fails soon. Calls after the first answer have the client's default timeout."""
 
-STALL_MS: Final = 2_000
-"""Time without records after which a reader is told, to look whether the log has an end before its range has."""
-
 COMMIT_TIMEOUT_MS: Final = 10_000
 
-_SAMPLE_RECORDS: Final = 1_000
+_log = logging.getLogger("spark_connector")
 
 
 class KraftCluster:
@@ -64,7 +62,9 @@ class KraftCluster:
     def record_bytes(self, partition: TopicPartition, offset: int, end: int) -> float | None:
         try:
             return kraft_reads.record_bytes(self._consumer, partition, offset, end)
-        except (OffsetOutOfRange, ReadStalled, TruncatedWhileRead, Missing):
+        except (OffsetOutOfRange, ReadStalled, TruncatedWhileRead, Missing) as problem:
+            # The task that reads the records says so.
+            _log.debug("records of %s not sampled: %s", partition, problem)
             return None
 
     def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:

@@ -155,7 +155,7 @@ def _subscription(given: Given) -> Subscription:
     if len(chosen) > 1:
         raise OptionError(f"options {' and '.join(chosen)} exclude each other: give one of them")
     if (partitions := given.partitions("assign")) is not None:
-        return Assigned(partitions)
+        return Assigned(frozenset(partitions))
     if (regex := given.not_empty("subscribePattern")) is not None:
         try:
             re.compile(regex)

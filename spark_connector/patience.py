@@ -16,12 +16,13 @@ class Patience:
 
     After an election a leader's high watermark, and after a restart a broker's metadata, is behind for a moment: what
     looks like lost records or partitions gets `settle_s` to reappear. `read_s` is how long a task waits for records
-    that exist.
+    that exist. An idle stream looks for new topics and partitions every `topics_age_s`.
     """
 
     settle_s: float = 10.0
     poll_s: float = 0.1
     read_s: float = 60.0
+    topics_age_s: float = 1.0
 
     def brief(self) -> Patience:
         """Return one for offsets that people give, which may just be wrong."""

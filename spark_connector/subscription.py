@@ -72,7 +72,7 @@ class Pattern:
 class Assigned:
     """These partitions only."""
 
-    partitions: tuple[TopicPartition, ...]
+    partitions: frozenset[TopicPartition]
 
     def found(self, cluster: Cluster) -> dict[str, Topic]:
         topics = cluster.topics(sorted({each.topic for each in self.partitions}))
@@ -89,7 +89,7 @@ class Assigned:
     def missing(self, found: Mapping[str, Topic]) -> list[str]:
         return [
             str(each)
-            for each in self.partitions
+            for each in sorted(self.partitions)
             if each.topic not in found or each.partition not in found[each.topic].partitions
         ]
 

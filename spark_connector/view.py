@@ -6,8 +6,10 @@ difference that would be a loss gets some time to pass, before it is taken for o
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from kraft.client import TopicPartition
 from spark_connector.cluster import Cluster, Missing, Topic
@@ -45,6 +47,9 @@ class Differences:
         return bool(self.missing or self.absent or self.recreated or self.behind)
 
 
+NO_DIFFERENCES: Final = Differences(missing=frozenset(), absent=frozenset(), recreated=frozenset(), behind=frozenset())
+
+
 def look(cluster: Cluster, subscription: Subscription) -> View:
     """Return the present view, of one request for metadata and one look-up of offsets. Raises Missing."""
     topics = subscription.found(cluster)
@@ -77,9 +82,14 @@ class Observer:
         self._patience = patience
         self._known_missing: set[str | TopicPartition] = set()
         """Topics and partitions that are known to be missing: they are not waited for at every trigger."""
+        self._topics: dict[str, Topic] = {}
+        self._topics_until = 0.0
+        """Until then, an idle query does without asking for its topics again."""
 
     def settled(self, cluster: Cluster, position: Position) -> tuple[View, Differences]:
         """Return a view and what it lacks, without what was missing before. Raises Missing."""
+        if time.monotonic() < self._topics_until and (idle := self._idle(cluster, position)) is not None:
+            return idle, NO_DIFFERENCES
 
         def try_to_look() -> View | Missing:
             try:
@@ -96,7 +106,20 @@ class Observer:
         found = self._new_differences(seen, position)
         still = differences(seen, position, self._subscription)
         self._known_missing = {*still.missing, *still.absent}
+        self._topics = dict(seen.topics)
+        self._topics_until = time.monotonic() + self._patience.topics_age_s
         return seen, found
+
+    def _idle(self, cluster: Cluster, position: Position) -> View | None:
+        """Return a view of the known topics if there is nothing new in them, from one look-up; otherwise None."""
+        partitions = partitions_of(self._topics)
+        try:
+            latest = cluster.latest_offsets(partitions) if partitions else {}
+        except Missing:
+            return None
+        if any(position.offsets.get(each) != end for each, end in latest.items()):
+            return None
+        return View(topics=self._topics, latest=latest)
 
     def _new_differences(self, view: View, position: Position) -> Differences:
         found = differences(view, position, self._subscription)

@@ -22,6 +22,7 @@ from tests.support.arrow_columns import chunk_of
 CHUNK_RECORDS = 7
 
 _TOPIC_ID = "topic-id"
+_POLL_S = 0.005
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ class ConnectedFileCluster:
             elif time.monotonic() >= stalls_at:
                 raise ReadStalled(f"{partition}: nothing from offset {start} on")
             else:
-                time.sleep(self.stall_s / 10)
+                time.sleep(_POLL_S)
 
     def close(self) -> None:
         self.closed = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from spark_connector import kraft_cluster
 from spark_connector.cluster import Cluster, Missing, OffsetOutOfRange, ReadStalled
 from spark_connector.connector import Connector
 from tests.support.arrow_columns import offsets_of
-from tests.support.file_cluster import FileCluster
+from tests.support.file_cluster import ConnectedFileCluster, FileCluster
 from tests.support.waiting import until
 
 COLUMNS = WantedColumns()
@@ -155,6 +156,17 @@ def test_the_end_of_the_log_is_waited_at(world: World, topic: str) -> None:
     for place, end in zip(places, (RECORDS, 0), strict=True):
         with pytest.raises(ReadStalled, match=str(place)):
             world.read(place, end, end + 5)
+
+
+def test_a_record_that_comes_while_the_end_is_waited_at_is_read(
+    world: World, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kraft_cluster, "STALL_MS", 60_000)
+    monkeypatch.setattr(ConnectedFileCluster, "stall_s", 60.0)
+    with ThreadPoolExecutor(1) as other:
+        reading = other.submit(world.read, TopicPartition(topic, 0), RECORDS - 1, RECORDS + 1)
+        world.append(topic, 0, 1)
+        assert reading.result(60) == [RECORDS - 1, RECORDS]
 
 
 def test_only_an_offset_above_the_end_or_below_the_start_is_out_of_range(world: World, topic: str) -> None:

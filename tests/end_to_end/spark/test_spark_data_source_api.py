@@ -245,8 +245,3 @@ def test_a_wrong_option_reaches_the_user_by_name(
     with pytest.raises(PySparkException) as refused:
         spark.read.format("kraft").options(**{**OPTIONS, **options}).load().count()
     assert line in str(refused.value)
-
-
-def test_writing_is_refused_by_name(spark: SparkSession, cluster: FileCluster) -> None:
-    with pytest.raises(PySparkException, match='writing with format\\("kraft"\\) is not supported yet'):
-        spark.range(1).write.format("kraft").options(**OPTIONS).mode("append").save()

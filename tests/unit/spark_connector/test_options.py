@@ -83,7 +83,7 @@ def test_topics_may_be_given_by_a_pattern_or_by_their_partitions() -> None:
     servers = {"bootstrap.servers": "localhost:9094"}
     assert stream_options({**servers, "subscribePattern": " f.* "}).subscription == Pattern("f.*")
     assigned = stream_options({**servers, "assign": '{"b": [1, 0], "a": [2]}'}).subscription
-    assert assigned == Assigned((TopicPartition("a", 2), TopicPartition("b", 0), TopicPartition("b", 1)))
+    assert assigned == Assigned(frozenset({TopicPartition("a", 2), TopicPartition("b", 0), TopicPartition("b", 1)}))
 
 
 def test_explicit_offsets_are_read_from_sparks_json() -> None:

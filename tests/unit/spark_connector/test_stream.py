@@ -4,7 +4,7 @@ import dataclasses
 import logging
 import pickle
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -21,7 +21,7 @@ from spark_connector.patience import Patience
 from spark_connector.stream import KraftStreamReader
 from tests.support.file_cluster import ConnectedFileCluster, FileCluster
 
-AT_ONCE = Patience(settle_s=0.0, poll_s=0.0)
+AT_ONCE = Patience(settle_s=0.0, poll_s=0.0, topics_age_s=0.0)
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 
@@ -217,6 +217,35 @@ def test_progress_shows_the_latest_offsets_and_not_only_the_batch_s(cluster: Fil
 
 
 # --- topics and partitions that come and go --------------------------------------------------------------------
+
+
+def test_an_idle_stream_looks_up_offsets_only_until_it_is_time_to_look_for_new_partitions(
+    cluster: FileCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+
+    def noted(name: str) -> Callable[[ConnectedFileCluster, Any], Any]:
+        call = getattr(ConnectedFileCluster, name)
+
+        def note(self: ConnectedFileCluster, of: Any) -> Any:
+            calls.append(name)
+            return call(self, of)
+
+        return note
+
+    for name in ("topics", "latest_offsets", "earliest_offsets"):
+        monkeypatch.setattr(ConnectedFileCluster, name, noted(name))
+    stream = reader(cluster, Patience(settle_s=0.0, topics_age_s=3_600.0))
+    before = end_of(stream, at(0, 0))
+    assert calls == ["topics", "latest_offsets", "earliest_offsets"]
+    calls.clear()
+    assert end_of(stream, before) == before
+    assert calls == ["latest_offsets"]
+    cluster.append("a", 0, ["new"])
+    assert topics(end_of(stream, before)) == {"a": {"0": 31, "1": 10}}
+    cluster.delete_topic("a")
+    with pytest.raises(DataLoss, match="topic 'a' does not exist any more"):
+        end_of(stream, before)
 
 
 def test_an_added_partition_is_read_from_its_first_record(cluster: FileCluster) -> None:

@@ -29,7 +29,7 @@ def test_partitions_come_in_the_order_of_topics_and_numbers(connected: Connected
     ("subscription", "words"),
     [
         (Topics(("a", "absent")), "topic 'absent' does not exist"),
-        (Assigned((A0, TopicPartition("a", 2))), "partition 'a-2' does not exist"),
+        (Assigned(frozenset({A0, TopicPartition("a", 2)})), "partition 'a-2' does not exist"),
     ],
 )
 def test_what_is_missing_at_the_start_is_named(
@@ -63,7 +63,7 @@ def test_a_pattern_without_a_topic_reads_nothing_until_there_is_one(connected: C
 
 
 def test_only_the_assigned_partitions_are_read(connected: ConnectedFileCluster) -> None:
-    assigned = Assigned((A1, B0))
+    assigned = Assigned(frozenset({A1, B0}))
     assert partitions_of(at_start(assigned, connected)) == [A1, B0]
     assert assigned.includes(A1)
     assert not assigned.includes(A0)
