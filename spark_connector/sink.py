@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -22,6 +23,7 @@ from pyspark.sql.types import StructType
 
 from spark_connector.arrow_stream_writer import DataSourceStreamArrowWriter
 from spark_connector.sink_columns import Rows, check_schema, rows_of
+from spark_connector.sink_ids import Use
 from spark_connector.sink_options import SinkOptions
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ ABORT_TIMEOUT_MS: Final = 5_000
 CLOSE_AFTER_ERROR_MS: Final = 5_000
 
 _QUERY_ID: Final = "sql.streaming.queryId"
+_BATCH_ID: Final = "streaming.sql.batchId"
 _RUN_ID: Final = "spark.jobGroup.id"
 """Changes with each start of a query."""
 
@@ -78,13 +81,16 @@ class KraftBatchWriter(DataSourceArrowWriter):
         self._committer = f"{options.id_prefix}-{options.app_id or uuid4()}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        return write(self._options, lambda context: self._committer, iterator)
+        return write(self._options, self._attempt, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         commit(self._options, messages, self._options.app_version)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         abort(self._options, messages, self._committer)
+
+    def _attempt(self, context: TaskContext) -> Attempt:
+        return Attempt(self._committer, None, context.partitionId(), context.attemptNumber())
 
 
 class KraftStreamWriter(DataSourceStreamArrowWriter):
@@ -96,7 +102,7 @@ class KraftStreamWriter(DataSourceStreamArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        return write(self._options, self._committer, iterator)
+        return write(self._options, self._attempt, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         commit(self._options, messages, batchId)
@@ -104,19 +110,33 @@ class KraftStreamWriter(DataSourceStreamArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         abort(self._options, messages)
 
-    def _committer(self, context: TaskContext) -> str:
-        """Return the id that keeps the query's last batch; it changes with the option `topic`."""
+    def _attempt(self, context: TaskContext) -> Attempt:
         query_id = context.getLocalProperty(_QUERY_ID)
         if not query_id:
             raise SinkError("Spark did not tell the task its query: set delivery.guarantee=at-least-once")
-        return "-".join(filter(None, (self._options.id_prefix, query_id, self._options.topic)))
+        # A query that writes to another topic from now on begins anew.
+        committer = "-".join(filter(None, (self._options.id_prefix, query_id, self._options.topic)))
+        use = Use(context.getLocalProperty(_RUN_ID), context.getLocalProperty(_BATCH_ID))
+        return Attempt(committer, use, context.partitionId(), context.attemptNumber())
 
 
 # --- tasks -----------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt of a task, and what it commits under."""
+
+    committer: str
+    use: Use | None
+    """The micro-batch of a stream; None for a batch write, whose ids nobody uses again."""
+
+    partition: int
+    number: int
+
+
 def write(
-    options: SinkOptions, committer_of: Callable[[TaskContext], str], batches: Iterator[pa.RecordBatch]
+    options: SinkOptions, attempt_of: Callable[[TaskContext], Attempt], batches: Iterator[pa.RecordBatch]
 ) -> Written:
     """Write what one attempt of a task gets. Its records are stored when this returns."""
     filled = (batch for batch in batches if batch.num_rows)
@@ -130,45 +150,46 @@ def write(
         from spark_connector.sink_clients import clients
 
         found = clients(options.bootstrap_servers)
+        all_batches = chain((first,), filled)
         if not options.is_exactly_once:
-            return _write_at_least_once(options, found, first, filled)
-        return _write_in_transaction(options, found, committer_of(context), context, first, filled)
+            return _write_at_least_once(options, found, all_batches)
+        return _write_in_transaction(options, found, attempt_of(context), all_batches)
 
 
 def _write_in_transaction(
-    options: SinkOptions,
-    found: Clients,
-    committer: str,
-    context: TaskContext,
-    first: pa.RecordBatch,
-    rest: Iterator[pa.RecordBatch],
+    options: SinkOptions, found: Clients, attempt: Attempt, batches: Iterator[pa.RecordBatch]
 ) -> Written:
-    run = committer, context.getLocalProperty(_RUN_ID)
-    may_have_lost = context.attemptNumber() > 0 or run not in found.runs
-    transactional_id = _transactional_id(options, found, committer)
-    if context.partitionId() >= TASKS_THAT_FIT:
-        _check_tasks(found, context.partitionId() + 1, len(transactional_id.encode()))
-    producer = found.producer(options, transactional_id)
+    use = attempt.use
+    may_have_lost = attempt.number > 0 or (use is not None and found.ids.is_new(attempt.committer, use))
+    transactional_id = _transactional_id(options, found, attempt)
+    if attempt.partition >= TASKS_THAT_FIT:
+        _check_tasks(found, attempt.partition + 1, len(transactional_id.encode()))
+    producer = found.transactional_producer(options, transactional_id, is_temporary=use is None)
     try:
         producer.begin_transaction()
-        records = _send_all(options, producer, first, rest, [])
+        records = _send_all(options, producer, batches, [])
         transaction = producer.prepare_transaction()
     except BaseException:
         producer.close(CLOSE_AFTER_ERROR_MS)
         raise
     producer.close()
-    found.runs.add(run)
-    return Written(committer, transaction, records, may_have_lost)
+    return Written(attempt.committer, transaction, records, may_have_lost)
 
 
-def _transactional_id(options: SinkOptions, found: Clients, committer: str) -> str:
+def _transactional_id(options: SinkOptions, found: Clients, attempt: Attempt) -> str:
     from kraft.client import Unreachable
 
+    committer, use = attempt.committer, attempt.use
+    if use is not None and (free := found.ids.take(committer, use)) is not None:
+        return free
     try:
-        return found.admin.temporary_transactional_id(committer, timeout_ms=FIRST_CONTACT_TIMEOUT_MS)
+        new = found.admin.new_transactional_id(committer, timeout_ms=FIRST_CONTACT_TIMEOUT_MS)
     except Unreachable as error:
         addresses, seconds = ",".join(options.bootstrap_servers), FIRST_CONTACT_TIMEOUT_MS // 1_000
         raise SinkError(f"no broker at {addresses} has answered for {seconds} s: {error}") from None
+    if use is not None:
+        found.ids.add(committer, new, use)
+    return new
 
 
 def _check_tasks(found: Clients, tasks: int, id_bytes: int) -> None:
@@ -182,12 +203,10 @@ def _check_tasks(found: Clients, tasks: int, id_bytes: int) -> None:
         )
 
 
-def _write_at_least_once(
-    options: SinkOptions, found: Clients, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]
-) -> Written:
+def _write_at_least_once(options: SinkOptions, found: Clients, batches: Iterator[pa.RecordBatch]) -> Written:
     sent: list[Future[Any]] = []
-    with found.producer(options, None) as producer:
-        records = _send_all(options, producer, first, rest, sent)
+    with found.producer(options) as producer:
+        records = _send_all(options, producer, batches, sent)
         producer.flush()
     for future in sent:
         future.result()
@@ -195,14 +214,9 @@ def _write_at_least_once(
 
 
 def _send_all(
-    options: SinkOptions,
-    producer: Producer,
-    first: pa.RecordBatch,
-    rest: Iterator[pa.RecordBatch],
-    sent: list[Future[Any]],
+    options: SinkOptions, producer: Producer, batches: Iterator[pa.RecordBatch], sent: list[Future[Any]]
 ) -> int:
-    records = _send(options, producer, first, sent)
-    return records + sum(_send(options, producer, batch, sent) for batch in rest)
+    return sum(_send(options, producer, batch, sent) for batch in batches)
 
 
 def _send(options: SinkOptions, producer: Producer, batch: pa.RecordBatch, sent: list[Future[Any]]) -> int:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from kraft.client import Admin, Producer
 from kraft.client.network import Network, shared_network
+from spark_connector.sink_ids import TransactionalIds
 from spark_connector.sink_options import SinkOptions
 
 
@@ -18,21 +19,22 @@ class Clients:
 
     bootstrap_servers: Sequence[str]
     network: Network = field(default_factory=shared_network)
-    runs: set[tuple[str, str | None]] = field(default_factory=set)
-    """Committers for which tasks of this process have written, each with the run of its query."""
+    ids: TransactionalIds = field(default_factory=TransactionalIds)
 
     def __post_init__(self) -> None:
         self.admin = Admin(self.bootstrap_servers, network=self.network)
 
     admin: Admin = field(init=False)
 
-    def producer(self, options: SinkOptions, transactional_id: str | None) -> Producer:
-        """Return a new producer; with a transactional id, one for a single transaction."""
+    def producer(self, options: SinkOptions) -> Producer:
+        """Return a new producer without transactions."""
         settings = dict(options.settings)
-        if transactional_id is None:
-            del settings["transaction.timeout.ms"]
-        else:
-            settings |= {"transactional.id": transactional_id, "transactional.id.temporary": "true"}
+        del settings["transaction.timeout.ms"]
+        return Producer(self.bootstrap_servers, network=self.network, **settings)
+
+    def transactional_producer(self, options: SinkOptions, transactional_id: str, *, is_temporary: bool) -> Producer:
+        settings = dict(options.settings)
+        settings |= {"transactional.id": transactional_id, "transactional.id.temporary": str(is_temporary).lower()}
         return Producer(self.bootstrap_servers, network=self.network, **settings)
 
 

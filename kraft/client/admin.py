@@ -113,7 +113,7 @@ class Admin:
     describe_transactions = _blocking(AsyncAdmin.describe_transactions)
     describe_producers = _blocking(AsyncAdmin.describe_producers)
     abort_transaction = _blocking(AsyncAdmin.abort_transaction)
-    temporary_transactional_id = _blocking(AsyncAdmin.temporary_transactional_id)
+    new_transactional_id = _blocking(AsyncAdmin.new_transactional_id)
     commit_transactions = _blocking(AsyncAdmin.commit_transactions)
     abort_transactions = _blocking(AsyncAdmin.abort_transactions)
     abort_other_transactions = _blocking(AsyncAdmin.abort_other_transactions)

@@ -15,6 +15,7 @@ from kraft.coordinator.transactions.records import TransactionLogValue
 from kraft.coordinator.transactions.state import State
 from kraft.coordinator.transactions.transaction import NO_SEQUENCE, Transaction, TransactionState
 from kraft.coordinator.transactions.volatile import TransactionsDecision
+from kraft.model.errors import Refusal
 
 
 def committing_any_sequence() -> AbstractContextManager[object]:
@@ -41,6 +42,17 @@ def committing_what_is_open() -> AbstractContextManager[object]:
         }
 
     return patch.object(commit_transactions, "_open_transactions", open_ones)
+
+
+def committing_for_any_producer() -> AbstractContextManager[object]:
+    """What an id has open is committed, whoever has opened it."""
+    find = commit_transactions._open_transactions
+
+    def of_any(state: State, named: tuple[OpenTransaction, ...]) -> dict[str, Transaction] | Refusal:
+        found = ((each, state.transaction(each.transactional_id)) for each in named)
+        return find(state, tuple(each if at is None else replace(each, producer=at.producer) for each, at in found))
+
+    return patch.object(commit_transactions, "_open_transactions", of_any)
 
 
 def recording_no_sequence() -> AbstractContextManager[object]:

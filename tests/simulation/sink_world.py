@@ -48,7 +48,9 @@ _RETRY: Final = {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_NOT_AV
 class Task:
     """One attempt of a task. It goes on also after its driver has given it up."""
 
+    name: str
     transactional_id: str
+    """Its own, or that of a task of an earlier batch, which may still go on."""
     partitions: list[TopicPartition]
     identity: ProducerIdAndEpoch | None = None
     written: int = 0
@@ -67,6 +69,10 @@ class Driver:
 
     batch: int
     tasks: list[Task] = field(default_factory=list)
+    used: list[str] = field(default_factory=list)
+    """Transactional ids of the tasks of this batch, also of those that were lost."""
+    free: list[str] = field(default_factory=list)
+    """Those of earlier batches."""
     commit: CommitTransactions | None = None
     """The request to commit the batch, until its response."""
 
@@ -77,6 +83,7 @@ class Entry:
 
     epoch: int = -1
     open: set[str] = field(default_factory=set)
+    """Names of the tasks that have written."""
 
 
 class World(FaultyCoordinator):
@@ -92,6 +99,8 @@ class World(FaultyCoordinator):
         self.lost_tasks: list[Task] = []
         self.checkpoint = -1
         """The last batch that is committed, as Spark's checkpoint says."""
+        self.reuses_ids = self.chance.random() < 0.5
+        """True if later batches use the ids of earlier ones again; else they are temporary."""
         self.drivers = [Driver(0) for _ in range(self.chance.choice([1, 1, 2]))]
         self.host = Host(self.shard, self.context, 0, [])
 
@@ -131,8 +140,8 @@ class World(FaultyCoordinator):
         hanging = {
             each: transaction.state
             for each, transaction in by_id.items()
-            # An id that was asked for and never used has no timer: it expires.
-            if transaction.state is not TransactionState.EMPTY
+            # A temporary id that was asked for and never used has no timer: it expires.
+            if not (transaction.state.is_closed if self.reuses_ids else transaction.state is TransactionState.EMPTY)
         }
         open_records = {key: entry for key, entry in self.entries.items() if entry.open}
         if hanging or open_records:
@@ -165,8 +174,8 @@ class World(FaultyCoordinator):
             return
         ended, entry.open = entry.open, set()
         entry.epoch = markers.producer.epoch
-        for transactional_id in ended:
-            self.history.ended(transactional_id, partition, commit=markers.commit)
+        for name in ended:
+            self.history.ended(name, partition, commit=markers.commit)
         self.network.append(partial(self._report, host, markers.written(frozenset({partition}))))
 
     def _report(self, host: Host, report: MarkersWritten) -> None:
@@ -185,15 +194,18 @@ class World(FaultyCoordinator):
         if task.identity.epoch < entry.epoch:
             return False
         entry.epoch = task.identity.epoch
-        entry.open.add(task.transactional_id)
-        self.history.written[task.transactional_id].add(partition)
+        entry.open.add(task.name)
+        self.history.written[task.name].add(partition)
         return True
 
     # --- tasks -------------------------------------------------------------------------------------------------------
 
-    def _new_task(self) -> Task:
+    def _new_task(self, driver: Driver) -> Task:
         places = self.chance.sample(PARTITIONS, self.chance.randint(1, len(PARTITIONS)))
-        return Task(f"{COMMITTER}-{self._next()}", places)
+        name = f"{COMMITTER}-{self._next()}"
+        transactional_id = driver.free.pop() if self.reuses_ids and driver.free else name
+        driver.used.append(transactional_id)
+        return Task(name, transactional_id, places)
 
     def _task_acts(self) -> None:
         tasks = [each for driver in self.drivers for each in driver.tasks] + self.lost_tasks
@@ -205,7 +217,9 @@ class World(FaultyCoordinator):
             if self.chance.random() < 0.1:
                 self._send(task, task.request)
         elif task.identity is None:
-            command = InitProducerId(transactional_id=task.transactional_id, timeout_ms=TIMEOUT_MS, is_temporary=True)
+            command = InitProducerId(
+                transactional_id=task.transactional_id, timeout_ms=TIMEOUT_MS, is_temporary=not self.reuses_ids
+            )
             self._send(task, command)
         else:
             self._send(
@@ -252,7 +266,7 @@ class World(FaultyCoordinator):
 
     def _replace(self, driver: Driver, place: int) -> None:
         self.lost_tasks.append(driver.tasks[place])
-        driver.tasks[place] = self._new_task()
+        driver.tasks[place] = self._new_task(driver)
 
     # --- drivers -----------------------------------------------------------------------------------------------------
 
@@ -262,7 +276,7 @@ class World(FaultyCoordinator):
             if self.chance.random() < 0.1:
                 self._send_commit(driver, driver.commit)
         elif not driver.tasks:
-            driver.tasks = [self._new_task() for _ in range(self.chance.randint(1, 3))]
+            driver.tasks = [self._new_task(driver) for _ in range(self.chance.randint(1, 3))]
         elif all(task.is_done for task in driver.tasks):
             self._ask_commit(driver)
         else:
@@ -276,7 +290,7 @@ class World(FaultyCoordinator):
             for task in driver.tasks
             if task.identity is not None
         )
-        self.history.asked[driver.batch].add(frozenset(each.transactional_id for each in named))
+        self.history.asked[driver.batch].add(frozenset(task.name for task in driver.tasks))
         self._send_commit(
             driver, CommitTransactions(transactional_id=COMMITTER, sequence=driver.batch, transactions=named)
         )
@@ -296,6 +310,7 @@ class World(FaultyCoordinator):
             self.history.passed.add(driver.batch)
             self.checkpoint = max(self.checkpoint, driver.batch)
             driver.batch, driver.tasks, driver.commit = driver.batch + 1, [], None
+            driver.used, driver.free = [], driver.free + driver.used
         else:
             assert isinstance(response, Refusal)
             if response.error_code not in _RETRY:
@@ -321,7 +336,7 @@ class World(FaultyCoordinator):
         """Begin with the batch after the checkpoint's. The tasks are not told."""
         self.lost_tasks += driver.tasks
         self.drivers.remove(driver)
-        self.drivers.append(Driver(self.checkpoint + 1))
+        self.drivers.append(Driver(self.checkpoint + 1, free=driver.free + driver.used))
 
     # --- the network -------------------------------------------------------------------------------------------------
 

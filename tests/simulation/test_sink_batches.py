@@ -39,12 +39,13 @@ def test_a_seed_replays_exactly() -> None:
 @pytest.mark.parametrize(
     ("guard", "invariant", "first_seed"),
     [
-        (weakened.committing_any_sequence, Invariant.ONCE, 5),
-        (weakened.committing_what_is_open, Invariant.ALL_OR_NOTHING, 2),
-        (weakened.recording_no_sequence, Invariant.ONCE, 5),
+        (weakened.committing_any_sequence, Invariant.ONCE, 3),
+        (weakened.committing_what_is_open, Invariant.ALL_OR_NOTHING, 1),
+        (weakened.committing_for_any_producer, Invariant.COMMITTED_AS_ASKED, 1),
+        (weakened.recording_no_sequence, Invariant.ONCE, 3),
         (weakened.deleting_what_is_decided, Invariant.NOTHING_HANGS, 0),
         (weakened.leaving_the_epoch, Invariant.NOTHING_HANGS, 0),
-        (transactions_weakened.replying_at_once, Invariant.ACKNOWLEDGED_IS_COMMITTED, 13),
+        (transactions_weakened.replying_at_once, Invariant.ACKNOWLEDGED_IS_COMMITTED, 35),
     ],
 )
 def test_the_simulation_notices(

@@ -48,7 +48,7 @@ class TransactionCommits(AdminCalls):
 
     _transaction_partitions = 0
 
-    async def temporary_transactional_id(self, committer: str, *, timeout_ms: int | None = None) -> str:
+    async def new_transactional_id(self, committer: str, *, timeout_ms: int | None = None) -> str:
         """Return a new transactional id whose transaction `commit_transactions` can commit under this committer.
 
         It begins with the committer's, and belongs to the same partition of `__transaction_state`.

@@ -50,7 +50,7 @@ def prepare(
     cluster: Cluster, admin: Admin, topic: str, *values: bytes, timeout_ms: int = 300_000
 ) -> PreparedTransaction:
     """Write to all partitions, and leave the transaction open; the committer has the name of the topic."""
-    with producer_of(cluster, admin.temporary_transactional_id(topic), timeout_ms) as producer:
+    with producer_of(cluster, admin.new_transactional_id(topic), timeout_ms) as producer:
         producer.begin_transaction()
         for value in values:
             for partition in range(PARTITIONS):
@@ -107,7 +107,7 @@ def test_drivers_that_commit_the_same_batch_at_once_commit_one(cluster: Cluster,
 
 def test_a_producer_that_writes_on_is_refused_after_the_commit(cluster: Cluster, admin: Admin, topic: str) -> None:
     """Neither in a partition that it has written to, nor in another one, nor after its id was deleted."""
-    zombie_id = admin.temporary_transactional_id(topic)
+    zombie_id = admin.new_transactional_id(topic)
     with producer_of(cluster, zombie_id) as zombie, Admin(cluster.bootstrap_servers) as driver:
         zombie.begin_transaction()
         zombie.send(topic, b"before", partition=0).result(TIMEOUT_S)

@@ -125,7 +125,7 @@ async def test_an_abort_undoes_no_commit_and_takes_any_end_for_one() -> None:
 async def test_temporary_ids_share_the_partition_of_their_committer() -> None:
     async with cluster_with() as (cluster, _), admin_of(cluster) as admin:
         cluster.create("__transaction_state", partitions=50)
-        ids = {await admin.temporary_transactional_id(COMMITTER) for _ in range(20)}
+        ids = {await admin.new_transactional_id(COMMITTER) for _ in range(20)}
         assert len(ids) == 20
         assert {partition_of(each, 50) for each in ids} == {partition_of(COMMITTER, 50)}
         assert all(each.startswith(f"{COMMITTER}-") for each in ids)
@@ -134,5 +134,5 @@ async def test_temporary_ids_share_the_partition_of_their_committer() -> None:
 async def test_a_refused_look_up_names_the_reason() -> None:
     async with cluster_with() as (cluster, _), admin_of(cluster, default_api_timeout_ms=1_000) as admin:
         with pytest.raises(Refusal) as refused:
-            await admin.temporary_transactional_id(COMMITTER)
+            await admin.new_transactional_id(COMMITTER)
         assert refused.value.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
