@@ -99,15 +99,12 @@ class Run:
     def aborted_transactions_are_not_read(self) -> None:
         self._create("transfers")
         with Producer(self._cluster.bootstrap_servers, transactional_id="transfers") as producer:
-            for is_committed in (True, False, True):
+            for end in (producer.commit_transaction, producer.abort_transaction, producer.commit_transaction):
                 producer.begin_transaction()
-                for number in range(30):
-                    producer.send("transfers", str(number).encode(), partition=number % PARTITIONS)
+                for partition in range(PARTITIONS):
+                    producer.produce_many("transfers", [b"transfer"] * 10, partition=partition)
                 producer.flush()
-                if is_committed:
-                    producer.commit_transaction()
-                else:
-                    producer.abort_transaction()
+                end()
         until_stable(self._cluster.bootstrap_servers, ["transfers"], DEADLINE_S)
         uncommitted = self._read("kafka", "transfers").count()
         assert uncommitted == 90, f"{uncommitted} of 90 records read with Spark's default"
