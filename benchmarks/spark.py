@@ -5,6 +5,7 @@ The official connector, a jar, reads from Apache Kafka and from our Kafka listen
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -46,6 +47,7 @@ RECORDS: Final = 1_000_000
 RECORDS_MAX: Final = 20_000_000
 ROUNDS: Final = 3
 TRIGGERS: Final = 30
+MINUTES_MAX: Final = 30.0
 MICRO_BATCHES: Final = 4
 """Of a stream, that many: `maxOffsetsPerTrigger` is its part of the records."""
 
@@ -99,6 +101,8 @@ class Plan:
     rounds: int = ROUNDS
     triggers: int = TRIGGERS
     measures: Sequence[Measure] = tuple(Measure)
+    minutes_max: float = MINUTES_MAX
+    """After which nothing more is measured, once every row has a figure."""
 
     def records_of(self, measure: Measure) -> int:
         is_large = measure in (Measure.BATCH_LARGE, Measure.STREAM_LARGE)
@@ -215,11 +219,13 @@ def _read_topic(measure: Measure) -> str:
 
 def measure_all(runners: Sequence[Runner], plan: Plan, jar: str) -> Report:
     figures = {(measure, each.subject.name): Figures() for measure in plan.measures for each in runners}
-    steps = (1 + plan.rounds) * len(figures)
+    steps, ends_s = (1 + plan.rounds) * len(figures), time.monotonic() + 60 * plan.minutes_max
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("warming up", total=steps)
         for number in range(1 + plan.rounds):
             for measure in plan.measures:
+                if number > 1 and time.monotonic() > ends_s:
+                    break
                 # Who is first differs, so that none always follows the same other one.
                 for runner in (*runners[number % len(runners) :], *runners[: number % len(runners)]):
                     progress.update(task, description=f"round {number} of {plan.rounds}: {_TITLES[measure]}")
@@ -271,7 +277,7 @@ def _row(measure: Measure, runner: Runner, own: Figures, first: Figures) -> dict
     if not own.taken:
         return (
             row
-            | dict.fromkeys(("median", "least", "most", "x", "CPU s", "CPU x", "broker CPU s"), None)
+            | dict.fromkeys(("median", "least", "most", "n", "x", "CPU s", "CPU x", "broker CPU s"), None)
             | {"detail": "not yet" if own.cannot else ""}
         )
     values = [each.value for each in own.taken]
@@ -280,6 +286,7 @@ def _row(measure: Measure, runner: Runner, own: Figures, first: Figures) -> dict
         "median": round(own.value()),
         "least": round(min(values)),
         "most": round(max(values)),
+        "n": len(values),
         "x": None if speed is None else 1 / speed if in_time else speed,
         "CPU s": own.cpu_s(),
         "CPU x": own.cpu_s() / first.cpu_s() if first.taken else None,
@@ -291,7 +298,7 @@ def _row(measure: Measure, runner: Runner, own: Figures, first: Figures) -> dict
 def _notes(plan: Plan, jar: str, first: str) -> list[str]:
     small, large = plan.records, plan.records_of(Measure.BATCH_LARGE)
     return [
-        f"Medians of {plan.rounds} rounds, the subjects in turns, after one that is not counted; all share the cores.",
+        "Medians of n rounds, the subjects in turns, after one that is not counted; all share the cores.",
         f"{small:,} records of 100 B, {large:,} of 1 KB, values only; all columns are read.",
         f"stream: in {MICRO_BATCHES} micro-batches, by maxOffsetsPerTrigger.",
         f"x: speed beside {first}, above 1 is faster. CPU x: CPU beside it, below 1 is less.",
@@ -388,11 +395,20 @@ def main(
     cores: Annotated[int, typer.Option(min=1, max=16, help="Task slots of each session.")] = PARTITIONS,
     only: Annotated[list[Measure] | None, typer.Option(help="Measure this; may be repeated.")] = None,
     subject: Annotated[list[Which] | None, typer.Option(help="Measure this; may be repeated.")] = None,
+    minutes: Annotated[float, typer.Option(min=0, help="Begin no further measure after this, once each has one.")] = (
+        MINUTES_MAX
+    ),
     conf: Annotated[list[str] | None, typer.Option(help="KEY=VALUE for each session; may be repeated.")] = None,
     output: Annotated[Output, typer.Option(help="For people or for programs.")] = Output.TABLE,
 ) -> None:
     """Batch reads, streams, small triggers, the start and writes of Spark: rate, CPU, and ratios."""
-    plan = Plan(records=records, rounds=rounds, triggers=triggers, measures=tuple(dict.fromkeys(only or Measure)))
+    plan = Plan(
+        records=records,
+        rounds=rounds,
+        triggers=triggers,
+        measures=tuple(dict.fromkeys(only or Measure)),
+        minutes_max=minutes,
+    )
     given = dict(_key_and_value(text) for text in conf or ())
     which = [each for each in Which if each in (subject or Which)]
     try:

@@ -29,8 +29,9 @@ from kraft.testing import Cluster
 from spark_connector.kafka_checkpoint import move_checkpoint
 from tests.soak.fault_runs import Seed, chosen, judged, say
 from tests.support.maven_jars import JarsMissing
+from tests.support.records import publish_in_transactions
 from tests.support.spark.official_connector import official_connector, version_of
-from tests.support.waiting import until, until_stable
+from tests.support.waiting import until
 
 NODES: Final = 3
 PARTITIONS: Final = 3
@@ -98,17 +99,8 @@ class Run:
 
     def aborted_transactions_are_not_read(self) -> None:
         self._create("transfers")
-        with Producer(self._cluster.bootstrap_servers, transactional_id="transfers") as producer:
-            for is_committed in (True, False, True):
-                producer.begin_transaction()
-                for number in range(30):
-                    producer.send("transfers", str(number).encode(), partition=number % PARTITIONS)
-                producer.flush()
-                if is_committed:
-                    producer.commit_transaction()
-                else:
-                    producer.abort_transaction()
-        until_stable(self._cluster.bootstrap_servers, ["transfers"], DEADLINE_S)
+        transactions = [(range(30), is_committed) for is_committed in (True, False, True)]
+        publish_in_transactions(self._cluster.bootstrap_servers, "transfers", PARTITIONS, transactions)
         uncommitted = self._read("kafka", "transfers").count()
         assert uncommitted == 90, f"{uncommitted} of 90 records read with Spark's default"
         rows = self._same_in_both("transfers", **{"kafka.isolation.level": "read_committed"})

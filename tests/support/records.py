@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from kraft.client import Admin, Consumer, Producer, TopicPartition
+from tests.support.waiting import until_stable
 
 
 def create_topic(bootstrap_servers: str, topic: str, *, partitions: int, replication_factor: int = 3) -> None:
@@ -21,6 +22,27 @@ def publish(bootstrap_servers: str, topic: str, numbers: Iterable[int]) -> None:
         assert producer.flush(timeout_ms=60_000)
         for future in sent:
             future.result(timeout=1)
+
+
+def publish_in_transactions(
+    bootstrap_servers: str, topic: str, partitions: int, transactions: Iterable[tuple[Iterable[int], bool]]
+) -> None:
+    """Publish the numbers of each transaction, spread over the partitions, and commit it if the second value is True.
+
+    When it returns, every transaction has its markers.
+    """
+    with Producer(bootstrap_servers, transactional_id=topic) as producer:
+        for numbers, is_committed in transactions:
+            producer.begin_transaction()
+            for number in numbers:
+                producer.send(topic, b"%d" % number, partition=number % partitions)
+            # An abort would drop what was not sent yet.
+            producer.flush()
+            if is_committed:
+                producer.commit_transaction()
+            else:
+                producer.abort_transaction()
+    until_stable(bootstrap_servers, [topic])
 
 
 def read_all(bootstrap_servers: str, topic: str) -> Counter[int]:

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from kraft.client import Admin, Producer, TopicPartition
 from kraft.testing import Cluster
 from tests.support.command_line import kraft
-from tests.support.waiting import until_stable
+from tests.support.records import publish_in_transactions
 
 # The first test also starts Java and its Python workers, which takes a minute or two on a busy machine.
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
@@ -104,17 +104,8 @@ def test_a_batch_read_is_what_was_produced(spark: SparkSession, cluster: Cluster
 
 def test_only_committed_records_are_read_unless_others_are_asked_for(spark: SparkSession, cluster: Cluster) -> None:
     create_topic(cluster, "transfers")
-    with Producer(cluster.bootstrap_servers, transactional_id="transfers") as producer:
-        for numbers, is_committed in ((range(10), True), (range(10, 20), False), (range(20, 30), True)):
-            producer.begin_transaction()
-            for number in numbers:
-                producer.send("transfers", str(number).encode(), partition=number % PARTITIONS)
-            producer.flush()
-            if is_committed:
-                producer.commit_transaction()
-            else:
-                producer.abort_transaction()
-    until_stable(cluster.bootstrap_servers, ["transfers"])
+    transactions = ((range(10), True), (range(10, 20), False), (range(20, 30), True))
+    publish_in_transactions(cluster.bootstrap_servers, "transfers", PARTITIONS, transactions)
     given = {"bootstrap.servers": cluster.bootstrap_servers, "subscribe": "transfers"}
 
     def read(**options: str) -> list[int]:

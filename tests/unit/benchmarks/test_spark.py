@@ -54,6 +54,12 @@ def test_ratios_are_beside_the_first_subject_and_above_one_is_faster() -> None:
     assert sum(isinstance(each, Count) for each in sessions[1].asked) == 1
 
 
+def test_when_the_time_is_up_each_row_has_one_figure() -> None:
+    plan = Plan(records=RECORDS, rounds=9, measures=(Measure.BATCH_SMALL, Measure.TRIGGER), minutes_max=0)
+    report = measure_all([runner("own", AnsweringSession(seconds=1))], plan, "4")
+    assert [row["n"] for row in report.rows] == [1, 1]
+
+
 def test_what_a_connector_cannot_do_yet_is_a_row_that_says_so() -> None:
     plan = Plan(records=RECORDS, rounds=1, measures=(Measure.WRITE,))
     report = measure_all([runner("own", AnsweringSession(seconds=1))], plan, "4")
