@@ -11,7 +11,7 @@ import pytest
 
 from kraft.client import Admin, NoBrokerReachable, Producer, TopicPartition, WantedColumns
 from kraft.testing import Cluster as RealCluster
-from spark_connector import kraft_cluster
+from spark_connector import kraft_cluster, kraft_reads
 from spark_connector.cluster import Cluster, Missing, OffsetOutOfRange, ReadStalled
 from spark_connector.connector import Connector
 from tests.support.arrow_columns import offsets_of
@@ -133,7 +133,7 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def topic(world: World, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """A topic of the test's own: offsets 5 to 19 in partition 0, and an empty partition 1."""
     # Long enough for an answer, and no longer: some tests wait for its end.
-    monkeypatch.setattr(kraft_cluster, "STALL_MS", 300)
+    monkeypatch.setattr(kraft_reads, "STALL_MS", 300)
     name = str(request.node.originalname).removeprefix("test_")
     world.create(name, 2)
     world.append(name, 0, RECORDS)
@@ -161,7 +161,7 @@ def test_the_end_of_the_log_is_waited_at(world: World, topic: str) -> None:
 def test_a_record_that_comes_while_the_end_is_waited_at_is_read(
     world: World, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kraft_cluster, "STALL_MS", 60_000)
+    monkeypatch.setattr(kraft_reads, "STALL_MS", 60_000)
     monkeypatch.setattr(ConnectedFileCluster, "stall_s", 60.0)
     with ThreadPoolExecutor(1) as other:
         reading = other.submit(world.read, TopicPartition(topic, 0), RECORDS - 1, RECORDS + 1)
