@@ -197,7 +197,8 @@ class Producer:
             count = await sender.partition_count(topic)
             for place, rows in places_of(topic, count, columns):
                 group = records if rows is None else records.at(rows)
-                await self._add_columns(sender, topic, place, group, receipt, number)
+                if group:
+                    await self._add_columns(sender, topic, place, group, receipt, number)
         except (KraftError, Unreachable) as error:
             self.record_not_queued(error, number)
             raise
