@@ -185,7 +185,7 @@ class Producer:
     async def send_columns(self, topic: str, columns: ColumnsToSend) -> asyncio.Future[Delivery]:
         """Queue records as columns, which is faster than `produce_many`, and return one future for all of them.
 
-        Every column is checked before the first record is queued.
+        Lengths and types of the columns are checked before the first record is queued.
         """
         sender, number, topic = self._started(), self.transaction_number(), checked_topic(topic)
         given_ms = columns.timestamp_ms

@@ -110,7 +110,7 @@ def test_a_cluster_that_does_not_answer_is_named_with_its_addresses() -> None:
         raise Unreachable("a:1", "connection refused")
 
     clients: Any = SimpleNamespace(admin=SimpleNamespace(new_transactional_id=unreachable), ids=TransactionalIds())
-    with pytest.raises(SinkError, match="no broker at a:1 has answered for 10 s: .*connection refused"):
+    with pytest.raises(SinkError, match=r"no broker at a:1 has answered for 10 s: .*connection refused"):
         sink._transactional_id(OPTIONS, clients, Attempt("query", Use("run", "0"), 0, 0))
 
 
