@@ -185,7 +185,7 @@ class Producer:
     async def send_columns(self, topic: str, columns: ColumnsToSend) -> asyncio.Future[Delivery]:
         """Queue records as columns, which is faster than `produce_many`, and return one future for all of them.
 
-        Every column is checked before the first record is queued.
+        Lengths and types of the columns are checked before the first record is queued.
         """
         sender, number, topic = self._started(), self.transaction_number(), checked_topic(topic)
         given_ms = columns.timestamp_ms
@@ -197,7 +197,8 @@ class Producer:
             count = await sender.partition_count(topic)
             for place, rows in places_of(topic, count, columns):
                 group = records if rows is None else records.at(rows)
-                await self._add_columns(sender, topic, place, group, receipt, number)
+                if group:
+                    await self._add_columns(sender, topic, place, group, receipt, number)
         except (KraftError, Unreachable) as error:
             self.record_not_queued(error, number)
             raise

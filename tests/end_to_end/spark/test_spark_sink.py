@@ -27,6 +27,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 TIMEOUT_S = 120
 PARTITIONS = 3
 RECORDS = 5 * BATCH_RECORDS
+UNDECIDED = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +100,7 @@ def records_of(cluster: Cluster, topic: str) -> list[ConsumerRecord]:
 def check_copied(cluster: Cluster, topic: str) -> None:
     with Admin(cluster.bootstrap_servers) as admin:
         # What lost tasks have left open was aborted, and readers wait for nothing.
-        until(lambda: len(admin.list_transactions(pattern=f".*{topic}.*")) == 1, "temporary ids are left")
+        until(lambda: not admin.list_transactions(states=UNDECIDED, pattern=f".*{topic}.*"), "transactions are left")
     values = [int(record.value or b"") for record in records_of(cluster, topic)]
     assert sorted(values) == list(range(RECORDS)), "lost, duplicated or strange records"
 
@@ -159,7 +160,7 @@ def frame_of(spark: SparkSession) -> DataFrame:
 def test_a_frame_is_written_as_its_columns_say(spark: SparkSession, cluster: Cluster) -> None:
     for number in range(2):
         create_topic(cluster.bootstrap_servers, f"typed-{number}", partitions=PARTITIONS)
-    servers = {"kafka.bootstrap.servers": cluster.bootstrap_servers}
+    servers = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "transactionalIdPrefix": "frames"}
     frame_of(spark).write.format("kraft").options(**servers).mode("append").save()
     for guarantee in ("at-least-once", "exactly-once"):
         options = {**servers, "topic": "typed-0", "delivery.guarantee": guarantee}
@@ -167,6 +168,9 @@ def test_a_frame_is_written_as_its_columns_say(spark: SparkSession, cluster: Clu
     for app_version in (1, 1, 2):
         options = {**servers, "topic": "typed-1", "txnAppId": "nightly", "txnVersion": str(app_version)}
         frame_of(spark).limit(1).write.format("kraft").options(**options).mode("append").save()
+    with Admin(cluster.bootstrap_servers) as admin:
+        tasks = "frames-.*-[0-9a-f]{32}"
+        until(lambda: not admin.list_transactions(pattern=tasks), "temporary ids are left")
     found = {number: records_of(cluster, f"typed-{number}") for number in range(2)}
     assert sorted(int(each.value or b"") for each in found[0]) == [0, 0, 0, 2, 4, 6, 8]
     assert sorted(int(each.value or b"") for each in found[1]) == [0, 0, 1, 3, 5, 7, 9], "each version once"

@@ -122,5 +122,10 @@ async def test_what_does_not_fit_is_refused_before_a_record_is_queued() -> None:
 
 
 async def test_no_records_are_delivered_at_once() -> None:
-    async with producer_of(cluster_with(1)) as producer:
+    cluster = cluster_with(1)
+    async with producer_of(cluster) as producer:
         assert (await (await send(producer, []))).records == 0
+        await producer.flush()
+        await (await send(producer, [b"next"]))
+    assert [each.value for each in stored(cluster, 0)] == [b"next"]
+    assert len(cluster.partition("orders").batches) == 1
