@@ -173,10 +173,6 @@ class Session:
             builder = builder.config(key, value)
         spark = builder.getOrCreate()
         spark.sparkContext.setLogLevel("ERROR")
-        if self._subject.format == "kraft":
-            from spark_connector import KraftDataSource
-
-            spark.dataSource.register(KraftDataSource)
         return spark
 
     def _read(self, topic: str) -> DataFrame:
