@@ -17,9 +17,6 @@ STREAMS: Final[Version] = (4, 2)
 """Before it, Spark does not tell a source written in Python where the query stands when it asks for the next end, nor
 how much it may read. A stream could neither notice lost records nor bound a micro-batch."""
 
-WRITES: Final[Version] = (4, 1)
-"""Before it, streams cannot be written in Arrow's format."""
-
 
 class SparkTooOld(NotImplementedError):
     """The version of PySpark cannot do what was asked for."""

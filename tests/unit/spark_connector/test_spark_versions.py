@@ -7,7 +7,7 @@ from pyspark.sql.pandas import types as pandas_types
 from pyspark.sql.types import StructType, TimestampType
 
 from spark_connector import spark_versions
-from spark_connector.spark_versions import STREAMS, WRITES, SparkTooOld, require, to_arrow_schema
+from spark_connector.spark_versions import STREAMS, SparkTooOld, require, to_arrow_schema
 
 TIME = StructType().add("timestamp", TimestampType())
 
@@ -18,7 +18,7 @@ def test_every_version_that_is_new_enough_is_accepted(monkeypatch: pytest.Monkey
         require("reading a stream", STREAMS)
 
 
-@pytest.mark.parametrize(("version", "least"), [("4.1.3", STREAMS), ("4.0.4", STREAMS), ("4.0.4", WRITES)])
+@pytest.mark.parametrize(("version", "least"), [("4.1.3", STREAMS), ("4.0.4", STREAMS), ("4.3.0", (5, 0))])
 def test_an_older_one_is_refused_by_its_number(
     monkeypatch: pytest.MonkeyPatch, version: str, least: tuple[int, int]
 ) -> None:
