@@ -92,7 +92,7 @@ def main() -> None:
         directory = Path(path)
         packages = environment(directory / "env")
         lacks = [str(directory / "env" / "bin" / "python"), "-c", "import pyspark, grpc, kraft"]
-        refused = subprocess.run(lacks, capture_output=True, text=True, timeout=60, check=False, env={})
+        refused = subprocess.run(lacks, capture_output=True, text=True, timeout=60, check=False, cwd=directory, env={})
         assert "No module named 'kraft'" in refused.stderr, f"an environment without kraft: {refused.stderr}"
         with Cluster(1) as cluster:
             with Admin(cluster.bootstrap_servers) as admin:
