@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,9 +20,7 @@ def known() -> set[str]:
     """Return the names without prefixes, as the code spells them."""
     names = set(options._KNOWN)
     if find_spec("spark_connector.sink_options") is not None:
-        from spark_connector import sink_options
-
-        names |= set(sink_options._KNOWN)
+        names |= set(import_module("spark_connector.sink_options")._KNOWN)
     return {name.removeprefix("kraft.").removeprefix("kafka.") for name in names}
 
 
