@@ -62,7 +62,7 @@ class KraftCluster:
     def record_bytes(self, partition: TopicPartition, offset: int, end: int) -> float | None:
         try:
             return kraft_reads.record_bytes(self._consumer, partition, offset, end)
-        except (OffsetOutOfRange, ReadStalled, TruncatedWhileRead, Missing) as problem:
+        except (OffsetOutOfRange, ReadStalled, TruncatedWhileRead, Missing, Refusal) as problem:
             # The task that reads the records says so.
             _log.debug("records of %s not sampled: %s", partition, problem)
             return None

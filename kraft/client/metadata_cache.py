@@ -69,6 +69,8 @@ class MetadataCache:
         self._topics: dict[str, _Topic] = {}
         self._wanted: set[str] = set()
         self._missing: dict[str, Refusal] = {}
+        self._lacking_until_ms: dict[TopicPartition, int] = {}
+        """Partitions that were waited for in vain, with the time until which they are not waited for again."""
         self._refreshed_at_ms: int | None = None
         self._refreshes_without_change = 0
         self._refreshing: asyncio.Task[None] | None = None
@@ -118,6 +120,31 @@ class MetadataCache:
                 self._wanted.discard(name)
                 raise refusal
             await asyncio.sleep(delay_ms / 1000)
+
+    async def until_has(self, partition: TopicPartition, timeout_ms: int) -> int:
+        """Return the number of the topic's partitions, which includes this one unless it is missing for a while.
+
+        A partition that was missing a moment ago is not waited for again. Raises as `topic`.
+        """
+        count = len((await self.topic(partition.topic, timeout_ms)).partitions)
+        now_ms = self._clock.monotonic_ms()
+        if partition.partition < count or now_ms < self._lacking_until_ms.get(partition, 0):
+            return count
+        until_ms = now_ms + min(timeout_ms, MISSING_TOPIC_GRACE_MS)
+        failures = 0
+        while partition.partition >= count:
+            failures += 1
+            delay_ms = self._backoff.delay_ms(failures)
+            if self._clock.monotonic_ms() + delay_ms >= until_ms:
+                self._lacking_until_ms[partition] = self._clock.monotonic_ms() + MISSING_TOPIC_GRACE_MS
+                return count
+            await self.refresh(until_ms - self._clock.monotonic_ms())
+            count = self.partition_count(partition.topic) or 0
+            if partition.partition >= count:
+                self.any_broker.ask_another()
+                await asyncio.sleep(delay_ms / 1000)
+        self._lacking_until_ms.pop(partition, None)
+        return count
 
     # --- refreshing -------------------------------------------------------------------------------------------
 

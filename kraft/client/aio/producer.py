@@ -16,7 +16,7 @@ from kraft.client.errors import ClientClosed, RecordTooLarge, TransactionConflic
 from kraft.client.group_offsets import checked_offsets
 from kraft.client.network import Network
 from kraft.client.receipts import DeliveryReceipt, RecordReceipt
-from kraft.client.sans_io.column_places import places_of
+from kraft.client.sans_io.column_places import last_partition, places_of
 from kraft.client.sans_io.column_records import ColumnRecords, column_records
 from kraft.client.sans_io.partitioner import StickyPartitioner, partition_for_key
 from kraft.client.sans_io.send_batch import RECORD_OVERHEAD_BYTES, Receipt, record_size
@@ -146,7 +146,7 @@ class Producer:
         size = record_size(record)
         try:
             self._check_size(size)
-            count = await sender.partition_count(topic)
+            count = await sender.partition_count(topic, partition)
             place = self._place(topic, count, record.key, partition)
             is_full = await sender.add(TopicPartition(topic, place), [record], size, receipt, number)
         except (KraftError, Unreachable) as error:
@@ -194,7 +194,7 @@ class Producer:
         future: asyncio.Future[Delivery] = self._new_future()
         receipt = DeliveryReceipt(future, len(records))
         try:
-            count = await sender.partition_count(topic)
+            count = await sender.partition_count(topic, last_partition(columns))
             for place, rows in places_of(topic, count, columns):
                 group = records if rows is None else records.at(rows)
                 if group:
@@ -233,7 +233,7 @@ class Producer:
         ]
         if sizes:
             self._check_size(max(sizes))
-        count = await sender.partition_count(topic)
+        count = await sender.partition_count(topic, partition)
         groups: dict[int, tuple[list[Record], int]] = {}
         for record, size in zip(records, sizes, strict=True):
             place = self._place(topic, count, record.key, partition)

@@ -62,11 +62,15 @@ class Sender:
 
     # --- for the producer -------------------------------------------------------------------------------------
 
-    async def partition_count(self, topic: str) -> int:
+    async def partition_count(self, topic: str, partition: int | None = None) -> int:
+        """Return the number of partitions. If the topic does not have `partition`, it may soon: that is waited for."""
         count = self._metadata.partition_count(topic)
         if count is None:
             metadata = await self._metadata.topic(topic, self._settings.max_block_ms)
             count = len(metadata.partitions)
+        # Whatever is no number is refused when the record is placed.
+        if isinstance(partition, int) and partition >= count:
+            count = await self._metadata.until_has(TopicPartition(topic, partition), self._settings.max_block_ms)
         return count
 
     async def add(

@@ -16,6 +16,14 @@ Rows = Sequence[int]
 _ANY: Final = -1
 
 
+def last_partition(columns: ColumnsToSend) -> int | None:
+    """Return the highest partition that is named; None without any."""
+    partitions = columns.partitions
+    if partitions is None or isinstance(partitions, int):
+        return partitions
+    return max((each for each in partitions if isinstance(each, int)), default=None)
+
+
 def places_of(topic: str, partition_count: int, columns: ColumnsToSend) -> Iterator[tuple[int | None, Rows | None]]:
     """Yield each partition with the rows that go there, None for all. Without a partition, the rows may go anywhere.
 

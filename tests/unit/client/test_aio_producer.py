@@ -9,6 +9,7 @@ import pytest
 from kraft.client.aio.producer import Producer
 from kraft.client.any_broker import NoBrokerReachable
 from kraft.client.errors import BufferExhausted, ClientClosed, DeliveryTimeout, RecordTooLarge
+from kraft.client.values import ColumnsToSend
 from kraft.log.format.record_batch import decode_batch, read_header
 from kraft.model.errors import ErrorCode, Refusal
 from tests.support.client.fake_cluster import FakeCluster, tp
@@ -257,6 +258,18 @@ async def test_a_missing_partition_is_named() -> None:
     async with producer_of(cluster) as producer:
         with pytest.raises(Refusal, match="'orders' has partitions 0 to 1, not 2"):
             await producer.send("orders", b"a", partition=2)
+
+
+async def test_a_partition_that_was_added_is_sent_to() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders", partitions=2)
+    async with producer_of(cluster) as producer:
+        await producer.send_and_wait("orders", b"a", partition=1)
+        cluster.create("orders", partitions=5)
+        assert (await producer.send_and_wait("orders", b"b", partition=2)).partition == 2
+        await (await producer.produce_many("orders", [b"c"], partition=3))
+        await (await producer.send_columns("orders", ColumnsToSend(values=[b"d", b"e"], partitions=[0, 4])))
+    assert [len(cluster.partition("orders", number).records()) for number in (2, 3, 4)] == [1, 1, 1]
 
 
 async def test_brokers_that_do_not_answer_are_all_named_when_time_is_up() -> None:

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from kraft.client.any_broker import NoBrokerReachable
-from kraft.client.metadata_cache import MetadataCache
+from kraft.client.metadata_cache import MISSING_TOPIC_GRACE_MS, MetadataCache
 from kraft.client.settings import AdminSettings, settings_of
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
@@ -115,6 +115,31 @@ def test_a_deleted_topic_has_no_leaders_but_keeps_its_partitions() -> None:
         refusal = cache.refusal_of("orders")
         assert refusal is not None
         assert refusal.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    in_cluster(scenario)
+
+
+def test_a_partition_that_was_added_is_found_although_the_cached_topic_lacks_it() -> None:
+    async def scenario(cluster: FakeCluster, cache: MetadataCache) -> None:
+        await cache.topic("orders", 1_000)
+        cluster.create("orders", partitions=5)
+        assert await cache.until_has(tp("orders", 4), 60_000) == 5
+
+    in_cluster(scenario)
+
+
+def test_a_partition_that_is_missing_is_waited_for_once() -> None:
+    async def scenario(cluster: FakeCluster, cache: MetadataCache) -> None:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        assert await cache.until_has(tp("orders", 3), 60_000) == 3
+        waited_s = loop.time() - began_s
+        assert 0 < waited_s <= MISSING_TOPIC_GRACE_MS / 1_000
+        assert await cache.until_has(tp("orders", 3), 60_000) == 3
+        assert loop.time() - began_s == waited_s
+        cluster.create("orders", partitions=4)
+        await asyncio.sleep(MISSING_TOPIC_GRACE_MS / 1_000)
+        assert await cache.until_has(tp("orders", 3), 60_000) == 4
 
     in_cluster(scenario)
 
