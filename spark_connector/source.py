@@ -6,6 +6,7 @@ is made: that takes longer than all the rest.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 try:
@@ -48,9 +49,7 @@ class KraftDataSource(DataSource):
         return source_schema(include_headers=shared_options(self.options).include_headers)
 
     def reader(self, schema: StructType) -> KraftBatchReader:
-        from spark_connector.batch import KraftBatchReader
-
-        return KraftBatchReader(batch_options(self.options), schema, self.connector())
+        return _batch_reader()(batch_options(self.options), schema, self.connector())
 
     def streamReader(self, schema: StructType) -> KraftStreamReader:
         require("reading a stream", STREAMS)
@@ -72,3 +71,15 @@ class KraftDataSource(DataSource):
         from spark_connector.sink_options import sink_options
 
         return KraftStreamWriter(sink_options(self.options), schema)
+
+
+def _batch_reader() -> type[KraftBatchReader]:
+    """Return the reader that takes filters in the process where Spark asks for one, which has this module loaded."""
+    if "pyspark.sql.worker.data_source_pushdown_filters" not in sys.modules:
+        from spark_connector.batch import KraftBatchReader
+
+        return KraftBatchReader
+    # Spark 4.0 does not have what this imports.
+    from spark_connector.pushdown import FilteringBatchReader
+
+    return FilteringBatchReader
