@@ -102,6 +102,36 @@ def test_a_batch_read_is_what_was_produced(spark: SparkSession, cluster: Cluster
     assert offsets == {(partition, offset) for partition, count in by_partition.items() for offset in range(count)}
 
 
+@pytest.mark.parametrize("pushes_filters", ["false", "true"])
+def test_filters_give_the_same_rows_pushed_down_or_not(
+    spark: SparkSession, cluster: Cluster, pushes_filters: str
+) -> None:
+    topic = f"filters-{pushes_filters}"
+    create_topic(cluster, topic)
+    with Producer(cluster.bootstrap_servers) as producer:
+        for partition in range(PARTITIONS):
+            for second in range(10):
+                producer.send(
+                    topic, b"%d" % second, partition=partition, timestamp_ms=1_700_000_000_000 + second * 1_000
+                )
+        producer.flush()
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", pushes_filters)
+    try:
+        frame = spark.read.format("kraft").option("bootstrap.servers", cluster.bootstrap_servers)
+        found = (
+            frame.option("subscribe", topic)
+            .load()
+            .where("partition > 0 AND offset < 8 AND timestamp >= TIMESTAMP '2023-11-14 22:13:25Z' AND value != '6'")
+        )
+        plan = found._jdf.queryExecution().executedPlan().toString()
+        rows = sorted((row.partition, row.offset, bytes(row.value)) for row in found.collect())
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+    assert rows == [(1, 5, b"5"), (1, 7, b"7"), (2, 5, b"5"), (2, 7, b"7")]
+    filters_left = plan.partition("Filter ")[2].partition("\n")[0]
+    assert ("partition" in filters_left, "timestamp" in filters_left) == (pushes_filters == "false", True), plan
+
+
 def test_only_committed_records_are_read_unless_others_are_asked_for(spark: SparkSession, cluster: Cluster) -> None:
     create_topic(cluster, "transfers")
     transactions = ((range(10), True), (range(10, 20), False), (range(20, 30), True))
