@@ -7,7 +7,7 @@ bytes, once. No work is per record.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyspark.sql.types import (
@@ -25,9 +25,15 @@ from kraft.client import WantedColumns
 from spark_connector.given import OptionError
 from spark_connector.spark_versions import to_arrow_schema
 
+PYARROW_MIN: Final = 19
+"""The first that makes arrays of views from buffers."""
+
 if TYPE_CHECKING:
     # Their module leads to the network; the processes that only plan do without.
     from kraft.client import ArrowChunk, ColumnBuffers, Views
+
+if int(pa.__version__.partition(".")[0]) < PYARROW_MIN:
+    raise ImportError(f"the kraft source needs pyarrow {PYARROW_MIN} or later, not {pa.__version__}")
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _COLUMNS = (
