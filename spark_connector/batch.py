@@ -16,6 +16,7 @@ from spark_connector.data_loss import LossPolicy
 from spark_connector.options import SourceOptions
 from spark_connector.splitting import split
 from spark_connector.subscription import at_start, partitions_of
+from spark_connector.worker_memory import settled
 
 
 class KraftBatchReader(DataSourceReader):
@@ -45,7 +46,7 @@ class KraftBatchReader(DataSourceReader):
             return iter(())
         cluster = connections.cluster(self._connect, self._options.bootstrap_servers)
         chunks = ranges.read(cluster, partition, self._losses(), wanted_columns(self._schema), self._options.patience)
-        return record_batches(chunks, self._schema)
+        return settled(record_batches(chunks, self._schema))
 
     def _narrowed(self, cluster: Cluster, planned: Sequence[ranges.OffsetRange]) -> list[ranges.OffsetRange]:
         """Return the part of what is planned that the query's filters admit; here there are none."""

@@ -32,6 +32,7 @@ from spark_connector.offsets import Offsets, Position
 from spark_connector.options import SourceOptions
 from spark_connector.planner import Planner
 from spark_connector.subscription import at_start, partitions_of
+from spark_connector.worker_memory import settled
 
 
 class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -114,7 +115,7 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         losses = LossPolicy(fail=self._options.fail_on_data_loss)
         columns = wanted_columns(self._schema)
         chunks = ranges.read(self._cluster(), partition, losses, columns, self._options.patience)
-        return record_batches(chunks, self._schema)
+        return settled(record_batches(chunks, self._schema))
 
     # --- within -----------------------------------------------------------------------------------------------
 
