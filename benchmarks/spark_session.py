@@ -239,10 +239,11 @@ def _timed(call: Callable[[], object]) -> Done:
 
 
 def _line(error: BaseException) -> str:
-    """Return the line of an error that names its reason: of a traceback of Spark's workers, the last one."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    told = [line for line in lines if "not supported yet" in line]
-    return (told or lines)[0]
+    """Return the line of an error that names its reason. Below a traceback of Spark's workers, it is not indented."""
+    lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    traceback = next((number for number, line in enumerate(lines) if "Traceback (most recent" in line), len(lines))
+    below = (line for line in lines[traceback + 1 :] if not line.startswith((" ", "\t")))
+    return next(below, lines[0])
 
 
 @contextmanager

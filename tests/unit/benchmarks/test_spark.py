@@ -11,7 +11,7 @@ import typer
 from benchmarks.servers import Server
 from benchmarks.spark import Measure, Plan, Runner, _key_and_value, measure_all
 from benchmarks.spark_processes import CannotYet, SessionFailed, SparkProcess, Taken
-from benchmarks.spark_session import Arrivals, Backlog, Batch, Count, Done, Request, Subject, Write
+from benchmarks.spark_session import Arrivals, Backlog, Batch, Count, Done, Request, Subject, Write, _line
 
 RECORDS = 4_000
 
@@ -72,6 +72,13 @@ def test_a_connector_that_loses_records_is_not_measured() -> None:
     plan = Plan(records=RECORDS, rounds=1, measures=(Measure.BATCH_SMALL,))
     with pytest.raises(SessionFailed, match="own read 3,999 of 4,000 records"):
         measure_all([runner("own", AnsweringSession(seconds=1, counted=3_999))], plan, "4")
+
+
+def test_the_reason_of_an_error_is_below_the_traceback_of_a_worker() -> None:
+    error = "[STREAM_FAILED] ended: Traceback (most recent call last):\n  File x\n    y()\nOSError: no disk\n\tat org.y"
+    assert _line(RuntimeError(error)) == "OSError: no disk"
+    assert _line(RuntimeError("one\ntwo")) == "one"
+    assert _line(RuntimeError()) == "RuntimeError"
 
 
 def test_a_setting_has_a_key_and_a_value() -> None:
