@@ -56,6 +56,9 @@ def arrow_chunks(
     try:
         for each in fetched:
             yield from decoder.take(each)
+            if not each.more_follow:
+                # The next one may take long.
+                yield from decoder.flush()
     except KraftError as error:
         failure = error
     yield from decoder.flush()

@@ -36,12 +36,16 @@ class DirectLeader(Struct, frozen=True):
 
 
 class FetchedBatches(Struct, frozen=True, kw_only=True):
-    """Record batches of one response: header and position in `data` of each. The first may begin before the range."""
+    """Record batches of one response: header and position in `data` of each. The first may begin before the range.
+
+    There may be none, where the leader has no more for now. `more_follow`: the next response is on its way.
+    """
 
     data: bytes
     batches: list[tuple[BatchHeader, int]]
     aborted: tuple[AbortedTransaction, ...]
     next_offset: int
+    more_follow: bool = False
 
 
 class Source(Protocol):
@@ -82,6 +86,7 @@ class RangeReader:
                     yield fetched
                 if position >= end:
                     return
+                yield FetchedBatches(data=b"", batches=[], aborted=(), next_offset=position)
             for chunk in self._source.read_chunks(self._partition, position, end, self._epochs):
                 fetched = self._fetched(chunk.records, 0, chunk.aborted, position)
                 position = fetched.next_offset
@@ -104,7 +109,7 @@ class RangeReader:
                     self._sockets.failed(leader.address)
                     log.debug("%s at offset %d: %s from the leader", self._partition, position, answer.error_code.name)
                     return
-                fetched = self._fetched(answer.frame, answer.begin, answer.aborted, position)
+                fetched = self._fetched(answer.frame, answer.begin, answer.aborted, position, end)
                 position = fetched.next_offset
                 self._sockets.worked(leader.address)
                 if position < end:
@@ -144,7 +149,12 @@ class RangeReader:
         )
 
     def _fetched(
-        self, data: bytes, begin: int, aborted: tuple[AbortedTransaction, ...], position: int
+        self,
+        data: bytes,
+        begin: int,
+        aborted: tuple[AbortedTransaction, ...],
+        position: int,
+        direct_end: int | None = None,
     ) -> FetchedBatches:
         """Return the batches in `data` from `begin` on. Raises InvalidBatch if they are not what was requested."""
         batches: list[tuple[BatchHeader, int]] = []
@@ -159,4 +169,7 @@ class RangeReader:
             raise InvalidBatch(f"requested offset {position}, received records that end at {next_offset}")
         for header, _ in batches:
             self._epochs.read(header.leader_epoch, header.base_offset)
-        return FetchedBatches(data=data, batches=batches, aborted=aborted, next_offset=next_offset)
+        more_follow = direct_end is not None and next_offset < direct_end
+        return FetchedBatches(
+            data=data, batches=batches, aborted=aborted, next_offset=next_offset, more_follow=more_follow
+        )

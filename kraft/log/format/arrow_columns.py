@@ -393,13 +393,13 @@ class ArrowColumns:
             index += 1
         if position != end:
             raise InvalidBatch(f"a record ends {end - position} bytes away from where it says")
-        if count:
-            self._header_bits.add_valid()
-        else:
-            self._header_bits.add_null()
         self._header_count += count
         total: int = self._header_count
         write_i32_le(self._header_ends, total)
+        if count == 0:
+            self._header_bits.add_null()
+            return 0
+        self._header_bits.add_valid()
         return position - start + count * HEADER_VIEW_BYTES
 
     def _add_name(self, name: bytes) -> None:

@@ -37,7 +37,9 @@ def batch(offset: int, count: int, value: bytes = b"v", codec: Codec = Codec.NON
     return build_batch(records(offset, count, value), codec, base_offset=offset)
 
 
-def fetched(*batches: bytes, aborted: Sequence[AbortedTransaction] = (), before: bytes = b"") -> FetchedBatches:
+def fetched(
+    *batches: bytes, aborted: Sequence[AbortedTransaction] = (), before: bytes = b"", more_follow: bool = True
+) -> FetchedBatches:
     data, begins = before, []
     for each in batches:
         begins.append(len(data))
@@ -48,6 +50,7 @@ def fetched(*batches: bytes, aborted: Sequence[AbortedTransaction] = (), before:
         batches=list(zip(headers, begins, strict=True)),
         aborted=tuple(aborted),
         next_offset=headers[-1].next_offset,
+        more_follow=more_follow,
     )
 
 
@@ -63,6 +66,19 @@ def test_small_batches_of_several_responses_become_one_chunk() -> None:
     [chunk] = chunks(fetched(batch(0, 2), batch(2, 3), before=b"header"), fetched(batch(5, 1, codec=Codec.LZ4)))
     assert offsets_of(chunk) == [0, 1, 2, 3, 4, 5]
     assert (chunk.partition, chunk.next_offset, chunk.columns.record_count) == (ORDERS, 6, 6)
+
+
+def test_records_do_not_wait_for_a_response_that_may_take_long() -> None:
+    nothing = FetchedBatches(data=b"", batches=[], aborted=(), next_offset=2)
+    found = arrow_chunks.arrow_chunks(ORDERS, iter([fetched(batch(0, 2)), nothing, unexpected()]), 0, END, ALL)
+    assert offsets_of(next(found)) == [0, 1]
+    found = arrow_chunks.arrow_chunks(ORDERS, [fetched(batch(0, 2), more_follow=False), unexpected()], 0, END, ALL)
+    assert offsets_of(next(found)) == [0, 1]
+
+
+def unexpected() -> FetchedBatches:
+    """A response that must not be looked at."""
+    return FetchedBatches(data=b"", batches=None, aborted=(), next_offset=9)  # type: ignore[arg-type]  # It fails.
 
 
 def test_exactly_the_range_is_decoded_also_where_it_cuts_batches() -> None:

@@ -77,8 +77,8 @@ class Reads:
         return RangeReader(self.path, self.sockets, ORDERS, max_wait_ms=5, reads_committed=True)
 
     def read(self, start: int = 0, end: int = 50) -> list[int]:
-        """Return the next offsets of the responses."""
-        return [fetched.next_offset for fetched in self.reader().read(start, end)]
+        """Return the next offsets of the responses with records."""
+        return [fetched.next_offset for fetched in self.reader().read(start, end) if fetched.batches]
 
 
 @pytest.fixture
@@ -116,6 +116,15 @@ def test_the_next_response_is_requested_before_the_caller_has_the_last_one(reads
     assert (first.next_offset, first.data[first.batches[0][1] :]) == (10, BATCHES[0])
     next(reading)
     assert offsets_asked(reads.listener)[:2] == [0, 10]
+
+
+def test_where_the_next_response_may_take_long_it_is_said(reads: Reads) -> None:
+    reads.listener.answer = failing_at(20, response())
+    found = [(each.next_offset, len(each.batches), each.more_follow) for each in reads.reader().read(0, 50)]
+    assert found == [(10, 1, True), (20, 1, True), (20, 0, False), (30, 1, False), (40, 1, False), (50, 1, False)]
+    reads.clock.now_ms += RETRY_FIRST_MS
+    reads.listener.answer = from_batches(BATCHES)
+    assert [each.more_follow for each in reads.reader().read(30, 50)] == [True, False]
 
 
 def test_the_connection_is_kept_for_the_next_range(reads: Reads) -> None:
@@ -170,7 +179,7 @@ def test_whatever_is_no_response_with_records_is_left_to_the_ordinary_path(
 def test_the_ordinary_path_leads_back_after_a_while(reads: Reads) -> None:
     reads.listener.answer = failing_at(20, None)
     reading = reads.reader().read(0, 50)
-    assert [next(reading).next_offset for _ in range(3)] == [10, 20, 30]
+    assert [next(reading).next_offset for _ in range(4)] == [10, 20, 20, 30]
     reads.clock.now_ms += RETRY_FIRST_MS
     assert [fetched.next_offset for fetched in reading] == [40, 50]
     assert reads.path.began == [(20, [(0, 0)])]
@@ -210,7 +219,7 @@ def test_the_error_of_the_ordinary_path_is_raised(reads: Reads) -> None:
     reads.path.refusal = Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, "orders-0 does not hold offset 20")
     reads.listener.answer = failing_at(20, response(code=ErrorCode.OFFSET_OUT_OF_RANGE))
     reading = reads.reader().read(0, 50)
-    assert [next(reading).next_offset for _ in range(2)] == [10, 20]
+    assert [next(reading).next_offset for _ in range(3)] == [10, 20, 20]
     with pytest.raises(Refusal, match="does not hold offset 20"):
         next(reading)
 
