@@ -19,10 +19,10 @@ from pyspark.sql import SparkSession
 from kraft.client import Admin, Consumer, TopicPartition
 from kraft.testing import Cluster
 from spark_connector import KraftDataSource
-from tests.end_to_end.spark.faulty_sink import FaultySource, copy
-from tests.end_to_end.spark.spark_session import spark_session
 from tests.soak.fault_runs import Seed, Times, chosen, judged, say
 from tests.support.records import create_topic, publish
+from tests.support.spark.faulty_sink import FaultySource, copy
+from tests.support.spark.spark_session import spark_session
 from tests.support.waiting import until
 
 NODES: Final = 3

@@ -94,7 +94,7 @@ def copy(
 
 
 def main(servers: str, source: str, target: str, checkpoint: str, faults: str) -> None:
-    from tests.end_to_end.spark.spark_session import spark_session
+    from tests.support.spark.spark_session import spark_session
 
     with spark_session("local[2,3]") as spark:
         spark.dataSource.register(KraftDataSource)
