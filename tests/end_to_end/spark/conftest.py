@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.end_to_end.spark.spark_session import spark_session
+from tests.support.spark.spark_session import spark_session
 
 
 @pytest.fixture(scope="package")

@@ -15,10 +15,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from kraft.client import Admin, Consumer, ConsumerRecord, TopicPartition, partition_for_key
 from kraft.testing import Cluster
 from spark_connector import KraftDataSource
-from tests.end_to_end.spark import faulty_sink
-from tests.end_to_end.spark.faulty_sink import BATCH_RECORDS, FaultySource, copy
 from tests.support.command_line import PROGRAMS
 from tests.support.records import create_topic, publish
+from tests.support.spark import faulty_sink
+from tests.support.spark.faulty_sink import BATCH_RECORDS, FaultySource, copy
 from tests.support.waiting import until
 
 # The first test also starts Java and its Python workers, which takes a minute or two on a busy machine.

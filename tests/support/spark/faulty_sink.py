@@ -76,9 +76,17 @@ class FaultyWriter(KraftStreamWriter):
         return True
 
 
-def copy(spark: SparkSession, servers: str, source: str, target: str, checkpoint: Path, faults: Path) -> StreamingQuery:
+def copy(
+    spark: SparkSession,
+    servers: str,
+    source: str,
+    target: str,
+    checkpoint: Path,
+    faults: Path,
+    batch_records: int = BATCH_RECORDS,
+) -> StreamingQuery:
     """Start a query that copies what there is of a topic, in batches."""
-    read: dict[str, Any] = {"subscribe": source, "startingOffsets": "earliest", "maxOffsetsPerTrigger": BATCH_RECORDS}
+    read: dict[str, Any] = {"subscribe": source, "startingOffsets": "earliest", "maxOffsetsPerTrigger": batch_records}
     frame = spark.readStream.format("kraft").option("bootstrap.servers", servers).options(**read).load()
     writer = frame.select("key", "value", "partition").writeStream.format(FORMAT)
     options = {"bootstrap.servers": servers, "topic": target, "faults": str(faults)}
@@ -86,7 +94,7 @@ def copy(spark: SparkSession, servers: str, source: str, target: str, checkpoint
 
 
 def main(servers: str, source: str, target: str, checkpoint: str, faults: str) -> None:
-    from tests.end_to_end.spark.spark_session import spark_session
+    from tests.support.spark.spark_session import spark_session
 
     with spark_session("local[2,3]") as spark:
         spark.dataSource.register(KraftDataSource)
