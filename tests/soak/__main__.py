@@ -119,6 +119,7 @@ PROGRAMS: Final = (
     Program(name="chaos", command="chaos --cycles 1000 --duration {seconds} --seed {seed}", missing=_without_toxiproxy),
     Program(name="replica-moves", command="tests.soak.replica_move_runs --times 10 --seed {seed}"),
     Program(name="spark-sink", command="tests.soak.spark_sink_runs --times 20 --seed {seed}"),
+    Program(name="spark-copy", command="tests.soak.spark_runs --times 6 --seed {seed}"),
     Program(name="sync-error", command=f"{_DISK} sync-error --times 5 --seed {{seed}}", missing=_without_fuse),
     Program(name="power-loss", command="tests.soak.power_loss_runs --times 5 --seed {seed}", missing=_without_fuse),
     Program(name="full-disk", command=f"{_DISK} full-disk --times 10", missing=_without_tmpfs),
