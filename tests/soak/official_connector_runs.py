@@ -170,7 +170,7 @@ class Run:
 
     def _create(self, topic: str) -> None:
         with Admin(self._cluster.bootstrap_servers) as admin:
-            admin.create_topic(topic, PARTITIONS, NODES)
+            admin.create_topic(topic, PARTITIONS, NODES, {"retention.ms": "-1"})
 
     def _write(self, topic: str, begin: int, count: int) -> None:
         frame = self._spark.range(begin, begin + count).selectExpr(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
-from kraft.client import Admin, Consumer, TopicPartition
+from kraft.client import Admin, Consumer, ErrorCode, Refusal, TopicPartition
 
 DEADLINE_S: Final = 60.0
 POLL_S: Final = 0.05
@@ -19,6 +20,23 @@ def until(holds: Callable[[], bool], what: str | Callable[[], object], deadline_
         if time.monotonic() > until_s:
             raise TimeoutError(f"after {deadline_s:g} s: {what if isinstance(what, str) else what()}")
         time.sleep(POLL_S)
+
+
+def until_every_broker_knows(bootstrap_servers: str, topic: str, deadline_s: float = DEADLINE_S) -> None:
+    """Wait until each of these brokers describes the topic: a new one reaches one broker before the other."""
+    for address in bootstrap_servers.split(","):
+        with Admin(address) as admin:
+            until(partial(_is_known, admin, topic), f"the broker at {address} does not know {topic}", deadline_s)
+
+
+def _is_known(admin: Admin, topic: str) -> bool:
+    try:
+        admin.describe_topics([topic])
+    except Refusal as refusal:
+        if refusal.error_code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        return False
+    return True
 
 
 def until_in_sync(admin: Admin, topic: str, deadline_s: float = DEADLINE_S) -> None:

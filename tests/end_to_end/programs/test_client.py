@@ -28,7 +28,7 @@ from kraft.model.metadata import PartitionMetadata
 from kraft.testing import Cluster
 from tests.support.arrow_columns import lists_of
 from tests.support.command_line import DEADLINE_S, kraft, running
-from tests.support.waiting import until
+from tests.support.waiting import until, until_every_broker_knows
 
 
 @pytest.fixture(scope="module")
@@ -155,6 +155,8 @@ def test_each_number_of_acks_gets_what_it_stands_for(cluster: Cluster) -> None:
     """acks=all needs min.insync.replicas; 1 and 0 need only the leader, and 0 gets no response."""
     with Admin(cluster.bootstrap_servers) as admin:
         admin.create_topic("acknowledged", 1, 3, {"min.insync.replicas": "3"})
+        # The broker that was asked so far may be the one that is killed.
+        until_every_broker_knows(cluster.bootstrap_servers, "acknowledged")
 
         def state() -> PartitionMetadata:
             return admin.describe_topics(["acknowledged"])[0].metadata.partitions[0]

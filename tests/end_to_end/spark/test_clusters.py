@@ -82,7 +82,8 @@ class Nodes(World):
         if topic in self._admin.list_topics():
             self._admin.create_partitions(topic, partitions)
         else:
-            self._admin.create_topic(topic, partitions=partitions, replication_factor=1)
+            # Its records are older than the default retention, and each deletion applies retention to all topics.
+            self._admin.create_topic(topic, partitions, 1, {"retention.ms": "-1"})
         until(lambda: len(self._partitions(topic)) == partitions, f"{topic} has not {partitions} partitions")
 
     def _partitions(self, topic: str) -> tuple[int, ...]:

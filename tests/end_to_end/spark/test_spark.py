@@ -39,7 +39,8 @@ def cluster() -> Iterator[Cluster]:
 
 def create_topic(cluster: Cluster, topic: str) -> None:
     with Admin(cluster.bootstrap_servers) as admin:
-        admin.create_topic(topic, partitions=PARTITIONS, replication_factor=3)
+        # Some tests write records that are older than the default retention.
+        admin.create_topic(topic, PARTITIONS, 3, {"retention.ms": "-1"})
 
 
 def produce(cluster: Cluster, topic: str, numbers: range) -> None:
