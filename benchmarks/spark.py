@@ -1,6 +1,8 @@
 """`python -m benchmarks.spark`: Spark reads and writes, by the official connector and by ours.
 
-The official connector, a jar, reads from Apache Kafka and from our Kafka listener, ours from our gRPC listener.
+The official connector, a jar, reads from Apache Kafka and from our Kafka listener. Ours does from our nodes, by Spark's
+defaults and with Unix sockets between Spark and its Python workers. A source without a cluster shows what Spark takes
+for any source in Python.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from benchmarks.report import Cell, Output, Report, print_report
 from benchmarks.servers import Server, node, topic_maker
 from benchmarks.spark_processes import CannotYet, SessionFailed, SparkProcess, first_batch, spark_process
 from benchmarks.spark_session import (
+    BARE_FORMAT,
     DEADLINE_S,
     PARTITIONS,
     TRIGGER_ROWS,
@@ -78,7 +81,11 @@ class Which(StrEnum):
     JAR_ON_KAFKA = "jar-on-kafka"
     JAR_ON_KRAFT = "jar-on-kraft"
     KRAFT = "kraft"
+    KRAFT_UNIX = "kraft-unix"
+    BARE = "bare"
 
+
+_OFFICIAL: Final = (Which.JAR_ON_KAFKA, Which.JAR_ON_KRAFT)
 
 _TITLES: Final = {
     Measure.BATCH_SMALL: "batch read, 100 B",
@@ -91,6 +98,9 @@ _TITLES: Final = {
     Measure.WRITE: "batch write, 100 B",
 }
 _IN_TIME: Final = (Measure.TRIGGER, Measure.ARRIVAL, Measure.START)
+_WITHOUT_CLUSTER: Final = (Measure.TRIGGER, Measure.START)
+
+_UNIX_SOCKETS: Final = {"spark.python.unix.domain.socket.enabled": "true"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +152,8 @@ class Runner:
     session: SparkProcess
     run: str
     """Names topics of this run."""
+
+    measures: Sequence[Measure] = tuple(Measure)
 
     def measure(self, measure: Measure, plan: Plan, number: int) -> Figure:
         """Raises CannotYet and SessionFailed."""
@@ -218,16 +230,17 @@ def _read_topic(measure: Measure) -> str:
 
 
 def measure_all(runners: Sequence[Runner], plan: Plan, jar: str) -> Report:
-    figures = {(measure, each.subject.name): Figures() for measure in plan.measures for each in runners}
+    rows_of = {measure: [each for each in runners if measure in each.measures] for measure in plan.measures}
+    figures = {(measure, each.subject.name): Figures() for measure, those in rows_of.items() for each in those}
     steps, ends_s = (1 + plan.rounds) * len(figures), time.monotonic() + 60 * plan.minutes_max
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("warming up", total=steps)
         for number in range(1 + plan.rounds):
-            for measure in plan.measures:
+            for measure, those in rows_of.items():
                 if number > 1 and time.monotonic() > ends_s:
                     break
                 # Who is first differs, so that none always follows the same other one.
-                for runner in (*runners[number % len(runners) :], *runners[: number % len(runners)]):
+                for runner in (*those[number % len(those) :], *those[: number % len(those)]):
                     progress.update(task, description=f"round {number} of {plan.rounds}: {_TITLES[measure]}")
                     into = figures[measure, runner.subject.name]
                     _measure_once(runner, measure, plan, number, into)
@@ -235,13 +248,13 @@ def measure_all(runners: Sequence[Runner], plan: Plan, jar: str) -> Report:
     first = runners[0].subject.name
     rows = [
         _row(measure, runner, figures[measure, runner.subject.name], figures[measure, first])
-        for measure in plan.measures
-        for runner in runners
+        for measure, those in rows_of.items()
+        for runner in those
     ]
     refused = {
         f"{runner.subject.name}, {_TITLES[measure]}: {figures[measure, runner.subject.name].cannot}"
-        for measure in plan.measures
-        for runner in runners
+        for measure, those in rows_of.items()
+        for runner in those
         if figures[measure, runner.subject.name].cannot
     }
     return Report(
@@ -304,6 +317,8 @@ def _notes(plan: Plan, jar: str, first: str) -> list[str]:
         f"x: speed beside {first}, above 1 is faster. CPU x: CPU beside it, below 1 is less.",
         "CPU s: of driver, JVM and Python workers, a million records; in rows in ms, one trigger or start.",
         f"trigger: triggerExecution of progress, {plan.triggers} a round, of a topic that has more rows.",
+        "Unix sockets: with spark.python.unix.domain.socket.enabled=true, which Spark has since 4.1.",
+        "bare source: rows made by the tasks, without a cluster: the least that a source in Python takes.",
         "rows just written: at the end of the log, where the jar's consumer waits for its own fetch, 500 ms.",
         f"jar: spark-sql-kafka-0-10 {jar}; Kafka has 1 GiB of heap and its own start script's options.",
     ]
@@ -344,7 +359,7 @@ def _fill(server: Server, plan: Plan, progress: Progress) -> None:
 
 @contextmanager
 def _runners(which: Sequence[Which], plan: Plan, cores: int, conf: Mapping[str, str]) -> Iterator[list[Runner]]:
-    jars = tuple(map(str, official_connector())) if set(which) - {Which.KRAFT} else ()
+    jars = tuple(map(str, official_connector())) if set(which) & set(_OFFICIAL) else ()
     run = uuid4().hex[:6]
     with ExitStack() as running:
         servers: dict[bool, Server] = {}
@@ -358,26 +373,39 @@ def _runners(which: Sequence[Which], plan: Plan, cores: int, conf: Mapping[str, 
         runners = []
         for each in which:
             server = servers[each is Which.JAR_ON_KAFKA]
-            subject = _subject(each, server, jars, cores, conf)
+            subject = _subject(each, server, jars, cores, conf, plan)
             session = running.enter_context(spark_process(subject))
-            runners.append(Runner(subject=subject, server=server, session=session, run=f"{run}-{each}"))
+            measures = _WITHOUT_CLUSTER if each is Which.BARE else tuple(Measure)
+            runners.append(
+                Runner(subject=subject, server=server, session=session, run=f"{run}-{each}", measures=measures)
+            )
         yield runners
 
 
-def _subject(which: Which, server: Server, jars: tuple[str, ...], cores: int, conf: Mapping[str, str]) -> Subject:
-    if which is Which.KRAFT:
-        assert server.grpc_address is not None, "it is ours"
-        options = {"bootstrap.servers": server.grpc_address}
-        return Subject(
-            name="kraft", format="kraft", options=options, kafka_address=server.address, conf=dict(conf), cores=cores
-        )
+def _subject(
+    which: Which, server: Server, jars: tuple[str, ...], cores: int, conf: Mapping[str, str], plan: Plan
+) -> Subject:
+    ours = {"bootstrap.servers": server.grpc_address or ""}
+    settings = dict(conf)
+    match which:
+        case Which.JAR_ON_KAFKA | Which.JAR_ON_KRAFT:
+            name, source, options = f"jar on {server.name}", "kafka", {"kafka.bootstrap.servers": server.address}
+        case Which.KRAFT:
+            name, source, options = "kraft", "kraft", ours
+        case Which.KRAFT_UNIX:
+            name, source, options = "kraft, Unix sockets", "kraft", ours
+            settings = _UNIX_SOCKETS | settings
+        case Which.BARE:
+            name, source, options = "bare source", BARE_FORMAT, {"triggers": str(plan.triggers)}
+        case _:
+            assert_never(which)
     return Subject(
-        name=f"jar on {server.name}",
-        format="kafka",
-        options={"kafka.bootstrap.servers": server.address},
+        name=name,
+        format=source,
+        options=options,
         kafka_address=server.address,
-        jars=jars,
-        conf=dict(conf),
+        jars=jars if which in _OFFICIAL else (),
+        conf=settings,
         cores=cores,
     )
 
@@ -413,7 +441,7 @@ def main(
     which = [each for each in Which if each in (subject or Which)]
     try:
         with _runners(which, plan, cores, given) as runners:
-            jars = official_connector() if set(which) - {Which.KRAFT} else []
+            jars = official_connector() if set(which) & set(_OFFICIAL) else []
             print_report(measure_all(runners, plan, version_of(jars) if jars else "not measured"), output)
     except (JarsMissing, SessionFailed) as failed:
         raise SystemExit(f"spark: {failed}") from None

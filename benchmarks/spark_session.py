@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 PARTITIONS: Final = 2
 TRIGGER_ROWS: Final = 20
 DEADLINE_S: Final = 240
+BARE_FORMAT: Final = "bare"
+"""Of the source without a cluster, `benchmarks.bare_source`."""
 TRIGGERS_MAX: Final = 90
 """Spark keeps the progress of the last hundred triggers."""
 
@@ -173,6 +175,10 @@ class Session:
             builder = builder.config(key, value)
         spark = builder.getOrCreate()
         spark.sparkContext.setLogLevel("ERROR")
+        if self._subject.format == BARE_FORMAT:
+            from benchmarks.bare_source import BareSource
+
+            spark.dataSource.register(BareSource)
         return spark
 
     def _read(self, topic: str) -> DataFrame:

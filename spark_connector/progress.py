@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("spark_connector.progress")
 
-_SKIPPED = ("skipped", "deletedWhileRead")
-"""Counts beside the offsets, by partition: lost before a micro-batch was planned, and while it was read."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceProgress:
@@ -54,6 +51,9 @@ class SourceProgress:
 
     skipped: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Records that were deleted before the query read them, since its start."""
+
+    deleted_while_read: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Records that were deleted while a micro-batch with them ran: the tasks that did not read them have logged it."""
 
     @property
     def lag(self) -> Mapping[TopicPartition, int] | None:
@@ -93,7 +93,8 @@ def progress_of(progress: StreamingQueryProgress) -> list[SourceProgress]:
                 arriving_per_s=source.inputRowsPerSecond,
                 end_offsets=from_topics(end["topics"]),
                 latest_offsets=None if latest is None else from_topics(latest["topics"]),
-                skipped=_skipped(end),
+                skipped=from_topics(end.get("skipped", {})),
+                deleted_while_read=from_topics(end.get("deletedWhileRead", {})),
             )
         )
     return found
@@ -150,14 +151,6 @@ def _document(text: object) -> Mapping[str, Any] | None:
     except (ValueError, OffsetsError):
         return None
     return document
-
-
-def _skipped(document: Mapping[str, Any]) -> dict[TopicPartition, int]:
-    counts: dict[TopicPartition, int] = {}
-    for name in _SKIPPED:
-        for partition, count in from_topics(document.get(name, {})).items():
-            counts[partition] = counts.get(partition, 0) + count
-    return counts
 
 
 def _facts(progress: SourceProgress) -> str:
