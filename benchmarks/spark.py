@@ -46,9 +46,12 @@ from tests.support.kafka.kafka_jars import fetched_kafka_jars
 from tests.support.maven_jars import JarsMissing
 from tests.support.spark.official_connector import official_connector, version_of
 
-RECORDS: Final = 1_000_000
+RECORDS: Final = 4_000_000
 RECORDS_MAX: Final = 20_000_000
 ROUNDS: Final = 3
+WARM_UPS: Final = 3
+"""Rounds that are not counted: the JVM compiles until about the third."""
+
 TRIGGERS: Final = 30
 MINUTES_MAX: Final = 30.0
 MICRO_BATCHES: Final = 4
@@ -131,7 +134,7 @@ class Figure:
 
 @dataclass(slots=True)
 class Figures:
-    """Measurements of one row, one for each round; or why there are none."""
+    """Measurements of one row, one for each round that counts; or why there are none."""
 
     taken: list[Figure] = field(default_factory=list)
     cannot: str | None = None
@@ -232,16 +235,17 @@ def _read_topic(measure: Measure) -> str:
 def measure_all(runners: Sequence[Runner], plan: Plan, jar: str) -> Report:
     rows_of = {measure: [each for each in runners if measure in each.measures] for measure in plan.measures}
     figures = {(measure, each.subject.name): Figures() for measure, those in rows_of.items() for each in those}
-    steps, ends_s = (1 + plan.rounds) * len(figures), time.monotonic() + 60 * plan.minutes_max
+    rounds = WARM_UPS + plan.rounds
+    steps, ends_s = rounds * len(figures), time.monotonic() + 60 * plan.minutes_max
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("warming up", total=steps)
-        for number in range(1 + plan.rounds):
+        for number in range(rounds):
             for measure, those in rows_of.items():
-                if number > 1 and time.monotonic() > ends_s:
+                if number > WARM_UPS and time.monotonic() > ends_s:
                     break
                 # Who is first differs, so that none always follows the same other one.
                 for runner in (*those[number % len(those) :], *those[: number % len(those)]):
-                    progress.update(task, description=f"round {number} of {plan.rounds}: {_TITLES[measure]}")
+                    progress.update(task, description=f"round {number + 1} of {rounds}: {_TITLES[measure]}")
                     into = figures[measure, runner.subject.name]
                     _measure_once(runner, measure, plan, number, into)
                     progress.advance(task)
@@ -266,8 +270,9 @@ def measure_all(runners: Sequence[Runner], plan: Plan, jar: str) -> Report:
 
 
 def _measure_once(runner: Runner, measure: Measure, plan: Plan, number: int, into: Figures) -> None:
-    """Measure one figure. Round 0 only warms up, and checks that everything is read."""
-    if number == 0 and measure is Measure.START:
+    """Measure one figure. The first rounds only warm up, and the very first checks that everything is read."""
+    if number < WARM_UPS and measure is Measure.START:
+        # Each start has a session of its own.
         return
     if number == 0 and measure not in (Measure.TRIGGER, Measure.ARRIVAL, Measure.WRITE):
         runner.check(measure, plan)
@@ -276,7 +281,7 @@ def _measure_once(runner: Runner, measure: Measure, plan: Plan, number: int, int
     except CannotYet as cannot:
         into.cannot = str(cannot)
         return
-    if number > 0:
+    if number >= WARM_UPS:
         into.taken.append(figure)
 
 
@@ -311,7 +316,7 @@ def _row(measure: Measure, runner: Runner, own: Figures, first: Figures) -> dict
 def _notes(plan: Plan, jar: str, first: str) -> list[str]:
     small, large = plan.records, plan.records_of(Measure.BATCH_LARGE)
     return [
-        "Medians of n rounds, the subjects in turns, after one that is not counted; all share the cores.",
+        f"Medians of n rounds, the subjects in turns, after {WARM_UPS} that are not counted; all share the cores.",
         f"{small:,} records of 100 B, {large:,} of 1 KB, values only; all columns are read.",
         f"stream: in {MICRO_BATCHES} micro-batches, by maxOffsetsPerTrigger.",
         f"x: speed beside {first}, above 1 is faster. CPU x: CPU beside it, below 1 is less.",
@@ -418,7 +423,7 @@ def main(
     records: Annotated[
         int, typer.Option(min=1_000, max=RECORDS_MAX, help="Of 100 B, in each topic; a quarter of 1 KB.")
     ] = RECORDS,
-    rounds: Annotated[int, typer.Option(min=1, max=20, help="After one that is not counted.")] = ROUNDS,
+    rounds: Annotated[int, typer.Option(min=1, max=20, help=f"After {WARM_UPS} that are not counted.")] = ROUNDS,
     triggers: Annotated[int, typer.Option(min=1, max=TRIGGERS_MAX, help="In each round.")] = TRIGGERS,
     cores: Annotated[int, typer.Option(min=1, max=16, help="Task slots of each session.")] = PARTITIONS,
     only: Annotated[list[Measure] | None, typer.Option(help="Measure this; may be repeated.")] = None,

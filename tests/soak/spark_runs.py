@@ -1,8 +1,9 @@
 """`python -m tests.soak.spark_runs`: a Spark stream copies a topic, each record once, through faults of all parts.
 
 The stream reads a topic and writes to another, both with format("kraft") and the exactly-once sink. Executors, Python
-workers, the driver, leaders of the source and coordinators of transactions are killed, and partitions are added to the
-source. At the end the committed records of the target are those of the source, each exactly once.
+workers, the driver, leaders of the source and coordinators of transactions are killed, partitions are added to the
+source, and what was read is deleted there at once. At the end the committed records of the target are those that were
+written to the source, each exactly once.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class Fault(StrEnum):
     KILL_LEADER = "a leader of the source is killed"
     KILL_COORDINATOR = "a transaction coordinator is killed"
     ADD_PARTITIONS = "partitions are added"
+    DELETE_READ = "what was read is deleted"
 
 
 class Happening(Struct, frozen=True, kw_only=True):
@@ -202,6 +204,8 @@ class Run:
                 self._kill_leader(TRANSACTIONS_TOPIC)
             case Fault.ADD_PARTITIONS:
                 self._add_partition()
+            case Fault.DELETE_READ:
+                self._delete_read()
 
     def _kill_leader(self, topic: str) -> None:
         with Admin(self._servers) as admin:
@@ -221,6 +225,12 @@ class Run:
             with Admin(self._servers) as admin:
                 admin.create_partitions(_SOURCE, count)
             self.records.grow(count)
+
+    def _delete_read(self) -> None:
+        """Delete as retention does where it is as fast as the stream."""
+        read_to = {Place(_SOURCE, partition): offset for partition, offset in self.copier.read_to().items()}
+        with Admin(self._servers) as admin:
+            admin.delete_records(read_to)
 
     def finish(self, records: int) -> int:
         """Check the copy once there are so many records and all are read. Return the number of its records."""
