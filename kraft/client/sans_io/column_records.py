@@ -36,11 +36,10 @@ class ColumnRecords(Sequence[Record]):
     @overload
     def __getitem__(self, place: slice, /) -> ColumnRecords: ...
     def __getitem__(self, place: int | slice, /) -> Record | ColumnRecords:
-        columns = self._keys[place], self._values[place], self._headers[place], self._times_ms[place]
+        keys, values, headers, times_ms = self._keys, self._values, self._headers, self._times_ms
         if isinstance(place, slice):
-            return ColumnRecords(*columns)  # type: ignore[arg-type]  # mypy does not tell the two kinds of place apart.
-        key, value, headers, time_ms = columns
-        return Record(-1, time_ms, key, value, headers)  # type: ignore[arg-type]  # As above.
+            return ColumnRecords(keys[place], values[place], headers[place], times_ms[place])
+        return Record(-1, times_ms[place], keys[place], values[place], headers[place])
 
     def at(self, places: Sequence[int]) -> ColumnRecords:
         """Return the records at these places, in their order."""
