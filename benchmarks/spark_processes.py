@@ -7,8 +7,8 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -63,20 +63,20 @@ class SparkProcess:
 
     def cpu_s(self) -> float:
         """CPU time of the tree, with its processes that have ended: their parents have it."""
-        return sum(sum(each.cpu_times()[:4]) for each in self._alive())
+        return self._sum(lambda each: sum(each.cpu_times()[:4]))
 
     def resident_mib(self) -> float:
         """Memory of the tree. What forked processes share is counted once: only their proportional parts."""
-        return sum(each.memory_full_info().pss for each in self._alive()) / MIB
+        return self._sum(lambda each: each.memory_full_info().pss) / MIB
 
-    def _alive(self) -> Iterator[psutil.Process]:
+    def _sum(self, taken: Callable[[psutil.Process], float]) -> float:
+        """Return what all processes of the tree take; Spark ends some at any time."""
         own = psutil.Process(self._process.pid)
+        total = 0.0
         for each in (own, *own.children(recursive=True)):
-            try:
-                each.cpu_times()
-                yield each
-            except (psutil.NoSuchProcess, psutil.ZombieProcess):
-                continue
+            with suppress(psutil.NoSuchProcess):
+                total += taken(each)
+        return total
 
     def _answered(self) -> Done:
         output = self._process.stdout
