@@ -1,8 +1,10 @@
-"""`python -m benchmarks.kafka_listener`: what goes in and out through Kafka's protocol, with librdkafka as the load."""
+"""`python -m benchmarks.kafka_listener`: what goes in and out through Kafka's protocol, with librdkafka as the load.
+
+One node with acks=1, beside two servers that keep no state; or a cluster with acks=all, synced and in the page cache.
+"""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,10 +17,14 @@ import typer
 from rich.progress import Progress
 
 from benchmarks import kafka_load
-from benchmarks.bare_kafka_loop import HOST
+from benchmarks.bare_kafka_loop import HOST, Kind
 from benchmarks.kafka_load import Flow, Latencies
 from benchmarks.report import Cell, Output, Report, print_report
-from benchmarks.servers import Server, beside_server, node
+from benchmarks.servers import Server, beside_server, node, nodes, topic_maker
+from kraft.server.config.values import Durability
+from tests.support.kafka.kafka_broker import kafka_processes
+from tests.support.kafka.kafka_jars import fetched_kafka_jars
+from tests.support.maven_jars import JarsMissing
 
 RECORDS: Final = 500_000
 ROUNDS: Final = 3
@@ -26,9 +32,26 @@ PINGS: Final = 5_000
 BATCH_BYTES: Final = (65_536, 1_000_000)
 """A usual batch, and librdkafka's default."""
 
+NODES_MAX: Final = 5
+WARM_UP_RECORDS_MAX: Final = 10_000_000
+
 DEADLINE_S: Final = 30
-MIB: Final = 1 << 20
-_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is measured."""
+
+    records: int = RECORDS
+    rounds: int = ROUNDS
+    pings: int = PINGS
+    nodes: int = 1
+    warm_up_records: int = 0
+    """Produced to each server before the first round, beside what each load warms up with: for Java's compiler."""
+
+    @property
+    def acks(self) -> int:
+        return 1 if self.nodes == 1 else -1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,40 +64,53 @@ class Figures:
     out_us: list[float] = field(default_factory=list)
 
 
-def measure(servers: Sequence[Server], records: int, rounds: int, pings: int) -> Report:
+def measure(servers: Sequence[Server], plan: Plan, of: Server) -> Report:
+    """Measure the servers in turns; ratios are beside `of`."""
     started_mib = {server.name: server.resident_mib() for server in servers}
     figures = {(server.name, size): Figures() for size in BATCH_BYTES for server in servers}
     latencies: dict[str, list[Latencies]] = {server.name: [] for server in servers}
     with Progress(transient=True) as progress:
-        for number in progress.track(range(rounds), description="measuring"):
+        if plan.warm_up_records:
+            for server in progress.track(servers, description="warming up"):
+                server.make_topic("warm-up", 1)
+                kafka_load.produce(server.address, "warm-up", plan.warm_up_records, BATCH_BYTES[-1], plan.acks)
+        for number in progress.track(range(plan.rounds), description="measuring"):
+            # Who is first differs, so that none always follows the same other one.
+            turns = (*servers[number % len(servers) :], *servers[: number % len(servers)])
             for size in BATCH_BYTES:
-                for server in servers:
-                    _flow(server, f"flow-{size}-{number}", records, size, figures[server.name, size])
-            for server in servers:
+                for server in turns:
+                    _flow(server, f"flow-{size}-{number}", plan, size, figures[server.name, size])
+            for server in turns:
                 server.make_topic(f"ping-{number}", 1)
-                latencies[server.name].append(kafka_load.ping(server.address, f"ping-{number}", pings))
+                found = kafka_load.ping(server.address, f"ping-{number}", plan.pings, plan.acks)
+                latencies[server.name].append(found)
     rows = [
-        _row(server, size, figures, latencies[server.name], started_mib[server.name], of=servers[-1])
+        _row(server, size, figures, latencies[server.name], started_mib[server.name], of=of)
         for size in BATCH_BYTES
         for server in servers
     ]
+    acks, replicas = ("1", "one replica") if plan.nodes == 1 else ("all", f"{plan.nodes} replicas")
+    values = f"{kafka_load.VALUE_BYTES}-byte values"
     return Report(
-        title=f"Kafka's protocol: librdkafka, {kafka_load.VALUE_BYTES}-byte values, one partition, acks=1",
-        durability="page cache: what is written counts, nothing is synced before it is acknowledged",
+        title=f"Kafka's protocol: librdkafka, {values}, one partition, {replicas}, acks={acks}",
+        durability="page cache, unless a name says synced: what is written counts, and is synced later",
         rows=rows,
         notes=[
-            f"Medians of {rounds} rounds of {records:,} records, the servers in turns; the load has the same cores.",
-            f"p50 and p99: {kafka_load.PING_RATE_HZ:,} records a second, each sent at once, {pings:,} a round.",
-            "us: of the server's CPU, a record, in the kernel and outside of it.",
-            f"x: beside {servers[-1].name}, which keeps nothing, checks nothing and answers from memory.",
+            f"Medians of {plan.rounds} rounds of {plan.records:,} records, the servers in turns, on the load's cores.",
+            f"Before the first round, {plan.warm_up_records:,} records went to each server.",
+            f"p50 and p99: {kafka_load.PING_RATE_HZ:,} records a second, each sent at once, {plan.pings:,} a round.",
+            "us: CPU of all the server's processes, a record, in the kernel and outside of it.",
+            f"x: beside {of.name}.",
+            "bare loop: decodes a request, computes its checksum, writes it to a file, and keeps no state.",
+            "floor: receives, writes and sends, and looks at no request. Both answer fetches from memory.",
         ],
     )
 
 
-def _flow(server: Server, topic: str, records: int, batch_bytes: int, into: Figures) -> None:
+def _flow(server: Server, topic: str, plan: Plan, batch_bytes: int, into: Figures) -> None:
     server.make_topic(topic, 1)
-    before_s = server.cpu_s()
-    into.flows_in.append(kafka_load.produce(server.address, topic, records, batch_bytes))
+    records, before_s = plan.records, server.cpu_s()
+    into.flows_in.append(kafka_load.produce(server.address, topic, records, batch_bytes, plan.acks))
     between_s = server.cpu_s()
     into.flows_out.append(kafka_load.consume(server.address, topic, records))
     into.in_us.append((between_s - before_s) / (records + kafka_load.WARM_UP_RECORDS) * 1e6)
@@ -117,15 +153,15 @@ def _rate(flows: Sequence[Flow]) -> float:
 
 
 @contextmanager
-def _bare_loop() -> Iterator[Server]:
-    command = [sys.executable, "-m", "benchmarks.bare_kafka_loop"]
+def _bare(name: str, kind: Kind) -> Iterator[Server]:
+    command = [sys.executable, "-m", "benchmarks.bare_kafka_loop", kind]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None, "asked for"
         assert process.stdout is not None, "asked for"
         port = int(process.stdout.readline())
         try:
             yield Server(
-                name="bare loop",
+                name=name,
                 address=f"{HOST}:{port}",
                 pids=(process.pid,),
                 make_topic=lambda topic, partitions: None,
@@ -133,6 +169,32 @@ def _bare_loop() -> Iterator[Server]:
         finally:
             process.stdin.close()
             process.wait(DEADLINE_S)
+
+
+@contextmanager
+def _kafka(count: int) -> Iterator[Server]:
+    with kafka_processes(fetched_kafka_jars(), {}, count, measured=True) as brokers:
+        address = ",".join(each.address for each in brokers)
+        pids = tuple(each.pid for each in brokers)
+        yield Server(name="kafka", address=address, pids=pids, make_topic=topic_maker(address, count))
+
+
+@contextmanager
+def _servers(plan: Plan, beside: Sequence[str], *, has_kafka: bool) -> Iterator[list[Server]]:
+    """Our own first, and the bare loop or another broker last but one or last."""
+    with ExitStack() as running:
+        servers = [
+            running.enter_context(node() if plan.nodes == 1 else nodes("kraft", plan.nodes, Durability.PAGE_CACHE))
+        ]
+        if plan.nodes > 1:
+            servers.append(running.enter_context(nodes("kraft, synced", plan.nodes, Durability.FSYNC)))
+        servers += map(beside_server, beside)
+        if has_kafka:
+            servers.append(running.enter_context(_kafka(plan.nodes)))
+        if plan.nodes == 1:
+            servers.append(running.enter_context(_bare("bare loop", Kind.LOOP)))
+            servers.append(running.enter_context(_bare("floor", Kind.FLOOR)))
+        yield servers
 
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -143,16 +205,27 @@ def main(
     records: Annotated[int, typer.Option(min=10_000, help="In and out, in each round.")] = RECORDS,
     rounds: Annotated[int, typer.Option(min=1)] = ROUNDS,
     pings: Annotated[int, typer.Option(min=100, help="Whose latency is taken, in each round.")] = PINGS,
+    nodes: Annotated[
+        int, typer.Option(min=1, max=NODES_MAX, help="With more than one: acks=all, as many replicas.")
+    ] = 1,
+    warm_up: Annotated[
+        int, typer.Option(min=0, max=WARM_UP_RECORDS_MAX, help="Records to each server before the first round.")
+    ] = 0,
+    kafka: Annotated[bool, typer.Option("--kafka", help="Apache Kafka beside us, from Maven's jars.")] = False,
     beside: Annotated[
         list[str] | None, typer.Option(help="NAME=HOST:PORT,PID of another broker that runs, with no records yet.")
     ] = None,
     output: Annotated[Output, typer.Option(help="For people or for programs.")] = Output.TABLE,
 ) -> None:
-    """Records in and out, latency, CPU and memory of one node, beside a loop that accepts and forgets."""
-    others = [beside_server(text) for text in beside or ()]
-    with ExitStack() as running:
-        servers = [running.enter_context(node()), *others, running.enter_context(_bare_loop())]
-        print_report(measure(servers, records, rounds, pings), output)
+    """Records in and out, latency, CPU and memory, beside Kafka and beside servers that keep no state."""
+    plan = Plan(records=records, rounds=rounds, pings=pings, nodes=nodes, warm_up_records=warm_up)
+    try:
+        with _servers(plan, beside or (), has_kafka=kafka) as servers:
+            by_name = {server.name: server for server in servers}
+            of = by_name.get("kafka") or by_name.get("bare loop") or servers[0]
+            print_report(measure(servers, plan, of), output)
+    except JarsMissing as missing:
+        raise SystemExit(f"kafka_listener: {missing}") from None
 
 
 if __name__ == "__main__":

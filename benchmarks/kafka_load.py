@@ -71,9 +71,9 @@ class Latencies:
 # --- for who measures --------------------------------------------------------------------------------------------
 
 
-def produce(servers: str, topic: str, records: int, batch_bytes: int) -> Flow:
-    """acks=1 into partition 0, after some that are not counted."""
-    return Flow(**run_load(MODULE, "produce", servers, topic, str(records), str(batch_bytes)))
+def produce(servers: str, topic: str, records: int, batch_bytes: int, acks: int = 1) -> Flow:
+    """Produce into partition 0, after some records that are not counted."""
+    return Flow(**run_load(MODULE, "produce", servers, topic, str(records), str(batch_bytes), "--acks", str(acks)))
 
 
 def consume(
@@ -83,9 +83,9 @@ def consume(
     return Flow(**run_load(MODULE, "consume", servers, topic, str(records), str(partitions), isolation))
 
 
-def ping(servers: str, topic: str, records: int) -> Latencies:
-    """1,000 records a second, each sent at once, acks=1."""
-    return Latencies(**run_load(MODULE, "ping", servers, topic, str(records)))
+def ping(servers: str, topic: str, records: int, acks: int = 1) -> Latencies:
+    """1,000 records a second, each sent at once."""
+    return Latencies(**run_load(MODULE, "ping", servers, topic, str(records), "--acks", str(acks)))
 
 
 def run_load(module: str, *arguments: str) -> dict[str, Any]:
@@ -103,16 +103,17 @@ def run_load(module: str, *arguments: str) -> dict[str, Any]:
 Servers = Annotated[str, typer.Argument()]
 Topic = Annotated[str, typer.Argument()]
 Records = Annotated[int, typer.Argument(min=1)]
+Acks = Annotated[int, typer.Option(min=-1, max=1)]
 
 
 @app.command("produce")
 def produce_here(
-    servers: Servers, topic: Topic, records: Records, batch_bytes: Annotated[int, typer.Argument()]
+    servers: Servers, topic: Topic, records: Records, batch_bytes: Annotated[int, typer.Argument()], acks: Acks
 ) -> None:
     producer = confluent_kafka.Producer(
         {
             "bootstrap.servers": servers,
-            "acks": 1,
+            "acks": acks,
             "batch.size": batch_bytes,
             "batch.num.messages": 100_000,
             "message.max.bytes": batch_bytes + 100_000,
@@ -179,9 +180,9 @@ def _take(consumer: confluent_kafka.Consumer, records: int) -> list[confluent_ka
 
 
 @app.command("ping")
-def ping_here(servers: Servers, topic: Topic, records: Records) -> None:
+def ping_here(servers: Servers, topic: Topic, records: Records, acks: Acks) -> None:
     producer = confluent_kafka.Producer(
-        {"bootstrap.servers": servers, "acks": 1, "linger.ms": 0, "socket.nagle.disable": True}
+        {"bootstrap.servers": servers, "acks": acks, "linger.ms": 0, "socket.nagle.disable": True}
     )
     latencies_s: list[float] = []
     failures: list[object] = []
