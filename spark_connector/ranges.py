@@ -84,8 +84,10 @@ def read(
     while rest.size > 0:
         try:
             for chunk in cluster.read(rest.partition, rest.start, rest.end, columns):
-                rest, progress_at = replace(rest, start=chunk.next_offset), time.monotonic()
+                rest = replace(rest, start=chunk.next_offset)
                 yield chunk
+                # Spark may take long for a chunk: only from now on, this waits for the cluster.
+                progress_at = time.monotonic()
             return
         except TruncatedWhileRead as truncated:
             # Records that were read stay in the result, as if the election had come later. The number lost is unknown.

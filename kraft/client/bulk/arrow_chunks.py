@@ -27,6 +27,10 @@ CHUNK_BYTES_MAX: Final = 4 << 20
 PART_BYTES: Final = 4 << 20
 """Bytes of a compressed batch that are decompressed at a time; more only for one larger record."""
 
+HELD_BYTES_MAX: Final = 8 << 20
+"""Limit of the fetched and decompressed bytes that a chunk keeps alive, also for columns that are not wanted. The last
+response or part may exceed it."""
+
 
 class ArrowChunk(Struct, frozen=True, kw_only=True):
     """Records of one partition as columns in Arrow's format, ordered by offset; never empty."""
@@ -76,6 +80,7 @@ class _Decoder:
         self._check_crcs = check_crcs
         self._columns = ArrowColumns(wanted, CHUNK_RECORDS_MAX, CHUNK_BYTES_MAX)
         self._timestamp_type = TimestampType.CREATE_TIME
+        self._held_bytes = 0
 
     def take(self, fetched: FetchedBatches) -> Iterator[ArrowChunk]:
         view = memoryview(fetched.data)
@@ -94,8 +99,10 @@ class _Decoder:
                     where = f"{self._partition} at offset {header.base_offset}"
                     raise InvalidBatch(f"{where}: {error.message}", error.error_code) from error
             self._next_offset = min(self._end, header.next_offset)
+        yield from self._hold(len(fetched.data))
 
     def flush(self) -> Iterator[ArrowChunk]:
+        self._held_bytes = 0
         if self._columns.count:
             yield ArrowChunk(
                 partition=self._partition,
@@ -103,6 +110,16 @@ class _Decoder:
                 columns=self._columns.finish(),
                 next_offset=self._next_offset,
             )
+
+    def _hold(self, size_bytes: int) -> Iterator[ArrowChunk]:
+        """Note that the columns point into more bytes. Yield a chunk if they keep too many of them alive."""
+        self._held_bytes += size_bytes
+        if self._held_bytes < HELD_BYTES_MAX:
+            return
+        yield from self.flush()
+        if not self._columns.count:
+            # All that these bytes had lies before the range.
+            self._columns.finish()
 
     def _take_batch(self, header: BatchHeader, data: bytes, begin: int, batch: memoryview) -> Iterator[ArrowChunk]:
         if self._check_crcs:
@@ -138,6 +155,8 @@ class _Decoder:
             if self._columns.is_past_end:
                 return
             rest = data[position:]
+            self._next_offset = max(self._next_offset, self._columns.next_offset)
+            yield from self._hold(len(data))
         self._check_ended(0, len(rest))
 
     def _take_records(self, data: bytes, position: int, end: int) -> Generator[ArrowChunk, None, int]:

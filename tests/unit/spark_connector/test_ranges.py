@@ -4,6 +4,7 @@ import logging
 import pickle
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -219,6 +220,33 @@ def test_a_partition_that_is_not_known_for_a_moment_is_waited_for(cluster: FileC
     patience = Patience(settle_s=60.0, poll_s=0.0)
     chunks = ranges.read(YoungCluster(cluster.directory), wanted, LossPolicy(fail=True), COLUMNS, patience)
     assert [offset for chunk in chunks for offset in offsets_of(chunk)] == list(range(20))
+
+
+class ForgetfulCluster(ConnectedFileCluster):
+    """After the first chunk, it does not know the partition for a moment."""
+
+    has_forgotten = False
+
+    def read(self, partition: TopicPartition, start: int, end: int, wanted: WantedColumns) -> Iterator[ArrowChunk]:
+        for chunk in super().read(partition, start, end, wanted):
+            yield chunk
+            if not self.has_forgotten:
+                self.has_forgotten = True
+                raise Missing(f"{partition} does not exist")
+
+
+def test_the_time_that_spark_takes_for_a_chunk_is_no_time_without_records(
+    cluster: FileCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 0.0
+    monkeypatch.setattr(ranges, "time", SimpleNamespace(monotonic=lambda: now_s, sleep=lambda _: None))
+    losses = LossPolicy(fail=False)
+    wanted = ranges.OffsetRange(partition=A0, start=0, end=20)
+    found = []
+    for chunk in ranges.read(ForgetfulCluster(cluster.directory), wanted, losses, COLUMNS, Patience(settle_s=60.0)):
+        found += offsets_of(chunk)
+        now_s += 3_600.0
+    assert (found, losses.skipped_records) == (list(range(20)), 0)
 
 
 def test_what_exists_of_planned_ranges_is_kept_and_the_rest_counted(cluster: FileCluster) -> None:

@@ -124,6 +124,28 @@ def test_a_batch_that_decompresses_to_many_megabytes_takes_memory_for_a_part_of_
     assert peak_bytes < 6 * arrow_chunks.PART_BYTES < 500 * 100_000
 
 
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_values_that_are_not_wanted_are_not_kept_in_memory(codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrow_chunks, "PART_BYTES", 100_000)
+    monkeypatch.setattr(arrow_chunks, "HELD_BYTES_MAX", 200_000)
+    kept = [Record(at, 0, b"a key of some bytes", bytes(10_000)) for at in range(100)]
+    batches = [fetched(build_batch(kept[at : at + 50], codec, base_offset=at)) for at in (0, 50)]
+    found = chunks(*batches, wanted=WantedColumns(values=False, headers=False))
+    assert [key for each in found for key in lists_of(each.columns).keys or ()] == [each.key for each in kept]
+    assert [each.next_offset for each in found][-1] == 100
+    held = [sum({id(data): len(data) for data in each.columns.data}.values()) for each in found]
+    assert max(held) < 600_000, "a response, or a limit and a part"
+
+
+def test_records_before_the_range_are_not_kept_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrow_chunks, "PART_BYTES", 100_000)
+    monkeypatch.setattr(arrow_chunks, "HELD_BYTES_MAX", 200_000)
+    large = [Record(at, 0, None, bytes(10_000)) for at in range(100)]
+    found = chunks(fetched(build_batch(large, Codec.GZIP)), start=99)
+    assert offsets(found) == [99]
+    assert sum(map(len, found[0].columns.data)) < 600_000
+
+
 def test_control_batches_and_those_of_aborted_transactions_are_passed_over() -> None:
     kept = build_batch(records(0, 2), producer_id=7, transactional=True, base_offset=0)
     aborted = build_batch(records(2, 2), producer_id=8, transactional=True, base_offset=2)
