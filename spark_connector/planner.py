@@ -86,12 +86,17 @@ class Planner:
         is_worth_it = start.is_initial or bool(recreated) or self._losses.has_more
         if offsets == start.offsets and not is_worth_it:
             return None
+        begins = {**kept, **{each: begin[each] for each in end}}
         return Position(
             offsets=offsets,
             topic_ids={**start.topic_ids, **ids},
             skipped=added(start.skipped, self._losses.take()),
             deleted_while_read=added(start.deleted_while_read, deleted_while_read),
-            began={each: begin[each] for each in end if start.is_initial or begin[each] != start.offsets.get(each, 0)},
+            began={
+                each: offset
+                for each, offset in begins.items()
+                if start.is_initial or offset != start.offsets.get(each, 0)
+            },
             group_id=start.group_id,
         )
 

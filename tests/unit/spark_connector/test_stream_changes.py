@@ -266,3 +266,97 @@ def test_available_now_leaves_a_topic_that_was_created_again_to_the_next_run(clu
     cluster.append("a", 0, ["new"])
     assert end_of(stream, before) == before
     assert values(reader(cluster), before, end_of(reader(cluster, failOnDataLoss="false"), before)) == ["new"]
+
+
+def test_a_topic_that_is_missing_while_another_one_is_read_is_still_known_by_its_id(cluster: FileCluster) -> None:
+    cluster.create_topic("b", partitions=1)
+    cluster.append("b", 0, ["old"] * 3)
+    stream = reader(cluster, failOnDataLoss="false", subscribe="a,b")
+    before = end_of(stream, stream.initialOffset())
+    cluster.delete_topic("b")
+    cluster.append("a", 0, ["meanwhile"])
+    without = end_of(stream, before)
+    assert without["ids"]["b"] == before["ids"]["b"]
+    cluster.create_topic("b", partitions=1)
+    cluster.append("b", 0, ["new"] * 5)
+    assert values(stream, without, end_of(stream, without)) == ["new"] * 5
+
+
+def test_a_log_that_lacks_one_record_that_was_read_fails_the_query(cluster: FileCluster) -> None:
+    with pytest.raises(DataLoss, match="a-0 ends at offset 30, below the query's offset 31"):
+        end_of(reader(cluster), at(31, 10))
+
+
+def test_an_idle_stream_notices_at_once_that_a_log_is_shorter(cluster: FileCluster) -> None:
+    stream = reader(cluster, Patience(settle_s=0.0, poll_s=0.0, topics_age_s=3_600.0))
+    end = end_of(stream, at(30, 10) | {"version": 2, "topics": {"a": {"0": 29, "1": 10}}})
+    assert end_of(stream, end) == end
+    cluster.truncate("a", 0, 20)
+    with pytest.raises(DataLoss, match="a-0 ends at offset 20, below the query's offset 30"):
+        end_of(stream, end)
+
+
+def test_a_shorter_log_does_not_wait_for_the_fewest_records_so_that_it_is_reported_once(
+    cluster: FileCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream = reader(cluster, failOnDataLoss="false", minOffsetsPerTrigger="100")
+    before = end_of(stream, stream.initialOffset())
+    cluster.truncate("a", 0, 20)
+    with caplog.at_level(logging.WARNING, "spark_connector"):
+        after = end_of(stream, before)
+        assert end_of(stream, after) == after
+    assert topics(after) == {"a": {"0": 20, "1": 10}}
+    assert caplog.text.count("below the query's offset 30") == 1
+
+
+def test_available_now_never_goes_back_behind_what_was_read(cluster: FileCluster) -> None:
+    stream = reader(cluster)
+    before = end_of(stream, stream.initialOffset())
+    whole = cluster.directory / "a" / "0.jsonl"
+    text = whole.read_text()
+    cluster.truncate("a", 0, 20)
+    stream = reader(cluster)
+    stream.prepareForTriggerAvailableNow()
+    whole.write_text(text)
+    assert end_of(stream, before) == before, "a leader whose high watermark was behind answered"
+
+
+def test_what_was_deleted_while_it_was_read_is_counted_for_each_partition_also_without_new_records(
+    cluster: FileCluster,
+) -> None:
+    stream = reader(cluster, failOnDataLoss="false")
+    first = end_of(stream, at(0, 0))
+    stream.partitions(at(0, 0), first)
+    cluster.delete_records_before("a", 1, 4)
+    cluster.append("a", 0, ["new"])
+    assert end_of(stream, first)["deletedWhileRead"] == {"a": {"1": 4}}
+
+
+def test_a_query_that_fails_on_losses_counts_none(cluster: FileCluster) -> None:
+    stream = reader(cluster)
+    first = end_of(stream, at(0, 0))
+    stream.partitions(at(0, 0), first)
+    cluster.delete_records_before("a", 0, 4)
+    cluster.append("a", 0, ["new"])
+    assert "deletedWhileRead" not in end_of(stream, first)
+
+
+def test_what_only_a_task_of_the_checkpoint_has_lost_gets_into_the_progress(cluster: FileCluster) -> None:
+    planned = end_of(reader(cluster), at(0, 0))
+    cluster.delete_records_before("a", 0, 30)
+    stream = reader(cluster, failOnDataLoss="false")
+    stream.partitions(at(0, 0), planned)
+    assert end_of(stream, planned)["skipped"] == {"a": {"0": 30}}
+
+
+def test_a_partition_that_was_missing_in_the_first_batch_begins_there_again_after_a_crash(cluster: FileCluster) -> None:
+    hidden = cluster.directory / "a" / "1.jsonl"
+    stream = reader(cluster, failOnDataLoss="false", startingOffsets="latest")
+    start = stream.initialOffset()
+    hidden.rename(hidden.with_suffix(".hidden"))
+    end = end_of(stream, start)
+    assert values(stream, start, end) == []
+    again = reader(cluster, failOnDataLoss="false", startingOffsets="latest")
+    begun_again = again.initialOffset()
+    hidden.with_suffix(".hidden").rename(hidden)
+    assert values(again, begun_again, end) == []
