@@ -22,6 +22,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from spark_connector.arrow_stream_writer import DataSourceStreamArrowWriter
+from spark_connector.given import OptionError
 from spark_connector.sink_columns import Rows, check_schema, rows_of
 from spark_connector.sink_ids import Use
 from spark_connector.sink_options import SinkOptions
@@ -98,6 +99,8 @@ class KraftStreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         check_schema(schema, options.topic)
+        if options.app_id is not None:
+            raise OptionError("options txnAppId and txnVersion are for batches: leave them out, a stream has its own")
         self.schema = schema
         self._options = options
 

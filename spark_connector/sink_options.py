@@ -72,7 +72,9 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     for name, value in options.items():
         lowered = name.lower()
         if lowered.startswith(PREFIXES) and lowered not in _BOOTSTRAP_SERVERS:
-            settings[_setting(name)] = value.strip()
+            setting = _setting(name)
+            given.first_of(names_of(setting)[1:])
+            settings[setting] = value.strip()
         elif lowered not in _OF_SPARK_ITSELF and lowered not in {each.lower() for each in _KNOWN}:
             raise OptionError(f"option {name} is unknown to the kraft sink{_hint(lowered)}")
     guarantee = given.text("delivery.guarantee")

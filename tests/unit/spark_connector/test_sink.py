@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -96,6 +96,16 @@ def test_a_refused_commit_is_one_line(admin: FakeAdmin) -> None:
 def test_an_abort_aborts_what_is_known_and_what_is_not(admin: FakeAdmin) -> None:
     sink.abort(OPTIONS, [written("a"), None])
     assert admin.calls == [("abort", ["a"]), ("abort others", "query", [])]
+
+
+def test_an_abort_of_a_frame_whose_tasks_are_all_lost_aborts_what_they_have_left(admin: FakeAdmin) -> None:
+    sink.abort(OPTIONS, [None], "query")
+    assert admin.calls == [("abort others", "query", [])]
+
+
+def test_at_least_once_nothing_is_aborted(admin: FakeAdmin) -> None:
+    sink.abort(replace(OPTIONS, is_exactly_once=False), [Written(records=3)], "query")
+    assert admin.calls == []
 
 
 def test_an_abort_that_fails_is_logged_and_no_error(admin: FakeAdmin, caplog: pytest.LogCaptureFixture) -> None:

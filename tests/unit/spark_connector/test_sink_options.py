@@ -44,6 +44,10 @@ def test_a_write_of_an_application_has_an_id_and_a_version() -> None:
         ({**SERVERS, "kafka.value.serializer": "x"}, "kafka.value.serializer is not supported: values are binary"),
         ({**SERVERS, "kafka.acks": "1"}, "client setting transactional.id needs acks=all"),
         ({**SERVERS, "kafka.lingre.ms": "1"}, "client setting .*lingre"),
+        (
+            {**SERVERS, "kafka.linger.ms": "1", "kraft.linger.ms": "2"},
+            "options kraft.linger.ms and kafka.linger.ms have different values; give one of them",
+        ),
         ({**SERVERS, "txnAppId": "nightly"}, "txnAppId and txnVersion belong together"),
         ({**SERVERS, "txnAppId": "a", "txnVersion": "-1"}, "txnVersion: '-1' is not a whole number"),
         (

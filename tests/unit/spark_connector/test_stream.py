@@ -244,6 +244,16 @@ def test_a_group_with_a_prefix_is_generated_once_for_a_query(cluster: FileCluste
     assert cluster.committed(first["group"]) in ({A0: 0, A1: 0}, {A0: 30, A1: 10})
 
 
+def test_another_prefix_gives_a_query_another_group(cluster: FileCluster) -> None:
+    stream = reader(cluster, groupIdPrefix="billing")
+    first = end_of(stream, stream.initialOffset())
+    cluster.append("a", 0, ["new"])
+    again = reader(cluster, groupIdPrefix="invoices")
+    assert end_of(again, first)["group"].startswith("invoices-")
+    again.stop()
+    stream.stop()
+
+
 def test_a_group_that_cannot_be_committed_to_does_not_disturb_the_query(
     cluster: FileCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

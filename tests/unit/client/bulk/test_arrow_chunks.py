@@ -157,6 +157,14 @@ def test_control_batches_and_those_of_aborted_transactions_are_passed_over() -> 
     assert chunks(response, start=2) == []
 
 
+def test_an_abort_that_ends_before_the_range_does_not_hide_what_its_producer_commits_later() -> None:
+    aborted = build_batch(records(0, 2), producer_id=8, transactional=True, base_offset=0)
+    marker = build_batch([MARKER], producer_id=8, transactional=True, control=True, base_offset=2)
+    kept = build_batch(records(3, 2), producer_id=8, transactional=True, base_offset=3)
+    response = fetched(aborted, marker, kept, aborted=[AbortedTransaction(producer_id=8, first_offset=0)])
+    assert offsets(chunks(response, start=3)) == [3, 4]
+
+
 def test_records_of_either_timestamp_type_come_in_chunks_of_their_own() -> None:
     head, payload = placed(memoryview(batch(2, 2)), Offset(2), LeaderEpoch(0), 5_000)
     found = chunks(fetched(batch(0, 2), bytes(head) + payload, batch(4, 1)))

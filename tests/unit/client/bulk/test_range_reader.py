@@ -15,8 +15,11 @@ from kraft.client.sans_io.track import Chunk
 from kraft.log.format.record_batch import build_batch, read_header
 from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.fetch import AbortedTransaction
 from kraft.model.ids import TopicPartition
-from kraft.wire.schema.fetch import FetchRequest, FetchResponse
+from kraft.wire.frame import encode_response
+from kraft.wire.schema import fetch
+from kraft.wire.schema.fetch import FetchRequest, FetchResponse, PartitionData
 from tests.support.client.fetch_listener import (
     Answer,
     FetchListener,
@@ -165,6 +168,7 @@ def test_a_range_that_is_left_early_closes_its_connection(reads: Reads) -> None:
         oversized(),
         b"\x00\x00\x00\x04\x00\x00\x00\x63",
         b"\x00\x00\x00\x07\x00\x00\x00\x03abc",
+        b"".join(encode_response(response(BATCHES[2]), fetch_socket.FETCH_VERSION, 99)),
         None,
     ],
 )
@@ -198,6 +202,30 @@ def test_a_leader_that_failed_is_left_longer_each_time(reads: Reads) -> None:
     reads.listener.answer = from_batches(BATCHES)
     assert reads.read(0, 10) == [10]
     assert len(reads.path.began) == 4
+
+
+def test_a_leader_that_has_answered_since_is_left_for_a_short_time_again(reads: Reads) -> None:
+    for _ in range(3):
+        reads.listener.answer = failing_at(20, None)
+        assert reads.read(0, 30) == [10, 20, 30]
+        reads.clock.now_ms += RETRY_FIRST_MS
+    assert [start for start, _ in reads.path.began] == [20, 20, 20]
+    assert offsets_asked(reads.listener) == [0, 10, 20] * 3
+
+
+def test_aborted_transactions_come_with_their_batches(reads: Reads) -> None:
+    data = PartitionData(
+        partition_index=0,
+        error_code=ErrorCode.NONE,
+        high_watermark=-1,
+        aborted_transactions=(fetch.AbortedTransaction(producer_id=8, first_offset=2),),
+        records=BATCHES[0],
+    )
+    reads.listener.answer = lambda _: FetchResponse(
+        responses=(fetch.FetchableTopicResponse(topic="orders", partitions=(data,)),)
+    )
+    [found] = reads.reader().read(0, 10)
+    assert found.aborted == (AbortedTransaction(producer_id=8, first_offset=2),)
 
 
 def test_without_a_listener_everything_is_read_by_the_ordinary_path(reads: Reads) -> None:
