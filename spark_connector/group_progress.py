@@ -68,19 +68,22 @@ class GroupProgress:
                 self._is_busy = wanted is not None
             if wanted is None:
                 return
-            self._try_to_commit(*wanted)
+            is_committed = self._try_to_commit(*wanted)
             with self._changed:
-                self._committed, self._is_busy = wanted, False
+                # After a failure, an idle query shows the same offsets again: then they are tried again.
+                self._committed = wanted if is_committed else None
+                self._is_busy = False
                 self._changed.notify_all()
 
-    def _try_to_commit(self, group_id: str, offsets: Offsets) -> None:
+    def _try_to_commit(self, group_id: str, offsets: Offsets) -> bool:
         try:
             self._commit(group_id, offsets)
         except Exception as error:  # noqa: BLE001 - the query does not depend on this, whatever goes wrong
             if not self._has_failed:
                 _log.warning("offsets not committed to group %s, the query continues: %s", group_id, error)
             self._has_failed = True
-        else:
-            if self._has_failed:
-                _log.warning("offsets committed to group %s again", group_id)
-            self._has_failed = False
+            return False
+        if self._has_failed:
+            _log.warning("offsets committed to group %s again", group_id)
+        self._has_failed = False
+        return True

@@ -58,6 +58,22 @@ def test_a_failure_is_logged_once_and_so_is_its_end(caplog: pytest.LogCaptureFix
     assert caplog.text.count("offsets committed to group g again") == 1
 
 
+def test_what_could_not_be_committed_is_tried_again_when_it_is_shown_again() -> None:
+    commits: list[Offsets] = []
+
+    def commit(group_id: str, offsets: Offsets) -> None:
+        commits.append(offsets)
+        if len(commits) == 1:
+            raise TimeoutError("the coordinator moves")
+
+    progress = GroupProgress(commit)
+    for _ in range(3):
+        progress.show("g", {A0: 1})
+        progress.flush()
+    progress.stop()
+    assert commits == [{A0: 1}, {A0: 1}]
+
+
 def test_flushing_waits_until_all_is_committed() -> None:
     commits: list[Offsets] = []
     progress = GroupProgress(lambda group_id, offsets: commits.append(offsets))
