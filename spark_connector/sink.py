@@ -250,8 +250,8 @@ def commit(options: SinkOptions, messages: Sequence[WriterCommitMessage | None],
         admin = _admin(options)
         is_new = admin.commit_transactions(committer, sequence, transactions)
         if not is_new:
-            what, records = f"batch {sequence} of {committer}", sum(each.records for each in written)
-            log.warning("%s was committed before: its %d records are not written again", what, records)
+            what = f"batch {sequence} of {committer} was committed before, by another run or request"
+            log.warning("%s: its %d records are not written again", what, sum(each.records for each in written))
             _clean_up(lambda: admin.abort_transactions(transactions))
         if any(each.may_have_lost for each in written):
             kept = {each.transactional_id for each in transactions}

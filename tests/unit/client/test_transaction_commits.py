@@ -12,6 +12,7 @@ from kraft.client.transactions import PreparedTransaction
 from kraft.coordinator.group_partition import partition_of
 from kraft.model.errors import ErrorCode, Refusal
 from tests.support.client.fake_cluster import FakeCluster
+from tests.support.client.scripted_transactions import ScriptedTransaction
 from tests.unit.client.clients import admin_of
 from tests.unit.client.transactions import cluster_with, committed, ends, producer_of
 
@@ -136,3 +137,18 @@ async def test_a_refused_look_up_names_the_reason() -> None:
         with pytest.raises(Refusal) as refused:
             await admin.new_transactional_id(COMMITTER)
         assert refused.value.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_the_open_transactions_of_a_committer_are_aborted_except_those_that_are_kept() -> None:
+    async with cluster_with() as (cluster, transactions), admin_of(cluster) as admin:
+        lost, kept = f"a.b-{0:032x}", f"a.b-{1:032x}"
+        strange = [f"axb-{2:032x}", f"a.b-other-{3:032x}"]
+        prepared = {each: await prepare(cluster, each, each.encode()) for each in (lost, kept, *strange)}
+        cluster.scripted_transactions = {
+            each: ScriptedTransaction(producer_id=found.producer_id, producer_epoch=found.producer_epoch)
+            for each, found in prepared.items()
+        }
+        assert await admin.abort_other_transactions("a.b", [kept]) == 1
+        assert list(transactions.transactions.by_id) == [kept, *strange]
+        assert await admin.commit_transactions("a.b", 0, [prepared[each] for each in (kept, *strange)])
+        assert await committed(cluster) == [each.encode() for each in (kept, *strange)]

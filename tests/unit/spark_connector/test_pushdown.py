@@ -29,7 +29,7 @@ from spark_connector.batch import KraftBatchReader
 from spark_connector.options import batch_options
 from spark_connector.pushdown import FilteringBatchReader
 from spark_connector.source import KraftDataSource
-from tests.support.file_cluster import FileCluster
+from tests.support.file_cluster import ConnectedFileCluster, FileCluster
 
 TOPIC, PARTITION, OFFSET, TIMESTAMP, VALUE = (
     (name,) for name in ("topic", "partition", "offset", "timestamp", "value")
@@ -48,9 +48,11 @@ def cluster(cluster: FileCluster) -> FileCluster:
     return cluster
 
 
-def filtered(cluster: FileCluster, *filters: Filter) -> tuple[list[tuple[str, int, int, int]], Sequence[Filter]]:
+def filtered(
+    cluster: FileCluster, *filters: Filter, **options: str
+) -> tuple[list[tuple[str, int, int, int]], Sequence[Filter]]:
     """Return the ranges planned, as topic, partition, start and end, and what is left for Spark."""
-    reader = FilteringBatchReader(batch_options(OPTIONS), source_schema(include_headers=False), cluster)
+    reader = FilteringBatchReader(batch_options(OPTIONS | options), source_schema(include_headers=False), cluster)
     left = list(reader.pushFilters(list(filters)))
     planned = pickle.loads(pickle.dumps(reader)).partitions()  # noqa: S301  The bytes are our own.
     return [(each.partition.topic, each.partition.partition, each.start, each.end) for each in planned], left
@@ -132,6 +134,23 @@ def test_several_filters_hold_together(cluster: FileCluster) -> None:
         EqualTo(VALUE, b"x"),
     ]
     assert filtered(cluster, *filters) == ([("b", 0, 2, 5)], filters[3:])
+
+
+def test_filters_never_reach_beyond_the_offsets_that_were_given(cluster: FileCluster) -> None:
+    given = {"subscribe": "b", "startingOffsets": '{"b": {"0": 2}}', "endingOffsets": '{"b": {"0": 4}}'}
+    for each in (GreaterThan(OFFSET, 0), LessThan(OFFSET, 9), GreaterThanOrEqual(TIMESTAMP, FIRST)):
+        assert filtered(cluster, each, **given)[0] == [("b", 0, 2, 4)]
+
+
+def test_a_time_before_1970_is_never_asked_for(cluster: FileCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(ConnectedFileCluster, "offsets_at")
+    before = datetime(1969, 12, 31, tzinfo=UTC)
+    assert filtered(cluster, GreaterThan(TIMESTAMP, before))[0] == [A0, A1, B0]
+
+
+def test_what_is_no_number_or_no_column_narrows_nothing(cluster: FileCluster) -> None:
+    filters: list[Filter] = [In(OFFSET, (1, None)), EqualTo(("topic", "part"), "zz")]
+    assert filtered(cluster, *filters) == ([A0, A1, B0], filters)
 
 
 def test_only_the_process_that_asks_gets_a_reader_that_takes_filters(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,6 +79,7 @@ def test_what_a_batch_that_was_committed_before_has_written_again_is_aborted(
         sink.commit(OPTIONS, [written("a")], 7)
     assert admin.calls == [("commit", "query", 7, ["a"]), ("abort", ["a"])]
     assert "batch 7 of query was committed before" in caplog.text
+    assert "its 3 records are not written again" in caplog.text
 
 
 def test_what_lost_tasks_have_left_open_is_aborted_after_the_commit(admin: FakeAdmin) -> None:
