@@ -112,7 +112,10 @@ class ConnectedFileCluster:
 
     def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         listed = [[each.topic, each.partition, offset] for each, offset in offsets.items()]
-        (self._directory / f"{group_id}.group").write_text(json.dumps(listed))
+        # Readers of two runs of a query may commit at once.
+        whole = self._directory / f"{group_id}.{uuid4()}"
+        whole.write_text(json.dumps(listed))
+        whole.replace(self._directory / f"{group_id}.group")
 
     def read(self, partition: TopicPartition, start: int, end: int, wanted: WantedColumns) -> Iterator[ArrowChunk]:
         stalls_at = time.monotonic() + self.stall_s

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Container, Iterable
 from typing import Any, Final, TypeVar
 
-from kraft.client.any_broker import ATTEMPT_MAX_MS, AnyBroker, check, is_transient
+from kraft.client.any_broker import ATTEMPT_MAX_MS, AnyBroker, NoBrokerReachable, check, is_transient
 from kraft.client.ports import Connections
 from kraft.client.sans_io.backoff import Backoff
 from kraft.model.errors import ErrorCode, Refusal
@@ -80,7 +80,7 @@ class Coordinators:
 
         Refusals that are retriable, or in `also`, are retried. Raises what the last attempt raised.
         """
-        failures = 0
+        failures, started_ms = 0, self._clock.monotonic_ms()
         while True:
             left_ms = deadline_ms - self._clock.monotonic_ms()
             try:
@@ -90,6 +90,9 @@ class Coordinators:
                 delay_ms = self._backoff.delay_ms(failures)
                 is_final = isinstance(error, Refusal) and not (error.error_code.retriable or error.error_code in also)
                 if is_final or self._clock.monotonic_ms() + delay_ms >= deadline_ms:
+                    if isinstance(error, NoBrokerReachable):
+                        # It tells the time of the last attempt alone.
+                        raise NoBrokerReachable(error.reasons, self._clock.monotonic_ms() - started_ms) from None
                     raise
             await asyncio.sleep(delay_ms / 1000)
 

@@ -90,6 +90,16 @@ async def test_the_last_error_is_raised_at_the_deadline() -> None:
         assert isinstance(caught.value, NoBrokerReachable)
 
 
+async def test_a_cluster_that_does_not_answer_is_reported_with_the_whole_time_that_it_had() -> None:
+    async with clients_view() as (cluster, _, coordinators):
+        for broker in cluster.brokers.values():
+            broker.kill()
+        with pytest.raises(NoBrokerReachable) as silent:
+            await beat(coordinators, 30_000)
+    assert 28_000 <= silent.value.timeout_ms <= 30_000
+    assert str(silent.value).startswith("no broker answered within ")
+
+
 async def test_many_coordinators_are_looked_up_at_once() -> None:
     async with clients_view() as (cluster, _, coordinators):
         await coordinators.find_all([f"g{number % 1_500}" for number in range(3_000)], 1_000)

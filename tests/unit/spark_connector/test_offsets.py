@@ -51,7 +51,8 @@ def test_equal_offsets_are_written_as_equal_text_in_whatever_order_they_came() -
     ten = TopicPartition("a", 10)
     forwards = {A0: 1, A1: 2, ten: 3, B0: 4}
     backwards = dict(reversed(forwards.items()))
-    one, other = (Position(offsets=each, topic_ids={"a": "x"}).to_json() for each in (forwards, backwards))
+    one = Position(offsets=forwards, topic_ids={"a": "x", "b": "y"}).to_json()
+    other = Position(offsets=backwards, topic_ids={"b": "y", "a": "x"}).to_json()
     assert json.dumps(one) == json.dumps(other)
     assert list(other["topics"]["a"]) == ["0", "1", "10"]
 

@@ -84,7 +84,7 @@ def test_a_deleted_topic_keeps_its_offsets_and_is_waited_for_once(
 ) -> None:
     slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
-    stream = reader(cluster, Patience(settle_s=0.05, poll_s=0.01), failOnDataLoss="false")
+    stream = reader(cluster, Patience(settle_s=0.05, poll_s=0.01, topics_age_s=0.0), failOnDataLoss="false")
     before = end_of(stream, at(0, 0))
     cluster.delete_topic("a")
     with caplog.at_level(logging.WARNING, "spark_connector"):
@@ -360,3 +360,18 @@ def test_a_partition_that_was_missing_in_the_first_batch_begins_there_again_afte
     begun_again = again.initialOffset()
     hidden.with_suffix(".hidden").rename(hidden)
     assert values(again, begun_again, end) == []
+
+
+def test_an_empty_topic_that_was_created_again_is_reported_once(
+    cluster: FileCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.create_topic("e", partitions=1)
+    stream = reader(cluster, failOnDataLoss="false", subscribe="e")
+    before = end_of(stream, stream.initialOffset())
+    cluster.delete_topic("e")
+    cluster.create_topic("e", partitions=1)
+    with caplog.at_level(logging.WARNING, "spark_connector"):
+        after = end_of(stream, before)
+        assert end_of(stream, after) == after
+    assert after["ids"] != before["ids"]
+    assert caplog.text.count("was deleted and created again") == 1

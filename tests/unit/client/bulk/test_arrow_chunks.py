@@ -26,6 +26,8 @@ from tests.support.arrow_columns import lists_of, offsets_of
 ORDERS = TopicPartition("orders", 0)
 ALL = WantedColumns()
 END = 1 << 40
+LAST_OFFSET_DELTA_AT, RECORD_COUNT_AT = 23, 57
+"""Positions in a batch."""
 MARKER = Record(0, 0, bytes.fromhex("00000000"), bytes(6))
 
 
@@ -188,6 +190,19 @@ def test_without_the_checksum_other_checks_still_hold() -> None:
     unchecked = arrow_chunks.arrow_chunks(ORDERS, [fetched(bytes(cut))], 0, END, ALL, check_crcs=False)
     with pytest.raises(InvalidBatch, match="orders-0 at offset 0"):
         list(unchecked)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+@pytest.mark.parametrize(
+    ("claimed", "problem"), [(4, "end in the middle of one"), (2, "bytes follow the last record of a batch")]
+)
+def test_a_batch_with_fewer_or_more_records_than_it_claims_is_corrupt(codec: Codec, claimed: int, problem: str) -> None:
+    whole = bytearray(build_batch(records(0, 3, b"v" * 20), codec))
+    whole[LAST_OFFSET_DELTA_AT : LAST_OFFSET_DELTA_AT + 4] = (9).to_bytes(4)
+    whole[RECORD_COUNT_AT : RECORD_COUNT_AT + 4] = claimed.to_bytes(4)
+    response = [fetched(bytes(whole))]
+    with pytest.raises(InvalidBatch, match=f"orders-0 at offset 0: .*{problem}"):
+        list(arrow_chunks.arrow_chunks(ORDERS, response, 0, END, ALL, check_crcs=False))
 
 
 def test_records_fetched_before_an_error_come_before_it() -> None:
