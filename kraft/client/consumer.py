@@ -282,6 +282,7 @@ class Consumer:
             partition,
             max_wait_ms=settings.fetch_max_wait_ms,
             reads_committed=settings.reads_committed,
+            bytes_max=settings.fetch_max_bytes,
         )
         fetched = reader.read(start, end)
         return arrow_chunks(partition, fetched, start, end, wanted or WantedColumns(), check_crcs=settings.check_crcs)

@@ -41,6 +41,7 @@ class Fetch(Struct, frozen=True, kw_only=True):
     offset: int
     leader_epoch: int
     max_wait_ms: int
+    bytes_max: int
     reads_committed: bool
 
 
@@ -83,12 +84,12 @@ class FetchSocket:
             partition=fetch.partition.partition,
             current_leader_epoch=fetch.leader_epoch,
             fetch_offset=fetch.offset,
-            partition_max_bytes=RESPONSE_BYTES_MAX,
+            partition_max_bytes=fetch.bytes_max,
         )
         request = FetchRequest(
             max_wait_ms=fetch.max_wait_ms,
             min_bytes=1,
-            max_bytes=RESPONSE_BYTES_MAX,
+            max_bytes=fetch.bytes_max,
             isolation_level=_READ_COMMITTED if fetch.reads_committed else 0,
             topics=(FetchTopic(topic=fetch.partition.topic, partitions=(wanted,)),),
         )

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from kraft.client.bulk.fetch_socket import Fetch, FetchAnswer, FetchSocket
+from kraft.client.bulk.fetch_socket import RESPONSE_BYTES_MAX, Fetch, FetchAnswer, FetchSocket
 from kraft.client.bulk.sockets import FetchSockets
 from kraft.client.sans_io.read_epochs import ReadEpochs
 from kraft.client.sans_io.track import Chunk
@@ -67,12 +67,14 @@ class RangeReader:
         *,
         max_wait_ms: int,
         reads_committed: bool,
+        bytes_max: int = RESPONSE_BYTES_MAX,
     ) -> None:
         self._source = source
         self._sockets = sockets
         self._partition = partition
         self._max_wait_ms = max_wait_ms
         self._reads_committed = reads_committed
+        self._bytes_max = min(bytes_max, RESPONSE_BYTES_MAX)
         self._epochs = ReadEpochs()
 
     def read(self, start: int, end: int) -> Generator[FetchedBatches, None, None]:
@@ -145,6 +147,7 @@ class RangeReader:
             offset=position,
             leader_epoch=leader.epoch,
             max_wait_ms=self._max_wait_ms,
+            bytes_max=self._bytes_max,
             reads_committed=self._reads_committed,
         )
 

@@ -76,8 +76,8 @@ class Reads:
     sockets: FetchSockets
     clock: Clock
 
-    def reader(self) -> RangeReader:
-        return RangeReader(self.path, self.sockets, ORDERS, max_wait_ms=5, reads_committed=True)
+    def reader(self, **limits: int) -> RangeReader:
+        return RangeReader(self.path, self.sockets, ORDERS, max_wait_ms=5, reads_committed=True, **limits)
 
     def read(self, start: int = 0, end: int = 50) -> list[int]:
         """Return the next offsets of the responses with records."""
@@ -111,6 +111,12 @@ def test_a_range_is_read_from_the_leaders_listener_alone(reads: Reads) -> None:
     assert (request.isolation_level, request.max_wait_ms, request.session_epoch) == (1, 5, -1)
     assert request.topics[0].partitions[0].current_leader_epoch == 7
     assert request.max_bytes == fetch_socket.RESPONSE_BYTES_MAX
+
+
+def test_a_smaller_limit_of_the_consumer_counts(reads: Reads) -> None:
+    list(reads.reader(bytes_max=70_000).read(0, 10))
+    request = reads.listener.requests[0]
+    assert (request.max_bytes, request.topics[0].partitions[0].partition_max_bytes) == (70_000, 70_000)
 
 
 def test_the_next_response_is_requested_before_the_caller_has_the_last_one(reads: Reads) -> None:
