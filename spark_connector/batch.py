@@ -36,6 +36,8 @@ class KraftBatchReader(DataSourceReader):
         begin = resolve(cluster, options.starting, partitions)
         end = resolve(cluster, options.ending, partitions)
         planned = self._narrowed(cluster, ranges.plan(begin, end))
+        if isinstance(options.starting, ExplicitOffsets):
+            ranges.report_starts_above_end(cluster, begin, self._losses(), options.patience.brief())
         if isinstance(options.starting, ExplicitOffsets) or isinstance(options.ending, ExplicitOffsets):
             planned = ranges.existing(cluster, planned, self._losses(), options.patience.brief())
         return split(planned, options.tasks_min, options.records_per_task_max)

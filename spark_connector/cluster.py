@@ -32,6 +32,10 @@ class TopicMissing(Missing):
         super().__init__(f"{'partition' if is_partition else 'topic'} {name!r} does not exist")
 
 
+class ClusterError(Exception):
+    """A call to the cluster failed. The text is one line that says why."""
+
+
 class OffsetOutOfRange(Exception):
     """A requested offset is before the start of the log, or after its end."""
 
@@ -45,7 +49,7 @@ class TruncatedWhileRead(Exception):
 
 
 class Cluster(Protocol):
-    """A cluster as the connector uses it. Every call has its own deadline."""
+    """A cluster as the connector uses it. Every call has its own deadline, and may raise ClusterError."""
 
     def topics(self, names: Sequence[str] | None) -> dict[str, Topic]:
         """Return those of these topics that exist, or all topics, by name. One request."""

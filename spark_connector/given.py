@@ -132,11 +132,20 @@ class Given:
         if text is None:
             return None
         try:
-            return parse(json.loads(text))
+            return parse(json.loads(text, object_pairs_hook=_without_repetition))
         except OffsetsError as error:
             raise OptionError(f"option {name}: expected {expected}; {error}") from None
         except (ValueError, RecursionError):
             raise OptionError(f"option {name}: expected {expected}, not {shown(text)}") from None
+
+
+def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return a JSON object. Python's own reader takes the last of two equal names in silence."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise OffsetsError(f"{shown(next(name for name in names if names.count(name) > 1))} is given twice")
+    return found
 
 
 def listed(text: str | None) -> tuple[str, ...]:

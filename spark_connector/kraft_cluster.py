@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any, Final
 
-from kraft.client import Admin, ArrowChunk, Consumer, ErrorCode, Refusal, TopicPartition, WantedColumns
+from kraft.client import Admin, ArrowChunk, Consumer, ErrorCode, Refusal, TopicPartition, Unreachable, WantedColumns
 from kraft.client.settings import AdminSettings
 from spark_connector import kraft_reads
-from spark_connector.cluster import Missing, OffsetOutOfRange, ReadStalled, Topic, TruncatedWhileRead
+from spark_connector.cluster import ClusterError, Missing, OffsetOutOfRange, ReadStalled, Topic, TruncatedWhileRead
 
 FIRST_CONTACT_TIMEOUT_MS: Final = 10_000
 """Short, so that a wrong address fails soon. Calls after the first answer have the client's default timeout."""
@@ -37,7 +37,8 @@ class KraftCluster:
 
     def topics(self, names: Sequence[str] | None) -> dict[str, Topic]:
         # The consumer caches a topic's partitions for minutes; a stream must see new ones soon.
-        found = self._admin.find_topics(names, timeout_ms=self._timeout_ms)
+        with _connector_errors():
+            found = self._admin.find_topics(names, timeout_ms=self._timeout_ms)
         self._timeout_ms = None
         return {
             name: Topic(
@@ -47,31 +48,32 @@ class KraftCluster:
         }
 
     def earliest_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        with _missing():
+        with _connector_errors():
             return self._consumer.beginning_offsets(partitions)
 
     def latest_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        with _missing():
+        with _connector_errors():
             return self._consumer.end_offsets(partitions)
 
     def offsets_at(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        with _missing():
+        with _connector_errors():
             found = self._consumer.offsets_for_times(timestamps_ms)
         return {partition: None if each is None else each.offset for partition, each in found.items()}
 
     def record_bytes(self, partition: TopicPartition, offset: int, end: int) -> float | None:
         try:
             return kraft_reads.record_bytes(self._consumer, partition, offset, end)
-        except (OffsetOutOfRange, ReadStalled, TruncatedWhileRead, Missing, Refusal) as problem:
+        except (OffsetOutOfRange, ReadStalled, TruncatedWhileRead, Missing, ClusterError) as problem:
             # The task that reads the records says so.
             _log.debug("records of %s not sampled: %s", partition, problem)
             return None
 
     def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        outcomes = self._admin.alter_consumer_group_offsets(group_id, offsets, timeout_ms=COMMIT_TIMEOUT_MS)
+        with _connector_errors():
+            outcomes = self._admin.alter_consumer_group_offsets(group_id, offsets, timeout_ms=COMMIT_TIMEOUT_MS)
         for refusal in outcomes.values():
             if refusal is not None:
-                raise refusal
+                raise ClusterError(str(refusal))
 
     # --- in the tasks -----------------------------------------------------------------------------------------
 
@@ -84,10 +86,13 @@ class KraftCluster:
 
 
 @contextmanager
-def _missing() -> Iterator[None]:
+def _connector_errors() -> Iterator[None]:
+    """Raise the client's errors as the connector's, without what led to them inside of the client."""
     try:
         yield
     except Refusal as refusal:
         if refusal.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise Missing(refusal.message) from None
-        raise
+        raise ClusterError(str(refusal)) from None
+    except Unreachable as unreachable:
+        raise ClusterError(str(unreachable)) from None

@@ -6,8 +6,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from kraft.client import ArrowChunk, Consumer, ErrorCode, LogTruncated, Refusal, TopicPartition, WantedColumns
-from spark_connector.cluster import Missing, OffsetOutOfRange, ReadStalled, TruncatedWhileRead
+from kraft.client import (
+    ArrowChunk,
+    Consumer,
+    ErrorCode,
+    LogTruncated,
+    Refusal,
+    TopicPartition,
+    Unreachable,
+    WantedColumns,
+)
+from spark_connector.cluster import ClusterError, Missing, OffsetOutOfRange, ReadStalled, TruncatedWhileRead
 
 STALL_MS: Final = 2_000
 """Time without records after which a reader is told, to look whether the log has an end before its range has."""
@@ -50,4 +59,6 @@ def _connector_errors() -> Iterator[None]:
             case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise Missing(refusal.message) from None
             case _:
-                raise
+                raise ClusterError(str(refusal)) from None
+    except Unreachable as unreachable:
+        raise ClusterError(str(unreachable)) from None

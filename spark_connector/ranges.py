@@ -71,6 +71,17 @@ def existing(
     return found
 
 
+def report_starts_above_end(cluster: Cluster, starts: Offsets, losses: LossPolicy, patience: Patience) -> None:
+    """Report partitions whose log ends below the offset at which it is to be read from. Raises DataLoss and Missing."""
+    latest = patience.settled(
+        lambda: cluster.latest_offsets(list(starts)),
+        lambda found: all(found[partition] >= start for partition, start in starts.items()),
+    )
+    for partition, start in sorted(starts.items()):
+        if start > latest[partition]:
+            losses.report(f"{partition} ends at offset {latest[partition]}, below offset {start}, its start")
+
+
 def read(
     cluster: Cluster,
     wanted: OffsetRange,

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from kraft.client import Admin, NoBrokerReachable, Producer, TopicPartition, WantedColumns
+from kraft.client import Admin, Producer, TopicPartition, WantedColumns
 from kraft.testing import Cluster as RealCluster
 from spark_connector import kraft_cluster, kraft_reads
-from spark_connector.cluster import Cluster, Missing, OffsetOutOfRange, ReadStalled
+from spark_connector.cluster import Cluster, ClusterError, Missing, OffsetOutOfRange, ReadStalled
 from spark_connector.connector import Connector
 from tests.support.arrow_columns import offsets_of
 from tests.support.file_cluster import ConnectedFileCluster, FileCluster
@@ -227,7 +227,7 @@ def test_the_address_of_a_kafka_listener_is_recognised(running: RealCluster, mon
     monkeypatch.setattr(kraft_cluster, "FIRST_CONTACT_TIMEOUT_MS", 1_000)
     address = running.kafka_bootstrap_servers
     connected = Connector(())([address])
-    with pytest.raises(NoBrokerReachable) as refused:
+    with pytest.raises(ClusterError) as refused:
         connected.topics(["orders"])
     assert f"{address}: this port does not speak Kraft's gRPC client protocol" in str(refused.value)
     assert "use the address of a GRPC listener" in str(refused.value)

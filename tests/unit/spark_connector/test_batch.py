@@ -46,6 +46,14 @@ def test_explicit_offsets_bound_the_read(cluster: FileCluster) -> None:
     assert values(bounded) == ["a0-28", "a0-29", "a1-0", "a1-1"]
 
 
+def test_a_start_above_the_end_of_the_log_is_a_loss(cluster: FileCluster) -> None:
+    start = '{"a": {"0": 31, "1": 10}}'
+    with pytest.raises(DataLoss, match="a-0 ends at offset 30, below offset 31, its start"):
+        values(reader(cluster, startingOffsets=start))
+    assert values(reader(cluster, startingOffsets=start, failOnDataLoss="false")) == []
+    assert values(reader(cluster, startingOffsets='{"a": {"0": 30, "1": 10}}')) == [], "the end itself is none"
+
+
 def test_an_empty_topic_plans_nothing_and_sparks_stand_in_task_reads_nothing(cluster: FileCluster) -> None:
     cluster.create_topic("empty", partitions=1)
     empty = reader(cluster, subscribe="empty")

@@ -21,7 +21,7 @@ from kraft.client import (
 )
 from kraft.log.format.record_codec import Record
 from spark_connector import kraft_cluster
-from spark_connector.cluster import Missing, OffsetOutOfRange, ReadStalled, Topic, TruncatedWhileRead
+from spark_connector.cluster import ClusterError, Missing, OffsetOutOfRange, ReadStalled, Topic, TruncatedWhileRead
 from spark_connector.connector import Connector
 from tests.support.arrow_columns import chunk_of, offsets_of
 
@@ -162,7 +162,7 @@ def test_look_ups_of_what_does_not_exist_name_it(consumer: FakeConsumer) -> None
         with pytest.raises(Missing, match="there is no topic"):
             look_up([ORDERS_0])
     consumer.refusal = Refusal(ErrorCode.LEADER_NOT_AVAILABLE, "orders-0 has no leader")
-    with pytest.raises(Refusal, match="has no leader"):
+    with pytest.raises(ClusterError, match="has no leader"):
         connect().latest_offsets([ORDERS_0])
 
 
@@ -170,7 +170,7 @@ def test_an_offset_that_is_not_committed_is_an_error(admin: FakeAdmin) -> None:
     connect().commit_offsets("billing", {ORDERS_0: 4})
     assert admin.committed == {"billing": {ORDERS_0: 4}}
     admin.refusal = UNKNOWN
-    with pytest.raises(Refusal, match="there is no topic"):
+    with pytest.raises(ClusterError, match="there is no topic"):
         connect().commit_offsets("billing", {ORDERS_0: 4})
 
 
@@ -203,7 +203,7 @@ def test_an_offset_out_of_range_is_raised_after_the_chunks_before_it(consumer: F
     [
         (Refusal(ErrorCode.REQUEST_TIMED_OUT, "orders-0: received nothing"), ReadStalled),
         (UNKNOWN, Missing),
-        (Refusal(ErrorCode.CORRUPT_MESSAGE, "orders-0: the batch is corrupt"), Refusal),
+        (Refusal(ErrorCode.CORRUPT_MESSAGE, "orders-0: the batch is corrupt"), ClusterError),
     ],
 )
 def test_a_read_that_fails_otherwise_says_why(consumer: FakeConsumer, refusal: Refusal, error: type[Exception]) -> None:

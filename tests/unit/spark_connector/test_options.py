@@ -164,6 +164,10 @@ def test_options_survive_the_way_to_a_worker() -> None:
         ({**REQUIRED, "startingOffsets": '{"flights": {"0": 9223372036854775808}}'}, ["startingOffsets"]),
         ({**REQUIRED, "startingOffsets": "[" * 100_000}, ["startingOffsets"]),
         ({**REQUIRED, "startingOffsets": '{"a": {"0": %s}}' % ("9" * 5_000)}, ["startingOffsets"]),
+        (
+            {**REQUIRED, "startingOffsets": '{"a": {"0": 1, "1": 2, "0": 5}}'},
+            ["startingOffsets", "'0' is given twice"],
+        ),
         ({**REQUIRED, "startingOffsets": '{"a": {"-1": 0}}'}, ["startingOffsets", "'-1' is not a partition number"]),
         ({**REQUIRED, "startingOffsets": '{"a": {"9999999999": 0}}'}, ["startingOffsets", "largest partition number"]),
         ({**REQUIRED, "startingOffsets": '{"a": {"0": 1.5}}'}, ["startingOffsets", "1.5 is not an offset"]),
