@@ -80,10 +80,10 @@ class GroupProgress:
             self._commit(group_id, offsets)
         except Exception as error:  # noqa: BLE001 - the query does not depend on this, whatever goes wrong
             if not self._has_failed:
-                _log.warning("offsets not committed to group %s, the query continues: %s", group_id, error)
+                _log.warning("offsets not committed, the query continues: group=%s reason=%s", group_id, error)
             self._has_failed = True
             return False
         if self._has_failed:
-            _log.warning("offsets committed to group %s again", group_id)
+            _log.warning("offsets committed again: group=%s", group_id)
         self._has_failed = False
         return True

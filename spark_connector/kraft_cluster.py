@@ -65,7 +65,7 @@ class KraftCluster:
             return kraft_reads.record_bytes(self._consumer, partition, offset, end)
         except (OffsetOutOfRange, ReadStalled, TruncatedWhileRead, Missing, ClusterError) as problem:
             # The task that reads the records says so.
-            _log.debug("records of %s not sampled: %s", partition, problem)
+            _log.debug("records not sampled: partition=%s reason=%s", partition, problem)
             return None
 
     def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:

@@ -100,7 +100,7 @@ def batch_options(options: Mapping[str, str]) -> SourceOptions:
     refuse_end_before_start(parsed.starting, parsed.ending)
     for name in _OF_STREAMS:
         if Given(options).text(name) is not None:
-            _log.warning("option %s is for streams only: a batch read does without it", name)
+            _log.warning("option not used: %s is for streams, and this is a batch", name)
     return parsed
 
 

@@ -250,8 +250,9 @@ def commit(options: SinkOptions, messages: Sequence[WriterCommitMessage | None],
         admin = _admin(options)
         is_new = admin.commit_transactions(committer, sequence, transactions)
         if not is_new:
-            what = f"batch {sequence} of {committer} was committed before, by another run or request"
-            log.warning("%s: its %d records are not written again", what, sum(each.records for each in written))
+            records = sum(each.records for each in written)
+            what = "batch not written again, because it was committed before"
+            log.warning("%s: committer=%s batch=%d records=%d", what, committer, sequence, records)
             _clean_up(lambda: admin.abort_transactions(transactions))
         if any(each.may_have_lost for each in written):
             kept = {each.transactional_id for each in transactions}
@@ -289,7 +290,7 @@ def _clean_up(do: Callable[[], object]) -> None:
     try:
         do()
     except (KraftError, Unreachable) as error:
-        log.warning("transactions were left open, and end at their transaction.timeout.ms: %s", error)
+        log.warning("transactions left open until their transaction.timeout.ms: reason=%s", error)
 
 
 @contextmanager

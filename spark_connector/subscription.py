@@ -120,4 +120,4 @@ def partitions_of(topics: Mapping[str, Topic]) -> list[TopicPartition]:
 
 def _warn_of_partial_matches(subscription: Subscription, cluster: Cluster) -> None:
     if isinstance(subscription, Pattern) and (names := subscription.matched_in_part(cluster)):
-        _log.warning("topics not read, subscribePattern %s matches only a part of %s", subscription.regex, names)
+        _log.warning("topics not read: subscribePattern=%s matches only a part of %s", subscription.regex, names)

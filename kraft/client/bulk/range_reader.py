@@ -109,7 +109,8 @@ class RangeReader:
                 if answer.error_code is not ErrorCode.NONE or answer.begin == len(answer.frame):
                     # Perhaps this leader lags behind the old one, or the offset is gone: the other path finds out.
                     self._sockets.failed(leader.address)
-                    log.debug("%s at offset %d: %s from the leader", self._partition, position, answer.error_code.name)
+                    code = answer.error_code.name
+                    log.debug("direct fetch ended: partition=%s offset=%d error=%s", self._partition, position, code)
                     return
                 fetched = self._fetched(answer.frame, answer.begin, answer.aborted, position, end)
                 position = fetched.next_offset
@@ -123,7 +124,8 @@ class RangeReader:
                 answer = connection.answer(ANSWER_TIMEOUT_S)
         except (OSError, ProtocolError, InvalidBatch) as error:
             self._sockets.failed(leader.address)
-            log.info("%s at offset %d: reading on over gRPC: %s", self._partition, position, error)
+            what = "direct fetch failed, reading on over gRPC"
+            log.info("%s: partition=%s offset=%d reason=%s", what, self._partition, position, error)
         finally:
             if connection is not None:
                 self._sockets.give_back(connection)

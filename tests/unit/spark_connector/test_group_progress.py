@@ -54,8 +54,8 @@ def test_a_failure_is_logged_once_and_so_is_its_end(caplog: pytest.LogCaptureFix
         is_broken = False
         progress.show("g", {A0: 9})
         progress.stop()
-    assert caplog.text.count("offsets not committed to group g, the query continues: the group has members") == 1
-    assert caplog.text.count("offsets committed to group g again") == 1
+    assert caplog.text.count("offsets not committed, the query continues: group=g reason=the group has members") == 1
+    assert caplog.text.count("offsets committed again: group=g") == 1
 
 
 def test_what_could_not_be_committed_is_tried_again_when_it_is_shown_again() -> None:

@@ -55,7 +55,7 @@ def test_a_pattern_matches_whole_names_and_no_internal_topic(
     assert Pattern("a.*").includes(TopicPartition("abc", 7))
     with caplog.at_level(logging.WARNING, "spark_connector"):
         at_start(Pattern("b"), connected)
-    assert "topics not read, subscribePattern b matches only a part of ['ab']" in caplog.text
+    assert "topics not read: subscribePattern=b matches only a part of ['ab']" in caplog.text
 
 
 def test_a_pattern_without_a_topic_reads_nothing_until_there_is_one(connected: ConnectedFileCluster) -> None:
