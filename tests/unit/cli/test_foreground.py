@@ -13,7 +13,12 @@ from kraft.cli import foreground
 
 @pytest.mark.parametrize("option", ["-c", "--config"])
 def test_the_command_of_a_node_needs_no_parser(option: str) -> None:
-    assert foreground.configuration_file(["server", "start", option, "node.properties"]) == Path("node.properties")
+    assert foreground.start_of(["server", "start", option, "node.properties"]) == (Path("node.properties"), None)
+
+
+def test_neither_does_that_of_one_process_of_a_file() -> None:
+    found = foreground.start_of(["server", "start", "-c", "node.properties", "--process", "2"])
+    assert found == (Path("node.properties"), 2)
 
 
 @pytest.mark.parametrize(
@@ -25,12 +30,14 @@ def test_the_command_of_a_node_needs_no_parser(option: str) -> None:
         ("server", "start", "-c", "--daemon"),
         ("server", "start", "-c", "node.properties", "--daemon"),
         ("server", "start", "--config=node.properties"),
+        ("server", "start", "-c", "node.properties", "--process", "-1"),
+        ("server", "start", "-c", "node.properties", "--process"),
         ("server", "stop", "-c", "node.properties"),
         ("dev", "start", "-c", "node.properties"),
     ],
 )
 def test_any_other_command_line_is_parsed(arguments: tuple[str, ...]) -> None:
-    assert foreground.configuration_file(arguments) is None
+    assert foreground.start_of(arguments) is None
 
 
 def kraft(*arguments: str) -> subprocess.CompletedProcess[str]:

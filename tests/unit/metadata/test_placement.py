@@ -213,16 +213,16 @@ def test_as_many_replicas_as_machines_are_placed_and_no_more(
             {1: "machine:1", 1001: "machine:1"},
             2,
             (
-                "the replication factor is 2, but 1 machine has brokers in service (machine:1), and no machine gets two "
-                "replicas of a partition: start brokers on more machines or ask for at most 1"
+                "the replication factor is 2, but 1 machine has brokers in service (machine:1), and no machine gets "
+                "two replicas of a partition: start brokers on more machines or ask for at most 1"
             ),
         ),
         (
             {1: "machine:1", 1001: "machine:1", 2: "", 3: "a"},
             4,
             (
-                "the replication factor is 4, but 3 machines have brokers in service (broker 2, broker 3, machine:1), and "
-                "no machine gets two replicas of a partition: start brokers on more machines or ask for at most 3"
+                "the replication factor is 4, but 3 machines have brokers in service (broker 2, broker 3, machine:1), "
+                "and no machine gets two replicas of a partition: start brokers on more machines or ask for at most 3"
             ),
         ),
     ],

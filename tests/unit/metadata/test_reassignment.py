@@ -268,8 +268,8 @@ def test_a_move_to_a_machine_that_has_another_replica_is_refused() -> None:
     assert refusal(decide(image, to(1, 1001))) == (
         ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         (
-            "brokers 1 and 1001 are on one machine, machine:1, which would have two replicas: name brokers of different "
-            "machines"
+            "brokers 1 and 1001 are on one machine, machine:1, which would have two replicas: name brokers of "
+            "different machines"
         ),
     )
     # From one process of the machine to another.
