@@ -21,9 +21,10 @@ ClusterId = Annotated[
 
 @app.command("format")
 def format_storage(config: ConfigFile, cluster_id: ClusterId = None) -> None:
-    """Format the log directories of a node, or of all processes of its file (node.processes).
+    """Format the log directories of a node.
 
-    Each directory is formatted once; formatting it again changes nothing.
+    With node.processes above 1, those of all its processes. Each directory is formatted once; formatting it again
+    changes nothing.
     """
     from kraft.server.config.loading import load
     from kraft.server.identity import process_storage

@@ -10,12 +10,12 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import structlog
 
-from kraft.local.launching import KRAFT, PROCESS_OPTION, Launch, Process, launch
+from kraft.local.launching import KRAFT, PROCESS_OPTION, Process, launch
 from kraft.local.restart_pause import STEADY_S, RestartPause
 from kraft.local.wakeups import Wakeups
 from kraft.server.config.checks import spans_machines
@@ -35,15 +35,15 @@ _KILL_DEADLINE_S: Final = 10.0
 _STANDARD_ERROR: Final = 2
 
 
-def run(config: NodeConfig) -> int:
-    """Run the processes of this file until SIGTERM or SIGINT, and return the exit code.
+def run(config: NodeConfig, command: Sequence[str] = KRAFT, stop_deadline_s: float = STOP_DEADLINE_S) -> int:
+    """Run the processes of this file until SIGTERM or SIGINT, and return the exit code: 0 if all stopped in order.
 
     Raises ConfigError if one of them could not start; none is started then.
     """
     with storage.lock(config, SUPERVISOR_LOCK_FILE):
         check(config)
         with Wakeups() as wakeups:
-            return _Supervisor(config, wakeups).run()
+            return _Supervisor(config, wakeups, command, stop_deadline_s).run()
 
 
 def check(config: NodeConfig) -> None:
@@ -59,10 +59,15 @@ def check(config: NodeConfig) -> None:
 
 
 class _Supervisor:
-    def __init__(self, config: NodeConfig, wakeups: Wakeups) -> None:
+    def __init__(self, config: NodeConfig, wakeups: Wakeups, command: Sequence[str], stop_deadline_s: float) -> None:
         self._wakeups = wakeups
-        reading_end, self._writing_end = os.pipe()
-        self._children = [_Child(config, each, number, reading_end) for number, each in enumerate(processes(config))]
+        self._stop_deadline_s = stop_deadline_s
+        # Never closed: the processes end with this one.
+        reading_end, _ = os.pipe()
+        starting = [*command, "server", "start", "-c", str(config.file), PROCESS_OPTION]
+        self._children = [
+            _Child(each, [*starting, str(number)], reading_end) for number, each in enumerate(processes(config))
+        ]
 
     def run(self) -> int:
         """Start the processes, and keep them running until a stop is requested. Return the exit code."""
@@ -86,18 +91,17 @@ class _Supervisor:
     def _stop(self) -> int:
         """Stop the brokers, which still need the controller, then the process with the controller."""
         first, *further = self._children
-        ended_well = [_stop_all(further), _stop_all([first])]
-        return 0 if all(ended_well) else 1
+        in_order = [_stop_all(further, self._stop_deadline_s), _stop_all([first], self._stop_deadline_s)]
+        return 0 if all(in_order) else 1
 
 
 class _Child:
     """One process of the file, over all its lives."""
 
-    def __init__(self, of_file: NodeConfig, config: NodeConfig, number: int, lifeline_end: int) -> None:
+    def __init__(self, config: NodeConfig, command: Sequence[str], lifeline_end: int) -> None:
         self._config = config
-        self._command = [*KRAFT, "server", "start", "-c", str(of_file.file), PROCESS_OPTION, str(number)]
+        self._command = command
         self._lifeline_end = lifeline_end
-        self._launch: Launch = launch
         self._pause = RestartPause()
         self._process: Process | None = None
         self._started_s = 0.0
@@ -113,7 +117,7 @@ class _Child:
 
     def start(self) -> None:
         with open(_STANDARD_ERROR, "wb", closefd=False) as output:
-            self._process = self._launch(self._command, output, self._lifeline_end, lifeline.ENVIRONMENT_VARIABLE)
+            self._process = launch(self._command, output, self._lifeline_end, lifeline.ENVIRONMENT_VARIABLE)
         self._started_s, self.due_s = time.monotonic(), None
         self._lives += 1
         log.info(
@@ -155,7 +159,7 @@ class _Child:
         try:
             exit_code = self._process.wait(max(0.0, deadline_s - time.monotonic()))
         except subprocess.TimeoutExpired:
-            log.warning("node killed", node=self.node_id, reason=f"it did not stop within {STOP_DEADLINE_S:g} s")
+            log.warning("node killed", node=self.node_id, reason="it did not stop in time")
             self._process.kill()
             self._process.wait(_KILL_DEADLINE_S)
             return False
@@ -163,11 +167,10 @@ class _Child:
         return exit_code in (0, -signal.SIGTERM)
 
 
-def _stop_all(children: Iterable[_Child]) -> bool:
+def _stop_all(children: Sequence[_Child], within_s: float) -> bool:
     """Stop these processes at the same time. Return whether all stopped in order."""
-    stopping: Sequence[_Child] = list(children)
-    deadline_s = time.monotonic() + STOP_DEADLINE_S
-    for child in stopping:
+    deadline_s = time.monotonic() + within_s
+    for child in children:
         child.request_stop()
-    stopped = [child.wait_stopped(deadline_s) for child in stopping]
-    return all(stopped)
+    in_order = [child.wait_stopped(deadline_s) for child in children]
+    return all(in_order)
