@@ -81,6 +81,10 @@ def run(config: Path, process: int | None = None) -> int:
         of_file = load(config)
         if process is None and of_file.processes > 1:
             return _supervise(of_file)
+        if process is not None and process >= of_file.processes:
+            raise ConfigError(
+                f"{config}: node.processes={of_file.processes} was changed: stop the node and start it again"
+            )
         node_config = processes.process(of_file, process or 0)
         logging_setup.configure(node_config.logging, node=node_config.node_id if of_file.processes > 1 else None)
     except ConfigError as error:

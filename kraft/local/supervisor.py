@@ -116,9 +116,16 @@ class _Child:
         return self._config.node_id
 
     def start(self) -> None:
-        with open(_STANDARD_ERROR, "wb", closefd=False) as output:
-            self._process = launch(self._command, output, self._lifeline_end, lifeline.ENVIRONMENT_VARIABLE)
+        """Start the process, or try again after a pause if the machine is out of processes or memory."""
         self._started_s, self.due_s = time.monotonic(), None
+        try:
+            with open(_STANDARD_ERROR, "wb", closefd=False) as output:
+                self._process = launch(self._command, output, self._lifeline_end, lifeline.ENVIRONMENT_VARIABLE)
+        except OSError as error:
+            pause_s = self._pause.after(0)
+            self._process, self.due_s = None, self._started_s + pause_s
+            log.warning("node not started", node=self.node_id, reason=str(error), retry_in_s=pause_s)
+            return
         self._lives += 1
         log.info(
             "node started",

@@ -55,6 +55,19 @@ def test_both_ways_say_the_same_of_a_file_that_is_missing(tmp_path: Path) -> Non
     assert "Traceback" not in direct.stderr
 
 
+def test_a_process_that_the_file_has_no_longer_is_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "node.properties"
+    file.write_text(
+        "process.roles=broker\nnode.id=2\ncontroller.quorum.voters=1@localhost:9093\nlog.dirs=data\n"
+        "listeners=GRPC://localhost:9094\nnode.processes=2\n"
+    )
+    done = kraft("server", "start", "-c", str(file), "--process", "2")
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"kraft: {file}: node.processes=2 was changed: stop the node and start it again\n",
+    )
+
+
 def test_typer_is_not_imported_for_a_node(tmp_path: Path) -> None:
     program = (
         "import sys\nsys.argv = ['kraft', 'server', 'start', '-c', sys.argv[1]]\nfrom kraft.__main__ import main\n"

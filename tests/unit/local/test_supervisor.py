@@ -90,10 +90,11 @@ while True:
 """
 
 SUPERVISE = """
-import sys
+import os, sys
 from kraft.local import supervisor
 from kraft.server.config.loading import load
-sys.exit(supervisor.run(load(sys.argv[1]), [sys.executable, sys.argv[2]], stop_deadline_s=0.5))
+command = [os.environ["COMMAND"], sys.argv[2]]
+sys.exit(supervisor.run(load(sys.argv[1]), command, stop_deadline_s=0.5))
 """
 
 
@@ -107,7 +108,7 @@ def supervising(directory: Path, **stubs: str) -> Iterator[subprocess.Popen[str]
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=os.environ | {"STUBBORN": "", "BROKEN": ""} | stubs,
+        env=os.environ | {"COMMAND": sys.executable, "STUBBORN": "", "BROKEN": "", "PYTHONUNBUFFERED": "1"} | stubs,
     )
     try:
         yield running
@@ -125,6 +126,15 @@ def test_a_process_that_does_not_stop_in_time_is_killed(tmp_path: Path, stubborn
         said, _ = running.communicate(timeout=DEADLINE_S)
         assert running.returncode == exit_code
         assert said.count("node killed") == len(stubborn.split())
+
+
+def test_a_process_that_cannot_be_started_is_tried_again(tmp_path: Path) -> None:
+    with supervising(tmp_path, COMMAND=str(tmp_path / "missing")) as running:
+        assert running.stdout is not None
+        said = [running.stdout.readline() for _ in range(3)]
+        assert [line.count("node not started") for line in said] == [1, 1, 1]
+        running.terminate()
+        assert running.wait(DEADLINE_S) == 0
 
 
 def test_a_process_that_ends_with_an_error_at_the_start_ends_the_others(tmp_path: Path) -> None:
