@@ -22,9 +22,9 @@ def main() -> None:
 def _command(arguments: Sequence[str]) -> Callable[[], int | None]:
     from kraft.cli import foreground
 
-    config = foreground.configuration_file(arguments)
-    if config is not None:
-        return partial(foreground.main, config)
+    start = foreground.start_of(arguments)
+    if start is not None:
+        return partial(foreground.main, start)
     from kraft.cli import main as command_line
 
     return command_line.main

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from kraft.cli.printing import counted
+from kraft.metadata.machines import machine_of, machines_of, named
 from kraft.model.errors import KraftError
 from kraft.model.ids import TopicPartition
 
@@ -44,16 +46,19 @@ def plan(
     """Return a move for each partition that has a replica on the broker.
 
     The successor is a broker in service: in a rack where the partition has the fewest replicas, and among those the
-    broker with the fewest replicas in total. Raises CannotDecommission if there is none.
+    broker with the fewest replicas in total. It is never on a machine that has another replica. Raises
+    CannotDecommission if there is none.
     """
     available = {broker.broker_id: broker for broker in brokers if _takes_replicas(broker, broker_id)}
     racks = {broker.broker_id: broker.rack for broker in brokers}
+    machines = {broker.broker_id: machine_of(broker) for broker in brokers}
     held = Counter({each: available[each].replicas for each in available})
     moves, stuck = [], []
     for partition, replicas in partitions:
         if broker_id not in replicas:
             continue
-        candidates = [each for each in available if each not in replicas]
+        taken = {machines[each] for each in replicas if each != broker_id and each in machines}
+        candidates = [each for each in available if each not in replicas and machines[each] not in taken]
         if not candidates:
             stuck.append(str(partition))
             continue
@@ -65,10 +70,19 @@ def plan(
     if stuck:
         shown = ", ".join(stuck[:5]) + (f" and {len(stuck) - 5} more" if len(stuck) > 5 else "")
         raise CannotDecommission(
-            f"broker {broker_id} cannot be emptied: the {len(available)} other brokers in service are too few for the "
-            f"replicas of {shown}: start another broker, or reassign these partitions to fewer replicas"
+            f"broker {broker_id} cannot be emptied: {_counted(available)} too few for the replicas of {shown}: start "
+            "another broker, or reassign these partitions to fewer replicas"
         )
     return moves
+
+
+def _counted(available: Mapping[int, BrokerDescription]) -> str:
+    """Return what there is for replicas: brokers in service, and machines if they are fewer."""
+    machines = machines_of(available.values())
+    on_machines = (
+        f" on {counted(len(machines), 'machine')} ({named(machines)})" if len(machines) < len(available) else ""
+    )
+    return f"the {len(available)} other brokers in service{on_machines} are"
 
 
 def current_plan(admin: Admin, broker_id: int) -> list[Move]:

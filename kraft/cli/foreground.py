@@ -9,29 +9,46 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kraft.model.errors import KraftError
 from kraft.runtime.cycle_collector import imports_exempted
+
+if TYPE_CHECKING:
+    from kraft.server.config.node_config import NodeConfig
 
 INTERRUPTED: Final = 130
 """Exit code of a command that Ctrl-C ended, as shells have it."""
 
 
-def configuration_file(arguments: Sequence[str]) -> Path | None:
-    """Return FILE if the arguments are `server start -c FILE`; None if the command line has to be parsed."""
+class Start(NamedTuple):
+    """A file to start, or one process of it."""
+
+    config: Path
+    process: int | None = None
+    """From 0 on; None for all that the file has."""
+
+
+def start_of(arguments: Sequence[str]) -> Start | None:
+    """Return what to start if the arguments are `server start -c FILE`; None if the command line has to be parsed.
+
+    A supervisor starts each process of FILE with `--process NUMBER` at the end.
+    """
     match arguments:
         case ["server", "start", "-c" | "--config", file] if not file.startswith("-"):
-            return Path(file)
+            return Start(Path(file))
+        case ["server", "start", "-c", file, "--process", number] if number.isdecimal():
+            return Start(Path(file), int(number))
         case _:
             return None
 
 
-def main(config: Path) -> int:
+def main(start: Start) -> int:
     """Run the node as a command does: an expected error is one line, and Ctrl-C no traceback. Return the exit code."""
     try:
-        return run(config)
+        return run(start.config, start.process)
     except KraftError as error:
         return _failed(error)
     except KeyboardInterrupt:
@@ -47,18 +64,29 @@ def preload() -> None:
     del structlog, node
 
 
-def run(config: Path) -> int:
-    """Run the node of this configuration file until SIGTERM or Ctrl-C, and return the exit code of the process."""
+def run(config: Path, process: int | None = None) -> int:
+    """Run the node of this configuration file until SIGTERM or Ctrl-C, and return the exit code of the process.
+
+    If the file has several processes, `process` is the one to run, from 0 on; by default a supervisor runs them all.
+    """
     with _hidden("rich"):
         import structlog
 
+    from kraft.server.config import processes
     from kraft.server.config.loading import ConfigError, load
     from kraft.server.process import lifeline, logging_setup
 
     lifeline.follow_launcher()
     try:
-        node_config = load(config)
-        logging_setup.configure(node_config.logging)
+        of_file = load(config)
+        if process is None and of_file.processes > 1:
+            return _supervise(of_file)
+        if process is not None and process >= of_file.processes:
+            raise ConfigError(
+                f"{config}: node.processes={of_file.processes} was changed: stop the node and start it again"
+            )
+        node_config = processes.process(of_file, process or 0)
+        logging_setup.configure(node_config.logging, node=node_config.node_id if of_file.processes > 1 else None)
     except ConfigError as error:
         return _failed(error)
     log = structlog.get_logger()
@@ -74,6 +102,18 @@ def run(config: Path) -> int:
         return node.run(node_config)
     except (ConfigError, node.StartError) as error:
         return _failed(error)
+
+
+def _supervise(config: NodeConfig) -> int:
+    """Run the processes of the file. Raises ConfigError."""
+    from kraft.local import supervisor
+    from kraft.server.config.processes import with_part
+    from kraft.server.process import logging_setup
+
+    file = config.logging.file
+    own = None if file is None else with_part(file, "supervisor")
+    logging_setup.configure(replace(config.logging, file=own))
+    return supervisor.run(config)
 
 
 def _failed(error: Exception) -> int:

@@ -42,7 +42,7 @@ def start(
         int, typer.Option("--timeout-ms", min=1, help="Longest wait for a node started with --daemon, in milliseconds.")
     ] = START_TIMEOUT_MS,
 ) -> None:
-    """Run a node until SIGTERM or Ctrl-C. It logs to standard error."""
+    """Run a node, or all processes of its file, until SIGTERM or Ctrl-C. It logs to standard error."""
     if daemon:
         _start_in_background(config, log_file, timeout_ms)
         return
@@ -56,7 +56,7 @@ def start(
 def _start_in_background(config: Path, log_file: Path | None, timeout_ms: int) -> None:
     from kraft.local import background_start
     from kraft.server.config.loading import load
-    from kraft.server.identity.storage import LOCK_FILE
+    from kraft.server.identity.storage import LOCK_FILE, SUPERVISOR_LOCK_FILE
 
     with one_line_errors():
         node_config = load(config)
@@ -67,8 +67,11 @@ def _start_in_background(config: Path, log_file: Path | None, timeout_ms: int) -
         if started.waits_for is None
         else f"is running, but not in service: it needs {started.waits_for}"
     )
-    print(f"Node {node_config.node_id} {state}.")
-    print(f"pid {started.pid}, also in {node_config.log_dir / LOCK_FILE}; log: {started.log_file}")
+    several = node_config.processes > 1
+    with_processes = f" with its {node_config.processes} processes" if several else ""
+    lock = node_config.log_dir / (SUPERVISOR_LOCK_FILE if several else LOCK_FILE)
+    print(f"Node {node_config.node_id}{with_processes} {state}.")
+    print(f"pid {started.pid}, also in {lock}; log: {started.log_file}")
 
 
 @app.command("stop")
@@ -93,13 +96,19 @@ def stop(
 
     with one_line_errors():
         directories = None if config is None else set(load(config).log_dirs)
-    chosen = [
+    matching = [
         node
         for node in local_nodes.find()
-        if (node_id is None or node.node_id == node_id)
-        and (cluster_id is None or node.cluster_id == cluster_id)
+        if (node_id is None or node.node_id == node_id) and (cluster_id is None or node.cluster_id == cluster_id)
+    ]
+    chosen = [
+        node
+        for node in matching
+        if not node.is_supervised
         and (not node.has_launcher if directories is None else not directories.isdisjoint(node.log_dirs))
     ]
+    if not chosen and node_id is not None and any(node.is_supervised for node in matching):
+        fail(f"node {node_id} is one of several processes, which are stopped together: stop the node of their file")
     if not chosen:
         fail("no matching node of this user runs on this machine")
     if config is None and len({node.cluster_id for node in chosen}) > 1:

@@ -23,14 +23,15 @@ ClusterId = Annotated[
 def format_storage(config: ConfigFile, cluster_id: ClusterId = None) -> None:
     """Format the log directories of a node.
 
-    Each directory is formatted once; formatting it again changes nothing.
+    With node.processes above 1, those of all its processes. Each directory is formatted once; formatting it again
+    changes nothing.
     """
     from kraft.server.config.loading import load
-    from kraft.server.identity import storage
+    from kraft.server.identity import process_storage
 
     with one_line_errors():
         node_config = load(config)
-        formatted = storage.format(node_config, cluster_id)
+        formatted = process_storage.format_all(node_config, cluster_id)
         for one in formatted:
             did = "formatted" if one.created else "already formatted, nothing changed"
             print(f"{one.directory}: {did}: node {one.meta.node_id} of cluster {one.meta.cluster_id}")

@@ -1,4 +1,7 @@
-"""Starts a node in the background, in its own session, and waits until it is in service or fails."""
+"""Starts a node in the background, in its own session, and waits until it is in service or fails.
+
+A node of several processes (`node.processes`) is in service when each of them is.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,11 @@ from kraft.local import local_nodes
 from kraft.local.launching import KRAFT, environment
 from kraft.model.brokers import DescribeBrokersRequest
 from kraft.model.errors import Refusal
+from kraft.model.ids import BrokerId
 from kraft.model.metadata import MetadataRequest
 from kraft.server.config.loading import ConfigError
 from kraft.server.config.node_config import NodeConfig
+from kraft.server.config.processes import processes
 from kraft.server.config.values import CONTROLLER, GRPC, Listener
 from kraft.server.process.lifeline import ENVIRONMENT_VARIABLE
 
@@ -92,6 +97,7 @@ class _TooLate(Exception):
 class _Start:
     def __init__(self, config: NodeConfig, process: subprocess.Popen[bytes], deadline: float) -> None:
         self._config = config
+        self._processes = processes(config)
         self._process = process
         self._deadline = deadline
         self._without_majority_since: float | None = None
@@ -121,22 +127,27 @@ class _Start:
         """Return what is missing before the node is in service; None if nothing is."""
         # An open port alone proves nothing: another process may use it.
         open_ports = _ports_of(self._process.pid)
-        for listener in self._config.listeners:
-            if listener.port not in open_ports:
-                return f"it does not listen on {listener} yet"
-        grpc = self._config.listener(GRPC)
-        return None if grpc is None else await self._missing_of_broker(_local_address(grpc))
+        for config in self._processes:
+            for listener in config.listeners:
+                if listener.port not in open_ports:
+                    return f"it does not listen on {listener} yet"
+        for config in self._processes:
+            grpc = config.listener(GRPC)
+            missing = None if grpc is None else await self._missing_of_broker(config.node_id, _local_address(grpc))
+            if missing is not None:
+                return missing
+        return None
 
-    async def _missing_of_broker(self, address: str) -> str | None:
+    async def _missing_of_broker(self, node_id: int, address: str) -> str | None:
         from kraft.rpc.calls import DESCRIBE_BROKERS, METADATA
         from kraft.rpc.peers import Unreachable
 
         peer = self._connections.peer(address)
         try:
             answer = await peer.call(METADATA, MetadataRequest(topics=[]), _ANSWER_DEADLINE_S)
-            if any(broker.broker_id == self._config.node_id for broker in answer.brokers):
+            if any(broker.broker_id == node_id for broker in answer.brokers):
                 return None if answer.controller_id >= 0 else "it does not know the active controller"
-            request = DescribeBrokersRequest(broker_ids=[self._config.node_id])
+            request = DescribeBrokersRequest(broker_ids=[BrokerId(node_id)])
             described = await peer.call(DESCRIBE_BROKERS, request, _ANSWER_DEADLINE_S)
         except (Unreachable, Refusal) as error:
             return str(error)
@@ -164,12 +175,25 @@ class _Start:
         own = self._config.listener(CONTROLLER)
         if own is not None:
             return own.port in _ports_of(self._process.pid)
-        return bool(local_nodes.find(lambda: [psutil.Process(self._process.pid)]))
+        return bool(local_nodes.find(lambda: _family(self._process.pid)))
+
+
+def _family(pid: int) -> list[psutil.Process]:
+    """Return the process and those that it has started, as a supervisor does; empty if it has ended."""
+    try:
+        process = psutil.Process(pid)
+        return [process, *process.children()]
+    except psutil.Error:
+        return []
 
 
 def _ports_of(pid: int) -> set[int]:
+    return {port for process in _family(pid) for port in _ports_of_one(process)}
+
+
+def _ports_of_one(process: psutil.Process) -> set[int]:
     try:
-        connections = psutil.Process(pid).net_connections("tcp")
+        connections = process.net_connections("tcp")
     except psutil.Error:
         return set()
     return {each.laddr.port for each in connections if each.status == psutil.CONN_LISTEN}

@@ -14,6 +14,9 @@ import kraft
 
 KRAFT: Final = (sys.executable, "-m", "kraft")
 
+PROCESS_OPTION: Final = "--process"
+"""Followed by the number of the process, from 0 on, that is started from a file with several processes."""
+
 
 class Process(Protocol):
     """The part of `subprocess.Popen` that nodes need."""

@@ -10,16 +10,18 @@ from pathlib import Path
 import psutil
 from msgspec import Struct
 
+from kraft.local.launching import PROCESS_OPTION
 from kraft.server.identity import storage
-from kraft.server.identity.storage import LOCK_FILE, StorageError, StorageMeta
+from kraft.server.identity.storage import LOCK_FILE, SUPERVISOR_LOCK_FILE, StorageError, StorageMeta
 from kraft.server.process import lifeline
 
 _START = ["server", "start"]
 _POLL_S = 0.05
+_LOCK_FILES = (LOCK_FILE, SUPERVISOR_LOCK_FILE)
 
 
 class LocalNode(Struct, frozen=True, kw_only=True):
-    """A running node."""
+    """A running node; of several processes of one file, the supervisor or one of them."""
 
     process: psutil.Process
     """Knows its start time, so a signal never reaches another process that got the same pid."""
@@ -30,6 +32,9 @@ class LocalNode(Struct, frozen=True, kw_only=True):
     has_launcher: bool
     """True for a child of `kraft dev` or of another launcher, which stops it. Nodes of `kraft.testing` are not found:
     they are forked, and have the command line of their fork server."""
+
+    is_supervised: bool = False
+    """True for a process that a supervisor started from the same file, and would start again."""
 
     @property
     def pid(self) -> int:
@@ -89,7 +94,7 @@ def _as_node(process: psutil.Process) -> Iterator[LocalNode]:
     metas: dict[Path, StorageMeta] = {}
     for file in process.open_files():
         path = Path(file.path)
-        if path.name == LOCK_FILE and (meta := _held_by(process.pid, path)) is not None:
+        if path.name in _LOCK_FILES and (meta := _held_by(process.pid, path)) is not None:
             metas[path.parent] = meta
     if metas:
         first = next(iter(metas.values()))
@@ -99,6 +104,7 @@ def _as_node(process: psutil.Process) -> Iterator[LocalNode]:
             node_id=first.node_id,
             log_dirs=tuple(sorted(metas)),
             has_launcher=lifeline.ENVIRONMENT_VARIABLE in process.environ(),
+            is_supervised=PROCESS_OPTION in command,
         )
 
 

@@ -3,7 +3,8 @@
 The brokers form a ring in which racks alternate. From each partition to the next, the leader moves one place on, so
 leaders stay even whatever the racks are. The followers take the places after the leader; with each full round of the
 leader they start one place further on, so that a broker's partitions do not all have the same followers. Each further
-replica goes to the rack with the fewest replicas so far: RF replicas cover min(racks, RF) racks.
+replica goes to the rack with the fewest replicas so far: RF replicas cover min(racks, RF) racks. No machine gets two
+replicas of a partition (see `machines`).
 
 Kafka places in the same way (AdminUtils, StripedReplicaPlacer), but begins at random; here the caller gives the start.
 """
@@ -15,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, zip_longest
 from typing import Protocol
 
+from kraft.metadata.machines import is_machine, machines_of, named
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId
 
@@ -41,7 +43,7 @@ def place_partitions(
     ring = _ring(brokers)
     if partitions < 1:
         raise Refusal(ErrorCode.INVALID_PARTITIONS, f"the partition count is {partitions}: it must be at least 1")
-    _check_replication_factor(replication_factor, len(ring))
+    _check_replication_factor(replication_factor, ring)
     return [_replicas(ring, position, replication_factor) for position in range(start, start + partitions)]
 
 
@@ -60,7 +62,7 @@ def place_more_partitions(
     `place_partitions` does.
     """
     ring = _ring(brokers)
-    _check_replication_factor(replication_factor, len(ring))
+    _check_replication_factor(replication_factor, ring)
     leads = Counter(replicas[0] for replicas in existing)
     # The followers continue their pattern: one place further on for each round of the existing leaders.
     rounds = len(ring) * (len(existing) // len(ring))
@@ -85,9 +87,18 @@ def _unevenness(ring: Sequence[UsableBroker], leads: Counter[BrokerId], place: i
     return sum(count * count for count in after)
 
 
-def _check_replication_factor(replication_factor: int, brokers: int) -> None:
+def _check_replication_factor(replication_factor: int, ring: Sequence[UsableBroker]) -> None:
+    brokers, machines = len(ring), machines_of(ring)
     if replication_factor < 1:
         problem = f"the replication factor is {replication_factor}: it must be at least 1"
+        raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, problem)
+    if replication_factor > len(machines) and len(machines) < brokers:
+        with_brokers = "1 machine has" if len(machines) == 1 else f"{len(machines)} machines have"
+        problem = (
+            f"the replication factor is {replication_factor}, but {with_brokers} brokers in service "
+            f"({named(machines)}), and no machine gets two replicas of a partition: start brokers on more machines or "
+            f"ask for at most {len(machines)}"
+        )
         raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, problem)
     if replication_factor > brokers:
         in_service = "1 broker is" if brokers == 1 else f"{brokers} brokers are"
@@ -110,13 +121,20 @@ def _replicas(ring: list[UsableBroker], position: int, replication_factor: int) 
     leader = ring[leader_place]
     others = ring[leader_place + 1 :] + ring[:leader_place]
     shift = round_number % len(others) if others else 0
-    candidates = others[shift:] + others[:shift]
+    candidates = _elsewhere(others[shift:] + others[:shift], leader)
     replicas_in_rack = {leader.rack: 1}
     replicas = [leader.broker_id]
     while len(replicas) < replication_factor:
         # `min` returns the first of several equals, so a cluster without racks uses the ring's order.
         chosen = min(candidates, key=lambda broker: replicas_in_rack.get(broker.rack, 0))
-        candidates.remove(chosen)
+        candidates = _elsewhere(candidates, chosen)
         replicas_in_rack[chosen.rack] = replicas_in_rack.get(chosen.rack, 0) + 1
         replicas.append(chosen.broker_id)
     return replicas
+
+
+def _elsewhere(brokers: Iterable[UsableBroker], chosen: UsableBroker) -> list[UsableBroker]:
+    """Return the brokers without the chosen one and those on its machine."""
+    if is_machine(chosen.rack):
+        return [broker for broker in brokers if broker.rack != chosen.rack]
+    return [broker for broker in brokers if broker is not chosen]

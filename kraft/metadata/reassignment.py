@@ -22,6 +22,7 @@ from kraft.metadata.eligible_replicas import eligible_after, minimum_isr
 from kraft.metadata.features import require_settings
 from kraft.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraft.metadata.leader_election import CanLead, elect, may_be_unclean
+from kraft.metadata.machines import shared_machine
 from kraft.metadata.partition_names import find_partition
 from kraft.metadata.records import PartitionChanged
 from kraft.model.errors import ErrorCode, Refusal
@@ -247,9 +248,12 @@ def _check_target(
         raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the target has no replicas: name at least one broker")
     if len(set(target)) < len(target):
         raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"replicas {target} name a broker twice: name it once")
-    unknown = sorted(replica for replica in target if image.broker(replica) is None)
+    registered = {replica: image.broker(BrokerId(replica)) for replica in target}
+    unknown = sorted(replica for replica, broker in registered.items() if broker is None)
     if unknown:
         problem = f"brokers {unknown} are not registered: name registered brokers"
+        raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+    if problem := shared_machine(broker for broker in registered.values() if broker is not None):
         raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
     replication_factor = len(partition.original_replicas)
     if len(target) != replication_factor and not allows_replication_factor_change:

@@ -13,6 +13,7 @@ from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig, checked
 from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage, TopicImage
 from kraft.metadata.leader_election import elect
+from kraft.metadata.machines import shared_machine
 from kraft.metadata.placement import place_partitions
 from kraft.metadata.records import MetadataRecord, PartitionCreated, TopicConfigSet, TopicCreated, TopicDeleted
 from kraft.metadata.topic_names import check_no_collision, check_topic_name
@@ -182,9 +183,12 @@ def assignment_problem(image: MetadataImage, replicas: Sequence[BrokerId], repli
         return "a broker is named twice: name it once"
     if len(replicas) != replication_factor:
         return f"partition 0 has {replication_factor} replicas: give every partition the same number"
-    unknown = [broker_id for broker_id in replicas if image.broker(broker_id) is None]
+    registered = {broker_id: image.broker(broker_id) for broker_id in replicas}
+    unknown = [broker_id for broker_id, broker in registered.items() if broker is None]
     if unknown:
         return f"brokers {unknown} are not registered: name registered brokers"
+    if problem := shared_machine(broker for broker in registered.values() if broker is not None):
+        return problem
     if not any(image.is_active(broker_id) for broker_id in replicas):
         return "none of these brokers is in service: name one that is"
     return ""

@@ -18,6 +18,7 @@ from kraft.server.config.checks import Conflict, advertised_listeners, check, ch
 from kraft.server.config.declaration import Key, Required, keys_of
 from kraft.server.config.keys import BY_NAME, KEYS
 from kraft.server.config.node_config import COMPONENTS, NodeConfig
+from kraft.server.config.processes import check_processes
 from kraft.server.config.properties import PropertiesError, Property
 from kraft.server.config.values import ConfigWarning
 
@@ -42,6 +43,7 @@ def load(path: Path | str) -> NodeConfig:
         check(config)
         config = replace(config, advertised_listeners=advertised_listeners(config))
         check_security(config)
+        check_processes(config)
     except Conflict as conflict:
         raise _error(file, conflict.key, settings, conflict.reason) from None
     warnings += security_warnings(config)

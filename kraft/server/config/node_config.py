@@ -26,6 +26,9 @@ from kraft.server.config.group_settings import ClassicGroupSettings, ConsumerGro
 from kraft.server.config.transaction_settings import TransactionLimits, TransactionsTopicSettings
 from kraft.server.config.values import CONTROLLER, GRPC, ConfigWarning, Listener, Role
 
+PROCESS_ID_STEP: Final = 1_000
+"""Distance between the ids of two processes of one file; the id of a file with several processes is below it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig:
@@ -56,8 +59,16 @@ class NodeConfig:
     rack: str = key(
         "broker.rack",
         readers.plain_text,
-        "Rack of the broker; replicas of a partition are spread over racks.",
+        "Rack of the broker; replicas of a partition are spread over racks. A rack whose name begins with machine: is"
+        " one machine, which never gets two replicas of a partition. With node.processes above 1, machine:NODE.ID.",
         default="",
+    )
+    processes: int = key(
+        "node.processes",
+        readers.whole_number(1, 64),
+        "Brokers that run from this file, each in a process of its own: further ones have node.id + 1000, ports + 10"
+        " and directories inside log.dirs. Kraft only.",
+        default=1,
     )
     listeners: tuple[Listener, ...] = key(
         "listeners",
@@ -127,6 +138,12 @@ class NodeConfig:
     def is_whole_cluster(self) -> bool:
         """True if a combined node is the only voter, so that it can choose the cluster id alone."""
         return self.is_broker and [voter.node_id for voter in self.quorum.voters] == [self.node_id]
+
+    @property
+    def is_whole_cluster_with_its_processes(self) -> bool:
+        """True if the only voter is the node of this file, so that there may be no broker on another machine."""
+        of_file = self.node_id % PROCESS_ID_STEP if self.processes > 1 else self.node_id
+        return self.is_broker and [voter.node_id for voter in self.quorum.voters] == [of_file]
 
     @property
     def kafka_listeners(self) -> tuple[Listener, ...]:

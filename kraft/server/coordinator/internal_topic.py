@@ -1,7 +1,7 @@
 """The topics of coordinators: each is created when a client first looks for one of its coordinators.
 
 As in Kafka, none is created with fewer replicas than its setting says, because a cluster that is
-just starting would keep the smaller number. The exception is a node that is the whole cluster.
+just starting would keep the smaller number. The exception is a machine that is the whole cluster.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import structlog
 
 from kraft.metadata.configs import COMPACT, PRODUCER, UNCOMPRESSED
 from kraft.metadata.image import MetadataImage
+from kraft.metadata.machines import machines_of
 from kraft.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.topics import CreateTopicsRequest, NewTopic
@@ -99,7 +100,8 @@ class InternalTopic:
 
     def plan(self) -> NewTopic:
         """Return the topic as it is to be created."""
-        return self._plan(self._config, self._config.is_whole_cluster and len(self._image().brokers) == 1)
+        is_alone = self._config.is_whole_cluster_with_its_processes
+        return self._plan(self._config, is_alone and len(machines_of(self._image().brokers.values())) == 1)
 
     async def _create(self) -> None:
         request = CreateTopicsRequest(topics=[self.plan()], timeout_ms=CREATION_TIMEOUT_MS)

@@ -31,6 +31,9 @@ from kraft.server.config.readers import cluster_id as read_cluster_id
 
 META_FILE = "meta.properties"
 LOCK_FILE = ".lock"
+SUPERVISOR_LOCK_FILE = ".supervisor.lock"
+"""Held beside the lock of process 0, by the supervisor of the processes of one file."""
+
 CLEAN_SHUTDOWN_FILE = ".kraft_cleanshutdown"
 
 _META_VERSION = "1"
@@ -147,9 +150,9 @@ class DirectoryLock:
         self._descriptors: list[int] = []
         self.unusable: dict[Path, str] = {}
 
-    def acquire(self, directory: Path) -> None:
+    def acquire(self, directory: Path, name: str = LOCK_FILE) -> None:
         """Lock a directory. Raises StorageError."""
-        self._descriptors.append(_lock_one(directory))
+        self._descriptors.append(_lock_one(directory, name))
 
     def release(self) -> None:
         while self._descriptors:
@@ -162,7 +165,7 @@ class DirectoryLock:
         self.release()
 
 
-def lock(config: NodeConfig) -> DirectoryLock:
+def lock(config: NodeConfig, name: str = LOCK_FILE) -> DirectoryLock:
     """Create the directories if necessary, and lock them.
 
     Raises StorageError if one is in use, and if too few are writable.
@@ -171,7 +174,7 @@ def lock(config: NodeConfig) -> DirectoryLock:
     try:
         for directory in _directories(config):
             try:
-                held.acquire(directory)
+                held.acquire(directory, name)
             except InUse:
                 raise
             except StorageError as error:
@@ -340,10 +343,10 @@ def _random_directory_id() -> UUID:
     return uuid_from_text(random_cluster_id())
 
 
-def _lock_one(directory: Path) -> int:
+def _lock_one(directory: Path, name: str) -> int:
     with _writing_to(directory):
         RealDisk().make_dir(str(directory))
-        descriptor = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(directory / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with _writing_to(directory):

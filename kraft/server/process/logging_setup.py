@@ -20,11 +20,18 @@ from kraft.server.process.log_file import LogFile
 _LIBRARIES = ("asyncio", "grpc", "pysyncobj")
 
 
-def configure(settings: LoggingSettings, stream: TextIO | None = None, json_lines: bool | None = None) -> None:
+def configure(
+    settings: LoggingSettings,
+    stream: TextIO | None = None,
+    json_lines: bool | None = None,
+    *,
+    node: int | None = None,
+) -> None:
     """Set up logging once, before the first event. By default the format depends on whether `stream` is a terminal.
 
-    The level is for our own events; libraries log from WARNING on, and everything at DEBUG. Raises ConfigError when
-    `log.file` cannot be written to.
+    The level is for our own events; libraries log from WARNING on, and everything at DEBUG. `node` is the id that
+    every event gets: for a process that shares standard error with others. Raises ConfigError when `log.file` cannot
+    be written to.
     """
     stream = stream if stream is not None else sys.stderr
     as_json = json_lines if json_lines is not None else not stream.isatty()
@@ -33,7 +40,7 @@ def configure(settings: LoggingSettings, stream: TextIO | None = None, json_line
     if settings.file is not None:
         handlers.append(_rendering(LogFile(settings, stream), _json_renderer()))
     structlog.configure(
-        processors=[*_common(), structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        processors=[*_common(), *_naming(node), structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=lambda *_: logging.getLogger("kraft"),
         cache_logger_on_first_use=True,
@@ -47,6 +54,16 @@ def _common() -> list[Processor]:
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
+
+
+def _naming(node: int | None) -> list[Processor]:
+    """Return the processor that adds the id of the node, if there is one to add."""
+
+    def name(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        event.setdefault("node", node)
+        return event
+
+    return [] if node is None else [name]
 
 
 def _json_renderer() -> list[Processor]:

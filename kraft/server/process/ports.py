@@ -22,7 +22,8 @@ def check_listeners(config: NodeConfig) -> None:
     """Raise CannotListen for the first listener whose address is in use, or does not belong to this machine."""
     for listener in config.listeners:
         if reason := why_not_free(listener.host, listener.port):
-            problem = f"cannot listen on {listener.address} for {listener.name}: {reason}"
+            of_process = f" of process {config.node_id}" if config.processes > 1 else ""
+            problem = f"cannot listen on {listener.address} for {listener.name}{of_process}: {reason}"
             remedy = "stop the process that uses it, or change" if reason == _IN_USE else "correct"
             raise CannotListen(f"{problem}: {remedy} listeners in {config.file}")
 

@@ -60,3 +60,11 @@ def test_too_few_brokers_are_an_error_with_the_partitions_that_cannot_be_placed(
         plan(orders((1, 2, 3), (2, 3, 1), (3,)), brokers, 3)
     with pytest.raises(CannotDecommission, match="and 2 more"):
         plan(orders(*[(1, 2, 3)] * 7), brokers, 3)
+
+
+def test_a_successor_is_never_on_a_machine_that_has_another_replica() -> None:
+    one = [broker(each, rack="machine:1") for each in (1, 1001, 2001)]
+    two = [broker(2, rack="machine:2"), broker(1002, rack="machine:2", replicas=99)]
+    assert targets(plan(orders((2, 1), (1, 2)), [*one, *two], 2)) == {0: (1002, 1), 1: (1, 1002)}
+    with pytest.raises(CannotDecommission, match=r"the 3 other brokers in service on 1 machine \(machine:1\) are too"):
+        plan(orders((2, 1)), [*one, two[0]], 2)

@@ -120,6 +120,34 @@ def test_stop_ends_all_nodes_but_those_that_have_a_launcher(tmp_path: Path, monk
         assert (one.wait(60), two.wait(60), child_of_dev.poll()) == (-15, -15, None)
 
 
+def test_stop_ends_a_supervisor_and_leaves_its_processes_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, further = directory(tmp_path, 4), directory(tmp_path, 1004)
+    own = lock.with_name(storage.SUPERVISOR_LOCK_FILE)
+    own.touch()
+    with (
+        process(own, "server", "start", "-c", "any") as supervisor,
+        process(lock, "server", "start", "-c", "any", "--process", "0") as first,
+        process(further, "server", "start", "-c", "any", "--process", "1") as second,
+    ):
+        for held, holder in ((own, supervisor), (lock, first), (further, second)):
+            held.write_text(f"{holder.pid}\n")
+        nodes = found(supervisor, first, second)
+        assert {node.pid: node.is_supervised for node in nodes} == {
+            supervisor.pid: False,
+            first.pid: True,
+            second.pid: True,
+        }
+        monkeypatch.setattr(local_nodes, "find", lambda: nodes)
+        one = CliRunner().invoke(app, ["stop", "--node-id", "1004"])
+        assert (one.exit_code, one.stderr) == (
+            1,
+            "kraft: node 1004 is one of several processes, which are stopped together: stop the node of their file\n",
+        )
+        done = CliRunner().invoke(app, ["stop"])
+        assert done.stdout == f"Stopped node 4 of cluster {CLUSTER} (pid {supervisor.pid}).\n"
+        assert (first.poll(), second.poll()) == (None, None)
+
+
 @pytest.mark.parametrize("options", [[], ["--node-id", "1"]])
 def test_stop_asks_for_a_cluster_if_nodes_of_several_match(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]

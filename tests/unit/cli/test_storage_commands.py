@@ -89,3 +89,16 @@ def test_random_uuid_prints_an_id_that_format_takes(config: Path) -> None:
     assert code == 0
     uuid_from_text(output.strip())
     assert run("format", "-c", config, "-t", output.strip())[0] == 0
+
+
+def test_the_directories_of_all_processes_are_formatted_in_the_cluster_of_the_first(
+    config: Path, tmp_path: Path
+) -> None:
+    assert run("format", "-c", config, "-t", CLUSTER)[0] == 0
+    config.write_text(f"{config.read_text()}node.processes=2\n")
+    code, output, _ = run("format", "-c", config)
+    assert code == 0
+    assert output.splitlines()[:2] == [
+        f"{tmp_path / 'data'}: already formatted, nothing changed: node 1 of cluster {CLUSTER}",
+        f"{tmp_path / 'data' / 'node.1001'}: formatted: node 1001 of cluster {CLUSTER}",
+    ]

@@ -174,3 +174,74 @@ def place_more(
         start=start,
     )
     return [list(replicas) for replicas in placed]
+
+
+MACHINES = {1: "machine:1", 1001: "machine:1", 2001: "machine:1", 2: "machine:2", 1002: "machine:2", 2002: "machine:2"}
+
+
+def test_no_machine_gets_two_replicas_and_every_process_leads() -> None:
+    placed = place(MACHINES, partitions=12, replication_factor=2)
+    assert all({MACHINES[each] for each in replicas} == {"machine:1", "machine:2"} for replicas in placed)
+    assert Counter(replicas[0] for replicas in placed) == dict.fromkeys(MACHINES, 2)
+
+
+@given(
+    racks=st.dictionaries(
+        st.integers(0, 30), st.sampled_from(["", "a", "machine:1", "machine:2", "machine:3"]), min_size=1, max_size=12
+    ),
+    start=st.integers(0, 100),
+    data=st.data(),
+)
+def test_as_many_replicas_as_machines_are_placed_and_no_more(
+    racks: dict[int, str], start: int, data: st.DataObject
+) -> None:
+    machines = {rack if rack.startswith("machine:") else str(broker_id) for broker_id, rack in racks.items()}
+    replication_factor = data.draw(st.integers(1, len(machines)))
+    for replicas in place(racks, partitions=20, replication_factor=replication_factor, start=start):
+        on = Counter(racks[each] for each in replicas if racks[each].startswith("machine:"))
+        assert len(set(replicas)) == replication_factor
+        assert max(on.values(), default=1) == 1
+    with pytest.raises(Refusal) as refused:
+        place(racks, partitions=1, replication_factor=len(machines) + 1)
+    assert refused.value.error_code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+@pytest.mark.parametrize(
+    ("racks", "replication_factor", "message"),
+    [
+        (
+            {1: "machine:1", 1001: "machine:1"},
+            2,
+            (
+                "the replication factor is 2, but 1 machine has brokers in service (machine:1), and no machine gets "
+                "two replicas of a partition: start brokers on more machines or ask for at most 1"
+            ),
+        ),
+        (
+            {1: "machine:1", 1001: "machine:1", 2: "", 3: "a"},
+            4,
+            (
+                "the replication factor is 4, but 3 machines have brokers in service (broker 2, broker 3, machine:1), "
+                "and no machine gets two replicas of a partition: start brokers on more machines or ask for at most 3"
+            ),
+        ),
+    ],
+)
+def test_more_replicas_than_machines_are_refused_with_their_names(
+    racks: dict[int, str], replication_factor: int, message: str
+) -> None:
+    with pytest.raises(Refusal) as refused:
+        place(racks, partitions=1, replication_factor=replication_factor)
+    assert (refused.value.error_code, refused.value.message) == (ErrorCode.INVALID_REPLICATION_FACTOR, message)
+
+
+def test_a_rack_that_people_name_may_have_two_replicas() -> None:
+    assert place({1: "east", 2: "east"}, partitions=1, replication_factor=2) == [[1, 2]]
+
+
+def test_partitions_that_are_added_keep_to_the_machines() -> None:
+    brokers = cluster(*MACHINES, racks=MACHINES).active_brokers()
+    placed = place_more_partitions(existing=[ids(1, 2)], partitions=11, replication_factor=2, brokers=brokers, start=0)
+    assert all({MACHINES[each] for each in replicas} == {"machine:1", "machine:2"} for replicas in placed)
+    with pytest.raises(Refusal, match="2 machines have brokers in service"):
+        place_more_partitions(existing=[ids(1, 2)], partitions=1, replication_factor=3, brokers=brokers, start=0)

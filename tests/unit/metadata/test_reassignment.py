@@ -262,6 +262,20 @@ def test_a_move_that_cannot_be_is_refused(asked: Reassignment, code: ErrorCode, 
     assert message in text
 
 
+def test_a_move_to_a_machine_that_has_another_replica_is_refused() -> None:
+    racks = {1: "machine:1", 1001: "machine:1", 2: "machine:2"}
+    image = with_topic(cluster(*racks, racks=racks), [1, 2])
+    assert refusal(decide(image, to(1, 1001))) == (
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        (
+            "brokers 1 and 1001 are on one machine, machine:1, which would have two replicas: name brokers of "
+            "different machines"
+        ),
+    )
+    # From one process of the machine to another.
+    assert layout(after(image, to(1001, 2))) == ([1001, 2, 1], [1001], [1], [1, 2])
+
+
 def test_a_change_of_the_replication_factor_can_be_forbidden() -> None:
     image = with_topic(cluster(1, 2, 3), [1, 2])
     decision = decide(image, to(1, 2, 3), allow_replication_factor_change=False)

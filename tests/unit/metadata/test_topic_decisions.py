@@ -203,6 +203,22 @@ def test_an_impossible_assignment_is_refused(assignment: list[list[int]], messag
     assert message in decision.response.results[0].error_message
 
 
+def test_an_assignment_of_two_replicas_to_one_machine_is_refused() -> None:
+    racks = {1: "machine:1", 1001: "machine:1", 2: "machine:2", 3: "east", 4: "east"}
+    image = cluster(*racks, racks=racks)
+    (result,) = create(image, NewTopic(topic="a", assignments=by_hand([1, 2], [2, 1001]))).response.results
+    assert result.error_code is ErrorCode.NONE
+    (result,) = create(image, NewTopic(topic="a", assignments=by_hand([1, 2], [1, 1001]))).response.results
+    assert result.error_code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert result.error_message == (
+        "partition 1 on [1, 1001]: brokers 1 and 1001 are on one machine, machine:1, which would have two replicas: "
+        "name brokers of different machines"
+    )
+    # A rack that people name is no machine.
+    (result,) = create(image, NewTopic(topic="a", assignments=by_hand([3, 4]))).response.results
+    assert result.error_code is ErrorCode.NONE
+
+
 def test_an_assignment_excludes_counts() -> None:
     decision = create(cluster(1), NewTopic(topic="a", partitions=1, assignments=by_hand([1])))
     assert codes(decision) == [ErrorCode.INVALID_REQUEST]

@@ -55,6 +55,7 @@ def test_a_value_replaces_its_default(load_text: Load) -> None:
 
 OTHER_THAN_DEFAULT: list[tuple[str, str, object]] = [
     ("broker.rack=east", "rack", "east"),
+    ("node.processes=2", "processes", 2),
     ("advertised.listeners=GRPC://b:1", "advertised_listeners", (values.Listener("GRPC", "b", 1),)),
     ("controller.quorum.election.timeout.ms=2000", "quorum.election_timeout_ms", 2_000),
     ("controller.quorum.fetch.timeout.ms=3000", "quorum.fetch_timeout_ms", 3_000),

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from structlog.testing import capture_logs
 
+from kraft.metadata.image import MetadataImage
 from kraft.metadata.topic_decisions import ControllerDefaults, create_topics
 from kraft.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
@@ -15,6 +16,7 @@ from kraft.model.topics import CreateTopicsRequest, NewTopic, TopicResult, Topic
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.config.loading import load
 from kraft.server.config.node_config import NodeConfig
+from kraft.server.config.processes import processes
 from kraft.server.coordinator import internal_topic
 from kraft.server.coordinator.internal_topic import InternalTopic
 from tests.support.cluster_images import cluster
@@ -86,6 +88,24 @@ def test_settings_shape_it(tmp_path: Path) -> None:
 def test_a_node_that_is_the_whole_cluster_has_one_replica_unless_it_is_told_otherwise(tmp_path: Path) -> None:
     assert offsets_topic(tmp_path).plan().replication_factor == 1
     assert offsets_topic(tmp_path, "offsets.topic.replication.factor=3").plan().replication_factor == 3
+
+
+def test_a_machine_that_is_the_whole_cluster_has_one_replica_too(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(f"{COMBINED}node.processes=2\n")
+    client = FakeControllers(create_topics=CREATED).as_client()
+
+    def replicas(image: MetadataImage) -> list[int]:
+        planned = [
+            InternalTopic(OFFSETS_TOPIC, internal_topic.offsets_topic, each, lambda: image, client, _no_crash).plan()
+            for each in processes(load(file))
+        ]
+        return [topic.replication_factor for topic in planned]
+
+    one_machine = {1: "machine:1", 1001: "machine:1"}
+    two_machines = one_machine | {2: "machine:2"}
+    assert replicas(cluster(*one_machine, racks=one_machine)) == [1, 1]
+    assert replicas(cluster(*two_machines, racks=two_machines)) == [3, 3]
 
 
 def test_transactions_are_never_lost_by_an_unclean_election(tmp_path: Path) -> None:

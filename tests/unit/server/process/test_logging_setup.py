@@ -172,3 +172,11 @@ def test_a_disk_that_fails_is_reported_once_and_costs_the_node_nothing() -> None
         "kraft: log.file cannot be written to, events go to standard error only: [Errno 28] No space left on device"
     ]
     assert len(written) == 4
+
+
+def test_each_event_of_a_process_that_shares_its_output_names_its_node() -> None:
+    stream = io.StringIO()
+    logging_setup.configure(LoggingSettings(level="INFO"), stream, node=1001)
+    structlog.get_logger().info("isr shrank", partition=3)
+    structlog.get_logger().info("node stopped", node=1001)
+    assert [line["node"] for line in lines(stream)] == [1001, 1001]
