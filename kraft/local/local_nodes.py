@@ -15,6 +15,8 @@ from kraft.server.identity.storage import LOCK_FILE, StorageError, StorageMeta
 from kraft.server.process import lifeline
 
 _START = ["server", "start"]
+_FORKED = "kraft.local.fork_server"
+"""A node that was forked has the command line and the environment of its fork server."""
 _POLL_S = 0.05
 
 
@@ -28,8 +30,7 @@ class LocalNode(Struct, frozen=True, kw_only=True):
     node_id: int
     log_dirs: tuple[Path, ...]
     has_launcher: bool
-    """True for a child of `kraft dev` or of another launcher, which stops it. Nodes of `kraft.testing` are not found:
-    they are forked, and have the command line of their fork server."""
+    """True for a child of `kraft dev`, of `kraft.testing` or of another launcher, which stops it."""
 
     @property
     def pid(self) -> int:
@@ -82,9 +83,10 @@ def _runs(process: psutil.Process) -> bool:
 
 
 def _as_node(process: psutil.Process) -> Iterator[LocalNode]:
-    """Yield the node if the process was started as one and holds locks on log directories."""
+    """Yield the node if the process was started or forked as one and holds locks on log directories."""
     command = process.cmdline()
-    if not any(command[place : place + 2] == _START for place in range(len(command))):
+    is_forked = _FORKED in command
+    if not is_forked and not any(command[place : place + 2] == _START for place in range(len(command))):
         return
     metas: dict[Path, StorageMeta] = {}
     for file in process.open_files():
@@ -98,7 +100,7 @@ def _as_node(process: psutil.Process) -> Iterator[LocalNode]:
             cluster_id=first.cluster_id,
             node_id=first.node_id,
             log_dirs=tuple(sorted(metas)),
-            has_launcher=lifeline.ENVIRONMENT_VARIABLE in process.environ(),
+            has_launcher=is_forked or lifeline.ENVIRONMENT_VARIABLE in process.environ(),
         )
 
 
