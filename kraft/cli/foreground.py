@@ -40,20 +40,22 @@ def main(config: Path) -> int:
 
 def preload() -> None:
     """Import what a node needs, in a process that will be forked for nodes."""
-    with _hidden("rich"):
-        import structlog
     with imports_exempted():
-        from kraft.server.process import node
-    del structlog, node
+        with _hidden("rich"):
+            import structlog
+        from kraft.server.config import loading
+        from kraft.server.process import lifeline, logging_setup, node
+    del structlog, loading, lifeline, logging_setup, node
 
 
 def run(config: Path) -> int:
     """Run the node of this configuration file until SIGTERM or Ctrl-C, and return the exit code of the process."""
-    with _hidden("rich"):
-        import structlog
+    with imports_exempted():
+        with _hidden("rich"):
+            import structlog
 
-    from kraft.server.config.loading import ConfigError, load
-    from kraft.server.process import lifeline, logging_setup
+        from kraft.server.config.loading import ConfigError, load
+        from kraft.server.process import lifeline, logging_setup
 
     lifeline.follow_launcher()
     try:
