@@ -1,6 +1,6 @@
 # `make demo` and `make test` work as the first command after a clone; both begin with `make setup`.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test soak lint format protos lock clean java
+.PHONY: help setup demo check test soak lint format protos lock wheel clean java
 
 BIN := .venv/bin
 
@@ -44,6 +44,9 @@ protos: ## regenerate the code from proto/ only
 lock: ## resolve the dependencies of pyproject.toml anew into requirements.lock
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
 	  --extra demo --group dev pyproject.toml -o requirements.lock
+
+wheel: setup ## build a wheel with the compiled codec into dist/, for this Python: those who install it need no compiler
+	@bash scripts/wheel.sh
 
 clean: ## remove everything that the other targets made
 	rm -rf .venv build dist kraft_broker.egg-info kraft/rpc/pb kraft/quorum/pb kraft/log/format/*.so

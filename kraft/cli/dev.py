@@ -6,7 +6,9 @@ import shutil
 import signal
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +18,12 @@ from kraft.cli.one_line import one_line_errors
 from kraft.cli.printing import readable_size
 
 if TYPE_CHECKING:
+    import psutil
+    from rich.console import Console
+    from rich.table import Table
+
     from kraft.local.cluster_files import NodePlan
+    from kraft.local.forked_processes import ForkServer
     from kraft.local.local_cluster import LocalCluster
     from kraft.server.config.node_config import NodeConfig
 
@@ -50,14 +57,19 @@ def dev(
     ] = None,
 ) -> None:
     """Run a cluster on this machine until Ctrl-C."""
-    from kraft.local.node_process import NodeFailed
+    from kraft.local.forked_processes import ForkServer
 
     stop = _StopRequest()
+    # It imports what the nodes need, once for all of them, while this process plans them.
+    forks = ForkServer("kraft.cli.foreground:preload")
+    forks.prepare()
+    from kraft.local.node_process import NodeFailed
+
     directory = data_dir.absolute() if data_dir is not None else Path(tempfile.mkdtemp(prefix="kraft-dev-"))
     keep = data_dir is not None
     try:
-        with one_line_errors(NodeFailed, _Refused):
-            _run(directory, nodes, base_port, stop)
+        with one_line_errors(NodeFailed, ConnectionError, _Refused):
+            _run(directory, nodes, base_port, forks, stop)
     finally:
         if not keep:
             shutil.rmtree(directory, ignore_errors=True)
@@ -82,7 +94,7 @@ class _StopRequest:
         self._is_made = True
 
 
-def _run(directory: Path, nodes: int, base_port: int | None, stop: _StopRequest) -> None:
+def _run(directory: Path, nodes: int, base_port: int | None, forks: ForkServer, stop: _StopRequest) -> None:
     from kraft.local import cluster_files
     from kraft.local.local_cluster import LocalCluster
     from kraft.local.node_process import NodeFailed
@@ -95,11 +107,12 @@ def _run(directory: Path, nodes: int, base_port: int | None, stop: _StopRequest)
     _check_ports_are_free(plans)
     cluster_id = existing[0].cluster_id if existing else None
     cluster_files.write(directory, plans, cluster_id or storage.random_cluster_id())
-    cluster = LocalCluster(directory, plans)
+    cluster = LocalCluster(directory, plans, launch=forks.launch)
     try:
         cluster.start()
+        print_cluster = _cluster_printer()
         if cluster.wait_ready(cancelled=stop):
-            _print_cluster(cluster)
+            print_cluster(cluster)
             _watch(cluster, stop)
     except BaseException:
         # Report the first error, not how the other nodes then ended.
@@ -155,13 +168,17 @@ def _check_ports_are_free(plans: list[NodePlan]) -> None:
                 )
 
 
-def _print_cluster(cluster: LocalCluster) -> None:
+def _cluster_printer() -> Callable[[LocalCluster], None]:
+    """Return what prints a cluster that is ready, with its imports done while the nodes are starting."""
     import psutil
     from rich.console import Console
     from rich.table import Table
 
-    took_s = time.time() - psutil.Process().create_time()
-    table = Table()
+    return partial(_print_cluster, psutil.Process(), Console(highlight=False), Table())
+
+
+def _print_cluster(launcher: psutil.Process, console: Console, table: Table, cluster: LocalCluster) -> None:
+    took_s = time.time() - launcher.create_time()
     for title in ("node", "roles", "address", "pid", "memory"):
         table.add_column(title)
     for node in cluster.nodes.values():
@@ -172,7 +189,6 @@ def _print_cluster(cluster: LocalCluster) -> None:
             str(node.pid),
             readable_size(node.resident_bytes()),
         )
-    console = Console(highlight=False)
     console.print(table)
     console.print(f"Logs: {next(iter(cluster.nodes.values())).log_path.parent}/node-*.log", soft_wrap=True)
     console.print(f"Cluster ready after {took_s:.2f} s. Ctrl-C stops it.")

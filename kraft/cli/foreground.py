@@ -57,11 +57,12 @@ def main(start: Start) -> int:
 
 def preload() -> None:
     """Import what a node needs, in a process that will be forked for nodes."""
-    with _hidden("rich"):
-        import structlog
     with imports_exempted():
-        from kraft.server.process import node
-    del structlog, node
+        with _hidden("rich"):
+            import structlog
+        from kraft.server.config import loading
+        from kraft.server.process import lifeline, logging_setup, node
+    del structlog, loading, lifeline, logging_setup, node
 
 
 def run(config: Path, process: int | None = None) -> int:
@@ -69,12 +70,13 @@ def run(config: Path, process: int | None = None) -> int:
 
     If the file has several processes, `process` is the one to run, from 0 on; by default a supervisor runs them all.
     """
-    with _hidden("rich"):
-        import structlog
+    with imports_exempted():
+        with _hidden("rich"):
+            import structlog
 
-    from kraft.server.config import processes
-    from kraft.server.config.loading import ConfigError, load
-    from kraft.server.process import lifeline, logging_setup
+        from kraft.server.config import processes
+        from kraft.server.config.loading import ConfigError, load
+        from kraft.server.process import lifeline, logging_setup
 
     lifeline.follow_launcher()
     try:

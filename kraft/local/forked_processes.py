@@ -38,6 +38,12 @@ class ForkServer:
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
 
+    def prepare(self) -> None:
+        """Start the server, which imports while the caller goes on; otherwise the first command starts it."""
+        with self._lock:
+            if self._socket is None:
+                self._socket = self._started()
+
     def launch(self, command: Sequence[str], output: IO[bytes], passed: int, passed_in: str) -> ForkedProcess:
         """Start a command, as `launching.launch` does. Raises ConnectionError if the server has ended."""
         with open(os.devnull, "rb") as nothing:

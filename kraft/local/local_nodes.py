@@ -16,6 +16,8 @@ from kraft.server.identity.storage import LOCK_FILE, SUPERVISOR_LOCK_FILE, Stora
 from kraft.server.process import lifeline
 
 _START = ["server", "start"]
+_FORKED = "kraft.local.fork_server"
+"""A node that was forked has the command line and the environment of its fork server."""
 _POLL_S = 0.05
 _LOCK_FILES = (LOCK_FILE, SUPERVISOR_LOCK_FILE)
 
@@ -30,8 +32,7 @@ class LocalNode(Struct, frozen=True, kw_only=True):
     node_id: int
     log_dirs: tuple[Path, ...]
     has_launcher: bool
-    """True for a child of `kraft dev` or of another launcher, which stops it. Nodes of `kraft.testing` are not found:
-    they are forked, and have the command line of their fork server."""
+    """True for a child of `kraft dev`, of `kraft.testing` or of another launcher, which stops it."""
 
     is_supervised: bool = False
     """True for a process that a supervisor started from the same file, and would start again."""
@@ -87,9 +88,10 @@ def _runs(process: psutil.Process) -> bool:
 
 
 def _as_node(process: psutil.Process) -> Iterator[LocalNode]:
-    """Yield the node if the process was started as one and holds locks on log directories."""
+    """Yield the node if the process was started or forked as one and holds locks on log directories."""
     command = process.cmdline()
-    if not any(command[place : place + 2] == _START for place in range(len(command))):
+    is_forked = _FORKED in command
+    if not is_forked and not any(command[place : place + 2] == _START for place in range(len(command))):
         return
     metas: dict[Path, StorageMeta] = {}
     for file in process.open_files():
@@ -103,7 +105,7 @@ def _as_node(process: psutil.Process) -> Iterator[LocalNode]:
             cluster_id=first.cluster_id,
             node_id=first.node_id,
             log_dirs=tuple(sorted(metas)),
-            has_launcher=lifeline.ENVIRONMENT_VARIABLE in process.environ(),
+            has_launcher=is_forked or lifeline.ENVIRONMENT_VARIABLE in process.environ(),
             is_supervised=PROCESS_OPTION in command,
         )
 

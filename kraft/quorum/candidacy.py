@@ -8,6 +8,8 @@ cut off does not disturb the others when it comes back.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class LeaderWatch:
     """Decides whether this voter has, or may soon have, a live leader."""
@@ -61,3 +63,16 @@ class PreVotes:
     def end(self) -> None:
         """Discard the granted pre-votes: there is a leader, or this voter becomes a candidate."""
         self._term, self._next_round_ms = -1, 0
+
+
+class FirstContacts:
+    """Links, in both directions, that the first voter of a new cluster waits for before its first election."""
+
+    def __init__(self, peers: Iterable[int]) -> None:
+        self._missing = {(peer, is_ours) for peer in peers for is_ours in (True, False)}
+
+    def made(self, peer: int, *, is_ours: bool) -> bool:
+        """Note a link that this voter or the peer has opened. Return True once, at the last one."""
+        was_missing = (peer, is_ours) in self._missing
+        self._missing.discard((peer, is_ours))
+        return was_missing and not self._missing

@@ -17,7 +17,7 @@ into pieces, which our transport does not carry, so payloads must stay well belo
 PAYLOAD_BYTES_MAX = 512 * 1024
 
 FIRST_ELECTION_MS = 160
-"""Time for which the first voter of a new cluster waits for the links to the others."""
+"""Longest time for which the first voter of a new cluster waits for the links to and from all others."""
 
 ROUNDS_PER_TIMEOUT = 4
 """Pre-vote rounds in the time of one election timeout."""
@@ -113,7 +113,8 @@ class QuorumConfig(Struct, frozen=True, kw_only=True):
         """Earliest and latest time at which a voter that never took part starts its first election.
 
         A new cluster has no leader that could be disturbed, so no voter waits for one. The voters start one after the
-        other, in the order of their ids, so that they do not split the vote.
+        other, in the order of their ids, so that they do not split the vote. The first one does not wait for its time
+        once it is linked with all others.
         """
         rank = sorted(self.voters).index(self.node_id)
         earliest_ms = min(FIRST_ELECTION_MS + 150 * rank, self.election_timeout_ms_min)

@@ -111,10 +111,7 @@ class RaftQuorum:
             transport.latest_snapshot, transport.install_snapshot = self._snapshots.latest, self._install_snapshot
         for link in links.values():
             link.start()
-        self.service.open(self._on_messages, lambda peer: links[peer].hello_received())
-        if not links:
-            # There is no other voter to wait for.
-            engine.campaign_now()
+        self.service.open(self._on_messages, self._on_hello)
         self._step()
         log.info("quorum voter started", node=self._config.node_id, entries=journal.last_index, term=self.term)
 
@@ -159,12 +156,8 @@ class RaftQuorum:
             self._incoming = _IncomingSnapshot(sender, term, snapshot)
         else:
             # The sender gets no response, and sends it again.
-            log.info(
-                "snapshot ignored",
-                node=self._config.node_id,
-                index=snapshot.id.index,
-                reason="another one is being installed",
-            )
+            reason = "another one is being installed"
+            log.info("snapshot ignored", node=self._config.node_id, index=snapshot.id.index, reason=reason)
 
     def _keep_snapshot(self, incoming: _IncomingSnapshot) -> None:
         assert self._snapshots is not None, "without a keeper no snapshot is installed"
@@ -372,6 +365,12 @@ class RaftQuorum:
         except Exception as error:  # noqa: BLE001  After any error, this voter must not send or vote again.
             self._fail(f"{type(error).__name__}: {error}")
         if messages:
+            self._schedule_step()
+
+    def _on_hello(self, peer: int) -> None:
+        if self._parts is not None:
+            self._parts.links[peer].hello_received()
+            self._parts.transport.hello_received(peer)
             self._schedule_step()
 
     def _on_link_up(self, peer: int) -> None:

@@ -12,7 +12,7 @@ from typing import Protocol
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 
-from kraft.quorum.candidacy import LeaderWatch, PreVotes
+from kraft.quorum.candidacy import FirstContacts, LeaderWatch, PreVotes
 from kraft.quorum.config import QuorumConfig
 from kraft.quorum.filters import Acknowledgements, LogView, VoteCounter, trim_append
 from kraft.quorum.messages import (
@@ -104,6 +104,8 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
         self._votes = VoteCounter()
         self._pre_votes = PreVotes(len(config.voters))
         self._leader = LeaderWatch(config.fetch_timeout_range_ms[0], clock.monotonic_ms() if log.last_index else None)
+        is_first = log.last_index == 0 and config.node_id == min(config.voters)
+        self._first_contacts = FirstContacts(config.peer_ids if is_first else ())
         self._heard_at_ms: dict[int, int] = {}
         self.acknowledgements = Acknowledgements()
         self.resend_wanted = False
@@ -124,6 +126,9 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
     def attach(self, engine: EngineFacts, links: Links) -> None:
         """Connect both sides; before that, nothing is sent or received."""
         self._engine, self._links = engine, links
+        if not self._nodes:
+            # There is no other voter to wait for.
+            engine.campaign_now()
 
     def heard_ms_ago(self, voter: int) -> int:
         """Return the time since the voter's last message; -1 if there was none."""
@@ -268,6 +273,16 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
         self._connected.add(peer)
         self._full.discard(peer)
         self._onNodeConnected(self._nodes[peer])
+        self._contact_made(peer, is_ours=True)
+
+    def hello_received(self, peer: int) -> None:
+        """Note that the voter has opened its own link to this one."""
+        self._contact_made(peer, is_ours=False)
+
+    def _contact_made(self, peer: int, *, is_ours: bool) -> None:
+        """Start the first election of a new cluster once all voters can answer."""
+        if self._first_contacts.made(peer, is_ours=is_ours) and self._engine is not None:
+            self._engine.campaign_now()
 
     def link_has_room(self, peer: int) -> None:
         """Note that a full link has room again."""

@@ -1,6 +1,7 @@
 """Declaration of a gRPC call, used by both ends: its name, and the types of its request and response.
 
-The proto file names the messages. A dataclass whose fields differ from its message's raises TypeError at import.
+The proto file names the messages. A value whose fields differ from its message's raises TypeError at its first use;
+tests compare them all.
 """
 
 from __future__ import annotations

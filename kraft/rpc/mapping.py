@@ -1,8 +1,8 @@
 """Converts values (`msgspec.Struct`) to protobuf messages and back, field by field of the same name.
 
-A mapping is built once, at import, and raises TypeError if the two do not have the same fields. Supported field types:
-numbers, strings, bytes, booleans, `ErrorCode`, other `IntEnum`s, `UUID` (16 bytes), values, `T | None` of these (an
-optional field), `list[T]` and `tuple[T, ...]` of these, and mappings from text to text or bytes.
+A mapping is built once, at its first use, and raises TypeError if the two do not have the same fields. Supported
+field types: numbers, strings, bytes, booleans, `ErrorCode`, other `IntEnum`s, `UUID` (16 bytes), values, `T | None` of
+these (an optional field), `list[T]` and `tuple[T, ...]` of these, and mappings from text to text or bytes.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import abc
 from collections.abc import Callable
 from enum import IntEnum
+from functools import cached_property
 from types import NoneType, UnionType
 from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 from uuid import UUID
@@ -37,7 +38,11 @@ class Mapping(Generic[Value, WireMessage]):
     def __init__(self, value_type: type[Value], message_type: type[WireMessage]) -> None:
         self.value_type = value_type
         self.message_type = message_type
-        self._fields = _fields_of(value_type, message_type.DESCRIPTOR)
+
+    @cached_property
+    def fields(self) -> list[tuple[str, Writer, Reader]]:
+        """Name, writer and reader of each field. Built at the first use: a process uses few of all calls."""
+        return _fields_of(self.value_type, self.message_type.DESCRIPTOR)
 
     def to_message(self, value: Value) -> WireMessage:
         message = self.message_type()
@@ -46,12 +51,12 @@ class Mapping(Generic[Value, WireMessage]):
 
     def write(self, value: Value, message: WireMessage) -> None:
         """Write the value into an existing empty message, such as a field of another one."""
-        for _, write, _ in self._fields:
+        for _, write, _ in self.fields:
             write(value, message)
         message.SetInParent()
 
     def to_value(self, message: WireMessage) -> Value:
-        return self.value_type(**{name: read(message) for name, _, read in self._fields})
+        return self.value_type(**{name: read(message) for name, _, read in self.fields})
 
 
 def _fields_of(value_type: type[Any], descriptor: Descriptor) -> list[tuple[str, Writer, Reader]]:

@@ -229,13 +229,20 @@ class Declared(type):
             for field_name, annotation in annotations.items()
         )
         namespace["__slots__"] = tuple(annotations)
-        namespace["__init__"] = _initializer(fields)
+        namespace["__init__"] = _first_init
         declared = super().__new__(mcs, name, bases, namespace)
         declared.fields = fields
         declared.message_key = key
         declared.versions = Versions.parse(versions)
         declared.flexible = Versions.parse(flexible)
         return declared
+
+
+def _first_init(self: Any, **values: Any) -> None:
+    """Give the class its `__init__`, and call it: most classes are never instantiated, and generating takes long."""
+    declared = type(self)
+    declared.__init__ = _initializer(declared.fields)
+    declared.__init__(self, **values)
 
 
 def _initializer(fields: tuple[Field, ...]) -> Callable[..., None]:

@@ -115,6 +115,9 @@ class SimulatedQuorum(RaftQuorum):
     def take(self, sender: int, messages: list[Message]) -> None:
         self._on_messages(sender, messages)
 
+    def greeted(self, sender: int) -> None:
+        self._on_hello(sender)
+
 
 class SimDiskThread:
     """Does work after a delay and reports its end after another, within the life of the voter."""
@@ -254,9 +257,8 @@ class RunningVoter:
         self._cluster.loop.call_soon(self.quorum.take, sender, messages, context=self.context)
 
     def greet(self, sender: int) -> None:
-        link = self.quorum.links.get(sender)
-        if link is not None:
-            self._cluster.loop.call_soon(link.hello_received, context=self.context)
+        if sender in self.quorum.links:
+            self._cluster.loop.call_soon(self.quorum.greeted, sender, context=self.context)
 
     # --- from the quorum -----------------------------------------------------------------------------------------
 

@@ -18,7 +18,10 @@ ATTEMPT_TIMEOUT_S: Final = 2.0
 NEXT_AFTER_S: Final = 0.3
 """A controller that has not answered after this time may be down, unreachable or busy: the next one is called too."""
 
+FIRST_PAUSE_S: Final = 0.01
 PAUSE_AFTER_ALL_FAILED_S: Final = 0.1
+"""Longest pause between two rounds of calls. The first one is short, because a controller may be about to become
+active, as when its cluster is new; each pause is twice as long as the one before."""
 
 
 Request = TypeVar("Request")
@@ -105,6 +108,7 @@ class ControllerClient:
         deadline = loop.time() + deadline_s
         reasons: dict[Voter, str] = {}
         failed: set[Voter] = set()
+        pause_s = FIRST_PAUSE_S
         # Every call has its own cycle: concurrent calls with a common one would skip controllers.
         order = cycle(self._voters[self._active :] + self._voters[: self._active])
         while (left_s := deadline - loop.time()) > 0:
@@ -124,7 +128,8 @@ class ControllerClient:
                 failed.add(answered)
             if len(failed) == len(self._voters):
                 failed.clear()
-                await asyncio.sleep(PAUSE_AFTER_ALL_FAILED_S)
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, PAUSE_AFTER_ALL_FAILED_S)
         reasons |= {voter: f"{voter} has not answered" for voter in pending}
         raise NoController(f"no controller is active: {'; '.join(reasons.values()) or 'no time left for a call'}")
 

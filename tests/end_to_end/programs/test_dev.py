@@ -43,7 +43,9 @@ class Dev:
         return self.process.wait(deadline_s)
 
     def node_pids(self) -> list[int]:
-        return [child.pid for child in psutil.Process(self.process.pid).children()]
+        """Return the children of its one child, which forks them."""
+        (forks,) = psutil.Process(self.process.pid).children()
+        return [node.pid for node in forks.children()]
 
     def _read(self) -> None:
         with open(self._reading_end) as printed:
@@ -84,6 +86,18 @@ def test_three_nodes_answer_are_listed_and_end_with_control_c(start_dev: Callabl
     assert all(f"127.0.0.1:{int(base_port) + 2 + 100 * index}" in dev.output for index in range(3))
     assert dev.end(signal.SIGINT) == 0
     assert not any(psutil.pid_exists(pid) for pid in pids)
+
+
+def test_a_node_is_stopped_by_its_configuration_file_alone(
+    start_dev: Callable[..., Dev], base_port: str, tmp_path: Path
+) -> None:
+    dev = start_dev("--nodes", "2", "--base-port", base_port, "--data-dir", str(tmp_path))
+    dev.wait_for("Ctrl-C stops it")
+    stopped = PROGRAMS.run([*KRAFT, "server", "stop", "-c", str(tmp_path / "node-2.properties")], 60)
+    assert (stopped.returncode, stopped.stderr) == (0, "")
+    assert stopped.stdout.startswith("Stopped node 2 of cluster ")
+    dev.wait_for("The other nodes continue.")
+    assert dev.end(signal.SIGINT) == 0
 
 
 def test_a_kept_cluster_comes_back_as_itself(start_dev: Callable[..., Dev], base_port: str, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kraft.cli.server import app
-from kraft.local import local_nodes
+from kraft.local import fork_server, local_nodes
 from kraft.local.local_nodes import LocalNode
 from kraft.server.config import loading as configuration
 from kraft.server.identity import storage
@@ -73,6 +73,15 @@ def test_a_node_is_known_by_the_directories_that_it_holds(tmp_path: Path) -> Non
         assert not one.has_launcher
     with node(lock, **{lifeline.ENVIRONMENT_VARIABLE: "3"}) as child_of_dev:
         assert found(child_of_dev)[0].has_launcher
+
+
+def test_a_forked_node_has_the_command_line_of_its_fork_server_which_launched_it(tmp_path: Path) -> None:
+    lock = directory(tmp_path, 4)
+    with process(lock, "-m", fork_server.__name__, "7", "kraft.cli.foreground:preload") as forked:
+        assert found(forked) == []
+        lock.write_text(f"{forked.pid}\n")
+        (one,) = found(forked)
+        assert (one.pid, one.node_id, one.has_launcher) == (forked.pid, 4, True)
 
 
 def test_a_process_that_only_resembles_a_node_is_not_found(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kraft.quorum.candidacy import LeaderWatch, PreVotes
+from kraft.quorum.candidacy import FirstContacts, LeaderWatch, PreVotes
 
 
 def test_a_leader_that_was_heard_lives_until_the_timeout_has_passed() -> None:
@@ -48,3 +48,17 @@ def test_the_next_round_begins_in_its_time_and_at_once_after_an_end() -> None:
     pre_votes.end()
     assert not pre_votes.is_won(term=4)
     assert pre_votes.is_due(now_ms=0)
+
+
+def test_the_last_link_of_both_directions_counts_once() -> None:
+    contacts = FirstContacts([2, 3])
+    assert not contacts.made(2, is_ours=True)
+    assert not contacts.made(3, is_ours=True)
+    assert not contacts.made(3, is_ours=True), "it was opened again"
+    assert not contacts.made(3, is_ours=False)
+    assert contacts.made(2, is_ours=False)
+    assert not contacts.made(2, is_ours=False)
+
+
+def test_who_waits_for_no_link_never_has_the_last_one() -> None:
+    assert not FirstContacts([]).made(2, is_ours=True)

@@ -293,6 +293,44 @@ class NoLinks:
         return 10**6
 
 
+@pytest.mark.parametrize(
+    ("node_id", "entries", "asks"),
+    [(1, 0, True), (2, 0, False), (1, 1, False)],
+    ids=["first voter of a new cluster", "another voter", "a voter that took part before"],
+)
+def test_the_first_voter_of_a_new_cluster_asks_for_votes_once_it_is_linked_with_all_others(
+    tmp_path: Path, node_id: int, entries: int, asks: bool
+) -> None:
+    voters = {voter: VoterAddress(host="127.0.0.1", port=9000 + voter) for voter in range(1, 4)}
+    config = QuorumConfig(node_id=node_id, cluster_id="test", voters=voters, directory=tmp_path)
+    journal = QuorumJournal(tmp_path, RealDisk())
+    for number in range(entries):
+        journal.add(b"", number + 1, 0)
+    transport, sent = QuorumTransport(config, journal, HandClock()), Sent()
+    engine = RaftEngine(config, journal, transport, on_apply=lambda *_: None, on_leading=lambda _: None)
+    transport.attach(engine, sent)
+    for missing, peer in zip((1, 0), config.peer_ids, strict=True):
+        transport.link_up(peer)
+        transport.hello_received(peer)
+        engine.advance()
+        transport.flush()
+        assert bool(sent.messages) == (asks and not missing)
+    assert all(isinstance(each, PreVoteRequest) for each in sent.messages)
+
+
+class Sent:
+    """The links, as a list of what they were given."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+
+    def deliver(self, _peer: int, messages: list[Message]) -> None:
+        self.messages += messages
+
+    def room_bytes(self, _peer: int) -> int:
+        return 10**6
+
+
 def test_one_voter_repeating_its_vote_does_not_make_a_leader_of_five(tmp_path: Path) -> None:
     voters = {voter: VoterAddress(host="127.0.0.1", port=9000 + voter) for voter in range(1, 6)}
     config = QuorumConfig(node_id=1, cluster_id="test", voters=voters, directory=tmp_path)

@@ -6,11 +6,11 @@ import pytest
 from google.protobuf.descriptor import FileDescriptor
 
 from kraft.model.topics import DeleteTopicsRequest, TopicResults
-from kraft.rpc import calls, cluster_calls, group_calls
-from kraft.rpc.call import Call, ServerStream, Stream, service_of
+from kraft.rpc import calls, cluster_calls, group_calls, transaction_calls
+from kraft.rpc.call import AnyCall, Call, ServerStream, Stream, service_of
 from kraft.rpc.pb import admin_pb2, broker_pb2, controller_pb2, groups_pb2, replication_pb2
 
-ROWS = [row for table in (calls, cluster_calls, group_calls) for row in vars(table).values()]
+ROWS = [row for table in (calls, cluster_calls, group_calls, transaction_calls) for row in vars(table).values()]
 DECLARED = [row for row in ROWS if isinstance(row, Call | ServerStream | Stream)]
 
 
@@ -25,9 +25,15 @@ def test_every_method_of_a_proto_file_has_a_row_of_its_kind(file: ModuleType) ->
         assert isinstance(row, kinds[method.client_streaming, method.server_streaming])
 
 
-def test_a_row_whose_values_are_not_those_of_its_messages_is_noticed_when_it_is_declared() -> None:
+@pytest.mark.parametrize("row", DECLARED, ids=str)
+def test_the_values_of_a_row_have_the_fields_of_its_messages(row: AnyCall) -> None:
+    for mapping in (row.request, row.response):
+        assert {name for name, _, _ in mapping.fields} == set(mapping.message_type.DESCRIPTOR.fields_by_name)
+
+
+def test_a_row_whose_values_are_not_those_of_its_messages_fails() -> None:
     admin = service_of(admin_pb2.DESCRIPTOR, "Admin")
     with pytest.raises(TypeError, match="DeleteTopicsRequest and message CreateTopicsRequest differ"):
-        Call(admin, "CreateTopics", DeleteTopicsRequest, TopicResults)
+        _ = Call(admin, "CreateTopics", DeleteTopicsRequest, TopicResults).request.fields
     with pytest.raises(KeyError):
         Call(admin, "CreateTopic", DeleteTopicsRequest, TopicResults)

@@ -164,13 +164,15 @@ class _WithAnUnknownType(Struct, frozen=True, kw_only=True):
 
 
 def test_a_field_that_only_one_side_has_is_noticed_when_the_mapping_is_built() -> None:
+    mapping = Mapping(_WithAFieldTooMany, admin_pb2.DeleteTopicsRequest)
     with pytest.raises(TypeError, match=r"_WithAFieldTooMany and message DeleteTopicsRequest differ in force$"):
-        Mapping(_WithAFieldTooMany, admin_pb2.DeleteTopicsRequest)
+        mapping.to_value(admin_pb2.DeleteTopicsRequest())
 
 
 def test_a_field_of_a_type_that_cannot_be_mapped_is_noticed_when_the_mapping_is_built() -> None:
+    mapping = Mapping(_WithAnUnknownType, admin_pb2.DeleteTopicsRequest)
     with pytest.raises(TypeError, match="complex"):
-        Mapping(_WithAnUnknownType, admin_pb2.DeleteTopicsRequest)
+        mapping.to_value(admin_pb2.DeleteTopicsRequest())
 
 
 def test_an_optional_value_that_is_not_set_and_an_empty_one_are_distinguished() -> None:

@@ -152,6 +152,17 @@ async def test_without_an_active_controller_all_are_called_until_the_deadline_an
     assert len(cluster.asked) < 150, "it pauses between the rounds"
 
 
+async def test_a_controller_that_is_about_to_become_active_is_asked_again_soon() -> None:
+    cluster = Cluster(c1=passive)
+    client = ControllerClient(VOTERS[:1], BrokerId(1), cast(Connections, cluster))
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    loop.call_later(0.015, cluster.behaviour.update, {1: active})
+    assert await ask(client, 5) == Answer(ErrorCode.NONE)
+    assert cluster.asked == [1, 1]
+    assert loop.time() - began < PAUSE_AFTER_ALL_FAILED_S / 2
+
+
 async def test_an_election_is_waited_for() -> None:
     cluster = Cluster(c1=passive, c2=passive, c3=passive)
     client = of(1, cluster)
