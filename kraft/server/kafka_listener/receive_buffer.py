@@ -8,6 +8,7 @@ however many there are.
 from __future__ import annotations
 
 from collections.abc import Callable
+from struct import Struct
 from typing import Final
 
 from kraft.server.kafka_listener.large_requests import LARGE_FROM_BYTES, WITHOUT_TURNS, LargeRequests
@@ -16,6 +17,8 @@ from kraft.server.loop.budget import Budget
 
 SIZE_BYTES: Final = 4
 """Length of the signed integer before each frame that says how many bytes follow."""
+
+_SIZE: Final = Struct(">i")
 
 FRAME_BYTES_MIN: Final = 8
 """Every request has at least an API key, a version and a correlation id."""
@@ -71,7 +74,8 @@ class ReceiveBuffer:
         self._whole_at = 0
         """Number of bytes of `_kept` at which its frame is complete; 0 while not known."""
 
-        self._view = scratch[:0]
+        self._none = scratch[:0]
+        self._view = self._none
         self._position = 0
 
     @property
@@ -127,9 +131,10 @@ class ReceiveBuffer:
         if self.has_turn:
             # The connection takes the next frame only after it answered the one before.
             self.finished()
-        if len(frame) > LARGE_FROM_BYTES and frame[1] not in WITHOUT_TURNS and not self._take_turn(frame):
+        size = len(frame)
+        if size > LARGE_FROM_BYTES and frame[1] not in WITHOUT_TURNS and not self._take_turn(frame):
             return None
-        self._position += SIZE_BYTES + len(frame)
+        self._position += SIZE_BYTES + size
         return frame
 
     def finished(self) -> None:
@@ -188,7 +193,7 @@ class ReceiveBuffer:
             self._kept = None
             self._slow_checks = 0
             self._budget.release(self)
-        self._view, self._position, self._filled, self._whole_at = self._scratch[:0], 0, 0, 0
+        self._view, self._position, self._filled, self._whole_at = self._none, 0, 0, 0
 
     def _take_turn(self, frame: memoryview) -> bool:
         self.has_turn = self._large.begin(self, frame, self._granted)
@@ -220,7 +225,7 @@ class ReceiveBuffer:
         """Return the size of the next frame; None while it has not arrived. Raises BadFrame."""
         if len(self._view) - self._position < SIZE_BYTES:
             return None
-        size = int.from_bytes(self._view[self._position : self._position + SIZE_BYTES], "big", signed=True)
+        size: int = _SIZE.unpack_from(self._view, self._position)[0]
         if not FRAME_BYTES_MIN <= size <= self._frame_bytes_max:
             raise BadFrame(
                 f"request of {size} bytes: must have {FRAME_BYTES_MIN} to "
