@@ -143,7 +143,7 @@ class LogFiles:
         except OSError:
             self._drop_unused_epochs()
             raise
-        self._log_end = headers[-1].next_offset
+        self._log_end = self._segments[-1].next_offset
         sync = self.sync
         sync.unsynced_records += records
         sync.unsynced_bytes += size

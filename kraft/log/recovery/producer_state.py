@@ -68,9 +68,9 @@ class ProducerState(NamedTuple):
     def duplicate_of(self, header: BatchHeader) -> Duplicate | None:
         """Return the batch of the same epoch and sequences that is in the log; None if there is none."""
         if header.producer_epoch == self.epoch:
-            first_sequence, last_sequence = header.base_sequence, header.last_sequence
+            first_sequence = header.base_sequence
             for batch in self.batches:
-                if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
+                if batch.first_sequence == first_sequence and batch.last_sequence == header.last_sequence:
                     return Duplicate(
                         base_offset=batch.base_offset, last_offset=batch.last_offset, timestamp_ms=batch.timestamp_ms
                     )

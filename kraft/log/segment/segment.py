@@ -183,11 +183,12 @@ class Segment:
         index, time_index = self._index, self._time_index
         if index is None or time_index is None:
             index, time_index = self._indexes()
-        last_offset = header.last_offset
+        last_offset = Offset(header.base_offset + header.last_offset_delta)
         if not self.next_offset <= last_offset <= self.base_offset + RELATIVE_OFFSET_MAX:
             reason = f"a batch that ends at offset {last_offset} cannot follow {self.next_offset - 1} in this segment"
             raise Corruption(self.path, position, reason)
-        self._note_timestamp(header)
+        if header.max_timestamp_ms > self.max_timestamp_ms:
+            self._note_timestamp(header)
         if index.note_batch(last_offset, position, header.size_bytes):
             time_index.note(self.max_timestamp_ms, self.max_timestamp_offset)
             self.index_bytes = max(index.size_bytes, time_index.size_bytes)
