@@ -27,6 +27,12 @@ _REQUEST_HEAD: Final = Struct(">hhih")
 _RESPONSE_HEAD: Final = Struct(">ii")
 """Size of the frame, correlation id."""
 
+_TAGGED_RESPONSE_HEAD: Final = Struct(">iib")
+"""The same, and no tagged fields."""
+
+_JOINED_BYTES_MAX: Final = 1_024
+"""A body up to this size is copied behind its head: two buffers would cost more."""
+
 _KINDS_MAX: Final = 1_024
 """Pairs of a message and a version that are remembered; a client may name any."""
 
@@ -78,8 +84,12 @@ def encode_response(response: Message, version: int, correlation_id: int) -> lis
 
 def frame_response(kind: type[Message], version: int, correlation_id: int, body: Buffer) -> list[Buffer]:
     """Return the same for a message of that type that is already encoded."""
-    head = _response_head(kind, version, correlation_id)
-    return _sized([head, body], head)
+    size = len(body)
+    if _response_has_tagged_fields(kind, version):
+        head = _TAGGED_RESPONSE_HEAD.pack(_TAGGED_RESPONSE_HEAD.size - SIZE_BYTES + size, correlation_id, 0)
+    else:
+        head = _RESPONSE_HEAD.pack(_RESPONSE_HEAD.size - SIZE_BYTES + size, correlation_id)
+    return [head + body] if size <= _JOINED_BYTES_MAX else [head, body]
 
 
 def _response_head(kind: type[Message], version: int, correlation_id: int) -> bytearray:

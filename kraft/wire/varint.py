@@ -33,7 +33,15 @@ def decode_uvarint(data: memoryview, position: int) -> tuple[int, int]:
 
     Raises ProtocolError for a number of more than 32 bits, IndexError at the end of the data.
     """
-    value = shift = 0
+    # Lengths of records have two or three bytes, and one is decoded in every request.
+    value = data[position]
+    if value < 0x80:
+        return value, position + 1
+    byte = data[position + 1]
+    value = value & 0x7F | (byte & 0x7F) << 7
+    if byte < 0x80:
+        return value, position + 2
+    position, shift = position + 2, 14
     while True:
         byte = data[position]
         position += 1

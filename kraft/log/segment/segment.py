@@ -161,8 +161,8 @@ class Segment:
 
     # --- growing ---------------------------------------------------------------------------------------------
 
-    def append(self, pieces: Sequence[Buffer], headers: Sequence[BatchHeader]) -> None:
-        """Write batches, with these headers, that continue the segment.
+    def append(self, pieces: Sequence[Buffer], headers: Sequence[BatchHeader]) -> int:
+        """Write batches, with these headers, that continue the segment. Return their size.
 
         After an OSError the segment is as before, if the disk still accepts the truncation.
         """
@@ -175,11 +175,11 @@ class Segment:
             self.file.sync()
             raise
         for header in headers:
-            self.note_batch(position, header)
-            position += header.size_bytes
+            position = self.note_batch(position, header)
+        return position - size
 
-    def note_batch(self, position: int, header: BatchHeader) -> None:
-        """Note a batch that is in the file: just appended, or found by recovery."""
+    def note_batch(self, position: int, header: BatchHeader) -> int:
+        """Note a batch that is in the file, just appended or found by recovery. Return the position of its end."""
         index, time_index = self._index, self._time_index
         if index is None or time_index is None:
             index, time_index = self._indexes()
@@ -189,12 +189,14 @@ class Segment:
             raise Corruption(self.path, position, reason)
         if header.max_timestamp_ms > self.max_timestamp_ms:
             self._note_timestamp(header)
-        if index.note_batch(last_offset, position, header.size_bytes):
+        size = header.size_bytes
+        if index.note_batch(last_offset, position, size):
             time_index.note(self.max_timestamp_ms, self.max_timestamp_offset)
             self.index_bytes = max(index.size_bytes, time_index.size_bytes)
         if position == 0:
             self._first_timestamp_ms = header.max_timestamp_ms
         self.next_offset = Offset(last_offset + 1)
+        return position + size
 
     def _note_timestamp(self, header: BatchHeader) -> None:
         # The header of a batch that compaction has emptied still has the timestamp of its records.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
 from msgspec import Struct
@@ -59,7 +59,7 @@ _Ended = _Appended | Refusal
 """Outcome of an append."""
 
 
-class _Append(NamedTuple):
+class _Append(Struct, frozen=True):
     topic: str
     partition: int
     outcome: _Ended | asyncio.Future[_Ended]

@@ -116,6 +116,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """More requests of the same kind may be begun while the earlier ones wait for their responses."""
         self._is_draining = False
         self._is_over = False
+        self._is_reading = True
         self._reason: str | None = None
         self._used_at_s = self._loop.time()
         self._partial_since_s: float | None = None
@@ -219,7 +220,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         try:
             buffer = self._buffer
-            self._write_responses()
+            if self._replies:
+                self._write_responses()
             taken = 0
             is_last = False
             while taken < TAKEN_AT_ONCE_MAX and self._may_begin():
@@ -229,6 +231,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
                     break
                 self._begin(frame)
                 taken += 1
+                if buffer.is_empty:
+                    is_last = True
+                    break
             self._write_responses()
             if taken and not is_last and self._may_begin() and buffer.peek_frame() is not None:
                 # The next frame waited for a response that was just written, or for other connections to have their
@@ -237,7 +242,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
             if buffer.has_turn and not self._replies:
                 buffer.finished()
             buffer.keep_rest()
-            self._note_partial(frame_taken=taken > 0)
+            if buffer.is_empty:
+                self._partial_since_s = None
+            else:
+                self._note_partial(frame_taken=taken > 0)
             self._read_on()
         except (BadFrame, CloseConnection) as error:
             self._end(str(error))
@@ -291,8 +299,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._fail(error)
 
     def _write_responses(self) -> None:
-        while self._replies and (response := self._replies[0].response) is not None:
-            self._replies.popleft()
+        replies = self._replies
+        while replies and (response := replies[0].response) is not None:
+            replies.popleft()
             self._ready += response
         if self._ready:
             pieces, self._ready = self._ready, []
@@ -303,6 +312,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _write(self, pieces: ResponseBytes) -> None:
         """Write small pieces together in one system call, and large ones without a copy."""
+        if len(pieces) == 1:
+            self._transport.write(pieces[0])
+            return
         together: list[bytes | bytearray | memoryview] = []
         for piece in pieces:
             if len(piece) < WRITTEN_ALONE_BYTES_MIN:
@@ -329,9 +341,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._is_draining and not self._replies:
             self._half_close()
         elif not self._is_draining and self._unread_since_s is None and self._buffer.has_room():
-            if not self._transport.is_reading():
+            if not self._is_reading:
+                self._is_reading = True
                 self._transport.resume_reading()
-        elif self._transport.is_reading():
+        elif self._is_reading:
+            self._is_reading = False
             self._transport.pause_reading()
 
     # --- the end -------------------------------------------------------------------------------------------------
@@ -351,7 +365,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._buffer.finished()
         self._buffer.clear()
         self._transport.write_eof()
-        if not self._transport.is_reading():
+        if not self._is_reading:
+            self._is_reading = True
             self._transport.resume_reading()
 
     def _end(self, reason: str | None) -> None:

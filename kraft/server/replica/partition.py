@@ -257,7 +257,8 @@ class Partition(ReplicaLog):
         log = self.log
         with self._watching_storage:
             result = log.append_as_leader(records, epoch, now_ms, self._make_ready, origin)
-        self._run(leader.appended(log.log_end_offset))
+        if effects := leader.appended(log.log_end_offset):
+            self._run(effects)
         self._sync_if_needed()
         self.appended.notify()
         return result
@@ -422,7 +423,8 @@ class Partition(ReplicaLog):
     def log_became_durable(self) -> None:
         """Report to the machine of the current role how far the log is on disk."""
         if self.leader is not None:
-            self._run(self.leader.synced(self.durable_end))
+            if effects := self.leader.synced(self.durable_end):
+                self._run(effects)
         elif self.follower is not None and not self._follower_change_pending:
             for effect in self.follower.appended(self.log.log_end_offset, self.durable_end):
                 # A new high watermark is read from the machine where it is needed.

@@ -7,9 +7,12 @@ gives the same bytes, out of an object for each topic and partition.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from struct import Struct
-from typing import Final, NamedTuple
+from functools import lru_cache
+from struct import Struct as Packed
+from typing import Final
 from uuid import UUID
+
+from msgspec import Struct
 
 from kraft.model.errors import ErrorCode
 from kraft.model.produce import ProducePartitionResult
@@ -21,17 +24,21 @@ _RECORD_ERRORS_FROM: Final = 8
 _FLEXIBLE_FROM: Final = ProduceResponse.flexible.first
 _TOPIC_IDS_FROM: Final = 13
 
-_SHORT: Final = Struct(">h")
-_INT: Final = Struct(">i")
-_RESULT: Final = Struct(">ihqqq")
+_SHORT: Final = Packed(">h")
+_INT: Final = Packed(">i")
+_RESULT: Final = Packed(">ihqqq")
 """Partition, error code, base offset, append time, log start."""
 
 _START_BYTES: Final = 8
+
+_TOPICS_MAX: Final = 1_024
+"""Topics that are remembered as they stand in responses; they take a few hundred bytes each."""
+
 _NO_TAGGED_FIELDS: Final = b"\0"
 _NOT_THROTTLED: Final = bytes(4)
 
 
-class ProducedTopic(NamedTuple):
+class ProducedTopic(Struct, frozen=True):
     """The part of a request that the response needs."""
 
     topic: str
@@ -51,40 +58,47 @@ def are_appended(topics: Sequence[ProducedTopic], results: Sequence[ProduceParti
 
 def encode_produced(topics: Sequence[ProducedTopic], results: Sequence[ProducePartitionResult], version: int) -> bytes:
     """Encode the response to a request whose batches were all appended; the results are in its order."""
-    is_flexible = version >= _FLEXIBLE_FROM
-    result_bytes = _RESULT.size if version >= _START_FROM else _RESULT.size - _START_BYTES
-    no_errors = _NO_ERRORS if is_flexible else _NO_ERRORS_AT_FIRST if version >= _RECORD_ERRORS_FROM else b""
+    result_bytes, no_errors, no_tagged_fields = _LAYOUTS[version]
     rest = iter(results)
-    out = bytearray(_length(len(topics), is_flexible))
-    for topic, topic_id, _, partitions in topics:
-        if version >= _TOPIC_IDS_FROM:
-            out += topic_id.bytes
-        else:
-            name = topic.encode()
-            out += _length(len(name), is_flexible=True) if is_flexible else _SHORT.pack(len(name))
-            out += name
-        out += _length(len(partitions), is_flexible)
+    out = _length(len(topics), version)
+    for topic in topics:
+        partitions = topic.partitions
+        out += _topic_head(topic.topic, topic.topic_id, len(partitions), version)
         for index, result in zip(partitions, rest, strict=False):
             numbers = result.base_offset, result.log_append_time_ms, result.log_start_offset
             out += _RESULT.pack(index, 0, *numbers)[:result_bytes]
             out += no_errors
-        if is_flexible:
-            out += _NO_TAGGED_FIELDS
+        out += no_tagged_fields
     out += _NOT_THROTTLED
-    if is_flexible:
-        out += _NO_TAGGED_FIELDS
-    return bytes(out)
+    out += no_tagged_fields
+    return out
 
 
-_NO_ERRORS: Final = b"\x01\x00" + _NO_TAGGED_FIELDS
-"""No errors of single records, no message, no leader to turn to."""
+def _layout(version: int) -> tuple[int, bytes, bytes]:
+    """Return the size of a result, what stands behind it without an error, and what ends each struct."""
+    result_bytes = _RESULT.size if version >= _START_FROM else _RESULT.size - _START_BYTES
+    if version < _RECORD_ERRORS_FROM:
+        return result_bytes, b"", b""
+    if version < _FLEXIBLE_FROM:
+        return result_bytes, _INT.pack(0) + _SHORT.pack(-1), b""
+    return result_bytes, b"\x01\x00" + _NO_TAGGED_FIELDS, _NO_TAGGED_FIELDS
 
-_NO_ERRORS_AT_FIRST: Final = _INT.pack(0) + _SHORT.pack(-1)
-"""The same before the flexible versions."""
+
+_LAYOUTS: Final = {version: _layout(version) for version in ProduceResponse.versions}
 
 
-def _length(count: int, is_flexible: bool) -> bytes:
+@lru_cache(_TOPICS_MAX)
+def _topic_head(topic: str, topic_id: UUID, partitions: int, version: int) -> bytes:
+    """Encode the topic, and the number of its partitions."""
+    if version >= _TOPIC_IDS_FROM:
+        return topic_id.bytes + _length(partitions, version)
+    name = topic.encode()
+    size = _length(len(name), version) if version >= _FLEXIBLE_FROM else _SHORT.pack(len(name))
+    return size + name + _length(partitions, version)
+
+
+def _length(count: int, version: int) -> bytes:
     """Encode the length of an array; in flexible versions one more than it is."""
-    if not is_flexible:
+    if version < _FLEXIBLE_FROM:
         return _INT.pack(count)
     return SMALL_UVARINTS[count + 1] if count + 1 < len(SMALL_UVARINTS) else encode_uvarint(count + 1)

@@ -4,6 +4,7 @@ from random import Random
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from kraft.model.errors import ErrorCode
 from kraft.model.produce import ProducePartitionResult
@@ -72,5 +73,5 @@ def test_a_response_is_packed_unless_a_topic_is_unknown_or_a_partition_refused()
     appended = [result(chance, index) for index in known.partitions]
     refused = ProducePartitionResult(topic="orders", partition=7, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert are_appended([known], appended)
-    assert not are_appended([known, known._replace(name=None)], appended)
+    assert not are_appended([known, replace(known, name=None)], appended)
     assert not are_appended([known], [*appended, refused])
