@@ -302,11 +302,12 @@ class ProduceHandler:
                 if isinstance(one := append.ended(), Refusal):
                     raise one
             return None
-        results = [self._result(append.topic, append.partition, append.ended()) for append in begun.appends]
+        results = [self._result(append) for append in begun.appends]
         return ProduceResponse(request_id=begun.request_id, partitions=results)
 
-    def _result(self, topic: str, partition: int, one: _Ended) -> ProducePartitionResult:
-        match one:
+    def _result(self, append: _Append) -> ProducePartitionResult:
+        topic, partition = append.topic, append.partition
+        match one := append.ended():
             case _Appended():
                 code = _error_code(one.outcome)
                 if code is not ErrorCode.NONE:
