@@ -48,8 +48,6 @@ class PartitionLog:
     ) -> None:
         self.topic_partition = topic_partition
         self.directory = directory
-        self.parent = parent_of(directory)
-        """The directory that has `directory`."""
         self.recovery_report: RecoveryReport = recovered.report
         self._disk = disk
         self._config = config
@@ -184,20 +182,16 @@ class PartitionLog:
         was appended.
         A full disk raises KAFKA_STORAGE_ERROR and leaves `failure` None: the log accepts records once there is room.
         """
-        if self._health.failure is not None:
-            self._health.check_writable()
-        files = self._files
-        latest_epoch = files.epochs.latest_epoch
-        if leader_epoch < latest_epoch:
+        self._health.check_writable()
+        files, config = self._files, self._config
+        if leader_epoch < (latest_epoch := files.epochs.latest_epoch):
             raise Refusal(
                 ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {leader_epoch} has ended, the latest is {latest_epoch}"
             )
-        config = self._config
         batches = admit(records, config, self.topic_partition, now_ms, origin)
         is_append_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
-        first = batches[0][0]
-        marker = marker_in(*batches[0]) if first.attributes & CONTROL_BIT else None
-        checked = self._producers.check(first, marker, origin)
+        marker = marker_in(*batches[0]) if batches[0][0].attributes & CONTROL_BIT else None
+        checked = self._producers.check(batches[0][0], marker, origin)
         if isinstance(checked, Duplicate):
             log_append_time_ms = checked.timestamp_ms if is_append_time else -1
             return AppendResult(checked.base_offset, checked.last_offset, log_append_time_ms, duplicate=True, batches=0)
@@ -207,8 +201,7 @@ class PartitionLog:
         if (change := self._change_before(headers, markers)) is not None:
             run_change(change)
         self._write(pieces, headers, markers)
-        last_offset = Offset(files.log_end - 1)
-        return AppendResult(base_offset, last_offset, now_ms if is_append_time else -1, False, len(headers))
+        return AppendResult(base_offset, headers[-1].last_offset, now_ms if is_append_time else -1, False, len(headers))
 
     def append_as_follower(self, records: Buffer) -> Offset:
         """Run `appending_as_follower` and block."""
@@ -251,10 +244,7 @@ class PartitionLog:
 
     def _change_before(self, headers: Sequence[BatchHeader], markers: Markers) -> Change[None] | None:
         """Return the change that has to be durable before these batches are appended; None if there is none."""
-        size = 0
-        for header in headers:
-            size += header.size_bytes
-        files = self._files
+        files, size = self._files, sum([header.size_bytes for header in headers])
         rolls = must_roll_before(files.active, self._config, size, headers[-1])
         must_prepare = files.begins_epoch(headers) or (bool(markers) and files.begins_aborts(markers))
         return self._prepare_append(headers, markers, rolls) if rolls or must_prepare else None
@@ -488,7 +478,6 @@ class PartitionLog:
     def moved_to(self, directory: str) -> None:
         """Note that the log's directory was renamed to this."""
         self.directory = directory
-        self.parent = parent_of(directory)
         self._files.moved_to(directory)
         self._health.moved_to(directory)
 
