@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from kraft.log.append_work import CLIENT, AppendMustWait, AppendOrigin, CheckedRecords, ProducedRecords
-from kraft.log.format.record_batch import BatchHeader, TimestampType, check_frame, split
+from kraft.log.format.record_batch import NOT_PLAIN, BatchHeader, TimestampType, check_frame, split
 from kraft.log.log_config import LogConfig
 from kraft.log.record_checks import check_records_at_once, checked_and_compressed, may_be_late
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
@@ -87,8 +87,9 @@ def _batches(
     batches = split(records, BATCHES_MAX)
     if not batches:
         raise InvalidBatch("the produce request contains no batch", ErrorCode.INVALID_RECORD)
+    bytes_max = config.max_message_bytes
     for header, batch in batches:
-        if header.size_bytes > config.max_message_bytes:
+        if len(batch) > bytes_max:
             _check_size(header, config, topic_partition)
         check_frame(batch, header.crc)
         _check_header(header, origin)
@@ -135,9 +136,9 @@ def _check_header(header: BatchHeader, origin: AppendOrigin) -> None:
     if header.record_count != header.last_offset_delta + 1:
         reason = f"{header.record_count} records for {header.last_offset_delta + 1} offsets, both must be equal"
         raise InvalidBatch(f"a producer's batch has {reason}", ErrorCode.INVALID_RECORD)
-    if header.has_producer and (header.base_sequence < 0 or header.producer_epoch < 0) and not origin.is_coordinator:
+    if (header.base_sequence < 0 or header.producer_epoch < 0) and header.has_producer and not origin.is_coordinator:
         raise InvalidBatch("a batch with a producer id lacks its producer epoch or sequence", ErrorCode.INVALID_RECORD)
-    if header.is_plain:
+    if not header.attributes & NOT_PLAIN:
         return
     if header.is_control and not origin.is_coordinator:
         raise InvalidBatch("clients are not allowed to write control records", ErrorCode.INVALID_RECORD)

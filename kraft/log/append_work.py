@@ -7,7 +7,7 @@ thread and appends again; see `kraft.server.replica.waiting_appends`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -54,10 +54,10 @@ RunChange = Callable[[Change[None]], object]
 """Runs a change that an append needs, or schedules it and raises."""
 
 
-class AppendResult(NamedTuple):
+class AppendResult(Struct, frozen=True):
     """Offsets of the appended records. A `duplicate` was already in the log at these offsets; nothing was written.
 
-    `log_append_time_ms` is -1 if the timestamps are the producer's. A tuple, because one is created per append.
+    `log_append_time_ms` is -1 if the timestamps are the producer's.
     """
 
     base_offset: Offset

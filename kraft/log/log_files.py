@@ -134,16 +134,15 @@ class LogFiles:
 
     def append(self, pieces: Sequence[Buffer], headers: Sequence[BatchHeader]) -> None:
         """Write batches that continue the log, in epochs that `begin_epochs` has written. Raises OSError."""
-        size, records = 0, 0
+        active, records = self._segments[-1], 0
         for header in headers:
-            size += header.size_bytes
             records += header.record_count
         try:
-            self._segments[-1].append(pieces, headers)
+            size = active.append(pieces, headers)
         except OSError:
             self._drop_unused_epochs()
             raise
-        self._log_end = headers[-1].next_offset
+        self._log_end = active.next_offset
         sync = self.sync
         sync.unsynced_records += records
         sync.unsynced_bytes += size

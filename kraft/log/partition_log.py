@@ -183,19 +183,19 @@ class PartitionLog:
         A full disk raises KAFKA_STORAGE_ERROR and leaves `failure` None: the log accepts records once there is room.
         """
         self._health.check_writable()
-        latest_epoch = self._files.epochs.latest_epoch
-        if leader_epoch < latest_epoch:
+        files, config = self._files, self._config
+        if leader_epoch < (latest_epoch := files.epochs.latest_epoch):
             raise Refusal(
                 ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {leader_epoch} has ended, the latest is {latest_epoch}"
             )
-        batches = admit(records, self._config, self.topic_partition, now_ms, origin)
-        is_append_time = self._config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+        batches = admit(records, config, self.topic_partition, now_ms, origin)
+        is_append_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         marker = marker_in(*batches[0]) if batches[0][0].attributes & CONTROL_BIT else None
         checked = self._producers.check(batches[0][0], marker, origin)
         if isinstance(checked, Duplicate):
             log_append_time_ms = checked.timestamp_ms if is_append_time else -1
             return AppendResult(checked.base_offset, checked.last_offset, log_append_time_ms, duplicate=True, batches=0)
-        base_offset = self._files.log_end
+        base_offset = files.log_end
         pieces, headers = place(batches, base_offset, leader_epoch, now_ms if is_append_time else None)
         markers: Markers = NO_MARKERS if marker is None else {base_offset: marker}
         if (change := self._change_before(headers, markers)) is not None:
@@ -244,9 +244,9 @@ class PartitionLog:
 
     def _change_before(self, headers: Sequence[BatchHeader], markers: Markers) -> Change[None] | None:
         """Return the change that has to be durable before these batches are appended; None if there is none."""
-        size = sum(header.size_bytes for header in headers)
-        rolls = must_roll_before(self._files.active, self._config, size, headers[-1])
-        must_prepare = self._files.begins_epoch(headers) or (bool(markers) and self._files.begins_aborts(markers))
+        files, size = self._files, sum([header.size_bytes for header in headers])
+        rolls = must_roll_before(files.active, self._config, size, headers[-1])
+        must_prepare = files.begins_epoch(headers) or (bool(markers) and files.begins_aborts(markers))
         return self._prepare_append(headers, markers, rolls) if rolls or must_prepare else None
 
     def _prepare_append(self, headers: Sequence[BatchHeader], markers: Markers, rolls: bool) -> Change[None]:

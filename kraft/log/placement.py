@@ -22,5 +22,5 @@ def place(
         pieces += placed(batch, next_offset, leader_epoch, append_time_ms)
         stored = header.placed(next_offset, leader_epoch, append_time_ms)
         headers.append(stored)
-        next_offset = stored.next_offset
+        next_offset = Offset(next_offset + header.last_offset_delta + 1)
     return pieces, headers

@@ -180,7 +180,8 @@ class PartitionLeader:
         While there is an ELR the ISR is below the controller's minimum, and the replicas in the ELR must keep holding
         every committed record.
         """
-        return bool(self._elr) or len(self._isr) < min(self._settings.min_insync_replicas, len(self._replicas))
+        in_sync = len(self._isr)
+        return bool(self._elr) or (in_sync < self._settings.min_insync_replicas and in_sync < len(self._replicas))
 
     def check_produce(self, acks: int) -> None:
         """Raise Refusal NOT_ENOUGH_REPLICAS for acks=all while the ISR is below its minimum."""
@@ -351,7 +352,9 @@ class PartitionLeader:
     def _advance(self) -> list[LeaderEffect]:
         if self.below_minimum_isr:
             return []
-        committed = min([self._durable_end, *(follower.durable_end for follower in self._awaited_followers())])
+        committed = self._durable_end
+        if self._followers:
+            committed = min([committed, *(follower.durable_end for follower in self._awaited_followers())])
         if committed <= self._high_watermark:
             return []
         self._high_watermark = committed

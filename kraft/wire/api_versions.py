@@ -7,6 +7,7 @@ decides which APIs it lists; this module gives the range of versions of each.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from kraft.wire.api_keys import ApiKey, request_type
@@ -27,6 +28,7 @@ def advertised_versions(api_key: int) -> Versions:
     return _ADVERTISED.get(api_key) or request_type(api_key).versions
 
 
+@lru_cache(1_024)
 def is_served(api_key: int, version: int) -> bool:
     """Return whether a request of that version is advertised and can be decoded. Raises KeyError as above."""
     return version in advertised_versions(api_key) and version in request_type(api_key).versions

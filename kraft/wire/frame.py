@@ -6,6 +6,7 @@ into frames. Source: protocol guide, "Common Request and Response Structure"; KI
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct, error, pack_into
 from typing import Final, NamedTuple, TypeVar
 
@@ -25,6 +26,15 @@ _REQUEST_HEAD: Final = Struct(">hhih")
 
 _RESPONSE_HEAD: Final = Struct(">ii")
 """Size of the frame, correlation id."""
+
+_TAGGED_RESPONSE_HEAD: Final = Struct(">iib")
+"""The same, and no tagged fields."""
+
+_JOINED_BYTES_MAX: Final = 1_024
+"""A body up to this size is copied behind its head: two buffers would cost more."""
+
+_KINDS_MAX: Final = 1_024
+"""Pairs of a message and a version that are remembered; a client may name any."""
 
 _REQUEST: Final = "request header"
 _NO_TAGGED_FIELDS: Final = b"\0"
@@ -57,7 +67,10 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
         position += length
     if _has_tagged_fields(api_key, api_version):
         try:
-            position, _ = skip_tagged_fields(_REQUEST, data, position, ELEMENTS_MAX)
+            if data[position]:
+                position, _ = skip_tagged_fields(_REQUEST, data, position, ELEMENTS_MAX)
+            else:
+                position += 1
         except IndexError:
             raise ends_early(_REQUEST, position) from None
     return RequestHeader(api_key, api_version, correlation_id, client_id), position
@@ -71,8 +84,12 @@ def encode_response(response: Message, version: int, correlation_id: int) -> lis
 
 def frame_response(kind: type[Message], version: int, correlation_id: int, body: Buffer) -> list[Buffer]:
     """Return the same for a message of that type that is already encoded."""
-    head = _response_head(kind, version, correlation_id)
-    return _sized([head, body], head)
+    size = len(body)
+    if _response_has_tagged_fields(kind, version):
+        head = _TAGGED_RESPONSE_HEAD.pack(_TAGGED_RESPONSE_HEAD.size - SIZE_BYTES + size, correlation_id, 0)
+    else:
+        head = _RESPONSE_HEAD.pack(_RESPONSE_HEAD.size - SIZE_BYTES + size, correlation_id)
+    return [head + body] if size <= _JOINED_BYTES_MAX else [head, body]
 
 
 def _response_head(kind: type[Message], version: int, correlation_id: int) -> bytearray:
@@ -114,6 +131,7 @@ def decode_response(response: type[M], version: int, frame: Buffer) -> tuple[int
 # --- pieces ------------------------------------------------------------------------------------------------------
 
 
+@lru_cache(_KINDS_MAX)
 def _has_tagged_fields(api_key: int, api_version: int) -> bool:
     """Return whether a request has header 2. Unknown for an unknown version, whose message is not read anyway."""
     try:
@@ -123,6 +141,7 @@ def _has_tagged_fields(api_key: int, api_version: int) -> bool:
     return api_version in request.versions and api_version in request.flexible
 
 
+@lru_cache(_KINDS_MAX)
 def _response_has_tagged_fields(response: type[Message], version: int) -> bool:
     # A client reads the ApiVersions response before it knows the broker's versions, so it always has header 0.
     return version in response.flexible and response.message_key != ApiKey.API_VERSIONS

@@ -33,7 +33,17 @@ def decode_uvarint(data: memoryview, position: int) -> tuple[int, int]:
 
     Raises ProtocolError for a number of more than 32 bits, IndexError at the end of the data.
     """
-    value = shift = 0
+    first = data[position]
+    if first < 0x80:
+        return first, position + 1
+    second = data[position + 1]
+    if second < 0x80:
+        return first - 0x80 | second << 7, position + 2
+    third = data[position + 2]
+    if third < 0x80:
+        # The usual length of records, decoded in every produce request.
+        return first - 0x80 | second - 0x80 << 7 | third << 14, position + 3
+    value, shift = 0, 0
     while True:
         byte = data[position]
         position += 1

@@ -53,11 +53,17 @@ _CRC: Final = struct.Struct(">I")
 _ATTRIBUTES: Final = struct.Struct(">h")
 _TIMESTAMP: Final = struct.Struct(">q")
 
+_PLACE: Final = struct.Struct(">qii")
+"""Base offset, batch length and leader epoch, at the beginning of a batch."""
+
 _CODEC_MASK: Final = 0x07
+_CODEC_MAX: Final = int(Codec.ZSTD)
 _LOG_APPEND_TIME_BIT: Final = 0x08
 TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
-_NOT_PLAIN: Final = _LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
+NOT_PLAIN: Final = _LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
+"""None of these is set for CreateTime, no transaction, no marker, as nearly all producers send."""
+
 DELETE_HORIZON_BIT: Final = 0x40
 """Attribute bit: the base timestamp is the time from which compaction drops the batch's tombstones (KIP-534)."""
 
@@ -88,8 +94,9 @@ class BatchHeader(NamedTuple):
 
     def placed(self, base_offset: int, leader_epoch: int, append_time_ms: int | None) -> BatchHeader:
         """Return the header as the log stores it, except for the checksum, which stays the producer's."""
-        max_timestamp_ms = self.max_timestamp_ms if append_time_ms is None else append_time_ms
-        return BatchHeader(base_offset, self.batch_length, leader_epoch, *self[3:8], max_timestamp_ms, *self[9:])
+        if append_time_ms is None:
+            return _new_tuple(BatchHeader, (base_offset, self[1], leader_epoch, *self[3:]))
+        return BatchHeader(base_offset, self.batch_length, leader_epoch, *self[3:8], append_time_ms, *self[9:])
 
     @property
     def size_bytes(self) -> int:
@@ -112,11 +119,6 @@ class BatchHeader(NamedTuple):
     def timestamp_type(self) -> TimestampType:
         is_append_time = self.attributes & _LOG_APPEND_TIME_BIT
         return TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME
-
-    @property
-    def is_plain(self) -> bool:
-        """True for CreateTime, no transaction, no marker, as nearly all producers send."""
-        return not self.attributes & _NOT_PLAIN
 
     @property
     def is_transactional(self) -> bool:
@@ -142,6 +144,10 @@ class BatchHeader(NamedTuple):
         return -1 if self.base_sequence < 0 else (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
 
 
+_new_tuple: Final = tuple.__new__
+"""Makes a header of as many values as it has fields, without the check of their number."""
+
+
 # --- reading -------------------------------------------------------------------------------------------------
 
 
@@ -152,22 +158,22 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """
     if len(buffer) - position < HEADER_BYTES:
         raise _too_short(memoryview(buffer)[position:])
-    header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
-    if header.magic != MAGIC:
-        raise _not_our_format(header.magic)
-    if header.batch_length < HEADER_BYTES - _LENGTH_STARTS_AT:
-        raise InvalidBatch(f"a batch claims a length of {header.batch_length} bytes")
-    if header.attributes & _CODEC_MASK > Codec.ZSTD:
+    header = _new_tuple(BatchHeader, _HEADER.unpack_from(buffer, position))
+    base_offset, length, _, magic, _, attributes, last_offset_delta, _, _, _, _, _, record_count = header
+    if magic != MAGIC:
+        raise _not_our_format(magic)
+    if length < HEADER_BYTES - _LENGTH_STARTS_AT:
+        raise InvalidBatch(f"a batch claims a length of {length} bytes")
+    if attributes & _CODEC_MASK > _CODEC_MAX:
         raise InvalidBatch("a batch names an unknown compression codec", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     # At most one record per offset: compaction leaves fewer, even none, but a batch always has an offset.
     if (
-        not 0 <= header.last_offset_delta <= OFFSET_MAX - header.base_offset
-        or not 0 <= header.record_count <= header.last_offset_delta + 1
-        or header.base_offset < 0
+        not 0 <= last_offset_delta <= OFFSET_MAX - base_offset
+        or not 0 <= record_count <= last_offset_delta + 1
+        or base_offset < 0
     ):
         raise InvalidBatch(
-            f"a batch claims {header.record_count} records within {header.last_offset_delta + 1} offsets "
-            f"from {header.base_offset}",
+            f"a batch claims {record_count} records within {last_offset_delta + 1} offsets from {base_offset}",
             ErrorCode.INVALID_RECORD,
         )
     return header
@@ -212,13 +218,14 @@ def split(buffer: Buffer, batches_max: int | None = None) -> list[tuple[BatchHea
     Raises InvalidBatch, also for more than `batches_max`.
     """
     view = memoryview(buffer)
+    size = len(view)
     batches: list[tuple[BatchHeader, memoryview]] = []
     position = 0
-    while position < len(view):
+    while position < size:
         header = read_header(view, position)
-        end = position + header.size_bytes
-        if end > len(view):
-            raise InvalidBatch(f"a batch of {header.size_bytes} bytes is cut off after {len(view) - position}")
+        end = position + header.batch_length + _LENGTH_STARTS_AT
+        if end > size:
+            raise InvalidBatch(f"a batch of {end - position} bytes is cut off after {size - position}")
         if len(batches) == batches_max:
             raise InvalidBatch(f"more than {batches_max} batches", ErrorCode.INVALID_RECORD)
         batches.append((header, view[position:end]))
@@ -422,16 +429,23 @@ def assign_offsets(
 
 def placed(
     batch: memoryview, base_offset: Offset, leader_epoch: LeaderEpoch, append_time_ms: int | None
-) -> tuple[bytearray, memoryview]:
-    """Return the batch as the log stores it, in two pieces: a new header, and the records uncopied.
+) -> tuple[bytes | bytearray, memoryview]:
+    """Return the batch as the log stores it, in two pieces: a new beginning, and the rest uncopied.
 
     `append_time_ms`, if given, becomes the timestamp of every record.
     """
+    if append_time_ms is None:
+        return _PLACE.pack(base_offset, len(batch) - _LENGTH_STARTS_AT, leader_epoch), batch[_MAGIC_AT:]
+    return _placed_at(batch, base_offset, leader_epoch, append_time_ms)
+
+
+def _placed_at(
+    batch: memoryview, base_offset: Offset, leader_epoch: LeaderEpoch, append_time_ms: int
+) -> tuple[bytearray, memoryview]:
     header, payload = bytearray(batch[:HEADER_BYTES]), batch[HEADER_BYTES:]
     assign_offsets(header, 0, base_offset, leader_epoch)
-    if append_time_ms is not None:
-        (attributes,) = _ATTRIBUTES.unpack_from(header, _CRC_COVERS_FROM)
-        _ATTRIBUTES.pack_into(header, _CRC_COVERS_FROM, attributes | _LOG_APPEND_TIME_BIT)
-        _TIMESTAMP.pack_into(header, _MAX_TIMESTAMP_AT, append_time_ms)
-        _CRC.pack_into(header, _CRC_STARTS_AT, crc32c(payload, crc32c(header[_CRC_COVERS_FROM:])))
+    (attributes,) = _ATTRIBUTES.unpack_from(header, _CRC_COVERS_FROM)
+    _ATTRIBUTES.pack_into(header, _CRC_COVERS_FROM, attributes | _LOG_APPEND_TIME_BIT)
+    _TIMESTAMP.pack_into(header, _MAX_TIMESTAMP_AT, append_time_ms)
+    _CRC.pack_into(header, _CRC_STARTS_AT, crc32c(payload, crc32c(header[_CRC_COVERS_FROM:])))
     return header, payload

@@ -16,6 +16,10 @@ from typing import ClassVar, Final
 _POSITION_MASK: Final = 0xFFFFFFFF
 
 
+def _position(entry: int) -> int:
+    return entry & _POSITION_MASK
+
+
 class OffsetIndex:
     """Offset index in memory. An entry is a 64-bit number, offset above position: its order is the order of both."""
 
@@ -57,12 +61,17 @@ class OffsetIndex:
         found = bisect_right(self._entries, (offset - self._base_offset) << 32 | _POSITION_MASK)
         return self._decoded(self._entries[found - 1]) if found else (self._base_offset, 0)
 
+    def position_up_to(self, position: int) -> int:
+        """Return the last position in the index that is not above `position`, where a batch begins; 0 for none."""
+        found = bisect_right(self._entries, position, key=_position)
+        return _position(self._entries[found - 1]) if found else 0
+
     def _decoded(self, entry: int) -> tuple[int, int]:
         return self._base_offset + (entry >> 32), entry & _POSITION_MASK
 
     def truncate(self, position: int) -> None:
         """Remove the entries of batches that begin at or above `position`, where the segment now ends."""
-        kept = bisect_right(self._entries, position - 1, key=lambda entry: entry & _POSITION_MASK)
+        kept = bisect_right(self._entries, position - 1, key=_position)
         del self._entries[kept:]
         self._bytes_since_entry = position - (self._entries[-1] & _POSITION_MASK if kept else 0)
 

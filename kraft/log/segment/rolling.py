@@ -15,8 +15,9 @@ def must_roll_before(active: Segment, config: LogConfig, size_bytes: int, last: 
     """Return whether the log must roll before batches of `size_bytes`, ending with `last`, are appended."""
     if last.last_offset - active.base_offset > RELATIVE_OFFSET_MAX:
         return True
-    return active.size_bytes > 0 and (
-        active.size_bytes + size_bytes > config.segment_bytes
+    present_bytes = active.file.size
+    return present_bytes > 0 and (
+        present_bytes + size_bytes > config.segment_bytes
         or active.index_bytes >= config.segment_index_bytes
         or is_old(active, config, last.max_timestamp_ms)
     )

@@ -28,6 +28,10 @@ READ_BYTES_MAX: Final = 4 << 20
 """Bytes in one read, unless a batch is larger: a read blocks the loop, and a caller that wants more reads again."""
 
 
+_NEAR: Final = 0.75
+"""A read ends where the index has a batch if that is at least this part of what was requested."""
+
+
 class _Known(Struct, frozen=True, kw_only=True):
     """Facts of a segment's batches: everything that an append changes."""
 
@@ -161,8 +165,8 @@ class Segment:
 
     # --- growing ---------------------------------------------------------------------------------------------
 
-    def append(self, pieces: Sequence[Buffer], headers: Sequence[BatchHeader]) -> None:
-        """Write batches, with these headers, that continue the segment.
+    def append(self, pieces: Sequence[Buffer], headers: Sequence[BatchHeader]) -> int:
+        """Write batches, with these headers, that continue the segment. Return their size.
 
         After an OSError the segment is as before, if the disk still accepts the truncation.
         """
@@ -175,15 +179,15 @@ class Segment:
             self.file.sync()
             raise
         for header in headers:
-            self.note_batch(position, header)
-            position += header.size_bytes
+            position = self.note_batch(position, header)
+        return position - size
 
-    def note_batch(self, position: int, header: BatchHeader) -> None:
-        """Note a batch that is in the file: just appended, or found by recovery."""
+    def note_batch(self, position: int, header: BatchHeader) -> int:
+        """Note a batch that is in the file, just appended or found by recovery. Return the position of its end."""
         index, time_index = self._index, self._time_index
         if index is None or time_index is None:
             index, time_index = self._indexes()
-        last_offset = header.last_offset
+        last_offset = Offset(header.base_offset + header.last_offset_delta)
         if not self.next_offset <= last_offset <= self.base_offset + RELATIVE_OFFSET_MAX:
             reason = f"a batch that ends at offset {last_offset} cannot follow {self.next_offset - 1} in this segment"
             raise Corruption(self.path, position, reason)
@@ -194,6 +198,7 @@ class Segment:
         if position == 0:
             self._first_timestamp_ms = header.max_timestamp_ms
         self.next_offset = Offset(last_offset + 1)
+        return position + header.size_bytes
 
     def _note_timestamp(self, header: BatchHeader) -> None:
         # The header of a batch that compaction has emptied still has the timestamp of its records.
@@ -264,13 +269,24 @@ class Segment:
                 expected = header.base_offset if position else self.base_offset
                 continuity = Continuity(self.path, epochs, is_sparse, expected)
             if header.last_offset >= start:
-                data = self.file.read_at(position, max(min(bytes_max, READ_BYTES_MAX), header.size_bytes))
+                data = self.file.read_at(position, self._whole_bytes(position, header, min(bytes_max, READ_BYTES_MAX)))
                 end = checked_bytes(data, position, upper, continuity)
                 if end == 0:
                     self._check_reaches_above(position, header, upper)
                 return data[:end]
             continuity.check(position, header.base_offset, header.last_offset, header.leader_epoch)
         return b""
+
+    def _whole_bytes(self, position: int, first: BatchHeader, bytes_max: int) -> int:
+        """Return how many bytes to read from `position` on for at most `bytes_max`, and at least the first batch.
+
+        Up to where a batch begins, if the index has one near: what is cut off would be read, and the rest copied.
+        """
+        wanted = max(bytes_max, first.size_bytes)
+        if position + wanted < self.file.size:
+            found = self._offset_entries().position_up_to(position + wanted) - position
+            return found if found >= max(wanted * _NEAR, first.size_bytes) else wanted
+        return wanted
 
     def _check_reaches_above(self, position: int, header: BatchHeader, upper: Offset) -> None:
         """Check a batch that is not returned because it ends above `upper`: otherwise its corruption stays hidden."""

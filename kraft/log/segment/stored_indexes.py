@@ -24,6 +24,8 @@ class OffsetEntries(Protocol):
 
     def entry_before_offset(self, offset: int) -> Entry: ...
 
+    def position_up_to(self, position: int) -> int: ...
+
 
 class TimeEntries(Protocol):
     """A `TimeIndex`, or a stored one."""
@@ -49,6 +51,11 @@ class StoredOffsetIndex:
         """Return the same as `OffsetIndex.entry_before_offset`."""
         found = bisect_right(range(self._count), offset, key=lambda number: self._entry(number)[0])
         return self._entry(found - 1)
+
+    def position_up_to(self, position: int) -> int:
+        """Return the same as `OffsetIndex.position_up_to`."""
+        found = bisect_right(range(self._count), position, key=lambda number: self._entry(number)[1])
+        return self._entry(found - 1)[1]
 
     def _entry(self, number: int) -> Entry:
         if number < 0:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
 from msgspec import Struct
@@ -43,6 +43,7 @@ from kraft.server.replica.partitions import Partitions
 from kraft.server.replica.waiting_appends import WaitingAppend, WaitingAppends, WaitingClient
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+_ACKS: Final = frozenset((ACKS_NONE, ACKS_LEADER, ACKS_ALL))
 
 TURN_S_MIN: Final = 5.0
 """An append may wait at least this long for its turn, even if the producer's timeout is shorter: disks may be slow."""
@@ -58,17 +59,18 @@ _Ended = _Appended | Refusal
 """Outcome of an append."""
 
 
-class _Append(NamedTuple):
+class _Append(Struct, frozen=True):
     topic: str
     partition: int
     outcome: _Ended | asyncio.Future[_Ended]
 
     def ended(self) -> _Ended:
         """Return the outcome; if there is none yet, a refusal, and the append will be refused when its turn comes."""
-        if not isinstance(self.outcome, asyncio.Future):
-            return self.outcome
-        if self.outcome.done() and not self.outcome.cancelled():
-            return self.outcome.result()
+        outcome = self.outcome
+        if not isinstance(outcome, asyncio.Future):
+            return outcome
+        if outcome.done() and not outcome.cancelled():
+            return outcome.result()
         return Refusal(
             ErrorCode.REQUEST_TIMED_OUT, "timed out before the records were appended; they will not be appended"
         )
@@ -83,6 +85,9 @@ class _Begun(Struct, frozen=True, kw_only=True):
     appends: list[_Append]
     waiting: list[asyncio.Future[_Ended]]
     """Futures of `appends` that are not done yet."""
+
+    waits: bool
+    """False if every append has ended, and no replica is waited for."""
 
     def parked(self) -> list[asyncio.Future[ErrorCode]]:
         """Return the outcomes of appended records that wait for replicas."""
@@ -134,7 +139,7 @@ class ProduceHandler:
                 client.began()
             return self._verify_first(kept, unverified, client)
         begun = self._append_all(request, client)
-        return self._answer_when_over(begun) if begun.waiting or begun.parked() else self._answer(begun)
+        return self._answer_when_over(begun) if begun.waits else self._answer(begun)
 
     def refuse_unknown(self, topic_id: UUID, partition: int, records: Buffer) -> None:
         """Note that these records are refused for an unknown topic id; later batches of their producer are too."""
@@ -174,21 +179,29 @@ class ProduceHandler:
             timeout_ms=request.timeout_ms,
             appends=appends,
             waiting=[],
+            waits=False,
         )
 
     def _append_all(
         self, request: ProduceRequest, client: WaitingClient | None, origins: Origins = NO_ORIGINS
     ) -> _Begun:
-        appends = [
-            _Append(wanted.topic, wanted.partition, self._append(wanted, request, client, origins))
-            for wanted in request.partitions
-        ]
+        appends: list[_Append] = []
+        waiting: list[asyncio.Future[_Ended]] = []
+        has_parked = False
+        for wanted in request.partitions:
+            outcome = self._append(wanted, request, client, origins)
+            appends.append(_Append(wanted.topic, wanted.partition, outcome))
+            if isinstance(outcome, _Appended):
+                has_parked = has_parked or not isinstance(outcome.outcome, ErrorCode)
+            elif not isinstance(outcome, Refusal):
+                waiting.append(outcome)
         return _Begun(
             request_id=request.request_id,
             acks=request.acks,
             timeout_ms=request.timeout_ms,
             appends=appends,
-            waiting=[append.outcome for append in appends if isinstance(append.outcome, asyncio.Future)],
+            waiting=waiting,
+            waits=has_parked or bool(waiting),
         )
 
     def _append(
@@ -196,7 +209,7 @@ class ProduceHandler:
     ) -> _Ended | asyncio.Future[_Ended]:
         acks = request.acks
         try:
-            if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
+            if acks not in _ACKS:
                 raise Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}: must be 0, 1 or -1 (all)")
             partition = self._partitions.by_name(wanted.topic, wanted.partition)
             check_not_internal(wanted.topic)
@@ -289,30 +302,32 @@ class ProduceHandler:
                 if isinstance(one := append.ended(), Refusal):
                     raise one
             return None
-        results = [self._result(append.topic, append.partition, append.ended()) for append in begun.appends]
+        results = [self._result(append) for append in begun.appends]
         return ProduceResponse(request_id=begun.request_id, partitions=results)
 
-    def _result(self, topic: str, partition: int, one: _Ended) -> ProducePartitionResult:
-        match one:
+    def _result(self, append: _Append) -> ProducePartitionResult:
+        topic, partition = append.topic, append.partition
+        match one := append.ended():
+            case _Appended():
+                code = _error_code(one.outcome)
+                if code is not ErrorCode.NONE:
+                    return self._refused(topic, partition, code, "")
+                result, held = one.result, one.partition
+                return ProducePartitionResult(
+                    topic=topic,
+                    partition=partition,
+                    error_code=ErrorCode.NONE,
+                    base_offset=result.base_offset,
+                    log_append_time_ms=result.log_append_time_ms,
+                    log_start_offset=held.log.log_start_offset,
+                    leader_id=held.leader_id,
+                    leader_epoch=held.leader_epoch,
+                )
             case InvalidRecords():
                 refused = self._refused(topic, partition, one.error_code, one.message)
                 return replace(refused, record_errors=one.record_errors)
             case Refusal():
                 return self._refused(topic, partition, one.error_code, one.message)
-            case _Appended():
-                code = _error_code(one.outcome)
-                if code is not ErrorCode.NONE:
-                    return self._refused(topic, partition, code, "")
-                return ProducePartitionResult(
-                    topic=topic,
-                    partition=partition,
-                    error_code=ErrorCode.NONE,
-                    base_offset=one.result.base_offset,
-                    log_append_time_ms=one.result.log_append_time_ms,
-                    log_start_offset=one.partition.log.log_start_offset,
-                    leader_id=one.partition.leader_id,
-                    leader_epoch=one.partition.leader_epoch,
-                )
 
     def _refused(self, topic: str, partition: int, code: ErrorCode, message: str) -> ProducePartitionResult:
         leader_id, leader_epoch = self._partitions.leader_hint(topic, partition)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from kraft.server.kafka_listener.receive_buffer import BadFrame, ReceiveBuffer
 
-ResponseBytes = Sequence[bytes | bytearray | memoryview]
+ResponseBytes = list[bytes | bytearray | memoryview]
 """The bytes of a response, starting with its size; empty when the client gets no response."""
 
 PIPELINED_MAX: Final = 64
@@ -86,6 +86,8 @@ class ConnectionLimits(Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class _Reply:
+    """A response that is not ready, or stands behind one that is not."""
+
     response: ResponseBytes | None = None
     """None until the response is ready."""
 
@@ -107,11 +109,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._buffer = make_buffer(self._take_frames_soon)
         self._replies: deque[_Reply] = deque()
-        """Replies in the order of their requests. Those at the front that are ready are written."""
+        """Replies that wait, in the order of their requests."""
+        self._ready: ResponseBytes = []
+        """Bytes of the responses before them, to be written together."""
         self._pipelining = False
         """More requests of the same kind may be begun while the earlier ones wait for their responses."""
         self._is_draining = False
         self._is_over = False
+        self._is_reading = True
         self._reason: str | None = None
         self._used_at_s = self._loop.time()
         self._partial_since_s: float | None = None
@@ -214,20 +219,33 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._is_over:
             return
         try:
-            self._write_responses()
+            buffer = self._buffer
+            if self._replies:
+                self._write_responses()
             taken = 0
-            while taken < TAKEN_AT_ONCE_MAX and self._may_begin() and (frame := self._buffer.next_frame()) is not None:
+            is_last = False
+            while taken < TAKEN_AT_ONCE_MAX and self._may_begin():
+                frame = buffer.next_frame()
+                if frame is None:
+                    is_last = True
+                    break
                 self._begin(frame)
                 taken += 1
+                if buffer.is_empty:
+                    is_last = True
+                    break
             self._write_responses()
-            if taken and self._may_begin() and self._buffer.peek_frame() is not None:
+            if taken and not is_last and self._may_begin() and buffer.peek_frame() is not None:
                 # The next frame waited for a response that was just written, or for other connections to have their
                 # turn. No later event would begin it.
                 self._take_frames_soon()
-            if self._buffer.has_turn and not self._replies:
-                self._buffer.finished()
-            self._buffer.keep_rest()
-            self._note_partial(frame_taken=taken > 0)
+            if buffer.has_turn and not self._replies:
+                buffer.finished()
+            buffer.keep_rest()
+            if buffer.is_empty:
+                self._partial_since_s = None
+            else:
+                self._note_partial(frame_taken=taken > 0)
             self._read_on()
         except (BadFrame, CloseConnection) as error:
             self._end(str(error))
@@ -251,13 +269,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _begin(self, frame: memoryview) -> None:
         self._pipelining = self._requests.is_pipelined(frame)
         begun = self._requests.begin(frame)
-        if isinstance(begun, Awaitable):
+        if not isinstance(begun, list):
             reply = _Reply(task=asyncio.ensure_future(begun))
             assert reply.task is not None, "just made"
             reply.task.add_done_callback(lambda task: self._response_ready(reply, task))
+            self._replies.append(reply)
+        elif self._replies:
+            self._replies.append(_Reply(response=begun))
         else:
-            reply = _Reply(response=begun)
-        self._replies.append(reply)
+            self._ready += begun
         if not self._pipelining:
             self._write_responses()
 
@@ -271,6 +291,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         error = task.exception()
         if error is None:
             reply.response = task.result()
+            self._used_at_s = self._loop.time()
             self._take_frames()
         elif isinstance(error, CloseConnection):
             self._end(str(error))
@@ -278,12 +299,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._fail(error)
 
     def _write_responses(self) -> None:
-        pieces: list[bytes | bytearray | memoryview] = []
-        while self._replies and (response := self._replies[0].response) is not None:
-            self._replies.popleft()
-            pieces += response
-        if pieces:
-            self._used_at_s = self._loop.time()
+        replies = self._replies
+        while replies and (response := replies[0].response) is not None:
+            replies.popleft()
+            self._ready += response
+        if self._ready:
+            pieces, self._ready = self._ready, []
             self._write(pieces)
             if self._unread_since_s is not None:
                 # Writing was paused at the first piece that was not fully sent; count all of them.
@@ -291,6 +312,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _write(self, pieces: ResponseBytes) -> None:
         """Write small pieces together in one system call, and large ones without a copy."""
+        if len(pieces) == 1:
+            self._transport.write(pieces[0])
+            return
         together: list[bytes | bytearray | memoryview] = []
         for piece in pieces:
             if len(piece) < WRITTEN_ALONE_BYTES_MIN:
@@ -317,9 +341,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._is_draining and not self._replies:
             self._half_close()
         elif not self._is_draining and self._unread_since_s is None and self._buffer.has_room():
-            if not self._transport.is_reading():
+            if not self._is_reading:
+                self._is_reading = True
                 self._transport.resume_reading()
-        elif self._transport.is_reading():
+        elif self._is_reading:
+            self._is_reading = False
             self._transport.pause_reading()
 
     # --- the end -------------------------------------------------------------------------------------------------
@@ -339,7 +365,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._buffer.finished()
         self._buffer.clear()
         self._transport.write_eof()
-        if not self._transport.is_reading():
+        if not self._is_reading:
+            self._is_reading = True
             self._transport.resume_reading()
 
     def _end(self, reason: str | None) -> None:

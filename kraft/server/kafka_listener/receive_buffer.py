@@ -8,6 +8,7 @@ however many there are.
 from __future__ import annotations
 
 from collections.abc import Callable
+from struct import Struct
 from typing import Final
 
 from kraft.server.kafka_listener.large_requests import LARGE_FROM_BYTES, WITHOUT_TURNS, LargeRequests
@@ -16,6 +17,8 @@ from kraft.server.loop.budget import Budget
 
 SIZE_BYTES: Final = 4
 """Length of the signed integer before each frame that says how many bytes follow."""
+
+_SIZE: Final = Struct(">i")
 
 FRAME_BYTES_MIN: Final = 8
 """Every request has at least an API key, a version and a correlation id."""
@@ -71,13 +74,16 @@ class ReceiveBuffer:
         self._whole_at = 0
         """Number of bytes of `_kept` at which its frame is complete; 0 while not known."""
 
-        self._view = scratch[:0]
+        self._none = scratch[:0]
+        self._view = self._none
         self._position = 0
+        self.is_empty = True
+        """Every byte was taken."""
 
     @property
     def is_partial(self) -> bool:
         """True if the beginning of a frame has arrived and its end has not. Raises BadFrame."""
-        return self._position < len(self._view) and self.peek_frame() is None
+        return not self.is_empty and self.peek_frame() is None
 
     @property
     def is_waiting(self) -> bool:
@@ -96,6 +102,7 @@ class ReceiveBuffer:
         Return False if a large frame is still incomplete and more must be received, True if there may be a frame to
         take; `keep_rest` must then be called before another connection receives.
         """
+        self.is_empty = False
         if self._kept is None:
             self._view = self._scratch[:count]
             return True
@@ -121,15 +128,16 @@ class ReceiveBuffer:
 
         None also for a large frame whose turn has not come yet: see LargeRequests.
         """
-        frame = self.peek_frame()
-        if frame is None:
+        if self.is_empty or (frame := self.peek_frame()) is None:
             return None
         if self.has_turn:
             # The connection takes the next frame only after it answered the one before.
             self.finished()
-        if len(frame) > LARGE_FROM_BYTES and frame[1] not in WITHOUT_TURNS and not self._take_turn(frame):
+        size = len(frame)
+        if size > LARGE_FROM_BYTES and frame[1] not in WITHOUT_TURNS and not self._take_turn(frame):
             return None
-        self._position += SIZE_BYTES + len(frame)
+        self._position += SIZE_BYTES + size
+        self.is_empty = self._position == len(self._view)
         return frame
 
     def finished(self) -> None:
@@ -139,7 +147,7 @@ class ReceiveBuffer:
 
     def keep_rest(self) -> None:
         """Move the bytes not taken out of the scratch buffer, which the next connection uses."""
-        if self._position == len(self._view):
+        if self.is_empty:
             self.clear()
         elif self._kept is None:
             self._keep_only_rest()
@@ -188,7 +196,8 @@ class ReceiveBuffer:
             self._kept = None
             self._slow_checks = 0
             self._budget.release(self)
-        self._view, self._position, self._filled, self._whole_at = self._scratch[:0], 0, 0, 0
+        self._view, self._position, self._filled, self._whole_at = self._none, 0, 0, 0
+        self.is_empty = True
 
     def _take_turn(self, frame: memoryview) -> bool:
         self.has_turn = self._large.begin(self, frame, self._granted)
@@ -215,12 +224,13 @@ class ReceiveBuffer:
         self._filled, self._position, self._whole_at = len(rest), 0, 0
         kept[: self._filled] = rest
         self._kept, self._view = kept, kept[: self._filled]
+        self.is_empty = not self._filled
 
     def _next_size(self) -> int | None:
         """Return the size of the next frame; None while it has not arrived. Raises BadFrame."""
         if len(self._view) - self._position < SIZE_BYTES:
             return None
-        size = int.from_bytes(self._view[self._position : self._position + SIZE_BYTES], "big", signed=True)
+        size: int = _SIZE.unpack_from(self._view, self._position)[0]
         if not FRAME_BYTES_MIN <= size <= self._frame_bytes_max:
             raise BadFrame(
                 f"request of {size} bytes: must have {FRAME_BYTES_MIN} to "

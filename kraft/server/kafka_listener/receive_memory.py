@@ -44,7 +44,8 @@ class ReceiveMemory:
 
     @property
     def is_used_up(self) -> bool:
-        return self.small.left <= 0 or self.large.left <= 0
+        small, large = self.small, self.large
+        return small.held >= small.size_max or large.held >= large.size_max
 
     @property
     def held_bytes(self) -> int:

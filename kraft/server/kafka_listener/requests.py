@@ -6,7 +6,6 @@ An API is a function of a decoded message; it returns a response message, or Non
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from msgspec import Struct
@@ -26,11 +25,10 @@ from kraft.wire.schema.api_versions import ApiVersionsResponse
 ELEMENT_BYTES: Final = 1_024
 """Upper bound of the memory that one element of a request takes, decoded and carried out."""
 
-_PRODUCE_KEY: Final = int(ApiKey.PRODUCE).to_bytes(2, "big")
+_PRODUCE_KEY: Final = int(ApiKey.PRODUCE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestContext:
+class RequestContext(Struct, frozen=True, kw_only=True):
     """Facts about a request besides its message, as in Kafka."""
 
     version: int
@@ -44,7 +42,7 @@ class RequestContext:
     unread: UnreadResponses | None = None
     """Shared by all clients: limits the bytes of records in a response. None: no limit but the client's."""
 
-    waiting: WaitingClient | None = field(default=None, compare=False)
+    waiting: WaitingClient | None = None
     """Counts the waiting appends of this connection. None: they are not counted."""
 
 
@@ -83,7 +81,7 @@ class KafkaRequests:
         self._waiting.go_on = go_on
 
     def is_pipelined(self, frame: memoryview) -> bool:
-        return frame[:2] == _PRODUCE_KEY and not self._waiting.has_to_wait
+        return frame[1] == _PRODUCE_KEY and not frame[0] and not self._waiting.has_to_wait
 
     def begin(self, frame: memoryview) -> Awaitable[ResponseBytes] | ResponseBytes:
         try:
@@ -106,9 +104,9 @@ class KafkaRequests:
             waiting=self._waiting,
         )
         response = api(request, call)
-        if isinstance(response, Awaitable):
-            return _encoded_when_there(response, header)
-        return _encoded(response, header)
+        if response is None or isinstance(response, (Message, EncodedMessage)):
+            return _encoded(response, header)
+        return _encoded_when_there(response, header)
 
     def _refuse_version(self, header: RequestHeader) -> ResponseBytes:
         """Answer ApiVersions, which lists the versions (KIP-511); close the connection on any other API."""
@@ -123,13 +121,11 @@ async def _encoded_when_there(response: Awaitable[Response], header: RequestHead
 
 
 def _encoded(response: Response, header: RequestHeader) -> ResponseBytes:
-    match response:
-        case None:
-            return []
-        case EncodedMessage():
-            return frame_response(response.kind, header.api_version, header.correlation_id, response.body)
-        case _:
-            return encode_response(response, header.api_version, header.correlation_id)
+    if response is None:
+        return []
+    if isinstance(response, EncodedMessage):
+        return frame_response(response.kind, header.api_version, header.correlation_id, response.body)
+    return encode_response(response, header.api_version, header.correlation_id)
 
 
 def _name(api_key: int) -> str:

@@ -203,7 +203,7 @@ class Partition(ReplicaLog):
         self._stop_serving()
         yield from self._changes.finish()
         self._closed = True
-        with suppress(Refusal), self._watching_storage():
+        with suppress(Refusal), self._watching_storage:
             yield from self.log.closing()
 
     def retire(self) -> None:
@@ -254,9 +254,11 @@ class Partition(ReplicaLog):
         if (change := self._changes.under_way) is not None:
             raise LogIsChanging(change, is_own=False)
         epoch, now_ms = LeaderEpoch(self.leader_epoch), self._surroundings.wall_ms()
-        with self._watching_storage():
-            result = self.log.append_as_leader(records, epoch, now_ms, self._make_ready, origin)
-        self._run(leader.appended(self.log.log_end_offset))
+        log = self.log
+        with self._watching_storage:
+            result = log.append_as_leader(records, epoch, now_ms, self._make_ready, origin)
+        if effects := leader.appended(log.log_end_offset):
+            self._run(effects)
         self._sync_if_needed()
         self.appended.notify()
         return result
@@ -421,7 +423,8 @@ class Partition(ReplicaLog):
     def log_became_durable(self) -> None:
         """Report to the machine of the current role how far the log is on disk."""
         if self.leader is not None:
-            self._run(self.leader.synced(self.durable_end))
+            if effects := self.leader.synced(self.durable_end):
+                self._run(effects)
         elif self.follower is not None and not self._follower_change_pending:
             for effect in self.follower.appended(self.log.log_end_offset, self.durable_end):
                 # A new high watermark is read from the machine where it is needed.
@@ -444,12 +447,12 @@ class Partition(ReplicaLog):
     def _run(self, effects: Sequence[LeaderEffect]) -> None:
         for effect in effects:
             match effect:
-                case ProposeIsr():
-                    self._surroundings.propose_isr(self, effect)
                 case HighWatermarkAdvanced():
                     self.log.transactions.high_watermark_advanced(effect.high_watermark)
                     self._produces.complete_below(effect.high_watermark)
                     self.committed.notify()
+                case ProposeIsr():
+                    self._surroundings.propose_isr(self, effect)
                 case IsrChanged():
                     if self.leader is not None:
                         self._produces.complete(self.leader.acks_result)

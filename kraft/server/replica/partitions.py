@@ -118,9 +118,9 @@ class Partitions:
         Raises Refusal: KAFKA_STORAGE_ERROR if it is offline here, NOT_LEADER_OR_FOLLOWER if other brokers hold it,
         UNKNOWN_TOPIC_OR_PARTITION if it does not exist.
         """
-        found = self.find_by_name(topic, partition)
+        name = TopicPartition(topic, partition)
+        found = self._by_name.get(name)
         if found is None:
-            name = TopicPartition(topic, partition)
             self._check_not_offline(next((one for one in self.offline if one.topic_partition == name), None))
             if not self._exists(name):
                 raise Refusal(

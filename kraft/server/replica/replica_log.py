@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from threading import Lock
+from types import TracebackType
 from typing import Any, Final
 
 from kraft.log.change import Change
@@ -41,9 +42,10 @@ class ReplicaLog(ABC):
         """Log of each running sync: a move may replace `log` meanwhile."""
         self._unsynced_since_ms: int | None = None
         self._closed = False
+        self._watching_storage = _StorageWatch(self)
         self._changes = LogChanges(
             off_loop=surroundings.off_loop,
-            watching_storage=self._watching_storage,
+            watching_storage=lambda: self._watching_storage,
             request_step=self._request_sync,
             went_idle=self._changes_are_over,
         )
@@ -91,7 +93,7 @@ class ReplicaLog(ABC):
         With `at_least_one` the first batch may exceed `bytes_max`. Raises Refusal OFFSET_OUT_OF_RANGE, and
         KAFKA_STORAGE_ERROR for corrupt bytes.
         """
-        with self._watching_storage():
+        with self._watching_storage:
             records = self.log.read(start, bytes_max, upper)
         return records if at_least_one or len(records) <= bytes_max else b""
 
@@ -103,7 +105,7 @@ class ReplicaLog(ABC):
         transactions = self.log.transactions
         if not records or not transactions.may_have_aborted(start):
             return []
-        with self._watching_storage():
+        with self._watching_storage:
             return transactions.aborted(start, split(records)[-1][0].next_offset)
 
     @property
@@ -170,7 +172,7 @@ class ReplicaLog(ABC):
             with suppress(Refusal):
                 log.complete_sync(ticket)
             return
-        with suppress(Refusal), self._watching_storage():
+        with suppress(Refusal), self._watching_storage:
             self.log.complete_sync(ticket, self._advance_recovery_point)
             self.log_became_durable()
 
@@ -178,23 +180,25 @@ class ReplicaLog(ABC):
         self._changes.make(lambda: change)
 
     def _sync_if_needed(self) -> None:
-        if self._surroundings.sync_before_ack and self.log.dirty:
+        if not self._surroundings.sync_before_ack:
+            self.log_became_durable()
+            self._note_unsynced()
+        elif self.log.dirty:
             self._request_sync()
         else:
             self.log_became_durable()
-            self._note_unsynced()
 
     def _sync_if_open(self) -> None:
         if self.is_open:
             self._sync_if_needed()
 
     def _note_unsynced(self) -> None:
-        if not self.log.dirty:
+        log = self.log
+        if not log.dirty:
             return
         if self._unsynced_since_ms is None:
             self._unsynced_since_ms = self._surroundings.monotonic_ms()
-        is_much = self.log.unsynced_bytes >= UNSYNCED_BYTES_MAX
-        if is_much or self.log.unsynced_records >= self.log.config.flush_messages:
+        if log.unsynced_bytes >= UNSYNCED_BYTES_MAX or log.unsynced_records >= log.config.flush_messages:
             self._request_sync()
 
     def flush_if_due(self) -> None:
@@ -219,15 +223,33 @@ class ReplicaLog(ABC):
         if not self._closed:
             self._report_corrupt(str(corruption))
 
-    @contextmanager
-    def _watching_storage(self) -> Iterator[None]:
-        try:
-            yield
-        except Refusal as refusal:
-            # A log that refused an append because the disk is full is intact and has not failed.
-            if refusal.error_code is ErrorCode.KAFKA_STORAGE_ERROR and self.log.failure is not None:
-                self._report_directory_failed(refusal.message)
-            raise
-        except Corruption as corruption:
-            self.found_corrupt(corruption)
-            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(corruption)) from corruption
+    def log_raised(self, error: BaseException) -> None:
+        """Report what an error of the log means for the replica. Raises the Refusal that corruption becomes."""
+        if isinstance(error, Corruption):
+            self.found_corrupt(error)
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        if isinstance(error, Refusal) and error.error_code is ErrorCode.KAFKA_STORAGE_ERROR:
+            self._log_refused(error)
+
+    def _log_refused(self, refusal: Refusal) -> None:
+        # A log that refused an append because the disk is full is intact and has not failed.
+        if self.log.failure is not None:
+            self._report_directory_failed(refusal.message)
+
+
+class _StorageWatch:
+    """Context in which errors of a replica's log are reported. One object for all of them: it has no state."""
+
+    __slots__ = ("_replica",)
+
+    def __init__(self, replica: ReplicaLog) -> None:
+        self._replica = replica
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._replica.log_raised(error)

@@ -32,6 +32,8 @@ class _Measurement:
     error: str = ""
     """Reason why the free space could not be read; empty if it could."""
     is_full: bool = False
+    unmeasured_bytes_max: int = 0
+    """How much may be appended before the next measurement; on a full disk only time leads to one."""
 
 
 class DiskSpace:
@@ -69,18 +71,18 @@ class DiskSpace:
 
     def _check(self, directory: LogDirectory) -> _Measurement:
         latest, now_ms = self._measured.get(directory), self._monotonic_ms()
-        if latest is None:
-            latest = self._measured[directory] = self._measure(directory, now_ms)
-        elif now_ms - latest.at_ms >= RECHECK_AFTER_MS or latest.appended_bytes >= self._unmeasured_bytes_max(latest):
-            was_full = latest.is_full
-            latest = self._measured[directory] = self._measure(directory, now_ms)
-            latest.is_full = was_full
+        if (
+            latest is not None
+            and now_ms - latest.at_ms < RECHECK_AFTER_MS
+            and latest.appended_bytes < latest.unmeasured_bytes_max
+        ):
+            return latest
+        was_full = latest is not None and latest.is_full
+        latest = self._measured[directory] = self._measure(directory, now_ms)
+        latest.is_full = was_full
+        latest.unmeasured_bytes_max = min(RECHECK_AFTER_BYTES, max(1, latest.free_bytes - self._free_bytes_min))
         self._update(directory, latest)
         return latest
-
-    def _unmeasured_bytes_max(self, latest: _Measurement) -> int:
-        """Return how much may be appended before the next measurement; on a full disk only time leads to one."""
-        return min(RECHECK_AFTER_BYTES, max(1, latest.free_bytes - self._free_bytes_min))
 
     def _measure(self, directory: LogDirectory, now_ms: int) -> _Measurement:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
 from kraft.log.format.record_batch import Buffer
@@ -11,8 +11,9 @@ from kraft.model import produce as values
 from kraft.model.errors import ErrorCode, RecordError, Refusal
 from kraft.server.handlers.produce_verification import TransactionSupport
 from kraft.server.kafka_listener.apis.leaders import Leaders
+from kraft.server.kafka_listener.apis.produced import ProducedTopic, are_appended, encode_produced
 from kraft.server.kafka_listener.connection import CloseConnection
-from kraft.server.kafka_listener.requests import RequestContext
+from kraft.server.kafka_listener.requests import EncodedMessage, RequestContext
 from kraft.server.replica.waiting_appends import WaitingClient
 from kraft.wire.schema.produce import (
     BatchIndexAndErrorMessage,
@@ -38,14 +39,7 @@ _ADDS_FROM: Final = 12
 _TOPIC_IDS_FROM: Final = 13
 _NOBODY: Final = LeaderIdAndEpoch()
 
-
-class _Topic(NamedTuple):
-    """The part of a request that the response needs."""
-
-    topic: str
-    topic_id: UUID
-    name: str | None
-    partitions: list[int]
+_Response = EncodedMessage | ProduceResponse | None
 
 
 class ProduceApi:
@@ -56,21 +50,20 @@ class ProduceApi:
         self._leaders = leaders
         self._refuse_unknown = refuse_unknown
 
-    def __call__(
-        self, request: ProduceRequest, call: RequestContext
-    ) -> Awaitable[ProduceResponse | None] | ProduceResponse | None:
-        topics, wanted = [], []
+    def __call__(self, request: ProduceRequest, call: RequestContext) -> Awaitable[_Response] | _Response:
+        topics: list[ProducedTopic] = []
+        wanted: list[values.ProducePartition] = []
         for topic in request.topic_data:
-            name = self._leaders.topic_name(topic.name, topic.topic_id)
-            topics.append(_Topic(topic.name, topic.topic_id, name, [each.index for each in topic.partition_data]))
-            if name is not None:
-                wanted += [
-                    values.ProducePartition(topic=name, partition=each.index, records=each.records or b"")
-                    for each in topic.partition_data
-                ]
-            else:
-                for each in topic.partition_data:
-                    self._refuse_unknown(topic.topic_id, each.index, each.records or b"")
+            name = topic.name or self._leaders.topic_name(topic.name, topic.topic_id)
+            partitions: list[int] = []
+            topics.append(ProducedTopic(topic.name, topic.topic_id, name, partitions))
+            for each in topic.partition_data:
+                partitions.append(each.index)
+                records = each.records or b""
+                if name is None:
+                    self._refuse_unknown(topic.topic_id, each.index, records)
+                else:
+                    wanted.append(values.ProducePartition(topic=name, partition=each.index, records=records))
         try:
             # The records are appended or copied when this returns: their bytes belong to the receive buffer.
             begun = self._begin(
@@ -86,26 +79,26 @@ class ProduceApi:
             )
         except Refusal as refusal:
             raise _failed_unanswered(refusal) from None
-        if isinstance(begun, Awaitable):
-            return self._respond_when_there(topics, begun, call.version)
-        return self._respond(topics, begun, call.version)
+        if begun is None or isinstance(begun, values.ProduceResponse):
+            return self._respond(topics, begun, call.version)
+        return self._respond_when_there(topics, begun, call.version)
 
     async def _respond_when_there(
-        self, topics: list[_Topic], begun: Awaitable[values.ProduceResponse | None], version: int
-    ) -> ProduceResponse | None:
+        self, topics: list[ProducedTopic], begun: Awaitable[values.ProduceResponse | None], version: int
+    ) -> _Response:
         try:
             answer = await begun
         except Refusal as refusal:
             raise _failed_unanswered(refusal) from None
         return self._respond(topics, answer, version)
 
-    def _respond(
-        self, topics: list[_Topic], answer: values.ProduceResponse | None, version: int
-    ) -> ProduceResponse | None:
+    def _respond(self, topics: list[ProducedTopic], answer: values.ProduceResponse | None, version: int) -> _Response:
         if answer is None:
             if any(topic.name is None for topic in topics):
                 raise CloseConnection("produce request with acks=0 failed: unknown topic id")
             return None
+        if are_appended(topics, answer.partitions):
+            return EncodedMessage(ProduceResponse, encode_produced(topics, answer.partitions, version))
         results = iter(answer.partitions)
         responses = tuple(self._topic(topic, results, version) for topic in topics)
         leaders = {each.current_leader.leader_id for topic in responses for each in topic.partition_responses}
@@ -118,7 +111,7 @@ class ProduceApi:
         )
 
     def _topic(
-        self, topic: _Topic, results: Iterator[values.ProducePartitionResult], version: int
+        self, topic: ProducedTopic, results: Iterator[values.ProducePartitionResult], version: int
     ) -> TopicProduceResponse:
         if topic.name is None:
             # In older versions the name is missing, not the id.

@@ -40,6 +40,19 @@ def test_a_look_up_never_lands_behind_the_batch(sizes: list[int], interval_bytes
         assert found <= positions[relative // 10]
 
 
+@given(st.lists(st.integers(61, 300), max_size=50), st.integers(0, 200), st.integers(0, 15_000))
+def test_the_last_position_up_to_another_is_that_of_a_batch(
+    sizes: list[int], interval_bytes: int, position: int
+) -> None:
+    index, positions = index_of(sizes, interval_bytes)
+    found = index.position_up_to(position)
+    assert found <= position
+    assert found in [0, *positions]
+    # Every batch behind it is near it, or begins above the position.
+    later = [each for each in positions if found < each <= position]
+    assert all(each - found <= interval_bytes + 300 for each in later)
+
+
 @given(st.lists(st.integers(61, 300), min_size=1, max_size=50), st.integers(0, 200), st.data())
 def test_a_truncated_or_decoded_index_equals_one_made_by_a_scan(
     sizes: list[int], interval_bytes: int, data: st.DataObject

@@ -83,3 +83,32 @@ def test_rebuilt_indexes_equal_the_original_ones() -> None:
     assert made_anew is not None
     assert [each.encode() for each in made_anew] == [each.encode() for each in indexes]
     assert made_anew[0] is not indexes[0]
+
+
+@pytest.mark.parametrize("interval_bytes", [0, 100, 1_000_000])
+@pytest.mark.parametrize("bytes_max", range(0, 1_200, 50))
+def test_a_read_returns_most_of_the_whole_batches_that_fit_and_reads_nothing_in_vain(
+    interval_bytes: int, bytes_max: int
+) -> None:
+    segment = Segment(MemoryDisk(), DIRECTORY, Offset(0), interval_bytes, create=True)
+    batch = b""
+    for offset in range(20):
+        batch = stored("x" * 50, offset=offset, epoch=0)
+        segment.append([batch], [read_header(batch)])
+    asked: list[int] = []
+    file, size = segment.file, len(batch)
+
+    class Counting:
+        size = file.size
+
+        def read_at(self, position: int, size: int) -> bytes:
+            asked.append(size)
+            return file.read_at(position, size)
+
+    segment.file = Counting()  # type: ignore[assignment]  # Only read here.
+    found = segment.read(Offset(3), bytes_max, segment.next_offset, LeaderEpochCache(), is_sparse=False)
+    fit = max(1, min(bytes_max // size, 17))
+    assert len(found) % size == 0
+    assert fit * 0.75 <= len(found) / size <= fit
+    if interval_bytes == 0 and fit > 3:
+        assert asked[-1] == len(found)

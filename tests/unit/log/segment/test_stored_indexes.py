@@ -19,6 +19,7 @@ def test_a_stored_offset_index_says_what_the_decoded_one_does(sizes: list[int], 
     stored = StoredOffsetIndex(index.encode(), 1_000)
     assert stored.last == index.last
     assert stored.entry_before_offset(offset) == index.entry_before_offset(offset)
+    assert stored.position_up_to(10 * (offset - 990)) == index.position_up_to(10 * (offset - 990))
 
 
 @given(st.lists(st.integers(0, 50), max_size=40), st.integers(-1, 60))

@@ -77,7 +77,7 @@ class Requests:
             raise
 
 
-def framed(content: bytes) -> list[bytes]:
+def framed(content: bytes) -> ResponseBytes:
     return [len(content).to_bytes(4, "big"), content]
 
 

@@ -1,0 +1,104 @@
+"""The usual response to a Produce request: every batch was appended.
+
+Few of its fields differ, so those of a partition are packed together. The codec that is generated from the declarations
+gives the same bytes, out of an object for each topic and partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from struct import Struct as Packed
+from typing import Final
+from uuid import UUID
+
+from msgspec import Struct
+
+from kraft.model.errors import ErrorCode
+from kraft.model.produce import ProducePartitionResult
+from kraft.wire.schema.produce import ProduceResponse
+from kraft.wire.varint import SMALL_UVARINTS, encode_uvarint
+
+_START_FROM: Final = 5
+_RECORD_ERRORS_FROM: Final = 8
+_FLEXIBLE_FROM: Final = ProduceResponse.flexible.first
+_TOPIC_IDS_FROM: Final = 13
+
+_SHORT: Final = Packed(">h")
+_INT: Final = Packed(">i")
+_RESULT: Final = Packed(">ihqqq")
+"""Partition, error code, base offset, append time, log start."""
+
+_START_BYTES: Final = 8
+
+_TOPICS_MAX: Final = 1_024
+"""Topics that are remembered as they stand in responses; they take a few hundred bytes each."""
+
+_NO_TAGGED_FIELDS: Final = b"\0"
+_NOT_THROTTLED: Final = bytes(4)
+
+
+class ProducedTopic(Struct, frozen=True):
+    """The part of a request that the response needs."""
+
+    topic: str
+    topic_id: UUID
+    name: str | None
+    """The name, which since version 13 is found by the id; None if the id is unknown."""
+
+    partitions: list[int]
+
+
+def are_appended(topics: Sequence[ProducedTopic], results: Sequence[ProducePartitionResult]) -> bool:
+    """Return whether the response is the usual one."""
+    if any(topic.name is None for topic in topics):
+        return False
+    return all(result.error_code is ErrorCode.NONE for result in results)
+
+
+def encode_produced(topics: Sequence[ProducedTopic], results: Sequence[ProducePartitionResult], version: int) -> bytes:
+    """Encode the response to a request whose batches were all appended; the results are in its order."""
+    result_bytes, no_errors, no_tagged_fields = _LAYOUTS[version]
+    rest = iter(results)
+    out = _length(len(topics), version)
+    for topic in topics:
+        partitions = topic.partitions
+        out += _topic_head(topic.topic, topic.topic_id, len(partitions), version)
+        for index, result in zip(partitions, rest, strict=False):
+            numbers = result.base_offset, result.log_append_time_ms, result.log_start_offset
+            out += _RESULT.pack(index, 0, *numbers)[:result_bytes]
+            out += no_errors
+        out += no_tagged_fields
+    out += _NOT_THROTTLED
+    out += no_tagged_fields
+    return out
+
+
+def _layout(version: int) -> tuple[int, bytes, bytes]:
+    """Return the size of a result, what stands behind it without an error, and what ends each struct."""
+    result_bytes = _RESULT.size if version >= _START_FROM else _RESULT.size - _START_BYTES
+    if version < _RECORD_ERRORS_FROM:
+        return result_bytes, b"", b""
+    if version < _FLEXIBLE_FROM:
+        return result_bytes, _INT.pack(0) + _SHORT.pack(-1), b""
+    return result_bytes, b"\x01\x00" + _NO_TAGGED_FIELDS, _NO_TAGGED_FIELDS
+
+
+_LAYOUTS: Final = {version: _layout(version) for version in ProduceResponse.versions}
+
+
+@lru_cache(_TOPICS_MAX)
+def _topic_head(topic: str, topic_id: UUID, partitions: int, version: int) -> bytes:
+    """Encode the topic, and the number of its partitions."""
+    if version >= _TOPIC_IDS_FROM:
+        return topic_id.bytes + _length(partitions, version)
+    name = topic.encode()
+    size = _length(len(name), version) if version >= _FLEXIBLE_FROM else _SHORT.pack(len(name))
+    return size + name + _length(partitions, version)
+
+
+def _length(count: int, version: int) -> bytes:
+    """Encode the length of an array; in flexible versions one more than it is."""
+    if version < _FLEXIBLE_FROM:
+        return _INT.pack(count)
+    return SMALL_UVARINTS[count + 1] if count + 1 < len(SMALL_UVARINTS) else encode_uvarint(count + 1)
