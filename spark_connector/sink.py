@@ -79,7 +79,7 @@ class KraftBatchWriter(DataSourceArrowWriter):
         check_schema(schema, options.topic)
         self._options = options
         # Spark pickles this object for the tasks, and for the commit.
-        self._committer = f"{options.id_prefix}-{options.app_id or uuid4()}"
+        self._committer = f"{options.id_prefix}-{_app(options) or uuid4()}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         return write(self._options, self._attempt, iterator)
@@ -92,6 +92,11 @@ class KraftBatchWriter(DataSourceArrowWriter):
 
     def _attempt(self, context: TaskContext) -> Attempt:
         return Attempt(self._committer, None, context.partitionId(), context.attemptNumber())
+
+
+def _app(options: SinkOptions) -> str | None:
+    """Return what a version counts for: the application's writes to this topic. No topic has a colon in its name."""
+    return ":".join((options.app_id, options.topic)) if options.app_id and options.topic else options.app_id
 
 
 class KraftStreamWriter(DataSourceStreamArrowWriter):

@@ -59,7 +59,7 @@ class SinkOptions:
     id_prefix: str = ID_PREFIX
     app_id: str | None = None
     app_version: int = 0
-    """A batch write of this version by this id is done once."""
+    """A batch write of this version by this id to this topic is done once."""
 
     settings: tuple[tuple[str, str], ...] = ()
     """Settings of the producers, sorted."""

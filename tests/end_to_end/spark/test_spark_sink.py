@@ -166,14 +166,15 @@ def test_a_frame_is_written_as_its_columns_say(spark: SparkSession, cluster: Clu
         options = {**servers, "topic": "typed-0", "delivery.guarantee": guarantee}
         frame_of(spark).limit(1).write.format("kraft").options(**options).mode("append").save()
     for app_version in (1, 1, 2):
-        options = {**servers, "topic": "typed-1", "txnAppId": "nightly", "txnVersion": str(app_version)}
-        frame_of(spark).limit(1).write.format("kraft").options(**options).mode("append").save()
+        for topic in ("typed-0", "typed-1"):
+            options = {**servers, "topic": topic, "txnAppId": "nightly", "txnVersion": str(app_version)}
+            frame_of(spark).limit(1).write.format("kraft").options(**options).mode("append").save()
     with Admin(cluster.bootstrap_servers) as admin:
         tasks = "frames-.*-[0-9a-f]{32}"
         until(lambda: not admin.list_transactions(pattern=tasks), "temporary ids are left")
     found = {number: records_of(cluster, f"typed-{number}") for number in range(2)}
-    assert sorted(int(each.value or b"") for each in found[0]) == [0, 0, 0, 2, 4, 6, 8]
-    assert sorted(int(each.value or b"") for each in found[1]) == [0, 0, 1, 3, 5, 7, 9], "each version once"
+    assert sorted(int(each.value or b"") for each in found[0]) == [0, 0, 0, 0, 0, 2, 4, 6, 8]
+    assert sorted(int(each.value or b"") for each in found[1]) == [0, 0, 1, 3, 5, 7, 9], "each version once to each topic"
     for each in (*found[0], *found[1]):
         number = int(each.value or b"")
         expected = number % 3 if number < 5 else partition_for_key(each.key or b"", PARTITIONS)

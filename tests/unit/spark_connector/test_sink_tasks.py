@@ -16,7 +16,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from kraft.client import ColumnsToSend, ErrorCode, PreparedTransaction, Refusal
 from spark_connector import sink, sink_clients
 from spark_connector.given import OptionError
-from spark_connector.sink import KraftStreamWriter, SinkError, Written
+from spark_connector.sink import KraftBatchWriter, KraftStreamWriter, SinkError, Written
 from spark_connector.sink_ids import TransactionalIds
 from spark_connector.sink_options import SinkOptions
 
@@ -109,7 +109,14 @@ def process(monkeypatch: pytest.MonkeyPatch) -> FakeClients:
 def write(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return a function that runs one attempt of a task of query `q`, which gets these values, one a batch."""
 
-    def run(*values: str, options: SinkOptions = OPTIONS, batch: int = 0, task: int = 0, attempt: int = 0) -> Written:
+    def run(
+        *values: str,
+        options: SinkOptions = OPTIONS,
+        writer: type[KraftStreamWriter | KraftBatchWriter] = KraftStreamWriter,
+        batch: int = 0,
+        task: int = 0,
+        attempt: int = 0,
+    ) -> Written:
         properties = {
             "sql.streaming.queryId": "q",
             "streaming.sql.batchId": str(batch),
@@ -119,7 +126,7 @@ def write(monkeypatch: pytest.MonkeyPatch) -> Any:
             partitionId=lambda: task, attemptNumber=lambda: attempt, getLocalProperty=properties.get
         )
         monkeypatch.setattr(TaskContext, "get", lambda: context)
-        return KraftStreamWriter(options, VALUES).write(batches(*values))
+        return writer(options, VALUES).write(batches(*values))
 
     return run
 
@@ -184,6 +191,15 @@ def test_at_least_once_a_task_ends_when_all_is_stored(process: FakeClients, writ
     process.refuses = True
     with pytest.raises(SinkError, match="too large"):
         write("a", "b", options=AT_LEAST_ONCE)
+
+
+def test_an_application_writes_its_version_once_to_each_topic(process: FakeClients, write: Any) -> None:
+    def committer(topic: str | None) -> str:
+        options = SinkOptions(bootstrap_servers=("a:1",), topic=topic, app_id="nightly", app_version=7)
+        return str(write("a", options=options, writer=KraftBatchWriter).committer)
+
+    assert committer("orders") == committer("orders") == "kraft-spark-nightly:orders"
+    assert committer("payments") == "kraft-spark-nightly:payments"
 
 
 def test_a_stream_refuses_the_version_of_an_application() -> None:
