@@ -103,7 +103,10 @@ class AnyBroker:
                     answer = await ask(address, max(1, min(left_ms, attempt_ms)) / 1000)
                 except Unreachable as error:
                     other_listener = _other_listener(error)
-                    reasons[address] = other_listener or error.reason
+                    # A name may have several addresses, and gRPC gives the reason of one: that nothing listens at one
+                    # of them says less than what listens at another.
+                    if not (error.nobody_listens and reasons.get(address) == _OTHER_LISTENER):
+                        reasons[address] = other_listener or error.reason
                     self._preferred = None
                     self._silent.add(address)
                     is_hopeless = is_hopeless and (error.nobody_listens or other_listener is not None)

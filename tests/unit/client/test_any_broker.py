@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import chain, repeat
 
 import pytest
 
@@ -69,6 +70,21 @@ async def test_addresses_that_refuse_and_those_of_other_listeners_are_given_up_t
     )
     assert error.timeout_ms == REFUSED_TIMEOUT_MS
     assert error.reasons["broker-1:9094"] == "connection refused"
+
+
+async def test_a_name_with_an_address_where_nothing_listens_is_still_that_of_another_listener() -> None:
+    """`localhost` is ::1 and 127.0.0.1, and gRPC gives the reason of either."""
+    backoff = Backoff(first_ms=100, max_ms=300, chance=lambda: 0.5)
+    nodes = AnyBroker(["localhost:9092"], backoff, LoopClock(), refused_timeout_ms=REFUSED_TIMEOUT_MS)
+    closed = NotGrpc("localhost:9092", "closed")
+    refused = Unreachable("localhost:9092", "connection refused", nobody_listens=True)
+    errors = chain([refused, closed], repeat(refused))
+
+    async def ask(address: str, _: float) -> None:
+        raise next(errors)
+
+    with pytest.raises(NoBrokerReachable, match="localhost:9092: this port does not speak Kraft's gRPC"):
+        await nodes.call(ask, TIMEOUT_MS)
 
 
 async def test_an_address_that_may_answer_later_is_waited_for() -> None:
