@@ -25,6 +25,7 @@ from spark_connector.spark_versions import STREAMS, require
 if TYPE_CHECKING:
     from spark_connector.batch import KraftBatchReader
     from spark_connector.cluster import Connect
+    from spark_connector.refused_stream import RefusedStreamReader
     from spark_connector.sink import KraftBatchWriter, KraftStreamWriter
     from spark_connector.stream import KraftStreamReader
 
@@ -51,11 +52,15 @@ class KraftDataSource(DataSource):
     def reader(self, schema: StructType) -> KraftBatchReader:
         return _batch_reader()(batch_options(self.options), schema, self.connector())
 
-    def streamReader(self, schema: StructType) -> KraftStreamReader:
+    def streamReader(self, schema: StructType) -> KraftStreamReader | RefusedStreamReader:
         require("reading a stream", STREAMS)
+        from spark_connector.refused_stream import RefusedStreamReader
         from spark_connector.stream import KraftStreamReader
 
-        return KraftStreamReader(stream_options(self.options), schema, self.connector())
+        try:
+            return KraftStreamReader(stream_options(self.options), schema, self.connector())
+        except OptionError as error:
+            return RefusedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> KraftBatchWriter:
         from spark_connector.sink import KraftBatchWriter

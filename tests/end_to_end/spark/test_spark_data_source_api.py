@@ -245,3 +245,12 @@ def test_a_wrong_option_reaches_the_user_by_name(
     with pytest.raises(PySparkException) as refused:
         spark.read.format("kraft").options(**{**OPTIONS, **options}).load().count()
     assert line in str(refused.value)
+
+
+def test_a_stream_that_is_refused_says_why_in_its_last_error(spark: SparkSession, tmp_path: Path) -> None:
+    stream = spark.readStream.format("kraft").options(**OPTIONS).schema("value STRING").load()
+    writer = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    with pytest.raises(PySparkException) as refused:
+        writer.start().awaitTermination(TIMEOUT_S)
+    assert "column 'value' is binary in the kraft source, not string: cast it in the query" in str(refused.value)
+    assert "UnboundLocalError" not in str(refused.value)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
 from spark_connector import KraftDataSource
@@ -27,6 +28,19 @@ def test_headers_are_a_column_when_they_are_asked_for() -> None:
 def test_a_wrong_option_is_named_when_the_source_is_loaded() -> None:
     with pytest.raises(OptionError, match="subscribe and subscribePattern exclude each other"):
         KraftDataSource({**OPTIONS, "subscribePattern": "f.*"}).schema()
+
+
+def test_a_stream_that_is_refused_says_why_at_its_first_call() -> None:
+    """Spark replaces an error of `streamReader` by one of its own."""
+    refused = KraftDataSource({**OPTIONS, "endingOffsets": "latest"})
+    reader = refused.streamReader(refused.schema())
+    for call in (reader.getDefaultReadLimit, reader.prepareForTriggerAvailableNow, reader.initialOffset):
+        with pytest.raises(OptionError, match="option endingOffsets: a stream has no end"):
+            call()
+    reader.stop()
+    wrong = KraftDataSource(OPTIONS).streamReader(StructType().add("value", "string"))
+    with pytest.raises(OptionError, match="column 'value' is binary in the kraft source, not string"):
+        wrong.latestOffset({}, ReadAllAvailable())
 
 
 PLAN = """
