@@ -29,7 +29,8 @@ class TopicMissing(Missing):
     """A topic, or partition, of the query does not exist in the cluster."""
 
     def __init__(self, name: str, *, is_partition: bool = False) -> None:
-        super().__init__(f"{'partition' if is_partition else 'topic'} {name!r} does not exist")
+        what, option = ("partition", "assign") if is_partition else ("topic", "subscribe")
+        super().__init__(f"{what} {name!r} does not exist: create it, or correct the option {option}")
 
 
 class ClusterError(Exception):

@@ -113,9 +113,13 @@ class Planner:
                 f"{partition} does not exist any more; the query's offset there is {start.offsets[partition]}"
             )
         for partition in sorted(found.behind):
-            what = f"{partition} ends at offset {view.latest[partition]}, below the query's offset "
+            ends, offset = f"{partition} ends at offset {view.latest[partition]}", start.offsets[partition]
             why = "the log was truncated by an unclean election, or the topic was deleted and created again"
-            self._losses.report(f"{what}{start.offsets[partition]}: {why}")
+            self._losses.report(
+                f"{ends}, below offset {offset}, its start"
+                if start.is_initial
+                else f"{ends}, below the query's offset {offset}: {why}"
+            )
 
     def _report_recreated(self, name: str, start: Position) -> None:
         """Report what is known to be lost: how far the deleted topic was ahead of the query when it was last seen."""

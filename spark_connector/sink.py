@@ -96,7 +96,7 @@ class KraftBatchWriter(DataSourceArrowWriter):
 
 def _app(options: SinkOptions) -> str | None:
     """Return what a version counts for: the application's writes to this topic. No topic has a colon in its name."""
-    return ":".join((options.app_id, options.topic)) if options.app_id and options.topic else options.app_id
+    return f"{options.app_id}:{options.topic}" if options.app_id and options.topic else options.app_id
 
 
 class KraftStreamWriter(DataSourceStreamArrowWriter):
@@ -169,7 +169,7 @@ def _write_in_transaction(
 ) -> Written:
     use = attempt.use
     may_have_lost = attempt.number > 0 or (use is not None and found.ids.is_new(attempt.committer, use))
-    transactional_id = _transactional_id(options, found, attempt)
+    transactional_id = _transactional_id(found, attempt)
     if attempt.partition >= TASKS_THAT_FIT:
         _check_tasks(found, attempt.partition + 1, len(transactional_id.encode()))
     producer = found.transactional_producer(options, transactional_id, is_temporary=use is None)
@@ -184,17 +184,11 @@ def _write_in_transaction(
     return Written(attempt.committer, transaction, records, may_have_lost)
 
 
-def _transactional_id(options: SinkOptions, found: Clients, attempt: Attempt) -> str:
-    from kraft.client import Unreachable
-
+def _transactional_id(found: Clients, attempt: Attempt) -> str:
     committer, use = attempt.committer, attempt.use
     if use is not None and (free := found.ids.take(committer, use)) is not None:
         return free
-    try:
-        new = found.admin.new_transactional_id(committer, timeout_ms=FIRST_CONTACT_TIMEOUT_MS)
-    except Unreachable as error:
-        addresses, seconds = ",".join(options.bootstrap_servers), FIRST_CONTACT_TIMEOUT_MS // 1_000
-        raise SinkError(f"no broker at {addresses} has answered for {seconds} s: {error}") from None
+    new = found.admin.new_transactional_id(committer, timeout_ms=FIRST_CONTACT_TIMEOUT_MS)
     if use is not None:
         found.ids.add(committer, new, use)
     return new

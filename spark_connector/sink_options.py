@@ -76,7 +76,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
             given.first_of(names_of(setting)[1:])
             settings[setting] = value.strip()
         elif lowered not in _OF_SPARK_ITSELF and lowered not in {each.lower() for each in _KNOWN}:
-            raise OptionError(f"option {name} is unknown to the kraft sink{_hint(lowered)}")
+            raise OptionError(f"option {name} {_misplaced(lowered) or 'is unknown to the kraft sink' + _hint(lowered)}")
     guarantee = given.text("delivery.guarantee")
     is_exactly_once = guarantee is None or _is_exactly_once(guarantee)
     app_id, app_version = _app(given, is_exactly_once=is_exactly_once)
@@ -126,11 +126,18 @@ def _check(settings: Mapping[str, str], *, is_exactly_once: bool) -> None:
     from kraft.client import InvalidSetting, NotSupportedYet
     from kraft.client.settings import ProducerSettings, settings_of
 
+    if is_exactly_once and settings.get("acks", "all") not in ("all", "-1"):
+        needed = f"needs delivery.guarantee={AT_LEAST_ONCE}: {EXACTLY_ONCE} writes with acks=all"
+        raise OptionError(f"option acks={settings['acks']} {needed}")
     transactional = {"transactional.id": "any"} if is_exactly_once else {}
     try:
         settings_of(ProducerSettings, ("localhost:1",), {**settings, **transactional})
     except (InvalidSetting, NotSupportedYet) as error:
         raise OptionError(f"client setting {error}") from None
+
+
+def _misplaced(lowered: str) -> str:
+    return "is for reading; topic gives the topic to write to" if lowered == "subscribe" else ""
 
 
 def _hint(lowered: str) -> str:

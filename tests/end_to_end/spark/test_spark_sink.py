@@ -174,7 +174,7 @@ def test_a_frame_is_written_as_its_columns_say(spark: SparkSession, cluster: Clu
         until(lambda: not admin.list_transactions(pattern=tasks), "temporary ids are left")
     found = {number: records_of(cluster, f"typed-{number}") for number in range(2)}
     assert sorted(int(each.value or b"") for each in found[0]) == [0, 0, 0, 0, 0, 2, 4, 6, 8]
-    assert sorted(int(each.value or b"") for each in found[1]) == [0, 0, 1, 3, 5, 7, 9], "each version once to each topic"
+    assert sorted(int(each.value or b"") for each in found[1]) == [0, 0, 1, 3, 5, 7, 9], "each version once"
     for each in (*found[0], *found[1]):
         number = int(each.value or b"")
         expected = number % 3 if number < 5 else partition_for_key(each.key or b"", PARTITIONS)

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from kraft.client import ErrorCode, PreparedTransaction, Refusal, Unreachable
+from kraft.client import ErrorCode, PreparedTransaction, Refusal
 from spark_connector import sink, sink_clients
-from spark_connector.sink import Attempt, SinkError, Written
-from spark_connector.sink_ids import TransactionalIds, Use
+from spark_connector.sink import SinkError, Written
 from spark_connector.sink_options import SinkOptions
 
 OPTIONS = SinkOptions(bootstrap_servers=("a:1",), topic="orders")
@@ -113,15 +112,6 @@ def test_an_abort_that_fails_is_logged_and_no_error(admin: FakeAdmin, caplog: py
     with caplog.at_level(logging.WARNING):
         sink.abort(OPTIONS, [written("a")])
     assert "transactions left open until their transaction.timeout.ms" in caplog.text
-
-
-def test_a_cluster_that_does_not_answer_is_named_with_its_addresses() -> None:
-    def unreachable(committer: str, timeout_ms: int) -> str:
-        raise Unreachable("a:1", "connection refused")
-
-    clients: Any = SimpleNamespace(admin=SimpleNamespace(new_transactional_id=unreachable), ids=TransactionalIds())
-    with pytest.raises(SinkError, match=r"no broker at a:1 has answered for 10 s: .*connection refused"):
-        sink._transactional_id(OPTIONS, clients, Attempt("query", Use("run", "0"), 0, 0))
 
 
 def test_tasks_that_cannot_be_committed_together_are_refused_before_they_write(admin: FakeAdmin) -> None:

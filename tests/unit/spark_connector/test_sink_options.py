@@ -42,7 +42,11 @@ def test_a_write_of_an_application_has_an_id_and_a_version() -> None:
         ({**SERVERS, "delivery.guarantee": "twice"}, "'twice' is neither exactly-once nor at-least-once"),
         ({**SERVERS, "kafka.transactional.id": "x"}, "kafka.transactional.id is not supported: each task has one"),
         ({**SERVERS, "kafka.value.serializer": "x"}, "kafka.value.serializer is not supported: values are binary"),
-        ({**SERVERS, "kafka.acks": "1"}, "client setting transactional.id needs acks=all"),
+        (
+            {**SERVERS, "kafka.acks": "1"},
+            "option acks=1 needs delivery.guarantee=at-least-once: exactly-once writes with acks=all",
+        ),
+        ({**SERVERS, "subscribe": "orders"}, "option subscribe is for reading; topic gives the topic to write to"),
         ({**SERVERS, "kafka.lingre.ms": "1"}, "client setting .*lingre"),
         (
             {**SERVERS, "kafka.linger.ms": "1", "kraft.linger.ms": "2"},

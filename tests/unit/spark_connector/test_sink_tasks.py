@@ -13,7 +13,7 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from kraft.client import ColumnsToSend, ErrorCode, PreparedTransaction, Refusal
+from kraft.client import ColumnsToSend, ErrorCode, PreparedTransaction, Refusal, Unreachable
 from spark_connector import sink, sink_clients
 from spark_connector.given import OptionError
 from spark_connector.sink import KraftBatchWriter, KraftStreamWriter, SinkError, Written
@@ -176,6 +176,15 @@ def test_a_producer_that_was_refused_is_closed(process: FakeClients, write: Any)
     with pytest.raises(SinkError, match="too large"):
         write("a")
     assert process.producers[0].calls == ["begin", "prepare", "close"]
+
+
+def test_a_cluster_that_does_not_answer_is_named_in_one_line(process: FakeClients, write: Any) -> None:
+    def unreachable(committer: str, timeout_ms: int) -> str:
+        raise Unreachable("a:1", "connection refused")
+
+    process.admin.new_transactional_id = unreachable
+    with pytest.raises(SinkError, match=r"^a:1 cannot be reached: connection refused$"):
+        write("a")
 
 
 def test_too_many_tasks_are_refused_before_one_writes(process: FakeClients, write: Any) -> None:

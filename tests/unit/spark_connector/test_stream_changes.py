@@ -182,6 +182,12 @@ def test_a_log_that_is_shorter_than_what_was_read_fails_the_query_by_name(cluste
         end_of(reader(cluster), at(99, 0))
 
 
+def test_a_start_above_the_end_of_a_log_is_called_one(cluster: FileCluster) -> None:
+    stream = reader(cluster, startingOffsets='{"a": {"0": 99, "1": 0}}')
+    with pytest.raises(DataLoss, match="a-0 ends at offset 30, below offset 99, its start"):
+        end_of(stream, stream.initialOffset())
+
+
 def test_a_shorter_log_is_followed_and_logged_when_losses_are_allowed(
     cluster: FileCluster, caplog: pytest.LogCaptureFixture
 ) -> None:

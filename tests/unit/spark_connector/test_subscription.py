@@ -28,8 +28,11 @@ def test_partitions_come_in_the_order_of_topics_and_numbers(connected: Connected
 @pytest.mark.parametrize(
     ("subscription", "words"),
     [
-        (Topics(("a", "absent")), "topic 'absent' does not exist"),
-        (Assigned(frozenset({A0, TopicPartition("a", 2)})), "partition 'a-2' does not exist"),
+        (Topics(("a", "absent")), "topic 'absent' does not exist: create it, or correct the option subscribe"),
+        (
+            Assigned(frozenset({A0, TopicPartition("a", 2)})),
+            "partition 'a-2' .* create it, or correct the option assign",
+        ),
     ],
 )
 def test_what_is_missing_at_the_start_is_named(
