@@ -69,6 +69,11 @@ class Position:
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Position:
         """Return the position that `to_json` wrote, or version 1. Raises OffsetsError for anything else."""
+        if "version" not in document:
+            raise OffsetsError(
+                "the checkpoint's offsets are not of Kraft: python -m spark_connector.kafka_checkpoint OLD NEW moves "
+                "those of Spark's Kafka source; otherwise start the query with a new checkpoint"
+            )
         version = document.get("version")
         if version not in (1, VERSION) or isinstance(version, bool):
             raise OffsetsError(

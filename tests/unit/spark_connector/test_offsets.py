@@ -32,6 +32,11 @@ positions = st.builds(
 )
 
 
+def test_the_checkpoint_of_another_source_is_named_with_the_way_to_move_it() -> None:
+    with pytest.raises(OffsetsError, match=r"not of Kraft.*python -m spark_connector\.kafka_checkpoint OLD NEW"):
+        Position.from_json({"orders": {"0": 12}})
+
+
 def test_the_checkpoint_form_is_sparks_with_a_version_and_ids_around_it() -> None:
     position = Position(offsets={A0: 12, B0: 3}, topic_ids={"b": "id-b", "a": "id-a"})
     assert position.to_json() == {
