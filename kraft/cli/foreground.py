@@ -5,6 +5,7 @@ Importing typer and what it needs would take a quarter of a node's time from sta
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -95,6 +96,8 @@ def run(config: Path, process: int | None = None) -> int:
     for warning in node_config.warnings:
         log.warning("configuration warning", file=str(config), key=warning.key, reason=warning.message)
 
+    # A crash of a library in C would end the node without a word.
+    faulthandler.enable()
     # gRPC would print a line for every failed handshake of any client, without a limit.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     with imports_exempted():
