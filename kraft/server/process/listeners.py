@@ -35,6 +35,10 @@ GRACE_S: Final = 0.5
 STREAM_GRACE_S: Final = 0.02
 """Time after the last response, in which gRPC sends it; streams that are open then are cut off."""
 
+UNENDING_GRACE_S: Final = 3_600.0
+"""For a stop that only refuses new requests, until another one cuts off what is left. gRPC's own grace must not end
+meanwhile: of two stops, one may destroy the server while the other's ends, which then crashes the process."""
+
 
 class Listeners:
     def __init__(self, config: NodeConfig, cluster_id: str, credentials: NodeCredentials, process_id: bytes) -> None:
@@ -104,7 +108,7 @@ class Listeners:
     async def stop(self) -> None:
         """Stop in order: take no more requests, respond to those in progress, and close what is left open then."""
         until_s = asyncio.get_running_loop().time() + GRACE_S
-        refusing = [asyncio.ensure_future(server.stop(GRACE_S)) for server in self._grpc]
+        refusing = [asyncio.ensure_future(server.stop(UNENDING_GRACE_S)) for server in self._grpc]
         if self._kafka is not None:
             # Outside the timeout, which would end first: after the grace it closes its connections.
             await self._kafka.stop(GRACE_S)
@@ -112,8 +116,10 @@ class Listeners:
             async with asyncio.timeout_at(until_s):
                 for requests in self._in_progress:
                     await requests.none_left()
-        # A request of one listener may wait for the quorum, which uses streams of another.
-        await asyncio.gather(*(server.stop(STREAM_GRACE_S) for server in self._grpc), *refusing)
+        if refusing:
+            # A request of one listener may wait for the quorum, which uses streams of another.
+            await asyncio.wait(refusing, timeout=STREAM_GRACE_S)
+        await asyncio.gather(*(server.stop(None) for server in self._grpc), *refusing)
 
     def cut_off(self) -> list[Coroutine[Any, Any, None]]:
         """Return the immediate stop of each listener, to be awaited."""

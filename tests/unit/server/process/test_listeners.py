@@ -14,10 +14,12 @@ class FakeServer:
 
     def __init__(self) -> None:
         self.is_refusing = False
+        self.graces_s: list[float | None] = []
         self._cut_off = asyncio.Event()
 
     async def stop(self, grace_s: float | None) -> None:
         self.is_refusing = True
+        self.graces_s.append(grace_s)
         asyncio.get_running_loop().call_later(grace_s or 0, self._cut_off.set)
         await self._cut_off.wait()
 
@@ -52,6 +54,16 @@ async def test_a_stop_refuses_requests_at_once_and_waits_for_those_in_progress_o
     began_s = elapsed_s()
     await stop
     assert round(elapsed_s(began_s), 3) == STREAM_GRACE_S
+
+
+async def test_no_grace_of_grpc_itself_ends_while_another_stop_may_destroy_the_server() -> None:
+    """That crashes the process (grpcio 1.85): the one cancels the calls of a server that the other has destroyed."""
+    server = FakeServer()
+    await listeners([server], [RequestsInProgress()]).stop()
+    first, last = server.graces_s
+    assert first is not None
+    assert first > 1_000 * GRACE_S
+    assert last is None, "at once"
 
 
 async def test_a_request_that_takes_longer_than_the_grace_is_cut_off() -> None:
