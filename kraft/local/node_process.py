@@ -96,7 +96,8 @@ class NodeProcess:
         """Send SIGTERM without waiting, to stop several nodes at once; `wait_stopped` follows."""
         process = self._running()
         process.terminate()
-        self.resume()
+        # A paused node stops once it goes on. One with nothing to do may have ended already.
+        process.send_signal(signal.SIGCONT)
 
     def wait_stopped(self, deadline_s: float) -> None:
         """Wait for the end of a stop, as `terminate` does.
