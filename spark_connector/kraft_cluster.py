@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any, Final
 
-from kraft.client import Admin, ArrowChunk, Consumer, ErrorCode, Refusal, TopicPartition, Unreachable, WantedColumns
+from kraft.client import Admin, ArrowChunk, Consumer, TopicPartition, WantedColumns
 from kraft.client.settings import AdminSettings
 from spark_connector import kraft_reads
+from spark_connector.client_errors import connector_errors
 from spark_connector.cluster import ClusterError, Missing, OffsetOutOfRange, ReadStalled, Topic, TruncatedWhileRead
 
 FIRST_CONTACT_TIMEOUT_MS: Final = 10_000
@@ -37,7 +37,7 @@ class KraftCluster:
 
     def topics(self, names: Sequence[str] | None) -> dict[str, Topic]:
         # The consumer caches a topic's partitions for minutes; a stream must see new ones soon.
-        with _connector_errors():
+        with connector_errors():
             found = self._admin.find_topics(names, timeout_ms=self._timeout_ms)
         self._timeout_ms = None
         return {
@@ -48,15 +48,15 @@ class KraftCluster:
         }
 
     def earliest_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        with _connector_errors():
+        with connector_errors():
             return self._consumer.beginning_offsets(partitions)
 
     def latest_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        with _connector_errors():
+        with connector_errors():
             return self._consumer.end_offsets(partitions)
 
     def offsets_at(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        with _connector_errors():
+        with connector_errors():
             found = self._consumer.offsets_for_times(timestamps_ms)
         return {partition: None if each is None else each.offset for partition, each in found.items()}
 
@@ -69,7 +69,7 @@ class KraftCluster:
             return None
 
     def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        with _connector_errors():
+        with connector_errors():
             outcomes = self._admin.alter_consumer_group_offsets(group_id, offsets, timeout_ms=COMMIT_TIMEOUT_MS)
         for refusal in outcomes.values():
             if refusal is not None:
@@ -83,16 +83,3 @@ class KraftCluster:
     def close(self) -> None:
         self._consumer.close()
         self._admin.close()
-
-
-@contextmanager
-def _connector_errors() -> Iterator[None]:
-    """Raise the client's errors as the connector's, without what led to them inside of the client."""
-    try:
-        yield
-    except Refusal as refusal:
-        if refusal.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise Missing(refusal.message) from None
-        raise ClusterError(str(refusal)) from None
-    except Unreachable as unreachable:
-        raise ClusterError(str(unreachable)) from None

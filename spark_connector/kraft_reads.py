@@ -1,22 +1,17 @@
-"""Reads a range with `kraft.client`, and tells the connector's errors from the client's."""
+"""Reads a range with `kraft.client`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 from kraft.client import (
     ArrowChunk,
     Consumer,
-    ErrorCode,
-    LogTruncated,
-    Refusal,
     TopicPartition,
-    Unreachable,
     WantedColumns,
 )
-from spark_connector.cluster import ClusterError, Missing, OffsetOutOfRange, ReadStalled, TruncatedWhileRead
+from spark_connector.client_errors import read_errors
 
 STALL_MS: Final = 2_000
 """Time without records after which a reader is told, to look whether the log has an end before its range has."""
@@ -28,37 +23,17 @@ def read(
     consumer: Consumer, partition: TopicPartition, start: int, end: int, wanted: WantedColumns
 ) -> Iterator[ArrowChunk]:
     """Yield the wanted columns of the records. Raises as `Cluster.read` does."""
-    with _connector_errors():
+    with read_errors():
         yield from consumer.read_arrow(partition, start, end, wanted, timeout_ms=STALL_MS)
 
 
 def record_bytes(consumer: Consumer, partition: TopicPartition, offset: int, end: int) -> float | None:
     """Return the mean size of key and value in the first batch of the range; None if there is none."""
     sample_end = min(end, offset + _SAMPLE_RECORDS)
-    with _connector_errors():
+    with read_errors():
         for part in consumer.read_columns(partition, offset, sample_end, timeout_ms=STALL_MS):
             columns = part.columns
             if columns.offsets:
                 size = sum(map(len, filter(None, columns.values))) + sum(map(len, filter(None, columns.keys)))
                 return size / len(columns.offsets)
     return None
-
-
-@contextmanager
-def _connector_errors() -> Iterator[None]:
-    try:
-        yield
-    except LogTruncated as truncated:
-        raise TruncatedWhileRead(truncated.what) from None
-    except Refusal as refusal:
-        match refusal.error_code:
-            case ErrorCode.OFFSET_OUT_OF_RANGE:
-                raise OffsetOutOfRange(refusal.message) from None
-            case ErrorCode.REQUEST_TIMED_OUT:
-                raise ReadStalled(refusal.message) from None
-            case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise Missing(refusal.message) from None
-            case _:
-                raise ClusterError(str(refusal)) from None
-    except Unreachable as unreachable:
-        raise ClusterError(str(unreachable)) from None

@@ -250,8 +250,8 @@ def commit(options: SinkOptions, messages: Sequence[WriterCommitMessage | None],
         is_new = admin.commit_transactions(committer, sequence, transactions)
         if not is_new:
             records = sum(each.records for each in written)
-            what = "batch not written again, because it was committed before"
-            log.warning("%s: committer=%s batch=%d records=%d", what, committer, sequence, records)
+            event = "batch not written again, it was committed before: committer=%s batch=%d records=%d"
+            log.warning(event, committer, sequence, records)
             _clean_up(lambda: admin.abort_transactions(transactions))
         if any(each.may_have_lost for each in written):
             kept = {each.transactional_id for each in transactions}

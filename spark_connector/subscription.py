@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from kraft.client import TopicPartition
 from spark_connector.cluster import Cluster, Topic, TopicMissing
+from spark_connector.patience import Patience
 
 MISSING_TOPIC_GRACE_S: Final = 3.0
 """Time for which a topic may be unknown before it counts as missing: a broker may learn of it late after its start."""
@@ -100,18 +100,15 @@ class Assigned:
 Subscription: TypeAlias = Topics | Pattern | Assigned
 
 
-def at_start(subscription: Subscription, cluster: Cluster, grace_s: float | None = None) -> dict[str, Topic]:
+def at_start(subscription: Subscription, cluster: Cluster) -> dict[str, Topic]:
     """Return the topics that a query starts with. Raises TopicMissing if one is still unknown after the grace."""
     _warn_of_partial_matches(subscription, cluster)
-    deadline = time.monotonic() + (MISSING_TOPIC_GRACE_S if grace_s is None else grace_s)
-    while True:
-        found = subscription.found(cluster)
-        missing = subscription.missing(found)
-        if not missing:
-            return found
-        if time.monotonic() > deadline:
-            raise TopicMissing(missing[0], is_partition=isinstance(subscription, Assigned))
-        time.sleep(_POLL_S)
+    found = Patience(settle_s=MISSING_TOPIC_GRACE_S, poll_s=_POLL_S).settled(
+        lambda: subscription.found(cluster), lambda found: not subscription.missing(found)
+    )
+    if missing := subscription.missing(found):
+        raise TopicMissing(missing[0], is_partition=isinstance(subscription, Assigned))
+    return found
 
 
 def partitions_of(topics: Mapping[str, Topic]) -> list[TopicPartition]:

@@ -81,7 +81,7 @@ class _Supervisor:
                 self._stop()
                 return 1
             self._wakeups.wait(self._next_start_s())
-        log.info("stop of the processes requested", processes=len(self._children))
+        log.info("supervisor stop requested", processes=len(self._children))
         return self._stop()
 
     def _next_start_s(self) -> float | None:

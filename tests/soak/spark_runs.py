@@ -182,6 +182,7 @@ class Run:
         until(are_committed, lambda: f"the stream commits nothing: {self.copier.tail()}", _DEADLINE_S)
 
     def live_through(self, fault: Fault) -> None:
+        # A fault comes at any point of a micro-batch.
         time.sleep(self._chance.uniform(0, _PAUSE_MAX_S))
         self.records.check()
         before, began_s = self.copier.committed_batches, time.monotonic()
@@ -215,6 +216,7 @@ class Run:
             return
         node = self._cluster.node(leader_id)
         node.kill()
+        # Down for so long: the others elect leaders, or do not yet.
         time.sleep(self._chance.uniform(0.1, _DOWN_MAX_S))
         node.start()
         self._cluster.wait_ready(_DEADLINE_S)

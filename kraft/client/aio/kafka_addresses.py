@@ -53,7 +53,7 @@ class KafkaAddresses:
         try:
             response = await peer.call(DESCRIBE_BROKERS, DescribeBrokersRequest(broker_ids=[]), ATTEMPT_MAX_MS / 1000)
         except (Unreachable, Refusal) as error:
-            log.debug("listeners of %s not found: %s", address, error)
+            log.debug("listeners not found: broker=%s reason=%s", address, error)
             return None
         return _kafka_address(address, response.brokers)
 

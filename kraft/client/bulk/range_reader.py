@@ -124,8 +124,8 @@ class RangeReader:
                 answer = connection.answer(ANSWER_TIMEOUT_S)
         except (OSError, ProtocolError, InvalidBatch) as error:
             self._sockets.failed(leader.address)
-            what = "direct fetch failed, reading on over gRPC"
-            log.info("%s: partition=%s offset=%d reason=%s", what, self._partition, position, error)
+            event = "direct fetch failed, continued over gRPC: partition=%s offset=%d reason=%s"
+            log.info(event, self._partition, position, error)
         finally:
             if connection is not None:
                 self._sockets.give_back(connection)

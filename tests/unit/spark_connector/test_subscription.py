@@ -6,6 +6,7 @@ import time
 import pytest
 
 from kraft.client import TopicPartition
+from spark_connector import subscription as module
 from spark_connector.cluster import Topic, TopicMissing
 from spark_connector.subscription import Assigned, Pattern, Topics, at_start, partitions_of
 from tests.support.file_cluster import ConnectedFileCluster, FileCluster
@@ -36,10 +37,11 @@ def test_partitions_come_in_the_order_of_topics_and_numbers(connected: Connected
     ],
 )
 def test_what_is_missing_at_the_start_is_named(
-    connected: ConnectedFileCluster, subscription: Topics | Assigned, words: str
+    connected: ConnectedFileCluster, subscription: Topics | Assigned, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(module, "MISSING_TOPIC_GRACE_S", 0.0)
     with pytest.raises(TopicMissing, match=words):
-        at_start(subscription, connected, grace_s=0.0)
+        at_start(subscription, connected)
 
 
 def test_a_topic_that_a_young_broker_does_not_know_yet_is_waited_for(
