@@ -21,7 +21,7 @@ from kraft.metadata.topic_decisions import ControllerDefaults
 from kraft.model import configs
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
 from kraft.model.endpoint import Endpoint
-from kraft.model.errors import Refusal
+from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.features import FeatureRange
 from kraft.model.ids import TopicId
 from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, TopicResults
@@ -193,7 +193,10 @@ class QuorumController:
     async def describe_quorum(self, _: DescribeQuorumRequest) -> QuorumDescription:
         self.host.check_active()
         assert self._quorum is not None
-        return self._view.describe(self._quorum.describe(), self.host.committed_index, self.host.image.brokers)
+        status = self._quorum.describe()
+        if status.leader_id != self._config.node_id:
+            raise Refusal(ErrorCode.NOT_CONTROLLER, "this controller has just lost its leadership")
+        return self._view.describe(status, self.host.committed_index, self.host.image.brokers)
 
     def served(self) -> list[Served]:
         """Return the calls of the CONTROLLER listener."""

@@ -36,8 +36,12 @@ class FakeQuorum:
         self._term = term
         self.listener.on_leadership(term)
 
-    def lose(self) -> None:
+    def step_down(self) -> None:
+        """This voter does not lead any more; the listener learns of it only by `lose`."""
         self._term = None
+
+    def lose(self) -> None:
+        self.step_down()
         for proposal in self.waiting:
             proposal.answer.set_exception(ProposalUnknown("leadership was lost"))
         self.waiting.clear()

@@ -125,6 +125,14 @@ async def test_the_quorum_is_described_with_the_brokers_that_only_observe() -> N
         assert (observer.node_id, observer.log_end_offset, observer.last_fetch_ms_ago) == (7, 2, 1_000)
 
 
+async def test_a_voter_that_has_just_stepped_down_does_not_describe_the_quorum() -> None:
+    async with controller() as parts:
+        parts.quorum.step_down()
+        assert parts.controller.host.active
+        with pytest.raises(Refusal, match="NOT_CONTROLLER"):
+            await parts.controller.describe_quorum(DescribeQuorumRequest())
+
+
 async def test_a_broker_that_an_operator_fenced_stays_fenced_until_the_operator_takes_that_back() -> None:
     async with controller() as parts:
         epoch = await parts.register(1)
