@@ -8,7 +8,7 @@ from kraft.client import Admin, BrokerDescription, TopicPartition
 from kraft.model.metadata import PartitionMetadata
 from kraft.testing import Cluster
 from tests.support.records import create_topic, once_each, publish, read_all
-from tests.support.waiting import until, until_in_sync
+from tests.support.waiting import until, until_every_broker_knows, until_in_sync
 
 NEW = 4
 RECORDS = 2_000
@@ -58,6 +58,8 @@ def test_a_new_broker_stays_empty_until_topics_are_created_or_partitions_are_mov
         assert (empty.replicas, empty.leaders, held(cluster)) == (0, 0, set())
 
         create_topic(cluster.bootstrap_servers, "after", partitions=4)
+        # The broker that created it need not be the one that is asked.
+        until_every_broker_knows(cluster.bootstrap_servers, "after")
         # Each of the four brokers leads one; how many it follows depends on where the placement begins.
         assert described(admin).leaders == 1
         given = {f"after-{each.partition}" for each in partitions(admin, "after") if NEW in each.replicas}

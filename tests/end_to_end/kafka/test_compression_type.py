@@ -122,6 +122,7 @@ def test_kafka_python_creates_topics_that_say_it(cluster: Cluster, servers: str,
         admin.create_topics([PlainNewTopic(topic, 1, 3, topic_configs=configs)])
     finally:
         admin.close()
+    until_known(cluster, topic, 1)
     write_by_confluent(Place.of(cluster, topic), "zstd", one("v"))
     check_codecs(cluster, topic, ["zstd" if topic == "plain-producer" else "gzip"])
 

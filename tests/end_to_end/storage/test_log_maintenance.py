@@ -105,11 +105,11 @@ def said(cluster: Cluster, node_id: int) -> str:
     return (cluster.directory / f"node-{node_id}.log").read_text()
 
 
-def until(holds: Callable[[], bool], what: str, within_s: float = DEADLINE_S) -> float:
+def until(holds: Callable[[], bool], what: str) -> float:
     """Wait for a condition; return how long it took."""
     began_s = time.monotonic()
     while not holds():
-        assert time.monotonic() - began_s < within_s, f"not within {within_s:g} s: {what}"
+        assert time.monotonic() - began_s < DEADLINE_S, f"not within {DEADLINE_S:g} s: {what}"
         time.sleep(0.02)
     return time.monotonic() - began_s
 
@@ -373,7 +373,7 @@ def test_producers_are_refused_on_a_full_disk_while_reads_go_on_and_taken_again_
                 time.sleep(1)
                 assert not kept.done()
                 filler.unlink()
-                took_s = until(kept.done, "the producer is served again", within_s=10)
+                took_s = until(kept.done, "the producer is served again")
                 assert kept.result(1).offset == 1_000
             print(f"served again {took_s:.1f} s after there was room")
             assert len(read(cluster, place)) == 1_001
@@ -400,7 +400,7 @@ def test_a_follower_on_a_full_disk_leaves_the_isr_and_comes_back_when_there_is_r
             until(lambda: isr(cluster, "orders") == {1, 2}, "the follower leaves the ISR")
             publish(cluster, "orders", numbered(100))
             filler.unlink()
-            took_s = until(lambda: isr(cluster, "orders") == set(NODES), "it is in sync again", within_s=10)
+            took_s = until(lambda: isr(cluster, "orders") == set(NODES), "it is in sync again")
             print(f"in sync again {took_s:.1f} s after there was room")
             assert cluster.node(3).is_running
             assert len(read(cluster, TopicPartition("orders", 0))) == 300
