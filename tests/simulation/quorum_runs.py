@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from random import Random
 
@@ -100,12 +100,12 @@ def run(seed: int, faults_s: float = FAULTS_S) -> Tally:
         )
 
 
-def notices(invariant: Invariant, words: str = "", *, seeds: int) -> bool:
-    """Return whether one of the first seeds breaks this invariant, with these words in its message.
+def notices(invariant: Invariant, seeds: Iterable[int], words: str = "") -> bool:
+    """Return whether one of the seeds breaks this invariant, with these words in its message.
 
     A weakened quorum may also fail in another way. That is ignored: it does not prove that the removed guard is needed.
     """
-    for seed in range(seeds):
+    for seed in seeds:
         try:
             run(seed)
         except Violation as violation:

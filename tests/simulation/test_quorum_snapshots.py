@@ -53,14 +53,14 @@ def test_the_simulation_notices_snapshots_that_are_not_durable(
     store: type[SnapshotStore], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(quorum_snapshots, "SnapshotStore", store)
-    assert notices(Invariant.VOTERS_GO_ON, words, seeds=WEAKENED_SEEDS)
+    assert notices(Invariant.VOTERS_GO_ON, range(WEAKENED_SEEDS), words)
 
 
 def test_the_simulation_notices_a_segment_that_begins_without_term_and_vote(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are lost with the segments before it."""
     roll = Segments.roll
     monkeypatch.setattr(Segments, "roll", lambda self, index, term, vote: roll(self, index, term, b""))
-    assert notices(Invariant.VOTERS_GO_ON, "the journal was lost", seeds=WEAKENED_SEEDS)
+    assert notices(Invariant.VOTERS_GO_ON, range(WEAKENED_SEEDS), "the journal was lost")
 
 
 def test_the_simulation_notices_a_segment_that_is_not_durable_before_it_is_written_to(
@@ -78,7 +78,7 @@ def test_the_simulation_notices_a_segment_that_is_not_durable_before_it_is_writt
             roll(self, index, term, vote)
 
     monkeypatch.setattr(Segments, "roll", roll_carelessly)
-    assert notices(Invariant.NOTHING_GOES_BACK, "goes back from term", seeds=WEAKENED_SEEDS)
+    assert notices(Invariant.NOTHING_GOES_BACK, range(WEAKENED_SEEDS), "goes back from term")
 
 
 def test_removing_the_newest_segment_first_leaves_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +113,7 @@ def test_the_simulation_notices_entries_that_are_lost_with_the_front_of_a_journa
         rebase(journal, index, term)
 
     monkeypatch.setattr(QuorumJournal, "begin_rebase", forget_the_rest)
-    assert notices(Invariant.COMMITTED_STAYS, "has lost entry", seeds=WEAKENED_SEEDS)
+    assert notices(Invariant.COMMITTED_STAYS, range(WEAKENED_SEEDS), "has lost entry")
 
 
 def lost_by_trimming() -> list[str]:
@@ -178,4 +178,4 @@ def test_the_simulation_notices_a_journal_that_is_trimmed_before_its_snapshot_is
         return captured.id.index
 
     monkeypatch.setattr(quorum_snapshots.SimKeeper, "write", write_later)
-    assert notices(Invariant.VOTERS_GO_ON, "the journal begins at entry", seeds=WEAKENED_SEEDS)
+    assert notices(Invariant.VOTERS_GO_ON, range(WEAKENED_SEEDS), "the journal begins at entry")
