@@ -21,9 +21,9 @@ from kraft.model.ids import LeaderEpoch, Offset
 from tests.support.disks.sim_content import CrashMode
 from tests.support.log.modelled_log import ModelledLog
 
-RUNS = 320
+RUNS = 200
 STEPS_IN_A_RUN = 40
-STEPS_LEAST = 10_000
+STEPS_LEAST = 6_000
 
 CONFIG = LogConfig(segment_bytes=3000, index_interval_bytes=200)
 CONFIGS = (

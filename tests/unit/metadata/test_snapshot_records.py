@@ -135,8 +135,11 @@ def test_no_field_of_an_image_is_forgotten() -> None:
 
 # --- any image that records lead to -------------------------------------------------------------------------------
 
+EXAMPLES = 40 if settings().derandomize else settings().max_examples
+"""A history has dozens of records, which take long to draw; fresh examples are as many as everywhere."""
+
 # How long a history takes to draw depends on what else the machine does, and decides no test.
-AT_LEISURE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+AT_LEISURE = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 NAMES = st.text("abcxyz.-_", min_size=1, max_size=6)
 CHANGES: list[type[BrokerFenced] | type[BrokerUnfenced] | type[BrokerShuttingDown]] = [

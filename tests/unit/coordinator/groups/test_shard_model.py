@@ -259,7 +259,7 @@ def test_after_any_commands_the_state_is_the_replay_of_its_compacted_log() -> No
     run_state_machine_as_test(
         ShardAgainstDict,
         settings=settings(
-            max_examples=150,
+            max_examples=100,
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
