@@ -21,7 +21,7 @@ import typer
 from kraft.testing import Cluster
 from tests.soak.fault_runs import Seed, Times, chosen, judged, say
 from tests.soak.group_member_runs import NODES, SESSION_MS, SETTINGS, kill_coordinator
-from tests.soak.loads.steady_producer import SteadyProducer
+from tests.soak.loads.steady_producer import PERIOD_S, SteadyProducer
 from tests.support.kafka.group_members.history import History
 from tests.support.kafka.group_members.member import Kind, Members, members_of
 from tests.support.kafka.group_members.observer import Observer, wait_read
@@ -134,10 +134,11 @@ class Migration:
         return self._observer.type_of(self._group) == group_type
 
 
-def run(cluster: Cluster, seed: int, killed: Collection[Step] | None = None) -> None:
+def run(cluster: Cluster, seed: int, killed: Collection[Step] | None = None, period_s: float = PERIOD_S) -> None:
     """Raises AssertionError for a record that was not read or was committed twice, and for a group that stops.
 
-    Without `killed`, the seed decides in which steps the coordinator is killed.
+    Without `killed`, the seed decides in which steps the coordinator is killed. A record is written to each partition
+    every `period_s`.
     """
     chance = Random(seed)
     group = f"migration-{seed}"
@@ -148,7 +149,7 @@ def run(cluster: Cluster, seed: int, killed: Collection[Step] | None = None) -> 
     protocol = chance.choice(sorted({each.protocol for each in CLASSIC}))
     classic = [each for each in CLASSIC if each.protocol == protocol]
     with ExitStack() as stack:
-        producer = stack.enter_context(SteadyProducer(cluster.kafka_bootstrap_servers, group, PARTITIONS))
+        producer = stack.enter_context(SteadyProducer(cluster.kafka_bootstrap_servers, group, PARTITIONS, period_s))
         members = stack.enter_context(members_of(observer.servers, group, group, SESSION_MS))
         migration = Migration(cluster, observer, members, group, chance)
         migration.start(chance.sample(classic, SIZE))

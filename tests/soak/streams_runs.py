@@ -81,7 +81,9 @@ class Outcome(Struct, frozen=True, kw_only=True):
 class Run:
     """One cluster's topics, instances and faults."""
 
-    def __init__(self, cluster: Cluster, seed: int, standbys: int = 0, protocol: str = "") -> None:
+    def __init__(
+        self, cluster: Cluster, seed: int, standbys: int = 0, protocol: str = "", down_max_s: float = _DOWN_MAX_S
+    ) -> None:
         self.servers = Servers(kafka=cluster.kafka_bootstrap_servers, grpc=cluster.bootstrap_servers)
         self.application = Application(
             servers=self.servers.kafka,
@@ -97,6 +99,7 @@ class Run:
         self.happenings: list[Happening] = []
         self._cluster = cluster
         self._chance = Random(seed)
+        self._down_max_s = down_max_s
 
     def create_topics(self) -> None:
         observer = Observer(self.servers)
@@ -150,7 +153,7 @@ class Run:
         return 0
 
     def _down_s(self) -> float:
-        return self._chance.uniform(0.1, _DOWN_MAX_S)
+        return self._chance.uniform(0.1, self._down_max_s)
 
     def _kill_node(self, node_id: int) -> int:
         node = self._cluster.node(node_id)
@@ -242,15 +245,20 @@ def run(
     faults: Sequence[Fault],
     standbys: int = 0,
     tell: Callable[[Happening], None] = lambda _: None,
+    period_s: float = PERIOD_S,
+    down_max_s: float = _DOWN_MAX_S,
 ) -> Outcome:
-    """Raises AssertionError and TimeoutError for what the run promises and does not keep."""
+    """Raises AssertionError and TimeoutError for what the run promises and does not keep.
+
+    A word is written to each partition every `period_s`; what is killed starts again after `down_max_s` at the latest.
+    """
     began_s = time.monotonic()
     with ExitStack() as stack:
-        one = Run(cluster, seed, standbys)
+        one = Run(cluster, seed, standbys, down_max_s=down_max_s)
         one.create_topics()
         words = Words(Random(seed))
         producer = stack.enter_context(
-            SteadyProducer(one.servers.kafka, one.application.source, PARTITIONS, PERIOD_S, words)
+            SteadyProducer(one.servers.kafka, one.application.source, PARTITIONS, period_s, words)
         )
         one.instances = stack.enter_context(instances_of(one.application, INSTANCES))
         reader = stack.enter_context(CountsReader(one.servers.kafka, one.application.target, PARTITIONS))

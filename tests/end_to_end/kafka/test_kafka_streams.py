@@ -30,7 +30,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.mark.slow
 def test_kafka_streams_counts_exactly_once_while_a_broker_and_an_instance_are_killed(cluster: Cluster) -> None:
-    ended = run(cluster, SEED, FAULTS)
+    ended = run(cluster, SEED, FAULTS, period_s=0.1, down_max_s=1.0)
     assert [each.fault for each in ended.happenings] == list(FAULTS)
     assert ended.happenings[0].node_id > 0
     assert ended.words > 0

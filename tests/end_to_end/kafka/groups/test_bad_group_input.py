@@ -197,7 +197,6 @@ def test_a_group_may_have_the_longest_id_that_the_protocol_has_and_no_longer_one
     assert broker.frame() is None, "no text of the protocol is that long"
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_joins_without_end_take_little_memory_and_disturb_no_other_group(cluster: Cluster, broker: Connection) -> None:
     node = cluster.node(1)

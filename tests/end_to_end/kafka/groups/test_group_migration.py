@@ -92,4 +92,4 @@ def test_each_record_is_read_and_none_is_committed_twice_when_coordinators_die_d
     cluster: Cluster,
 ) -> None:
     """A small turn of `group_migration_runs`."""
-    group_migration_runs.run(cluster, seed=1, killed=[Step.UPGRADE, Step.DOWNGRADE])
+    group_migration_runs.run(cluster, seed=1, killed=[Step.UPGRADE, Step.DOWNGRADE], period_s=0.25)
