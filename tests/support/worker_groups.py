@@ -47,14 +47,15 @@ def interleaved(items: Sequence[pytest.Item]) -> list[pytest.Item]:
         groups[group_of(item.nodeid)].append(item)
     waiting = [group for group in groups.values() if group[0].nodeid.startswith(_END_TO_END)]
     computing = [group for group in groups.values() if not group[0].nodeid.startswith(_END_TO_END)]
-    waiting.sort(key=_slow_tests, reverse=True)
+    waiting.sort(key=_weight, reverse=True)
     mixed = [*_places(waiting), *_places(computing)]
     mixed.sort(key=lambda placed: placed[0])
     return [item for _, group in mixed for item in group]
 
 
-def _slow_tests(group: Sequence[pytest.Item]) -> int:
-    return sum(item.get_closest_marker("slow") is not None for item in group)
+def _weight(group: Sequence[pytest.Item]) -> tuple[int, int]:
+    """Return the number of slow tests, then that of all: a long file that starts last keeps one worker busy alone."""
+    return sum(item.get_closest_marker("slow") is not None for item in group), len(group)
 
 
 def _places(groups: Sequence[list[pytest.Item]]) -> list[tuple[float, list[pytest.Item]]]:
