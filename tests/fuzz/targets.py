@@ -30,6 +30,7 @@ from kraft.coordinator.group_record import GroupRecord, InvalidGroupRecord
 from kraft.coordinator.group_record_codec import decode as decode_group_record
 from kraft.coordinator.group_record_codec import encode as encode_group_record
 from kraft.coordinator.name_regex import NameRegex, regex_error
+from kraft.log.format import record_codec
 from kraft.log.format.arrow_columns import ArrowColumns, WantedColumns
 from kraft.log.format.compression import Codec, compress, decompress, decompressed_bytes_max
 from kraft.log.format.control_record import decode_marker
@@ -43,7 +44,6 @@ from kraft.log.format.record_batch import (
     split,
     validate,
 )
-from kraft.log.format.record_codec import Record, decode_columns
 from kraft.log.leader_epochs import EpochStart, LeaderEpochCache
 from kraft.log.recovery.log_checkpoint import LogCheckpoint
 from kraft.log.recovery.producer_snapshot import decode_snapshot
@@ -60,13 +60,13 @@ from tests.fuzz.transaction_records import transaction_record, transaction_recor
 from tests.fuzz.wire_frames import read_request, read_response, request_frames, responses
 from tests.golden.group_records import RECORDS as GROUP_RECORDS
 from tests.support.arrow_columns import lists_of
-from tests.support.log.codec_variants import pure_arrow_columns, pure_codec
+from tests.support.log.codec_variants import outcomes, pure_arrow_columns, pure_codec
 
 TEXT: Final = b"the quick brown fox jumps over the lazy dog, " * 4
 _RECORDS: Final = [
-    Record(0, 1000, b"key", b"value", (("name", b"x"), ("null", None))),
-    Record(1, 900, None, TEXT),
-    Record(2, 5_000_000_000, b"", None),
+    record_codec.Record(0, 1000, b"key", b"value", (("name", b"x"), ("null", None))),
+    record_codec.Record(1, 900, None, TEXT),
+    record_codec.Record(2, 5_000_000_000, b"", None),
 ]
 Input = TypeVar("Input")
 
@@ -187,13 +187,8 @@ def interpreted_codec() -> ModuleType:
 def _records(data: bytes) -> None:
     """The input is a record count (one byte) and a payload. Both codecs say the same of it."""
     count, payload = int.from_bytes(data[:1], "big"), data[1:]
-    outcomes: list[object] = []
-    for decode in (decode_columns, _interpreted().decode_columns):
-        try:
-            outcomes.append(decode(payload, count, 5, 1000))
-        except InvalidBatch as error:
-            outcomes.append(str(error))
-    assert outcomes[0] == outcomes[1], "the interpreted and the compiled codec do not agree"
+    both = [outcomes(codec, payload, count) for codec in (record_codec, _interpreted())]
+    assert both[0] == both[1], "the interpreted and the compiled codec do not agree"
 
 
 def _arrow_columns(data: bytes) -> None:
@@ -226,7 +221,7 @@ def _columns_found(made: type[ArrowColumns], payload: bytes, count: int, records
 def _control_record(data: bytes) -> None:
     """The input is the length of the key (one byte), key and value."""
     key_end = 1 + int.from_bytes(data[:1], "big")
-    _ignoring_invalid_batch(decode_marker, Record(0, 0, data[1:key_end], data[key_end:]))
+    _ignoring_invalid_batch(decode_marker, record_codec.Record(0, 0, data[1:key_end], data[key_end:]))
 
 
 def _decompress(codec: Codec) -> Callable[[bytes], None]:

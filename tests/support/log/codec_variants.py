@@ -1,17 +1,22 @@
-"""The record codec twice: interpreted from its source, and compiled by mypyc if it was compiled."""
+"""The record codec twice, interpreted from its source and compiled by mypyc; and what either makes of some bytes."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
 import kraft.log.format
 from kraft.log.format import arrow_columns, record_codec
+from kraft.model.errors import InvalidBatch
 
 FOLDER = Path(kraft.log.format.__file__).parent
 SOURCE = FOLDER / "record_codec.py"
+_SKIM_STEPS = 2
+_WRONG_MAX = 3
 
 
 def pure_codec(*, without_librt: bool = False) -> ModuleType:
@@ -51,3 +56,53 @@ def _loaded(name: str, *, without_librt: bool) -> ModuleType:
 def compiled_codec() -> ModuleType | None:
     """Return the compiled codec; None if it was not compiled."""
     return None if str(record_codec.__file__).endswith(".py") else record_codec
+
+
+# --- results and errors of every function that reads bytes -----------------------------------------------------------
+
+
+def outcomes(
+    codec: ModuleType, payload: bytes, count: int, base_offset: int = 5, base_timestamp_ms: int = 1_000
+) -> dict[str, object]:
+    """Return what each function of the codec makes of a payload that should hold `count` records."""
+    place = base_offset, base_timestamp_ms
+    return {
+        "records": outcome(lambda: codec.decode_records(payload, count, *place)),
+        "columns": outcome(lambda: codec.decode_columns(payload, count, *place)),
+        "skim": outcome(lambda: _skimmed(codec, payload, count, base_timestamp_ms)),
+        "find": outcome(lambda: _found(codec, payload, count)),
+        "sizes": outcome(lambda: _sizes(codec, payload)),
+        "headers": [outcome(partial(codec.header_count, payload, at)) for at in range(min(len(payload), 3))],
+    }
+
+
+def outcome(run: Callable[[], object]) -> object:
+    """Return the result, or the text of an InvalidBatch, which begins with its code."""
+    try:
+        return run()
+    except InvalidBatch as error:
+        return str(error)
+
+
+def _skimmed(codec: ModuleType, payload: bytes, count: int, base_timestamp_ms: int) -> object:
+    skim = codec.RecordSkim(payload, count, base_timestamp_ms, base_timestamp_ms, base_timestamp_ms + 500, _WRONG_MAX)
+    while not skim.go_on(_SKIM_STEPS):
+        pass
+    return skim.keyless, skim.early, skim.late, skim.max_timestamp_ms, skim.earliest_found_ms
+
+
+def _found(codec: ModuleType, payload: bytes, count: int) -> object:
+    """Search for the second record, in three pieces."""
+    finder = codec.RecordFinder(count, 0, 1)
+    size = len(payload) // 3 + 1
+    found = any(finder.feed(payload[start : start + size]) for start in range(0, len(payload), size))
+    return found, finder.offset_delta, finder.timestamp_delta, finder.left, finder.rest
+
+
+def _sizes(codec: ModuleType, payload: bytes) -> list[int]:
+    sizes: list[int] = []
+    position = 0
+    while position < len(payload) and (size := codec.record_size(payload, position)):
+        sizes.append(size)
+        position += size
+    return sizes
