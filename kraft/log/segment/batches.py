@@ -37,7 +37,7 @@ def scan_batches(
     window_bytes = _CRC_WINDOW_BYTES if with_crc else _HEADER_WINDOW_BYTES
     while position < (file_size := file.size if size is None else size):
         if position + HEADER_BYTES > window_start + len(window):
-            window, window_start = file.read_at(position, window_bytes), position
+            window, window_start = file.read_at(position, min(window_bytes, file_size - position)), position
         try:
             header = read_header(window, position - window_start)
             end = position + header.size_bytes
@@ -45,7 +45,8 @@ def scan_batches(
                 raise InvalidBatch(f"a batch of {header.size_bytes} bytes reaches beyond the end of the file")
             if with_crc:
                 if end > window_start + len(window):
-                    window, window_start = file.read_at(position, max(window_bytes, header.size_bytes)), position
+                    window_size = min(max(window_bytes, header.size_bytes), file_size - position)
+                    window, window_start = file.read_at(position, window_size), position
                 check_crc(header, memoryview(window)[position - window_start : end - window_start])
         except InvalidBatch as error:
             raise Corruption(path, position, error.message) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct
@@ -26,7 +27,6 @@ RELATIVE_OFFSET_MAX: Final = 0x7FFFFFFF
 
 READ_BYTES_MAX: Final = 4 << 20
 """Bytes in one read, unless a batch is larger: a read blocks the loop, and a caller that wants more reads again."""
-
 
 _NEAR: Final = 0.75
 """A read ends where the index has a batch if that is at least this part of what was requested."""
@@ -234,27 +234,27 @@ class Segment:
         """Return the position of the first batch that ends at or above `offset`; the file size if there is none."""
         if offset >= self.next_offset:
             return self.file.size
-        for position, header in self._scan_from_entry(offset):
-            if header.last_offset >= offset:
-                return position
-        return self.file.size
+        found = (position for position, header in self._scan_from_entry(offset) if header.last_offset >= offset)
+        return next(found, self.file.size)
 
     def _scan_from_entry(self, offset: int) -> Iterator[tuple[int, BatchHeader]]:
         """Yield all batches from one at or before `offset`, found by the index; the batch there verifies the entry."""
         entry_offset, position = self._offset_entries().entry_before_offset(offset)
         if position == 0:
             return self.scan()
-        if not self._has_batch(position, entry_offset):
-            self.rebuild_indexes()
-            _, position = self._indexes()[0].entry_before_offset(offset)
-        return self.scan(position)
+        if (scan := self._scan_from(position, entry_offset)) is not None:
+            return scan
+        self.rebuild_indexes()
+        return self.scan(self._indexes()[0].entry_before_offset(offset)[1])
 
-    def _has_batch(self, position: int, last_offset: int) -> bool:
+    def _scan_from(self, position: int, last_offset: int) -> Iterator[tuple[int, BatchHeader]] | None:
+        """Return a scan of all batches from `position`; None unless one that ends at `last_offset` is there."""
+        scan = self.scan(position)
         try:
-            found = next(self.scan(position), None)
-        except Corruption:
-            return False
-        return found is not None and found[1].last_offset == last_offset
+            first = next(scan)
+        except (Corruption, StopIteration):
+            return None
+        return chain((first,), scan) if first[1].last_offset == last_offset else None
 
     def read(self, start: Offset, bytes_max: int, upper: Offset, epochs: LeaderEpochCache, is_sparse: bool) -> bytes:
         """Return whole batches from the first that reaches `start`: at least one, none that ends above `upper`.
@@ -282,11 +282,9 @@ class Segment:
 
         Up to where a batch begins, if the index has one near: what is cut off would be read, and the rest copied.
         """
-        wanted = max(bytes_max, first.size_bytes)
-        if position + wanted < self.file.size:
-            found = self._offset_entries().position_up_to(position + wanted) - position
-            return found if found >= max(wanted * _NEAR, first.size_bytes) else wanted
-        return wanted
+        wanted, left = max(bytes_max, first.size_bytes), self.file.size - position
+        found = self._offset_entries().position_up_to(position + wanted) - position if wanted < left else 0
+        return found if found >= max(wanted * _NEAR, first.size_bytes) else min(wanted, left)
 
     def _check_reaches_above(self, position: int, header: BatchHeader, upper: Offset) -> None:
         """Check a batch that is not returned because it ends above `upper`: otherwise its corruption stays hidden."""
@@ -346,7 +344,7 @@ class Segment:
     def _end_below(self, offset: Offset) -> int:
         """Return the end of the last batch below `offset`. Raises ValueError if the index does not lead to one."""
         entry_offset, end = self._indexes()[0].entry_before_offset(offset - 1)
-        if end and not self._has_batch(end, entry_offset):
+        if end and self._scan_from(end, entry_offset) is None:
             raise ValueError("the index does not fit the log")
         reached = self.base_offset if end == 0 else Offset(0)
         try:
@@ -385,7 +383,7 @@ class Segment:
         last_offset, position = OffsetIndex.decode_last(
             self._last_bytes(self.paths.index, OffsetIndex.ENTRY_BYTES), self.base_offset
         )
-        if position and not self._has_batch(position, last_offset):
+        if position and self._scan_from(position, last_offset) is None:
             raise ValueError("the index does not fit the log")
         self.max_timestamp_ms, self.max_timestamp_offset = TimeIndex.decode_last(
             self._last_bytes(self.paths.time_index, TimeIndex.ENTRY_BYTES), self.base_offset

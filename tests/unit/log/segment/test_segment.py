@@ -112,3 +112,21 @@ def test_a_read_returns_most_of_the_whole_batches_that_fit_and_reads_nothing_in_
     assert fit * 0.75 <= len(found) / size <= fit
     if interval_bytes == 0 and fit > 3:
         assert asked[-1] == len(found)
+
+
+def test_a_read_of_the_last_batch_reads_nothing_twice_and_nothing_beyond_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    segment = segment_with_batches()
+    reads: list[tuple[int, int]] = []
+    read_at = segment.file.read_at
+
+    def noted(position: int, size: int) -> bytes:
+        reads.append((position, size))
+        return read_at(position, size)
+
+    monkeypatch.setattr(segment.file, "read_at", noted)
+    found = segment.read(Offset(BATCHES - 1), 1 << 20, segment.next_offset, LeaderEpochCache(), is_sparse=False)
+    assert read_header(found).base_offset == BATCHES - 1
+    assert len(reads) == len(set(reads)) == 2, "the headers from the index's entry on, and the batch"
+    assert all(position + size <= segment.size_bytes for position, size in reads)
