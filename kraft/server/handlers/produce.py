@@ -6,8 +6,9 @@ Nearly every append is done before `handle` or `begin` returns. An append that m
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from typing import Final
+from collections.abc import Awaitable, Sequence
+from contextlib import suppress
+from typing import Any, Final
 from uuid import UUID
 
 from msgspec import Struct
@@ -284,10 +285,8 @@ class ProduceHandler:
         # Computed after its appends' deadlines, so later: no append is made after the response says that it timed out.
         until_s = _now_s() + _turn_timeout_s(begun.timeout_ms)
         try:
-            if begun.waiting:
-                await asyncio.wait(begun.waiting, timeout=until_s - _now_s())
-            if parked := begun.parked():
-                await asyncio.wait(parked, timeout=min(until_s - _now_s(), begun.timeout_ms / 1_000))
+            await _wait_for(begun.waiting, until_s)
+            await _wait_for(begun.parked(), min(until_s, _now_s() + begun.timeout_ms / 1_000))
             return self._answer(begun)
         finally:
             for outcome in begun.parked():
@@ -348,7 +347,21 @@ def _error_code(outcome: ProduceOutcome) -> ErrorCode:
     """Return the outcome's code; an unfinished wait has timed out, and its records may still be committed later."""
     if isinstance(outcome, ErrorCode):
         return outcome
-    return outcome.result() if outcome.done() else ErrorCode.REQUEST_TIMED_OUT
+    return outcome.result() if outcome.done() and not outcome.cancelled() else ErrorCode.REQUEST_TIMED_OUT
+
+
+async def _wait_for(outcomes: Sequence[asyncio.Future[Any]], until_s: float) -> None:
+    """Wait until all are done, or `until_s` of the loop's clock, and then cancel the first that is not.
+
+    Unlike asyncio.wait, it goes on in the turn of the loop after the last of them is done, not in the one after that.
+    """
+    waited_for = [outcome for outcome in outcomes if not outcome.done()]
+    if not waited_for:
+        return
+    with suppress(TimeoutError):
+        async with asyncio.timeout_at(until_s):
+            for outcome in waited_for:
+                await outcome
 
 
 def _turn_timeout_s(timeout_ms: int) -> float:

@@ -91,7 +91,7 @@ class _Reply:
     response: ResponseBytes | None = None
     """None until the response is ready."""
 
-    task: asyncio.Task[ResponseBytes] | None = None
+    task: asyncio.Task[None] | None = None
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
@@ -270,9 +270,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._pipelining = self._requests.is_pipelined(frame)
         begun = self._requests.begin(frame)
         if not isinstance(begun, list):
-            reply = _Reply(task=asyncio.ensure_future(begun))
-            assert reply.task is not None, "just made"
-            reply.task.add_done_callback(lambda task: self._response_ready(reply, task))
+            reply = _Reply()
+            reply.task = asyncio.ensure_future(self._answer_when_ready(reply, begun))
             self._replies.append(reply)
         elif self._replies:
             self._replies.append(_Reply(response=begun))
@@ -281,22 +280,25 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if not self._pipelining:
             self._write_responses()
 
-    def _response_ready(self, reply: _Reply, task: asyncio.Task[ResponseBytes]) -> None:
-        if self._is_over:
-            return
-        if task.cancelled():
-            # Cancelled from outside, not by this connection. Without its response no later one can be sent either.
-            self._end("request cancelled before it was answered")
-            return
-        error = task.exception()
-        if error is None:
-            reply.response = task.result()
+    async def _answer_when_ready(self, reply: _Reply, begun: Awaitable[ResponseBytes]) -> None:
+        """Wait for the response and write it in the same turn of the loop in which it is ready."""
+        try:
+            reply.response = await begun
+        except asyncio.CancelledError:
+            if not self._is_over:
+                # Cancelled from outside, not by this connection. Without its response no later one can be sent either.
+                self._end("request cancelled before it was answered")
+            raise
+        except Exception as error:  # noqa: BLE001  An error in one request must not affect other connections.
+            if self._is_over:
+                return
+            if isinstance(error, CloseConnection):
+                self._end(str(error))
+            else:
+                self._fail(error)
+        else:
             self._used_at_s = self._loop.time()
             self._take_frames()
-        elif isinstance(error, CloseConnection):
-            self._end(str(error))
-        else:
-            self._fail(error)
 
     def _write_responses(self) -> None:
         replies = self._replies

@@ -51,6 +51,15 @@ async def test_acks_all_is_answered_when_every_replica_in_sync_has_the_records_o
     assert (result.leader_id, result.leader_epoch, result.log_start_offset) == (1, 3, 0)
 
 
+async def test_an_answer_that_waited_is_there_in_the_turn_after_the_commit(broker: Broker) -> None:
+    lead(broker.open(), replicas=(1,))
+    answer = asyncio.ensure_future(ProduceHandler(broker.partitions).handle(request(batch("a"))))
+    await settle()
+    broker.sync()
+    await asyncio.sleep(0)
+    assert answer.done()
+
+
 async def test_the_records_are_in_the_log_before_the_answer_is_awaited(broker: Broker) -> None:
     partition = broker.open()
     lead(partition)

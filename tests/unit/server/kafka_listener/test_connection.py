@@ -12,6 +12,8 @@ from kraft.server.kafka_listener.connection import (
     PIPELINED_MAX,
     TAKEN_AT_ONCE_MAX,
     WRITTEN_ALONE_BYTES_MIN,
+    KafkaConnection,
+    ResponseBytes,
 )
 from kraft.server.kafka_listener.listener import ListenerLimits
 from tests.unit.server.kafka_listener.served import DEADLINE_S, PATIENT, Served, framed, run
@@ -271,6 +273,20 @@ def test_waiting_requests_of_a_client_that_disconnects_are_cancelled() -> None:
         await served.until(lambda: bool(served.requests.waiting))
         client.writer.close()
         await served.until(lambda: served.requests.cancelled == [b"wait one"])
+
+    assert run(test) == []
+
+
+def test_a_response_is_written_in_the_turn_in_which_it_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(served: Served) -> None:
+        client = await served.client()
+        client.send(b"wait one")
+        await served.until(lambda: bool(served.requests.waiting))
+        written: list[ResponseBytes] = []
+        monkeypatch.setattr(KafkaConnection, "_write", lambda connection, pieces: written.append(pieces))
+        served.requests.waiting[b"wait one"].set_result(b"first")
+        await asyncio.sleep(0)
+        assert written == [framed(b"first")]
 
     assert run(test) == []
 
