@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
 from kraft.model.ids import LogDirectory
@@ -97,11 +97,13 @@ class _DirectorySyncer:
     async def sync(self) -> None:
         """Run one round: all prepared tickets."""
         tickets, self._round = self._round, []
-        if tickets:
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._thread, _run_all, [ticket for _, ticket in tickets])
-        for replica, ticket in tickets:
-            replica.complete_sync(ticket)
+        if not tickets:
+            return
+        loop = asyncio.get_running_loop()
+        over: asyncio.Future[None] = loop.create_future()
+        running = self._thread.submit(_run_all, [ticket for _, ticket in tickets])
+        running.add_done_callback(lambda ran: loop.call_soon_threadsafe(_complete_all, ran, tickets, over))
+        await over
 
     def close(self) -> None:
         self._thread.shutdown()
@@ -110,3 +112,20 @@ class _DirectorySyncer:
 def _run_all(tickets: list[Ticket]) -> None:
     for ticket in tickets:
         ticket.run()
+
+
+def _complete_all(ran: Future[None], tickets: list[tuple[Syncable, Ticket]], over: asyncio.Future[None]) -> None:
+    """Complete the tickets of a round, unless it was cancelled, and then end `over`, also with an error.
+
+    The task that awaits `over` goes on a turn of the loop later, and in that turn the requests are answered already.
+    """
+    if over.cancelled():
+        return
+    try:
+        ran.result()
+        for replica, ticket in tickets:
+            replica.complete_sync(ticket)
+    except Exception as error:  # noqa: BLE001  The task raises it.
+        over.set_exception(error)
+    else:
+        over.set_result(None)

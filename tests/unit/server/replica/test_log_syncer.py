@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from kraft.log.group_commit import SyncTicket
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import Offset, TopicPartition
 from kraft.server.replica.log_directories import as_log_directory
@@ -86,6 +87,25 @@ async def test_one_sync_serves_every_waiting_append_and_appends_continue_meanwhi
             assert isinstance(waiting, asyncio.Future)
             assert await asyncio.wait_for(waiting, DEADLINE_S) is ErrorCode.NONE
         assert gate.syncs == 2
+
+
+@pytest.mark.parametrize(("failing", "method"), [(SyncTicket, "run"), (Partition, "complete_sync")])
+async def test_an_error_of_a_sync_or_of_its_completion_ends_the_syncer(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, failing: type, method: str
+) -> None:
+    """Otherwise requests would wait for syncs that nobody does."""
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    syncer = LogSyncer([as_log_directory(broker.directory)])
+    with monkeypatch.context() as broken:
+        broken.setattr(failing, method, fail)
+        running = asyncio.create_task(syncer.run())
+        led(broker, syncer).append(batch("a"), 1)
+        await asyncio.wait([running], timeout=DEADLINE_S)
+    syncer.close()
+    assert isinstance(running.exception(), ExceptionGroup)
 
 
 async def test_what_was_appended_during_a_sync_is_not_taken_for_synced_by_it(broker: Broker) -> None:
