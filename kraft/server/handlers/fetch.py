@@ -38,12 +38,33 @@ class _Bounds(Struct, frozen=True):
     """KIP-74: the first batch of a response is returned whatever its size, so that a consumer never gets stuck."""
 
 
-class _Read(Struct, frozen=True):
-    """Result of one read, with its partition and bounds."""
+class _Read(Struct):
+    """Records of one partition, with the partition and the bounds of the read that found the last of them."""
 
     result: FetchPartitionResult
     partition: Partition | None
     bounds: _Bounds
+    earlier: tuple[int, int, int] = (0, 0, 0)
+    """Bytes, batches and end of the records that earlier reads of the request had found."""
+
+    _counted: tuple[int, int] | None = None
+
+    def counted(self) -> tuple[int, int]:
+        """Return how many batches there are, and the offset after the last one."""
+        if self._counted is None:
+            size_bytes, batches, end = self.earlier
+            found = split(memoryview(self.result.records)[size_bytes:])
+            self._counted = batches + len(found), found[-1][0].next_offset if found else end
+        return self._counted
+
+    def goes_on(self, partition: Partition, wanted: FetchPartition, bounds: _Bounds) -> bool:
+        """Return whether a read within these bounds would find the same records, and perhaps more behind them."""
+        return (
+            0 < len(self.result.records) <= bounds.bytes_max
+            and self.partition is partition
+            and self.result.leader_epoch == partition.leader_epoch
+            and partition.log.log_start_offset <= wanted.fetch_offset
+        )
 
     def ends_alike(self, bounds: _Bounds) -> bool:
         """Return whether a read within these bounds would end where this one did."""
@@ -85,7 +106,7 @@ class _Reading:
     def _stopped_at_batch_limit(self) -> bool:
         """Return whether a read stopped at READ_BATCHES_MAX small batches; there may be more behind them."""
         return any(
-            len(split(read.result.records)) >= READ_BATCHES_MAX
+            read.counted()[0] >= READ_BATCHES_MAX
             for read in self.reads
             if len(read.result.records) >= READ_BATCHES_MAX * HEADER_BYTES
         )
@@ -146,8 +167,10 @@ class FetchHandler:
         begin = len(reading.reads)
         for at, wanted in enumerate(request.partitions[begin : begin + PARTITIONS_AT_ONCE], begin):
             bounds = reading.bounds(wanted)
-            is_known = bool(before) and self._is_current(wanted, before[at], bounds, request.reads_committed)
-            reading.add(before[at] if is_known else self._read(wanted, bounds, request.reads_committed))
+            read = before[at] if before else None
+            if read is None or not self._is_current(wanted, read, bounds, request.reads_committed):
+                read = self._read(wanted, bounds, request.reads_committed, read)
+            reading.add(read)
             if loop.time() >= until_s:
                 break
         return len(reading.reads) == len(request.partitions)
@@ -168,14 +191,23 @@ class FetchHandler:
             and (read.ends_alike(bounds) or wanted.fetch_offset >= end)
         )
 
-    def _read(self, wanted: FetchPartition, bounds: _Bounds, reads_committed: bool) -> _Read:
+    def _read(
+        self, wanted: FetchPartition, bounds: _Bounds, reads_committed: bool, before: _Read | None = None
+    ) -> _Read:
+        """Read the partition. What `before` found is not read again: if it still counts, only what is behind it is."""
         try:
             partition = self._partitions.by_name(wanted.topic, wanted.partition)
             partition.as_leader(wanted.current_leader_epoch)
-            start, stable = Offset(wanted.fetch_offset), partition.last_stable_offset
+            stable = partition.last_stable_offset
             upper = stable if reads_committed else partition.high_watermark
-            records = partition.read(start, bounds.bytes_max, upper, bounds.at_least_one)
-            aborted = partition.aborted_in(start, records) if reads_committed else []
+            start, records, earlier = Offset(wanted.fetch_offset), b"", (0, 0, 0)
+            if before is not None and before.goes_on(partition, wanted, bounds):
+                records = before.result.records
+                earlier = len(records), *before.counted()
+                start = Offset(earlier[2])
+            left_bytes, at_least_one = bounds.bytes_max - len(records), bounds.at_least_one and not records
+            records += partition.read(start, left_bytes, upper, at_least_one)
+            aborted = partition.aborted_in(Offset(wanted.fetch_offset), records) if reads_committed else []
         except Refusal as refusal:
             return _Read(self._refused(wanted, refusal), None, bounds)
         result = FetchPartitionResult(
@@ -192,7 +224,7 @@ class FetchHandler:
                 AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted
             ],
         )
-        return _Read(result, partition, bounds)
+        return _Read(result, partition, bounds, earlier)
 
     def _refused(self, wanted: FetchPartition, refusal: Refusal) -> FetchPartitionResult:
         leader_id, leader_epoch = self._partitions.leader_hint(wanted.topic, wanted.partition)

@@ -326,15 +326,18 @@ async def test_records_committed_between_reading_and_waiting_are_not_missed(brok
 
 
 class Reads:
-    """Number of reads of each partition's log."""
+    """Number of reads of each partition's log, and the values that each read found."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.counted: Counter[int] = Counter()
+        self.found: list[list[str]] = []
         read = Partition.read
 
         def counting(partition: Partition, *arguments: Any) -> bytes:
             self.counted[partition.topic_partition.partition] += 1
-            return read(partition, *arguments)
+            records = read(partition, *arguments)
+            self.found.append(values_of(records))
+            return records
 
         monkeypatch.setattr(Partition, "read", counting)
 
@@ -376,6 +379,45 @@ async def test_a_consumer_that_waits_reads_again_only_what_has_changed(
         await settle()
     assert values(await waiting) == [["b"], ["a", "c"], []]
     assert reads.counted == {0: 2, 1: 3, 2: 1}
+
+
+async def test_a_consumer_that_waits_for_more_does_not_read_again_what_it_has(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = committed(broker, "a")
+    reads = Reads(monkeypatch)
+    wanted = request(asking(), max_wait_ms=60_000, min_bytes=4 * len(batch("a")), max_bytes=1 << 21)
+    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
+    await settle()
+    for value in "bcd":
+        assert not waiting.done()
+        append(broker, partition, value)
+        await settle()
+    assert values(await waiting) == [["a", "b", "c", "d"]]
+    assert reads.found == [["a"], ["b"], ["c"], ["d"]]
+
+
+async def test_small_batches_that_came_one_by_one_are_answered_at_the_limit_of_a_read(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_module, "READ_BATCHES_MAX", 3)
+    partition = committed(broker, "a")
+    wanted = request(asking(), max_wait_ms=60_000, min_bytes=1 << 20)
+    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
+    for value in "bc":
+        await settle()
+        assert not waiting.done()
+        append(broker, partition, value)
+    assert values(await waiting) == [["a", "b", "c"]]
+
+
+async def test_what_a_consumer_has_is_dropped_when_another_leads(broker: Broker) -> None:
+    partition = committed(broker, "a")
+    wanted = request(asking(), max_wait_ms=60_000, min_bytes=1 << 20)
+    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
+    await settle()
+    follow(partition, epoch=1)
+    assert codes(await waiting) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
 async def test_a_log_that_begins_later_by_now_is_read_again(broker: Broker) -> None:
