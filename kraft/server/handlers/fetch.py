@@ -127,9 +127,15 @@ class FetchHandler:
             return reading.response()
         return self._handle(request, reading)
 
-    async def handle(self, request: FetchRequest) -> FetchResponse:
+    def handle(self, request: FetchRequest) -> Awaitable[FetchResponse]:
         """Answer when there are `min_bytes`, a partition has an error, or the wait times out."""
-        return await self._handle(request, _Reading(request))
+        begun = self.begin(request)
+        if isinstance(begun, Awaitable):
+            return begun
+        # Not a coroutine, for which the listener would need a task and a turn of the loop.
+        answer: asyncio.Future[FetchResponse] = asyncio.get_running_loop().create_future()
+        answer.set_result(begun)
+        return answer
 
     async def _handle(self, request: FetchRequest, reading: _Reading) -> FetchResponse:
         """Complete `reading`, which has begun. After each wait, only the partitions that changed are read again."""

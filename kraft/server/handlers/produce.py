@@ -120,7 +120,16 @@ class ProduceHandler:
         unverified = self._unverified(request, TransactionSupport.ADDS)
         if unverified is not None:
             return self._verify_first(request, unverified, None)
-        return self._answer_when_over(self._append_all(request, None))
+        begun = self._append_all(request, None)
+        if begun.waits:
+            return self._answer_when_over(begun)
+        # Not a coroutine, for which the listener would need a task and a turn of the loop.
+        answer: asyncio.Future[ProduceResponse | None] = asyncio.get_running_loop().create_future()
+        try:
+            answer.set_result(self._answer(begun))
+        except Refusal as refusal:
+            answer.set_exception(refusal)
+        return answer
 
     def begin(
         self,

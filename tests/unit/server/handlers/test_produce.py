@@ -93,15 +93,18 @@ async def test_what_waits_for_no_replica_is_begun_and_answered_in_one(broker: Br
     handler = ProduceHandler(broker.partitions)
     assert isinstance(handler.begin(request(batch("a"), acks=1)), ProduceResponse)
     assert handler.begin(request(batch("b"), acks=0)) is None
-    waiting = handler.begin(request(batch("c"), acks=-1))
+    awaited = handler.handle(request(batch("c"), acks=1))
+    assert isinstance(awaited, asyncio.Future)
+    assert awaited.done(), "no task is needed to await it"
+    waiting = handler.begin(request(batch("d"), acks=-1))
     assert isinstance(waiting, Awaitable)
-    assert values_in(partition) == ["a", "b", "c"]
-    fetched(partition, 3)
+    assert values_in(partition) == ["a", "b", "c", "d"]
+    fetched(partition, 4)
     broker.sync()
-    assert (await only(waiting)).base_offset == 2
+    assert (await only(waiting)).base_offset == 3
     follow(partition, epoch=1)
     with pytest.raises(Refusal, match="NOT_LEADER_OR_FOLLOWER"):
-        handler.begin(request(batch("d"), acks=0))
+        handler.begin(request(batch("e"), acks=0))
 
 
 @pytest.mark.parametrize("acks", [2, -2])
