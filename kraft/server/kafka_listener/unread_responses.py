@@ -43,7 +43,7 @@ class UnreadResponses:
             return
         response = object()
         self.budget.hold(response, size_bytes)
-        asyncio.get_running_loop().call_later(0, self.budget.release, response)
+        asyncio.get_running_loop().call_soon(self.budget.release, response)
 
     @property
     def is_crowded(self) -> bool:
