@@ -16,7 +16,7 @@ from typing import Annotated, Final
 import typer
 from rich.progress import Progress
 
-from benchmarks import kafka_load
+from benchmarks import kafka_load, lone_record
 from benchmarks.bare_kafka_loop import HOST, Kind
 from benchmarks.kafka_load import Flow, Latencies
 from benchmarks.report import Cell, Output, Report, print_report
@@ -69,6 +69,7 @@ def measure(servers: Sequence[Server], plan: Plan, of: Server) -> Report:
     started_mib = {server.name: server.resident_mib() for server in servers}
     figures = {(server.name, size): Figures() for size in BATCH_BYTES for server in servers}
     latencies: dict[str, list[Latencies]] = {server.name: [] for server in servers}
+    alone_us: dict[str, list[float]] = {server.name: [] for server in servers}
     with Progress(transient=True) as progress:
         if plan.warm_up_records:
             for server in progress.track(servers, description="warming up"):
@@ -84,8 +85,11 @@ def measure(servers: Sequence[Server], plan: Plan, of: Server) -> Report:
                 server.make_topic(f"ping-{number}", 1)
                 found = kafka_load.ping(server.address, f"ping-{number}", plan.pings, plan.acks)
                 latencies[server.name].append(found)
+            if plan.nodes == 1:
+                for server in turns:
+                    alone_us[server.name].append(_alone_us(server, f"ping-{number}", plan))
     rows = [
-        _row(server, size, figures, latencies[server.name], started_mib[server.name], of=of)
+        _row(server, size, figures, latencies[server.name], alone_us[server.name], started_mib[server.name], of=of)
         for size in BATCH_BYTES
         for server in servers
     ]
@@ -99,6 +103,7 @@ def measure(servers: Sequence[Server], plan: Plan, of: Server) -> Report:
             f"Medians of {plan.rounds} rounds of {plan.records:,} records, the servers in turns, on the load's cores.",
             f"Before the first round, {plan.warm_up_records:,} records went to each server.",
             f"p50 and p99: {kafka_load.PING_RATE_HZ:,} records a second, each sent at once, {plan.pings:,} a round.",
+            "alone us: median of one request after the other over a bare socket; least: of the best round.",
             "us: CPU of all the server's processes, a record, in the kernel and outside of it.",
             f"x: beside {of.name}.",
             "bare loop: decodes a request, computes its checksum, writes it to a file, and keeps no state.",
@@ -122,6 +127,7 @@ def _row(
     size: int,
     figures: dict[tuple[str, int], Figures],
     latencies: Sequence[Latencies],
+    alone_us: Sequence[float],
     started_mib: float,
     of: Server,
 ) -> dict[str, Cell]:
@@ -140,9 +146,15 @@ def _row(
         "out: us": median(own.out_us),
         "p50 ms": median(latency.p50_ms for latency in latencies),
         "p99 ms": median(latency.p99_ms for latency in latencies),
+        "alone us": median(alone_us) if alone_us else None,
+        "least": min(alone_us, default=None),
         "MiB start": round(started_mib),
         "MiB loaded": round(server.resident_mib()),
     }
+
+
+def _alone_us(server: Server, topic: str, plan: Plan) -> float:
+    return median(lone_record.latencies_us(server.address, topic, plan.pings, plan.acks, kafka_load.VALUE_BYTES))
 
 
 def _rate(flows: Sequence[Flow]) -> float:
@@ -155,7 +167,10 @@ def _rate(flows: Sequence[Flow]) -> float:
 @contextmanager
 def _bare(name: str, kind: Kind) -> Iterator[Server]:
     command = [sys.executable, "-m", "benchmarks.bare_kafka_loop", kind]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    # In a session of its own, as nodes are: Linux shares a busy CPU between sessions first, and in the session of the
+    # load the answers of this server would come a hundred times sooner.
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True) as process:
         assert process.stdin is not None, "asked for"
         assert process.stdout is not None, "asked for"
         port = int(process.stdout.readline())

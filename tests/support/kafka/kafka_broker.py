@@ -116,7 +116,9 @@ def _properties(node: _Node, nodes: Sequence[_Node], settings: Mapping[str, str]
 
 def _start(command: Sequence[str], node: _Node) -> subprocess.Popen[bytes]:
     with node.log_path.open("wb") as log:
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        # In a session of its own, as our nodes are: where sessions share a busy CPU, a client gets a broker in the same
+        # session a hundred times sooner.
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
 
 def _stop(running: Sequence[subprocess.Popen[bytes]]) -> None:

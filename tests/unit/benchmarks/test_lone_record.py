@@ -1,0 +1,41 @@
+"""Lone requests go to a real node; here few are sent."""
+
+from __future__ import annotations
+
+import socket
+from threading import Thread
+
+import confluent_kafka
+import pytest
+
+from benchmarks.lone_record import WARM_UP, latencies_us
+from benchmarks.servers import DEADLINE_S, node
+
+REQUESTS = 20
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_every_request_is_answered_and_its_record_is_in_the_log(acks: int) -> None:
+    with node() as server:
+        server.make_topic("alone", 1)
+        took_us = latencies_us(server.address, "alone", REQUESTS, acks, value_bytes=100)
+        consumer = confluent_kafka.Consumer({"bootstrap.servers": server.address, "group.id": "any"})
+        partition = confluent_kafka.TopicPartition("alone", 0)
+        assert consumer.get_watermark_offsets(partition, timeout=DEADLINE_S) == (0, WARM_UP + REQUESTS)
+        consumer.close()
+    assert len(took_us) == REQUESTS
+    assert all(each > 0 for each in took_us)
+
+
+def test_a_broker_that_closes_the_connection_is_an_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def close() -> None:
+            connection, _ = listening.accept()
+            connection.close()
+
+        closing = Thread(target=close)
+        closing.start()
+        with pytest.raises(ConnectionError):
+            latencies_us(f"127.0.0.1:{listening.getsockname()[1]}", "alone", REQUESTS, 1, value_bytes=100)
+        closing.join()
