@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import repeat
+from typing import Final
 
 from kraft.client.sans_io.aborted_records import AbortedRecords
 from kraft.client.values import ConsumerRecord, PartitionColumns
@@ -62,12 +65,17 @@ def decode_columns(
 
 def records_of(part: PartitionColumns) -> list[ConsumerRecord]:
     """Return the columns as records."""
-    topic, partition, stamped = part.partition.topic, part.partition.partition, part.timestamp_type
-    return [
-        ConsumerRecord(topic, partition, offset, timestamp_ms, stamped, key, value, headers)
-        for offset, timestamp_ms, key, value, headers in zip(*part.columns, strict=True)
-    ]
+    count = len(part.columns.offsets)
+    offsets, times_ms, keys, values, headers = part.columns
+    topics, partitions = repeat(part.partition.topic, count), repeat(part.partition.partition, count)
+    stamped = repeat(part.timestamp_type, count)
+    return list(
+        map(_new_record, zip(topics, partitions, offsets, times_ms, stamped, keys, values, headers, strict=True))
+    )
 
+
+_new_record: Final = partial(tuple.__new__, ConsumerRecord)
+"""`ConsumerRecord._make` without its step through the interpreter, which takes most of the time."""
 
 _NOTHING = RecordColumns([], [], [], [], [])
 
