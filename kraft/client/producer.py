@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Final
-
-from msgspec import Struct
+from typing import Any
 
 from kraft.client.aio.producer import Producer as AsyncProducer
 from kraft.client.arguments import checked_bytes, checked_headers, checked_number, checked_timestamp, checked_topic
-from kraft.client.errors import BufferExhausted, ClientClosed, TransactionTimeout
+from kraft.client.errors import ClientClosed, TransactionTimeout
+from kraft.client.inbox import Inbox, Run
 from kraft.client.loop_thread import LoopThread, shared_loop
 from kraft.client.network import Network
-from kraft.client.receipts import RecordReceipt
+from kraft.client.record_future import RecordFuture
 from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS
 from kraft.client.transactions import PreparedTransaction
 from kraft.client.values import ColumnsToSend, Delay, Delivery, GroupMetadata, OffsetAndMetadata, RecordMetadata
@@ -29,21 +27,6 @@ from kraft.model.ids import TopicPartition
 from kraft.rpc.peers import Unreachable
 
 log = logging.getLogger("kraft.client")
-
-INBOX_RECORDS_MAX: Final = 10_000
-"""Maximum of records in the inbox; `send` waits while it is full, as for `buffer_memory`."""
-
-
-class _Sent(Struct, frozen=True):
-    topic: str
-    value: bytes | None
-    key: bytes | None
-    headers: tuple[Header, ...]
-    partition: int | None
-    timestamp_ms: int
-    future: Future[RecordMetadata]
-    queued_ms: int
-    transaction: int
 
 
 class Producer:
@@ -64,18 +47,15 @@ class Producer:
         self._network = network or Network()
         self._producer = AsyncProducer(bootstrap_servers, network=self._network, **settings)
         self._thread: LoopThread = shared_loop()
-        self._inbox: deque[_Sent] = deque()
-        self._taken: deque[_Sent] = deque()
-        """Records taken from the inbox and not yet in a batch. Only the event loop uses it, so it needs no guard."""
+        self._inbox = Inbox(self._producer.settings.max_block_ms)
+        self._taken: deque[Run] = deque()
+        """Runs taken from the inbox and not yet in batches. Only the event loop uses it, so it needs no guard."""
         self._found_topics: set[str] = set()
-        self._failed_lookups: dict[str, tuple[int, Exception]] = {}
-        """For each topic that was not found, when its look-up began and its error. Only the event loop uses it."""
+        self._failed_lookups: dict[str, Exception] = {}
+        """The error of each topic that was not found, for the runs that were taken together."""
         self._warned_topics: set[str] = set()
         """Topics whose failed look-up was logged."""
-        self._guard = threading.Condition()
-        self._is_draining = False
         self._drain_task: asyncio.Task[None] | None = None
-        self._is_closed = False
 
     def __enter__(self) -> Producer:
         return self
@@ -104,22 +84,12 @@ class Producer:
         The future cannot be cancelled, as in Kafka: a record that is queued is sent.
         Waits at most `max_block_ms` while the buffers are full, then raises BufferExhausted. Raises ClientClosed.
         """
-        future: Future[RecordMetadata] = Future()
-        future.set_running_or_notify_cancel()
         transaction = self._producer.transaction_number()
         place = None if partition is None else checked_number("partition", partition)
         time_ms = self._network.clock.wall_ms() if timestamp_ms is None else checked_timestamp(timestamp_ms)
         key, value, checked = checked_bytes("key", key), checked_bytes("value", value), checked_headers(headers)
-        queued_ms = self._network.clock.monotonic_ms()
-        sent = _Sent(checked_topic(topic), value, key, checked, place, time_ms, future, queued_ms, transaction)
-        with self._guard:
-            if len(self._inbox) >= INBOX_RECORDS_MAX:
-                self._wait_for_room()
-            if self._is_closed:
-                raise ClientClosed("the producer is closed")
-            self._inbox.append(sent)
-            must_wake, self._is_draining = not self._is_draining, True
-        if must_wake:
+        future = RecordFuture()
+        if self._inbox.put((checked_topic(topic), place, transaction, key, value, checked, time_ms, future)):
             self._thread.call_soon(self._start_draining)
         return future
 
@@ -132,7 +102,7 @@ class Producer:
         partition: int | None = None,
         timestamps_ms: Sequence[int] | None = None,
     ) -> Future[Delivery]:
-        """Queue many records, several times faster than one by one, and return one future for all of them.
+        """Queue many records, ten times faster than one by one, and return one future for all of them.
 
         Waits while `buffer_memory` is full. Raises RecordTooLarge, BufferExhausted, Unreachable, or a Refusal.
         """
@@ -147,7 +117,7 @@ class Producer:
         return self._thread.run(produce())
 
     def send_columns(self, topic: str, columns: ColumnsToSend) -> Future[Delivery]:
-        """Queue records as columns, which is faster than `produce_many`. Waits and raises as that."""
+        """Queue records as columns, also with headers and to several partitions. Waits and raises as `produce_many`."""
 
         async def send() -> Future[Delivery]:
             await self._drained()
@@ -265,9 +235,7 @@ class Producer:
 
         An open transaction is aborted, unless `timeout_ms` is 0. May be called more than once.
         """
-        with self._guard:
-            self._is_closed = True
-            self._guard.notify_all()
+        self._inbox.close()
 
         async def close() -> None:
             began_ms = self._network.clock.monotonic_ms()
@@ -282,90 +250,65 @@ class Producer:
         if self._thread.is_of_this_process():
             self._thread.run(close())
 
-    def _wait_for_room(self) -> None:
-        max_block_ms = self._producer.settings.max_block_ms
-        may_go_on = self._guard.wait_for(
-            lambda: self._is_closed or len(self._inbox) < INBOX_RECORDS_MAX, max_block_ms / 1000
-        )
-        if not may_go_on:
-            raise BufferExhausted(
-                f"the queue of {INBOX_RECORDS_MAX} unsent records stayed full for max.block.ms={max_block_ms}"
-            )
-
     # --- on the event loop ------------------------------------------------------------------------------------
 
-    def _start_draining(self) -> None:
-        self._drain_task = asyncio.get_running_loop().create_task(self._drain(), name="producer inbox")
+    def _start_draining(self) -> asyncio.Task[None]:
+        if self._drain_task is None or self._drain_task.done():
+            self._drain_task = asyncio.get_running_loop().create_task(self._drain(), name="producer inbox")
+        return self._drain_task
 
     async def _drain(self) -> None:
         try:
-            while self._take_inbox():
+            while runs := self._inbox.take():
+                self._taken.extend(runs)
                 while self._taken:
                     await self._submit(self._taken.popleft())
+                self._failed_lookups.clear()
         finally:
-            self._failed_lookups.clear()
             self._fail_rest()
 
-    def _take_inbox(self) -> bool:
-        """Return False if the inbox is empty; then the next `send` starts another drain."""
-        with self._guard:
-            self._is_draining = bool(self._inbox)
-            self._taken, self._inbox = self._inbox, deque()
-            self._guard.notify_all()
-            return self._is_draining
-
-    async def _submit(self, sent: _Sent) -> None:
+    async def _submit(self, run: Run) -> None:
         try:
-            if sent.topic not in self._found_topics:
-                await self._find_topic(sent)
-            await self._producer.submit(
-                sent.topic,
-                sent.value,
-                sent.key,
-                sent.headers,
-                sent.partition,
-                sent.timestamp_ms,
-                RecordReceipt(sent.future),
-                sent.transaction,
-            )
+            if run.topic not in self._found_topics:
+                await self._find_topic(run.topic)
+            await self._producer.submit(run.topic, run.records, run.partition, run.receipt, run.transaction)
         except asyncio.CancelledError:
-            sent.future.set_exception(ClientClosed("the producer was closed before its records were stored"))
+            run.receipt.failed(ClientClosed("the producer was closed before its records were stored"))
             raise
-        except Exception as error:  # noqa: BLE001  The record's future carries it to the sender.
-            sent.future.set_exception(error)
-            self._producer.record_not_queued(error, sent.transaction)
+        except Exception as error:  # noqa: BLE001  The records' futures carry it to the sender.
+            run.receipt.failed(error)
+            self._producer.record_not_queued(error, run.transaction)
 
-    async def _find_topic(self, sent: _Sent) -> None:
+    async def _find_topic(self, topic: str) -> None:
         """Wait for metadata of the topic. Records that were queued before a look-up that failed share its error.
 
         Otherwise each would wait as long as the first, and all records behind them as long as they all together.
         """
-        failed = self._failed_lookups.get(sent.topic)
-        if failed is not None and sent.queued_ms <= failed[0]:
-            # Without the frames of earlier raises, which would grow by some with every record.
-            raise failed[1].with_traceback(None)
-        began_ms = self._network.clock.monotonic_ms()
+        if topic in self._failed_lookups:
+            # Without the frames of earlier raises, which would grow by some with every run.
+            raise self._failed_lookups[topic].with_traceback(None)
         try:
-            await self._producer.find_topic(sent.topic)
+            await self._producer.find_topic(topic)
         except (Refusal, Unreachable) as error:
-            self._failed_lookups[sent.topic] = began_ms, error
-            if sent.topic not in self._warned_topics:
+            self._failed_lookups[topic] = error
+            if topic not in self._warned_topics:
                 # The sender may never look at its futures.
-                self._warned_topics.add(sent.topic)
+                self._warned_topics.add(topic)
                 log.warning("records not sent: %s", error)
             raise
-        self._warned_topics.discard(sent.topic)
-        self._found_topics.add(sent.topic)
+        self._warned_topics.discard(topic)
+        self._found_topics.add(topic)
 
     def _fail_rest(self) -> None:
         """Fail the records that are left if a close ended the drain early."""
-        with self._guard:
-            rest = [*self._taken, *self._inbox] if self._is_closed else []
-            if rest:
-                self._taken.clear()
-                self._inbox.clear()
-        for sent in rest:
-            sent.future.set_exception(ClientClosed("the producer was closed before its records were stored"))
+        if not self._inbox.is_closed:
+            return
+        rest = [*self._taken, *self._inbox.take()]
+        self._taken.clear()
+        while rest:
+            for run in rest:
+                run.receipt.failed(ClientClosed("the producer was closed before its records were stored"))
+            rest = self._inbox.take()
 
     async def _all_queued(self, call: str, timeout_ms: int | None) -> int:
         """Wait until the records are in their batches. Return the time that is left. Raises TransactionTimeout."""
@@ -376,11 +319,9 @@ class Producer:
 
     async def _drained(self, timeout_ms: int | None = None) -> bool:
         """Wait until the records now in the inbox are in their batches. Return False if the timeout passes first."""
-        # A drain that `send` requested starts with the next turn of the loop at the latest.
-        await asyncio.sleep(0)
-        if self._drain_task is None:
-            return True
-        done, _ = await asyncio.wait([self._drain_task], timeout=None if timeout_ms is None else timeout_ms / 1000)
+        # Also for a record whose thread has not called the event loop yet.
+        drain = self._start_draining()
+        done, _ = await asyncio.wait([drain], timeout=None if timeout_ms is None else timeout_ms / 1000)
         return bool(done)
 
 

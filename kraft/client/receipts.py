@@ -2,57 +2,69 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Protocol
 
-from kraft.client.sans_io.send_batch import Batch
-from kraft.client.values import Delivery, RecordMetadata
+from kraft.client.record_future import RecordFuture, finish_records
+from kraft.client.sans_io.send_batch import Batch, Receipt
+from kraft.client.sans_io.task_receipt import StoredRecords
+from kraft.client.values import Delivery
 from kraft.model.ids import TopicPartition
 
 
-class RecordFuture(Protocol):
-    """The methods that asyncio's and concurrent.futures' futures share."""
+class CallReceipt(Receipt, Protocol):
+    """Receipt of the records of a call, which have yet to be queued."""
 
-    def done(self) -> bool: ...
-    def set_result(self, result: RecordMetadata, /) -> None: ...
-    def set_exception(self, exception: Exception, /) -> None: ...
+    def part(self, start: int, end: int) -> CallReceipt: ...
+    def at(self, rows: Sequence[int]) -> CallReceipt:
+        """Return a receipt for the records with these indexes, in this order."""
 
-
-class DeliveryFuture(Protocol):
-    def done(self) -> bool: ...
-    def set_result(self, result: Delivery, /) -> None: ...
-    def set_exception(self, exception: Exception, /) -> None: ...
+    def not_queued(self, error: Exception) -> None:
+        """Called when records cannot be queued. Raises the error, or passes it to those who wait for the records."""
 
 
-class RecordReceipt:
-    """Receipt of one record."""
+class ThreadReceipt:
+    """Receipt of records that threads sent, with the future of each."""
 
-    __slots__ = ("_future",)
+    __slots__ = ("futures",)
 
-    def __init__(self, future: RecordFuture) -> None:
-        self._future = future
+    def __init__(self, futures: list[RecordFuture]) -> None:
+        self.futures = futures
+
+    def part(self, start: int, end: int) -> ThreadReceipt:
+        return ThreadReceipt(self.futures[start:end])
+
+    def at(self, rows: Sequence[int]) -> ThreadReceipt:
+        return ThreadReceipt([self.futures[row] for row in rows])
 
     def delivered(self, batch: Batch, first: int, count: int, base_offset: int, log_append_time_ms: int) -> None:
-        if self._future.done():
-            return
-        topic, partition = batch.partition.topic, batch.partition.partition
-        offset = base_offset + first if base_offset >= 0 else -1
-        timestamp_ms = log_append_time_ms if log_append_time_ms >= 0 else batch.records[first].timestamp_ms
-        self._future.set_result(RecordMetadata(topic, partition, offset, timestamp_ms))
+        finish_records(self.futures, StoredRecords.of(batch, first, count, base_offset, log_append_time_ms))
 
     def failed(self, error: Exception) -> None:
-        if not self._future.done():
-            self._future.set_exception(error)
+        for future in self.futures:
+            if not future.done():
+                future.set_exception(error)
+
+    def not_queued(self, error: Exception) -> None:
+        self.failed(error)
 
 
 class DeliveryReceipt:
     """Receipt of all records of one `produce_many`: done when all are stored, failed at the first failure."""
 
-    def __init__(self, future: DeliveryFuture, records: int) -> None:
+    def __init__(self, future: asyncio.Future[Delivery], records: int) -> None:
         self._future = future
         self._records = records
         self._missing = records
         self._end_offsets: dict[TopicPartition, int] = {}
         self._finish_when_complete()
+
+    def part(self, _start: int, _end: int) -> DeliveryReceipt:
+        return self
+
+    def at(self, _rows: Sequence[int]) -> DeliveryReceipt:
+        return self
 
     def delivered(self, batch: Batch, first: int, count: int, base_offset: int, log_append_time_ms: int) -> None:
         if base_offset >= 0:
@@ -64,6 +76,9 @@ class DeliveryReceipt:
     def failed(self, error: Exception) -> None:
         if not self._future.done():
             self._future.set_exception(error)
+
+    def not_queued(self, error: Exception) -> None:
+        raise error
 
     def _finish_when_complete(self) -> None:
         if self._missing == 0 and not self._future.done():

@@ -6,26 +6,26 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from itertools import accumulate
 from types import TracebackType
 from typing import Any, Final
 
 from kraft.client.aio.sender import Sender
 from kraft.client.aio.transactions import Transactions
-from kraft.client.arguments import checked_bytes, checked_headers, checked_number, checked_timestamp, checked_topic
+from kraft.client.arguments import checked_bytes, checked_headers, checked_timestamp, checked_topic
 from kraft.client.errors import ClientClosed, RecordTooLarge, TransactionConflict
 from kraft.client.group_offsets import checked_offsets
 from kraft.client.network import Network
-from kraft.client.receipts import DeliveryReceipt, RecordReceipt
-from kraft.client.sans_io.column_places import last_partition, places_of
-from kraft.client.sans_io.column_records import ColumnRecords, column_records
-from kraft.client.sans_io.partitioner import StickyPartitioner, partition_for_key
-from kraft.client.sans_io.send_batch import RECORD_OVERHEAD_BYTES, Receipt, record_size
+from kraft.client.receipts import CallReceipt, DeliveryReceipt
+from kraft.client.sans_io.column_places import last_partition, place_of, places_in_order, places_of
+from kraft.client.sans_io.column_records import ColumnRecords, column_records, record_size
+from kraft.client.sans_io.partitioner import StickyPartitioner
 from kraft.client.sans_io.transactions import ProducerTransactions
 from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS, ProducerSettings, settings_of
 from kraft.client.transactions import PreparedTransaction
 from kraft.client.values import ColumnsToSend, Delay, Delivery, GroupMetadata, OffsetAndMetadata, RecordMetadata
-from kraft.log.format.record_codec import Header, Record
-from kraft.model.errors import ErrorCode, KraftError, Refusal
+from kraft.log.format.record_codec import Header
+from kraft.model.errors import KraftError
 from kraft.model.ids import TopicPartition
 from kraft.rpc.peers import Unreachable
 
@@ -104,8 +104,25 @@ class Producer:
         Waits for metadata of a new topic and while `buffer_memory` is full, each at most `max_block_ms`. Raises
         RecordTooLarge, BufferExhausted, Unreachable, or a Refusal that names a missing topic.
         """
+        number, topic = self.transaction_number(), checked_topic(topic)
+        time_ms = self._network.clock.wall_ms() if timestamp_ms is None else checked_timestamp(timestamp_ms)
+        key, value, headers = checked_bytes("key", key), checked_bytes("value", value), checked_headers(headers)
         future: asyncio.Future[RecordMetadata] = self._new_future()
-        await self.submit(topic, value, key, headers, partition, timestamp_ms, RecordReceipt(future))
+        size = record_size(key, value, headers)
+        try:
+            sender = self._started()
+            self._check_size(size)
+            count = await sender.partition_count(topic, partition)
+            place = place_of(topic, count, key, partition)
+            chosen = TopicPartition(topic, self._sticky.partition(topic, count) if place is None else place)
+            if sender.is_short_of(size):
+                await sender.memory_for(size)
+            is_full = sender.add_one(chosen, (key, value, headers, time_ms), size, future, number)
+        except (KraftError, Unreachable) as error:
+            self.record_not_queued(error, number)
+            raise
+        if is_full:
+            await self._batch_filled(topic, count, place)
         return future
 
     async def send_and_wait(
@@ -128,34 +145,22 @@ class Producer:
         await self._started().partition_count(topic)
 
     async def submit(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None,
-        headers: Sequence[Header],
-        partition: int | None,
-        timestamp_ms: int | None,
-        receipt: Receipt,
-        transaction: int | None = None,
+        self, topic: str, records: ColumnRecords, partition: int | None, receipt: CallReceipt, number: int
     ) -> None:
-        """Queue one record as `send` does, with a receipt instead of a future; for the open transaction if not given"""
-        sender, topic = self._started(), checked_topic(topic)
-        number = self.transaction_number() if transaction is None else transaction
-        time_ms = self._network.clock.wall_ms() if timestamp_ms is None else checked_timestamp(timestamp_ms)
-        record = Record(-1, time_ms, checked_bytes("key", key), checked_bytes("value", value), checked_headers(headers))
-        size = record_size(record)
+        """Queue records in their order, for the open transaction. What cannot be queued is reported to the receipt."""
         try:
-            self._check_size(size)
+            sender = self._started()
             count = await sender.partition_count(topic, partition)
-            place = self._place(topic, count, record.key, partition)
-            is_full = await sender.add(TopicPartition(topic, place), [record], size, receipt, number)
+            places = list(places_in_order(topic, count, records.keys, partition))
         except (KraftError, Unreachable) as error:
             self.record_not_queued(error, number)
-            raise
-        if is_full:
-            self._batch_filled(topic, count, record.key, partition)
-            # Yields to the sender's task, which a caller that sends in a loop would otherwise never let run.
-            await asyncio.sleep(0)
+            receipt.not_queued(error)
+            return
+        for place, rows in places:
+            if rows is None:
+                await self._add(sender, topic, count, place, records, receipt, number)
+            else:
+                await self._add(sender, topic, count, place, records.at(rows), receipt.at(rows), number)
 
     async def produce_many(
         self,
@@ -166,24 +171,24 @@ class Producer:
         partition: int | None = None,
         timestamps_ms: Sequence[int] | None = None,
     ) -> asyncio.Future[Delivery]:
-        """Queue many records, several times faster than one by one, and return one future for all of them.
+        """Queue many records, ten times faster than one by one, and return one future for all of them.
 
         Every record is checked before the first is queued. The future fails with the first error; the other records
         are sent nevertheless.
         """
-        sender, number, topic = self._started(), self.transaction_number(), checked_topic(topic)
+        number, topic = self.transaction_number(), checked_topic(topic)
         records = self._records(values, keys, timestamps_ms)
-        future: asyncio.Future[Delivery] = self._new_future()
-        receipt = DeliveryReceipt(future, len(records))
         try:
-            await self._add_all(sender, topic, records, partition, receipt, number)
-        except (KraftError, Unreachable) as error:
+            self._check_size(max(records.sizes(), default=0))
+        except RecordTooLarge as error:
             self.record_not_queued(error, number)
             raise
+        future: asyncio.Future[Delivery] = self._new_future()
+        await self.submit(topic, records, partition, DeliveryReceipt(future, len(records)), number)
         return future
 
     async def send_columns(self, topic: str, columns: ColumnsToSend) -> asyncio.Future[Delivery]:
-        """Queue records as columns, which is faster than `produce_many`, and return one future for all of them.
+        """Queue records as columns, also with headers and to several partitions, and return one future for all of them.
 
         Lengths and types of the columns are checked before the first record is queued.
         """
@@ -195,59 +200,51 @@ class Producer:
         receipt = DeliveryReceipt(future, len(records))
         try:
             count = await sender.partition_count(topic, last_partition(columns))
-            for place, rows in places_of(topic, count, columns):
-                group = records if rows is None else records.at(rows)
-                if group:
-                    await self._add_columns(sender, topic, place, group, receipt, number)
+            places = list(places_of(topic, count, columns))
         except (KraftError, Unreachable) as error:
             self.record_not_queued(error, number)
             raise
+        for place, rows in places:
+            await self._add(sender, topic, count, place, records if rows is None else records.at(rows), receipt, number)
         return future
 
-    async def _add_columns(
-        self, sender: Sender, topic: str, place: int | None, records: ColumnRecords, receipt: Receipt, number: int
-    ) -> None:
-        """Queue records for one partition; without one, for a partition after the other, batch by batch."""
-        count = await sender.partition_count(topic)
-        for part, size in records.parts(self._settings.batch_size):
-            if len(part) == 1:
-                self._check_size(size)
-            chosen = self._sticky.partition(topic, count) if place is None else place
-            if await sender.add(TopicPartition(topic, chosen), part, size, receipt, number):
-                if place is None:
-                    self._sticky.batch_is_full(topic, count)
-                await asyncio.sleep(0)
-
-    async def _add_all(
+    async def _add(
         self,
         sender: Sender,
         topic: str,
-        records: list[Record],
-        partition: int | None,
-        receipt: Receipt,
+        count: int,
+        place: int | None,
+        records: ColumnRecords,
+        receipt: CallReceipt,
         number: int,
     ) -> None:
-        sizes = [
-            RECORD_OVERHEAD_BYTES + (len(record.key) if record.key else 0) + (len(record.value) if record.value else 0)
-            for record in records
-        ]
-        if sizes:
-            self._check_size(max(sizes))
-        count = await sender.partition_count(topic, partition)
-        groups: dict[int, tuple[list[Record], int]] = {}
-        for record, size in zip(records, sizes, strict=True):
-            place = self._place(topic, count, record.key, partition)
-            group, group_size = groups.get(place, ([], 0))
-            if group and group_size + size > self._settings.batch_size:
-                await self._add_group(sender, TopicPartition(topic, place), group, group_size, receipt, number)
-                self._batch_filled(topic, count, record.key, partition)
-                del groups[place]
-                place = self._place(topic, count, record.key, partition)
-                group, group_size = groups.get(place, ([], 0))
-            group.append(record)
-            groups[place] = group, group_size + size
-        for place, (group, group_size) in groups.items():
-            await self._add_group(sender, TopicPartition(topic, place), group, group_size, receipt, number)
+        """Queue records for one partition; without one, for a partition after the other, batch by batch."""
+        ends = list(accumulate(records.sizes()))
+        start, all_records = 0, len(records)
+        while start < all_records:
+            partition = TopicPartition(topic, self._sticky.partition(topic, count) if place is None else place)
+            end = sender.fitting(partition, ends, start)
+            size = ends[end - 1] - (ends[start - 1] if start else 0)
+            is_all = end - start == all_records
+            part = records if is_all else records[start:end]
+            its_receipt = receipt if is_all else receipt.part(start, end)
+            start, is_full = end, False
+            try:
+                self._check_size(size)
+                if sender.is_short_of(size):
+                    await sender.memory_for(size)
+                is_full = sender.add(partition, part, size, its_receipt, number, more_follow=end < all_records)
+            except (KraftError, Unreachable) as error:
+                self.record_not_queued(error, number)
+                its_receipt.not_queued(error)
+            if is_full:
+                await self._batch_filled(topic, count, place)
+
+    async def _batch_filled(self, topic: str, count: int, place: int | None) -> None:
+        if place is None:
+            self._sticky.batch_is_full(topic, count)
+        # Yields to the sender's task, which a caller that sends in a loop would otherwise never let run.
+        await asyncio.sleep(0)
 
     async def partitions_for(self, topic: str) -> list[int]:
         """Return the partitions of the topic: cached ones, refreshed every metadata.max.age.ms.
@@ -412,42 +409,22 @@ class Producer:
             future.add_done_callback(_retrieve)
         return future
 
-    async def _add_group(
-        self, sender: Sender, partition: TopicPartition, group: list[Record], size: int, receipt: Receipt, number: int
-    ) -> None:
-        if await sender.add(partition, group, size, receipt, number):
-            await asyncio.sleep(0)
-
-    def _place(self, topic: str, count: int, key: bytes | None, partition: int | None) -> int:
-        if partition is not None:
-            if not 0 <= checked_number("partition", partition) < count:
-                raise Refusal(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    f"topic {topic!r} has partitions 0 to {count - 1}, not {partition}",
-                )
-            return partition
-        return self._sticky.partition(topic, count) if key is None else partition_for_key(key, count)
-
-    def _batch_filled(self, topic: str, count: int, key: bytes | None, partition: int | None) -> None:
-        if key is None and partition is None:
-            self._sticky.batch_is_full(topic, count)
-
     def _records(
         self,
         values: Sequence[bytes | None],
         keys: Sequence[bytes | None] | None,
         timestamps_ms: Sequence[int] | None,
-    ) -> list[Record]:
+    ) -> ColumnRecords:
         for name, column in (("keys", keys), ("timestamps_ms", timestamps_ms)):
             if column is not None and len(column) != len(values):
                 raise ValueError(f"{len(column)} {name} for {len(values)} values")
-        now_ms = self._network.clock.wall_ms()
-        times_ms = [now_ms] * len(values) if timestamps_ms is None else map(checked_timestamp, timestamps_ms)
-        some_keys = [None] * len(values) if keys is None else (checked_bytes("key", key) for key in keys)
-        return [
-            Record(-1, time_ms, key, checked_bytes("value", value))
-            for time_ms, key, value in zip(times_ms, some_keys, values, strict=True)
-        ]
+        count, now_ms = len(values), self._network.clock.wall_ms()
+        return ColumnRecords(
+            [None] * count if keys is None else [checked_bytes("key", key) for key in keys],
+            [checked_bytes("value", value) for value in values],
+            [()] * count,
+            [now_ms] * count if timestamps_ms is None else list(map(checked_timestamp, timestamps_ms)),
+        )
 
     def _check_size(self, size: int) -> None:
         if size > self._settings.max_request_size:

@@ -13,12 +13,12 @@ from kraft.client.errors import BufferExhausted, ClientClosed
 from kraft.client.metadata_cache import MetadataCache
 from kraft.client.network import Network
 from kraft.client.sans_io.backoff import Backoff
+from kraft.client.sans_io.column_records import ColumnRecords, RecordContent
 from kraft.client.sans_io.send_batch import ProducerIdentity, Receipt
 from kraft.client.sans_io.send_buffer import CONCURRENT_BACKOFF_MS, Attempt, BatchOutcome, Delivered, Failed, SendBuffer
 from kraft.client.sans_io.transactions import ProducerTransactions
 from kraft.client.settings import ProducerSettings
-from kraft.client.values import Delay
-from kraft.log.format.record_codec import Record
+from kraft.client.values import Delay, RecordMetadata
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.find_coordinator import CoordinatorType
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
@@ -73,24 +73,59 @@ class Sender:
             count = await self._metadata.until_has(TopicPartition(topic, partition), self._settings.max_block_ms)
         return count
 
-    async def add(
-        self, partition: TopicPartition, records: Sequence[Record], size_bytes: int, receipt: Receipt, transaction: int
-    ) -> bool:
-        """Wait for memory, then queue the records. Return True if a batch is full now.
+    def fitting(self, partition: TopicPartition, ends: Sequence[int], start: int) -> int:
+        """Return the end of the records from `start` on that one batch takes; `ends` are the sums of their sizes."""
+        return self._buffer.fitting(partition, ends, start)
 
-        Raises BufferExhausted, and TransactionAborted or TransactionConflict unless the transaction is still open.
+    def is_short_of(self, size_bytes: int) -> bool:
+        """True while `memory_for` has to wait until records are acknowledged."""
+        return 0 < self._buffer.memory_used > self._settings.buffer_memory - size_bytes
+
+    def add(
+        self,
+        partition: TopicPartition,
+        records: ColumnRecords,
+        size_bytes: int,
+        receipt: Receipt,
+        transaction: int,
+        *,
+        more_follow: bool,
+    ) -> bool:
+        """Queue records that fit into one batch together, and not with those that follow.
+
+        Return True if a batch is full now. Raises TransactionAborted or TransactionConflict unless the transaction is
+        still open.
         """
-        if self._buffer.memory_used and self._buffer.memory_used + size_bytes > self._settings.buffer_memory:
-            await self._memory_for(size_bytes)
+        self._check_open(transaction)
+        now_ms = self._clock.monotonic_ms()
+        is_full = self._buffer.append(partition, records, size_bytes, receipt, now_ms, more_follow=more_follow)
+        self._wake_for(now_ms, is_full)
+        return is_full
+
+    def add_one(
+        self,
+        partition: TopicPartition,
+        record: RecordContent,
+        size_bytes: int,
+        future: asyncio.Future[RecordMetadata],
+        transaction: int,
+    ) -> bool:
+        """Queue one record, as `add` does."""
+        self._check_open(transaction)
+        now_ms = self._clock.monotonic_ms()
+        is_full = self._buffer.append_one(partition, record, size_bytes, future, now_ms)
+        self._wake_for(now_ms, is_full)
+        return is_full
+
+    def _check_open(self, transaction: int) -> None:
         if self._task.done():
             raise ClientClosed("the producer is closed")
         if self._transactions is not None:
             self._transactions.check_open(transaction)
-        now_ms = self._clock.monotonic_ms()
-        is_full = self._buffer.append(partition, records, size_bytes, receipt, now_ms)
+
+    def _wake_for(self, now_ms: int, is_full: bool) -> None:
         if is_full or now_ms + self._settings.linger_ms < self._sleeps_until_ms:
             self._wake_up()
-        return is_full
 
     async def flush(self, timeout_ms: int | None) -> bool:
         self._buffer.close_batches()
@@ -144,15 +179,14 @@ class Sender:
         self._settle(self._buffer.abandon())
         await self._connections.close()
 
-    async def _memory_for(self, size_bytes: int) -> None:
+    async def memory_for(self, size_bytes: int) -> None:
+        """Wait until there is memory for the records. Raises BufferExhausted after `max_block_ms`."""
         self._waiting_for_memory += 1
         self._buffer.is_hurried = True
         self._wake_up()
         try:
             async with asyncio.timeout(self._settings.max_block_ms / 1000):
-                while self._buffer.memory_used and (
-                    self._buffer.memory_used + size_bytes > self._settings.buffer_memory
-                ):
+                while self.is_short_of(size_bytes):
                     self._memory_freed.clear()
                     await self._memory_freed.wait()
         except TimeoutError:

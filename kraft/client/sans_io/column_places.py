@@ -1,9 +1,10 @@
-"""Chooses the partitions of records that are sent as columns."""
+"""Chooses the partitions of records that are in columns."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Final
 
 from kraft.client.arguments import checked_number
@@ -43,9 +44,39 @@ def places_of(topic: str, partition_count: int, columns: ColumnsToSend) -> Itera
         rows_of[place].append(row)
     for place in rows_of:
         if place != _ANY:
-            _checked(topic, partition_count, place)
+            _checked(topic, partition_count, place + 1 if place < _ANY else place)
     for place, rows in rows_of.items():
         yield None if place == _ANY else place, rows
+
+
+def places_in_order(
+    topic: str, partition_count: int, keys: Sequence[bytes | None], partition: int | None
+) -> Iterator[tuple[int | None, Rows | None]]:
+    """Yield each partition as `places_of` does, such that records of one partition keep their order.
+
+    A record with a key may go to the very partition to which those without one go, so it waits for those before it.
+    """
+    if partition is not None:
+        yield _checked(topic, partition_count, partition), None
+        return
+    if not any(map(_is_key, keys)):
+        yield None, None
+        return
+    for has_key, stretch in groupby(range(len(keys)), lambda row: keys[row] is not None):
+        if not has_key:
+            yield None, list(stretch)
+            continue
+        rows_of: defaultdict[int, list[int]] = defaultdict(list)
+        for row in stretch:
+            rows_of[partition_for_key(keys[row] or b"", partition_count)].append(row)
+        yield from rows_of.items()
+
+
+def place_of(topic: str, partition_count: int, key: bytes | None, partition: int | None) -> int | None:
+    """Return the partition of one record; None if it may go anywhere. Raises a Refusal as `places_of` does."""
+    if partition is not None:
+        return _checked(topic, partition_count, partition)
+    return None if key is None else partition_for_key(key, partition_count)
 
 
 def _is_key(key: bytes | None) -> bool:
@@ -70,9 +101,8 @@ def _places(
 
 def _checked(topic: str, partition_count: int, partition: int) -> int:
     if not 0 <= checked_number("partition", partition) < partition_count:
-        named = partition + 1 if partition < _ANY else partition
         raise Refusal(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"topic {topic!r} has partitions 0 to {partition_count - 1}, not {named}",
+            f"topic {topic!r} has partitions 0 to {partition_count - 1}, not {partition}",
         )
     return partition

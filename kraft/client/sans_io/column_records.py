@@ -1,23 +1,29 @@
-"""Records as columns, from `send_columns` to the encoded batch: without an object for each record."""
+"""Records as columns, from `send` to the encoded batch: without an object for each record."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import repeat
 from operator import itemgetter
 from typing import Final, overload
 
-from kraft.client.sans_io.send_batch import RECORD_OVERHEAD_BYTES, record_size
 from kraft.client.values import ColumnsToSend
 from kraft.log.format.record_codec import Header, Record, RecordColumns
 
+RECORD_OVERHEAD_BYTES: Final = 21
+"""Bytes of a record besides its key, value and headers, at most in practice: lengths and deltas."""
+
+_HEADER_OVERHEAD_BYTES: Final = 10
 _BYTES_OR_NONE: Final = frozenset({bytes, type(None)})
+
+RecordContent = tuple[bytes | None, bytes | None, tuple[Header, ...], int]
+"""Key, value, headers and timestamp of a record."""
 
 
 class ColumnRecords(Sequence[Record]):
     """Records in columns of equal length. They are in the order in which they will be in the log."""
 
-    __slots__ = ("_headers", "_keys", "_times_ms", "_values")
+    __slots__ = ("headers", "keys", "times_ms", "values")
 
     def __init__(
         self,
@@ -26,17 +32,17 @@ class ColumnRecords(Sequence[Record]):
         headers: list[tuple[Header, ...]],
         times_ms: list[int],
     ) -> None:
-        self._keys, self._values, self._headers, self._times_ms = keys, values, headers, times_ms
+        self.keys, self.values, self.headers, self.times_ms = keys, values, headers, times_ms
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self.values)
 
     @overload
     def __getitem__(self, place: int, /) -> Record: ...
     @overload
     def __getitem__(self, place: slice, /) -> ColumnRecords: ...
     def __getitem__(self, place: int | slice, /) -> Record | ColumnRecords:
-        keys, values, headers, times_ms = self._keys, self._values, self._headers, self._times_ms
+        keys, values, headers, times_ms = self.keys, self.values, self.headers, self.times_ms
         if isinstance(place, slice):
             return ColumnRecords(keys[place], values[place], headers[place], times_ms[place])
         return Record(-1, times_ms[place], keys[place], values[place], headers[place])
@@ -47,36 +53,34 @@ class ColumnRecords(Sequence[Record]):
             return self[places[0] : places[0] + 1] if places else self[:0]
         pick = itemgetter(*places)
         return ColumnRecords(
-            list(pick(self._keys)), list(pick(self._values)), list(pick(self._headers)), list(pick(self._times_ms))
+            list(pick(self.keys)), list(pick(self.values)), list(pick(self.headers)), list(pick(self.times_ms))
         )
 
-    def extend(self, more: Iterable[Record]) -> None:
-        assert isinstance(more, ColumnRecords), "a batch holds columns or records, not both"
-        self._keys.extend(more._keys)
-        self._values.extend(more._values)
-        self._headers.extend(more._headers)
-        self._times_ms.extend(more._times_ms)
+    def extend(self, more: ColumnRecords) -> None:
+        self.keys.extend(more.keys)
+        self.values.extend(more.values)
+        self.headers.extend(more.headers)
+        self.times_ms.extend(more.times_ms)
 
-    def size_bytes(self) -> int:
-        """Return an upper limit of the records' bytes in a batch without compression."""
-        if any(self._headers):
-            return sum(map(record_size, self))
-        contents = sum(map(len, filter(None, self._values))) + sum(map(len, filter(None, self._keys)))
-        return contents + RECORD_OVERHEAD_BYTES * len(self)
+    def append(self, content: RecordContent) -> None:
+        key, value, headers, time_ms = content
+        self.keys.append(key)
+        self.values.append(value)
+        self.headers.append(headers)
+        self.times_ms.append(time_ms)
 
-    def parts(self, bytes_max: int) -> Iterator[tuple[ColumnRecords, int]]:
-        """Yield the records in parts of at most this size, if a single one is not larger, each with its size."""
-        size = self.size_bytes()
-        if size <= bytes_max or len(self) == 1:
-            yield self, size
-            return
-        step = max(1, len(self) * bytes_max // size)
-        for start in range(0, len(self), step):
-            yield from self[start : start + step].parts(bytes_max)
+    def sizes(self) -> list[int]:
+        """Return an upper limit of each record's bytes in a batch without compression."""
+        sizes = [RECORD_OVERHEAD_BYTES + (len(value) if value else 0) for value in self.values]
+        if any(self.keys):
+            sizes = [size + (len(key) if key else 0) for size, key in zip(sizes, self.keys, strict=True)]
+        if any(self.headers):
+            sizes = [size + sum(map(_header_size, each)) for size, each in zip(sizes, self.headers, strict=True)]
+        return sizes
 
     def to_columns(self) -> RecordColumns:
         offsets = list(range(len(self)))
-        return RecordColumns(offsets, self._times_ms, self._keys, self._values, self._headers)
+        return RecordColumns(offsets, self.times_ms, self.keys, self.values, self.headers)
 
 
 def column_records(columns: ColumnsToSend, time_ms: int) -> ColumnRecords:
@@ -94,3 +98,15 @@ def column_records(columns: ColumnsToSend, time_ms: int) -> ColumnRecords:
         list(repeat((), count)) if columns.headers is None else columns.headers,
         list(repeat(time_ms, count)),
     )
+
+
+def record_size(key: bytes | None, value: bytes | None, headers: tuple[Header, ...]) -> int:
+    """Return an upper limit of one record's bytes in a batch without compression."""
+    size = RECORD_OVERHEAD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
+    return size + sum(map(_header_size, headers)) if headers else size
+
+
+def _header_size(header: Header) -> int:
+    name, content = header
+    # A character of a header's name takes at most four bytes.
+    return _HEADER_OVERHEAD_BYTES + len(name) * 4 + (len(content) if content else 0)

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import Protocol
 
 from msgspec import Struct
 
+from kraft.client.sans_io.column_records import ColumnRecords, RecordContent
+from kraft.client.sans_io.task_receipt import TaskFuture, TaskReceipt
 from kraft.log.format.compression import Codec
-from kraft.log.format.record_batch import HEADER_BYTES, SEQUENCE_MAX, build_batch, build_column_batch
-from kraft.log.format.record_codec import Record
+from kraft.log.format.record_batch import HEADER_BYTES, SEQUENCE_MAX, build_column_batch
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
-
-if TYPE_CHECKING:
-    from kraft.client.sans_io.column_records import ColumnRecords
-
-RECORD_OVERHEAD_BYTES: Final = 21
-"""Bytes of a record besides its key, value and headers, at most in practice: lengths and deltas."""
-
-_HEADER_OVERHEAD_BYTES: Final = 10
 
 
 class Receipt(Protocol):
     """Receives the outcome of its records, once for each. One receipt may span several batches."""
+
+    def part(self, start: int, end: int) -> Receipt:
+        """Return a receipt for the records from index `start` up to `end`."""
 
     def delivered(self, batch: Batch, first: int, count: int, base_offset: int, log_append_time_ms: int) -> None:
         """Called when `count` records of the batch, from index `first` on, are stored.
@@ -62,7 +57,7 @@ class Batch:
         self.created_ms = created_ms
         self.serial = serial
         """Numbers the batches of a producer; the parts of a batch that was split have the same number."""
-        self.records: list[Record] | ColumnRecords = []
+        self.records = ColumnRecords([], [], [], [])
         self.receipts: list[tuple[Receipt, int, int]] = []
         """Each receipt, with the index of its first record and its number of records."""
         self.size_bytes = HEADER_BYTES
@@ -75,16 +70,19 @@ class Batch:
         """The time of the last attempt; before the first one, when the batch was created."""
         self.last_reason = ""
 
-    def takes(self, records: Sequence[Record]) -> bool:
-        """True unless one of both is columns, and the other is not."""
-        return isinstance(self.records, list) is isinstance(records, list)
-
-    def add(self, records: Sequence[Record], size_bytes: int, receipt: Receipt) -> None:
+    def add(self, records: ColumnRecords, size_bytes: int, receipt: Receipt) -> None:
         self.receipts.append((receipt, len(self.records), len(records)))
-        if not self.records and not isinstance(records, list):
-            self.records = cast("ColumnRecords", records)[:]
+        self.records.extend(records)
+        self.size_bytes += size_bytes
+
+    def add_one(self, record: RecordContent, size_bytes: int, future: TaskFuture) -> None:
+        receipt, first, count = self.receipts[-1] if self.receipts else (None, 0, 0)
+        if isinstance(receipt, TaskReceipt):
+            receipt.futures.append(future)
+            self.receipts[-1] = receipt, first, count + 1
         else:
-            self.records.extend(records)
+            self.receipts.append((TaskReceipt([future]), len(self.records), 1))
+        self.records.append(record)
         self.size_bytes += size_bytes
 
     def encode(
@@ -92,11 +90,8 @@ class Batch:
     ) -> None:
         producer = (-1, -1) if identity is None else (identity.producer_id, identity.producer_epoch)
         self.base_sequence = base_sequence
-        if isinstance(self.records, list):
-            self.encoded = build_batch(self.records, codec, *producer, base_sequence, transactional=transactional)
-        else:
-            columns = self.records.to_columns()
-            self.encoded = build_column_batch(columns, codec, *producer, base_sequence, transactional=transactional)
+        columns = self.records.to_columns()
+        self.encoded = build_column_batch(columns, codec, *producer, base_sequence, transactional=transactional)
 
     def forget_encoding(self) -> None:
         """Make the next attempt a new batch for the broker. Only valid if the broker did not store this one."""
@@ -115,19 +110,10 @@ class Batch:
     def _part(self, start: int, end: int) -> Batch:
         part = Batch(self.partition, self.created_ms, self.serial)
         part.records = self.records[start:end]
-        part.size_bytes += sum(map(record_size, part.records))
+        part.size_bytes += sum(part.records.sizes())
         for receipt, first, count in self.receipts:
             overlap_start, overlap_end = max(first, start), min(first + count, end)
             if overlap_start < overlap_end:
-                part.receipts.append((receipt, overlap_start - start, overlap_end - overlap_start))
+                its_part = receipt.part(overlap_start - first, overlap_end - first)
+                part.receipts.append((its_part, overlap_start - start, overlap_end - overlap_start))
         return part
-
-
-def record_size(record: Record) -> int:
-    """Return an upper limit of the record's bytes in a batch without compression."""
-    _, _, key, value, headers = record
-    size = RECORD_OVERHEAD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
-    for name, content in headers:
-        # A character of a header's name takes at most four bytes.
-        size += _HEADER_OVERHEAD_BYTES + len(name) * 4 + (len(content) if content else 0)
-    return size

@@ -16,6 +16,7 @@ transaction cannot be committed any more: it is given up, and nothing is sent or
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
@@ -23,12 +24,13 @@ from msgspec import Struct
 
 from kraft.client.errors import ClientClosed, DeliveryTimeout, TransactionAborted
 from kraft.client.sans_io.backoff import Backoff
+from kraft.client.sans_io.column_records import ColumnRecords, RecordContent
 from kraft.client.sans_io.send_batch import Batch, ProducerIdentity, Receipt
 from kraft.client.sans_io.send_lane import Lane
+from kraft.client.sans_io.task_receipt import TaskFuture
 from kraft.client.settings import ProducerSettings
 from kraft.client.values import Delay
 from kraft.log.format.record_batch import HEADER_BYTES
-from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.model.produce import ProducePartitionResult
@@ -94,27 +96,63 @@ class SendBuffer:
 
     # --- input ------------------------------------------------------------------------------------------------
 
+    def fitting(self, partition: TopicPartition, ends: Sequence[int], start: int) -> int:
+        """Return the end of the records from `start` on that one batch takes: the open one, or else a new one.
+
+        `ends` are the sums of the records' sizes.
+        """
+        lane = self._lanes.get(partition)
+        used = HEADER_BYTES if lane is None or lane.open is None else lane.open.size_bytes
+        room = (ends[start - 1] if start else 0) + self._settings.batch_size
+        end = bisect_right(ends, room - used, start)
+        if end == start and used > HEADER_BYTES:
+            end = bisect_right(ends, room - HEADER_BYTES, start)
+        return max(end, start + 1)
+
     def append(
-        self, partition: TopicPartition, records: Sequence[Record], size_bytes: int, receipt: Receipt, now_ms: int
+        self,
+        partition: TopicPartition,
+        records: ColumnRecords,
+        size_bytes: int,
+        receipt: Receipt,
+        now_ms: int,
+        *,
+        more_follow: bool = False,
     ) -> bool:
-        """Add records that fit into one batch together. Return True if a batch is full now."""
+        """Add records that fit into one batch together, and not with those that follow. Return True if one is full."""
+        lane, closed_one = self._lane_for(partition, size_bytes, now_ms)
+        assert lane.open is not None, "the lane has room"
+        lane.open.add(records, size_bytes, receipt)
+        return self._added(lane, lane.open, size_bytes, is_full=more_follow) or closed_one
+
+    def append_one(
+        self, partition: TopicPartition, record: RecordContent, size_bytes: int, future: TaskFuture, now_ms: int
+    ) -> bool:
+        """Add one record. Return True if a batch is full."""
+        lane, closed_one = self._lane_for(partition, size_bytes, now_ms)
+        assert lane.open is not None, "the lane has room"
+        lane.open.add_one(record, size_bytes, future)
+        return self._added(lane, lane.open, size_bytes) or closed_one
+
+    def _lane_for(self, partition: TopicPartition, size_bytes: int, now_ms: int) -> tuple[Lane, bool]:
+        """Return the lane, with an open batch that has room, and whether another batch was closed for that."""
         lane = self._lanes.get(partition)
         if lane is None:
             lane = self._lanes[partition] = Lane(partition)
-        closed_one = lane.open is not None and (
-            lane.open.size_bytes + size_bytes > self._settings.batch_size or not lane.open.takes(records)
-        )
+        closed_one = lane.open is not None and lane.open.size_bytes + size_bytes > self._settings.batch_size
         if closed_one:
             lane.seal()
         if lane.open is None:
             self._batches += 1
             lane.open = Batch(partition, now_ms, self._batches)
-        lane.open.add(records, size_bytes, receipt)
+        return lane, closed_one
+
+    def _added(self, lane: Lane, batch: Batch, size_bytes: int, *, is_full: bool = False) -> bool:
         self.memory_used += size_bytes
-        is_full = lane.open.size_bytes >= self._settings.batch_size
-        if is_full:
+        if is_full or batch.size_bytes >= self._settings.batch_size:
             lane.seal()
-        return closed_one or is_full
+            return True
+        return False
 
     # --- identity ---------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-import kraft.client.producer
+import kraft.client.inbox
 from kraft.client import (
     Admin,
     ClientClosed,
@@ -98,6 +98,28 @@ def test_what_is_wrong_with_a_record_is_in_its_future(cluster: FakeCluster) -> N
             producer.send("orders", b"a", key="text")  # type: ignore[arg-type]  # The mistake under test.
 
 
+def test_a_record_that_only_the_topic_refuses_fails_alone(cluster: FakeCluster) -> None:
+    cluster.create("orders")[0].size_max = 500
+    with Producer(**settings_for(cluster), linger_ms=10_000) as producer:
+        futures = [producer.send("orders", b"x" * (600 if number == 7 else 9)) for number in range(20)]
+        producer.flush(10_000)
+    assert isinstance(futures.pop(7).exception(10), Refusal)
+    assert [future.result(10).offset for future in futures] == list(range(19))
+
+
+def test_records_of_one_partition_keep_their_order_with_and_without_keys(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    keys = [None, b"a", b"b", None, b"c", None]
+    with Producer(**settings_for(cluster), linger_ms=10_000) as producer:
+        futures = [producer.send("orders", b"%d" % number, key=keys[number % 6]) for number in range(60)]
+        producer.flush(10_000)
+        assert [future.result(10).offset for future in futures] == list(range(60))
+        many = producer.produce_many("orders", [b"%d" % number for number in range(60, 66)], keys)
+        producer.flush(10_000)
+        assert many.result(10).records == 6
+    assert cluster.values("orders") == [b"%d" % number for number in range(66)]
+
+
 def test_closing_stores_what_was_sent(cluster: FakeCluster) -> None:
     cluster.create("orders")
     producer = Producer(**settings_for(cluster), linger_ms=10_000)
@@ -157,7 +179,7 @@ def test_a_future_cannot_be_cancelled_and_the_records_behind_it_are_sent(cluster
 def test_a_send_that_waits_for_room_while_the_producer_is_closed_says_so(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kraft.client.producer, "INBOX_RECORDS_MAX", 1)
+    monkeypatch.setattr(kraft.client.inbox, "INBOX_RECORDS_MAX", 1)
     gate = threading.Event()
     producer = Producer(**settings_for(cluster), max_block_ms=90_000)
     shared_loop().call_soon(lambda: gate.wait(60))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from kraft.client.sans_io.send_batch import Batch, ProducerIdentity, record_size
+from kraft.client.sans_io.column_records import ColumnRecords
+from kraft.client.sans_io.send_batch import Batch, ProducerIdentity
 from kraft.client.sans_io.send_buffer import Attempt, SendBuffer
 from kraft.client.settings import ProducerSettings, settings_of
 from kraft.log.format.record_batch import decode_batch, read_header
-from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
 from kraft.model.produce import ProducePartitionResult
@@ -34,6 +34,9 @@ class Told:
     def failed(self, error: Exception) -> None:
         self.errors.append(error)
 
+    def part(self, _start: int, _end: int) -> Told:
+        return self
+
 
 def new_buffer(**given_settings: Any) -> SendBuffer:
     """One batch for each record, unless told otherwise, and a producer id."""
@@ -55,8 +58,8 @@ def buffer_with(**given_settings: Any) -> SendBuffer:
 def put(buffer: SendBuffer, *values: bytes, now_ms: int = 0, partition: TopicPartition = ORDERS) -> Told:
     told = Told()
     for value in values:
-        record = Record(-1, 1_000, None, value)
-        buffer.append(partition, [record], record_size(record), told, now_ms)
+        records = ColumnRecords([None], [value], [()], [1_000])
+        buffer.append(partition, records, sum(records.sizes()), told, now_ms)
     return told
 
 

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import random
+from itertools import accumulate
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraft.client.errors import ClientClosed, DeliveryTimeout
+from kraft.client.sans_io.column_records import ColumnRecords
 from kraft.client.sans_io.send_buffer import Attempt, BatchOutcome, Delivered, Failed, SendBuffer
 from kraft.client.settings import ProducerSettings, settings_of
 from kraft.model.errors import ErrorCode, Refusal
@@ -15,6 +17,7 @@ from kraft.model.produce import ProducePartitionResult
 from tests.support.client.fake_partition import FakePartition
 from tests.unit.client.sans_io.sends import (
     ORDERS,
+    Told,
     buffer_with,
     drain,
     identity,
@@ -45,6 +48,22 @@ def test_records_linger_until_the_batch_is_full_or_time_is_up() -> None:
 
     put(buffer, b"x" * 20, b"x" * 20, b"x" * 20, now_ms=10)
     assert len(drain(buffer, now_ms=10)) == 1
+
+
+def test_many_records_fill_the_open_batch_before_the_next_one() -> None:
+    buffer = new_buffer(batch_size=1_000, linger_ms=10)
+    records = ColumnRecords([None] * 20, [b"x" * 79] * 20, [()] * 20, [7] * 20)
+    ends = list(accumulate(records.sizes()))
+    assert ends[:2] == [100, 200]
+    # 61 bytes are the batch's header: nine records fit into one, and six beside three.
+    assert buffer.fitting(ORDERS, ends, 0) == 9
+    put(buffer, b"y" * 79, b"y" * 79, b"y" * 79)
+    assert buffer.fitting(ORDERS, ends, 0) == 6
+    assert buffer.append(ORDERS, records[0:6], 600, Told(), 0, more_follow=True), "no more fit"
+    assert buffer.fitting(ORDERS, ends, 6) == 15
+    put(buffer, b"y" * 900)
+    assert buffer.fitting(ORDERS, ends, 6) == 15, "a batch without room for one is followed by a new one"
+    assert buffer.fitting(ORDERS, [5_000, 5_100], 0) == 1, "a large record goes alone"
 
 
 def test_what_piles_up_while_the_leader_does_not_answer_leaves_in_few_batches() -> None:

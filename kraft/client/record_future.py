@@ -1,0 +1,130 @@
+"""Futures of records for threads: a program sends millions, and nearly never waits for a single one."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from concurrent.futures._base import FINISHED as _FINISHED
+from concurrent.futures._base import RUNNING as _RUNNING
+from typing import Any
+
+from kraft.client.sans_io.task_receipt import StoredRecords
+from kraft.client.values import RecordMetadata
+
+_guard = threading.Lock()
+"""Held to finish a future that has no condition, to make a condition, and to add a callback."""
+
+_log = logging.getLogger("concurrent.futures")
+Callback = Callable[[Future[RecordMetadata]], object]
+
+
+class RecordFuture(Future[RecordMetadata]):
+    """Future of one record. It is running from the start, so it cannot be cancelled.
+
+    It is a single object until somebody waits, because so many exist at a time that the garbage collector would take
+    longer over them than all the rest of `send`. Its condition is made then. From then on its state changes under the
+    condition, as `concurrent.futures.wait` needs it; until then under a guard that all share.
+    """
+
+    _state = _RUNNING
+    _exception: BaseException | None = None
+    _stored: StoredRecords
+    _row: int
+    _has_condition = False
+    _callback: Callback | None = None
+    _further_callbacks: list[Callback] | None = None
+
+    def __init__(self) -> None:
+        """Make nothing: class attributes stand for the parts of a Future."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Make what the methods of Future use, when they first do."""
+        if name == "_condition":
+            return self._made_condition()
+        if name == "_result":
+            return self._stored.metadata(self._row)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _made_condition(self) -> threading.Condition:
+        with _guard:
+            if not self._has_condition:
+                self._condition = threading.Condition()
+                self._waiters = []
+                self._has_condition = True
+        return self._condition
+
+    def done(self) -> bool:
+        return self._state is _FINISHED
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        if self._state is _FINISHED and self._exception is None:
+            return self._stored.metadata(self._row)
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        return self._exception if self._state is _FINISHED else super().exception(timeout)
+
+    def add_done_callback(self, fn: Callback) -> None:
+        with _guard:
+            if self._state is not _FINISHED:
+                if self._callback is None:
+                    self._callback = fn
+                else:
+                    self._further_callbacks = [*(self._further_callbacks or ()), fn]
+                return
+        self._call(fn)
+
+    def _invoke_callbacks(self) -> None:
+        """Call what was added until a method of Future finished this one."""
+        with _guard:
+            # Whoever found it unfinished has added by now.
+            pass
+        self._call_added()
+
+    def _call_added(self) -> None:
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            self._call(callback)
+        further, self._further_callbacks = self._further_callbacks, None
+        for each in further or ():
+            self._call(each)
+
+    def _call(self, callback: Callback) -> None:
+        try:
+            callback(self)
+        except Exception:  # noqa: BLE001  As in every Future: it is logged, and the next one is called.
+            _log.exception("exception calling callback for %r", self)
+
+
+def finish_records(futures: Sequence[RecordFuture], stored: StoredRecords) -> None:
+    """Give the futures the stored records as results, then call their callbacks. Finished ones stay as they are."""
+    rest = []
+    with _guard:
+        for row, future in enumerate(futures):
+            if future._state is _FINISHED:
+                continue
+            future._stored = stored
+            future._row = row
+            if future._has_condition:
+                rest.append(future)
+                continue
+            future._state = _FINISHED
+            if future._callback is not None:
+                rest.append(future)
+    for future in rest:
+        if future._state is _FINISHED:
+            future._call_added()
+        else:
+            future.set_result(stored.metadata(future._row))
+
+
+def _renew_guard() -> None:
+    global _guard
+    _guard = threading.Lock()
+
+
+# Another thread may hold the guard at the moment of the fork.
+os.register_at_fork(after_in_child=_renew_guard)
