@@ -75,6 +75,8 @@ class RaftEngine(syncobj.SyncObj):  # type: ignore[misc]  # PySyncObj has no typ
 
         def on_state_changed(old_state: int, new_state: int) -> None:
             if new_state == LEADER:
+                # A late vote elects a candidate that has begun to ask again.
+                transport.end_pre_votes()
                 on_leading(True)
             elif old_state == LEADER:
                 on_leading(False)

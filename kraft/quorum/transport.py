@@ -209,6 +209,10 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
         """True while this voter asks for pre-votes: no message of a leader came within the fetch timeout, nor since."""
         return self._pre_votes.is_open
 
+    def end_pre_votes(self) -> None:
+        """Discard the pre-votes: this voter leads."""
+        self._pre_votes.end()
+
     def may_campaign(self, round_ms: int) -> bool:
         """Return whether a majority would vote for this voter.
 

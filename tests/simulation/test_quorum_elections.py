@@ -19,7 +19,7 @@ from tests.simulation.quorum_cluster import Cluster, RunningVoter, Shape, open_c
 from tests.simulation.quorum_invariants import Invariant
 from tests.simulation.quorum_network import Network
 from tests.simulation.quorum_runs import heal
-from tests.simulation.quorum_scripted import acknowledged, append, entry, stage
+from tests.simulation.quorum_scripted import VOTER, acknowledged, append, entry, stage
 from tests.simulation.quorum_weakened import Guard
 from tests.support.disks.sim_content import CrashMode
 
@@ -247,6 +247,21 @@ def test_a_voter_that_hears_no_leader_names_none() -> None:
         cluster.network.heal()
         cluster.run_for(1.0)
         assert cluster.voters[cut_off].quorum.leader_id == leader.life.node_id
+
+
+def test_a_leader_that_was_elected_by_a_late_vote_names_itself() -> None:
+    """It had begun to ask for pre-votes again, which nothing but a leader's message would end."""
+    with stage() as scene:
+        term = scene.stands_as_candidate()
+        for peer in scene.peers.values():
+            peer.promises = False
+            peer.inbox.clear()
+        asked = scene.peers[3].inbox
+        assert scene.cluster.run_until(lambda: PreVoteRequest in map(type, asked), LIMIT_S)
+        assert scene.quorum.term == term
+        scene.hears(2, VoteResponse(term=term))
+        assert scene.quorum.engine.leading
+        assert scene.quorum.leader_id == VOTER
 
 
 def test_a_voter_that_is_behind_in_terms_learns_of_them_and_may_lead() -> None:
