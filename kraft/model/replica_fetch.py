@@ -28,8 +28,12 @@ class ReplicaFetchPartition(Struct, frozen=True, kw_only=True):
 
 
 class ReplicaFetchRequest(Struct, frozen=True, kw_only=True):
-    """Request for every partition that broker `replica_id` copies from this leader."""
+    """Request for partitions that broker `replica_id` copies from this leader.
 
+    Several may wait at the leader at the same time, with different partitions. The response has the same `number`.
+    """
+
+    number: int = 0
     replica_id: int
     broker_epoch: int
     max_wait_ms: int
@@ -48,7 +52,7 @@ class ReplicaFetchResult(Struct, frozen=True, kw_only=True):
     leader_epoch: int = -1
     high_watermark: int = -1
     log_start_offset: int = -1
-    records: bytes = b""
+    records: bytes | bytearray | memoryview = b""
     diverging_epoch: int = -1
     diverging_end_offset: int = -1
 
@@ -58,4 +62,5 @@ class ReplicaFetchResult(Struct, frozen=True, kw_only=True):
 
 
 class ReplicaFetchResponse(Struct, frozen=True, kw_only=True):
+    number: int = 0
     partitions: list[ReplicaFetchResult]

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from kraft.log.format.record_batch import Buffer
 from kraft.model.alter_partition import IsrMember
 from kraft.model.ids import LeaderEpoch, Offset, PartitionEpoch
 
@@ -43,7 +44,7 @@ LeaderEffect: TypeAlias = ProposeIsr | HighWatermarkAdvanced | IsrChanged
 class AppendRecords(Struct, frozen=True, kw_only=True):
     """Append these batches as the leader wrote them and sync; then report `appended` or `append_refused`."""
 
-    records: bytes
+    records: Buffer
 
 
 class TruncateTo(Struct, frozen=True, kw_only=True):

@@ -1,13 +1,13 @@
 """Declaration of a gRPC call, used by both ends: its name, and the types of its request and response.
 
 The proto file names the messages. A value whose fields differ from its message's raises TypeError at its first use;
-tests compare them all.
+tests compare them all. The frames of an exchange are packed by functions of its own instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from google.protobuf.descriptor import FileDescriptor, ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
@@ -17,6 +17,7 @@ from kraft.rpc.mapping import Mapping
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
+Value = TypeVar("Value")
 
 
 class Served(Struct, frozen=True):
@@ -28,21 +29,60 @@ class Served(Struct, frozen=True):
     """The handler also gets the caller's address, formatted for messages."""
 
 
+class Codec(Protocol[Value]):
+    """Converts values to messages and back; a message is what gRPC parses and serializes."""
+
+    @property
+    def parse(self) -> Callable[[bytes], Any]: ...
+
+    @property
+    def serialize(self) -> Callable[[Any], bytes]: ...
+
+    def to_message(self, value: Value, /) -> Any: ...
+
+    def to_value(self, message: Any, /) -> Value:
+        """Return the value. Raises ValueError if the message is invalid."""
+
+
+class Packed(Generic[Value]):
+    """Codec of values that are packed into bytes without a protobuf message."""
+
+    def __init__(self, pack: Callable[[Value], bytes], unpack: Callable[[bytes], Value]) -> None:
+        """`unpack` raises ValueError for bytes that `pack` does not return."""
+        self.to_message = pack
+        self.to_value = unpack
+        # Bytes stay the same object.
+        self.parse: Callable[[bytes], bytes] = bytes
+        self.serialize: Callable[[bytes], bytes] = bytes
+
+
 class _Declaration(Generic[Request, Response]):
-    def __init__(self, service: ServiceDescriptor, name: str, request: type[Request], response: type[Response]) -> None:
-        messages = service.methods_by_name[name]
-        self.service: str = service.full_name
+    def __init__(self, service: str, name: str, request: Codec[Request], response: Codec[Response]) -> None:
+        self.service = service
         self.name = name
-        self.method = f"/{self.service}/{name}"
-        # Message classes exist only at run time, so for a type checker they are Any.
-        self.request: Mapping[Request, Any] = Mapping(request, GetMessageClass(messages.input_type))
-        self.response: Mapping[Response, Any] = Mapping(response, GetMessageClass(messages.output_type))
+        self.method = f"/{service}/{name}"
+        self.request = request
+        self.response = response
 
     def __repr__(self) -> str:
         return self.method
 
 
-class Call(_Declaration[Request, Response]):
+class _OfMessages(_Declaration[Request, Response]):
+    def __init__(self, service: ServiceDescriptor, name: str, request: type[Request], response: type[Response]) -> None:
+        messages = service.methods_by_name[name]
+        # Message classes exist only at run time, so for a type checker they are Any.
+        self.request: Mapping[Request, Any]
+        self.response: Mapping[Response, Any]
+        super().__init__(
+            service.full_name,
+            name,
+            Mapping(request, GetMessageClass(messages.input_type)),
+            Mapping(response, GetMessageClass(messages.output_type)),
+        )
+
+
+class Call(_OfMessages[Request, Response]):
     """A unary call: one request, one response."""
 
     def __init__(
@@ -66,14 +106,14 @@ class Call(_Declaration[Request, Response]):
         return Served(self, handler, takes_peer=True)
 
 
-class ServerStream(_Declaration[Request, Response]):
+class ServerStream(_OfMessages[Request, Response]):
     """A call with one request, and responses until either end ends it."""
 
     def served_by(self, handler: Callable[[Request], AsyncGenerator[Response, None]]) -> Served:
         return Served(self, handler)
 
 
-class Stream(_Declaration[Request, Response]):
+class Stream(_OfMessages[Request, Response]):
     """A bidirectional call: requests in order, and responses in the same order."""
 
     def served_by(self, handler: Callable[[Request], Awaitable[Response | None]]) -> Served:
@@ -81,7 +121,22 @@ class Stream(_Declaration[Request, Response]):
         return Served(self, handler)
 
 
-AnyCall = Call[Any, Any] | ServerStream[Any, Any] | Stream[Any, Any]
+class Exchange(_Declaration[Request, Response]):
+    """A bidirectional call of packed frames: requests, and responses in any order. A response says what it answers."""
+
+    def __init__(self, service: str, name: str, request: Packed[Request], response: Packed[Response]) -> None:
+        self.request: Packed[Request]
+        self.response: Packed[Response]
+        super().__init__(service, name, request, response)
+
+    def served_by(self, handler: Callable[[Request], Awaitable[Callable[[], Response]]]) -> Served:
+        """Bind the handler. Its result makes the response, when the stream can send it: so each stream has one response
+        in memory, however many are ready.
+        """
+        return Served(self, handler)
+
+
+AnyCall = Call[Any, Any] | ServerStream[Any, Any] | Stream[Any, Any] | Exchange[Any, Any]
 
 
 def service_of(proto_file: FileDescriptor, name: str) -> ServiceDescriptor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraft.model import replica_fetch as replica
 from kraft.model import transaction_partitions as transactions
 from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest, ProducerIdBlock
 from kraft.model.alter_partition import AlterPartitionRequest, AlterPartitionResult
@@ -13,8 +12,10 @@ from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
 from kraft.model.heartbeat import HeartbeatRequest, HeartbeatResult
 from kraft.model.liveness import LivenessRequest, LivenessResponse
 from kraft.model.register_broker import RegisterBrokerRequest, RegistrationResult
-from kraft.rpc.call import Call, ServerStream, Stream, service_of
+from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
+from kraft.rpc.call import Call, Exchange, Packed, ServerStream, service_of
 from kraft.rpc.pb import controller_pb2, replication_pb2
+from kraft.rpc.replica_fetch_frames import pack_request, pack_response, unpack_request, unpack_response
 
 # Only the active controller answers, except for FOLLOW_METADATA.
 _CONTROLLER: Final = service_of(controller_pb2.DESCRIPTOR, "Controller")
@@ -37,7 +38,16 @@ limits its wait for each batch.
 
 _REPLICATION: Final = service_of(replication_pb2.DESCRIPTOR, "Replication")
 
-REPLICA_FETCH: Final = Stream(_REPLICATION, "Fetch", replica.ReplicaFetchRequest, replica.ReplicaFetchResponse)
+REPLICA_FETCH: Final = Exchange(
+    _REPLICATION.full_name,
+    "ReplicaFetch",
+    Packed[ReplicaFetchRequest](pack_request, unpack_request),
+    Packed[ReplicaFetchResponse](pack_response, unpack_response),
+)
+"""One exchange for each pair of brokers. Its method has another name than the call of protobuf messages that it
+replaced, so the two are never taken for each other.
+"""
+
 ADD_PARTITIONS_TO_TXN: Final = Call(
     _REPLICATION,
     "AddPartitionsToTxn",

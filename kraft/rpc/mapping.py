@@ -39,6 +39,14 @@ class Mapping(Generic[Value, WireMessage]):
         self.value_type = value_type
         self.message_type = message_type
 
+    @property
+    def parse(self) -> Callable[[bytes], WireMessage]:
+        return self.message_type.FromString
+
+    @property
+    def serialize(self) -> Callable[[WireMessage], bytes]:
+        return self.message_type.SerializeToString
+
     @cached_property
     def fields(self) -> list[tuple[str, Writer, Reader]]:
         """Name, writer and reader of each field. Built at the first use: a process uses few of all calls."""

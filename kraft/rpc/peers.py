@@ -14,7 +14,7 @@ import grpc
 import grpc.aio
 
 from kraft.model.errors import ErrorCode, KraftError, Refusal
-from kraft.rpc.call import AnyCall, Call, ServerStream, Stream
+from kraft.rpc.call import AnyCall, Call, Codec, Exchange, ServerStream, Stream
 from kraft.rpc.connection_failures import connection_failure, is_not_grpc, is_refused
 from kraft.rpc.stream_errors import peers_error, with_status_first
 
@@ -123,23 +123,25 @@ class Peer:
         finally:
             messages.cancel()
 
-    def open(self, stream: Stream[Request, Response]) -> CallStream[Request, Response]:
+    def open(self, stream: Stream[Request, Response] | Exchange[Request, Response]) -> CallStream[Request, Response]:
         method = self._channel.stream_stream(stream.method, *_codecs(stream))
         return CallStream(self.address, with_status_first(method()), stream)
 
 
 class CallStream(Generic[Request, Response]):
-    """A bidirectional call: requests in order, responses in the same order.
+    """A bidirectional call: requests in order, responses in the same order, or, of an exchange, in any order.
 
     Two tasks may send and receive at the same time. Once either raises, the stream cannot be used again.
     """
 
-    def __init__(self, address: str, call: Any, stream: Stream[Request, Response]) -> None:
+    def __init__(
+        self, address: str, call: Any, stream: Stream[Request, Response] | Exchange[Request, Response]
+    ) -> None:
         self.address = address
         self._call = call
         self._is_closed = False
-        self._request = stream.request
-        self._response = stream.response
+        self._request: Codec[Request] = stream.request
+        self._response: Codec[Response] = stream.response
 
     async def send(self, request: Request) -> None:
         """Send a request; waits while the connection is full. Raises as `receive` does."""
@@ -150,7 +152,10 @@ class CallStream(Generic[Request, Response]):
         message = await self._checked(self._call.read())
         if message is grpc.aio.EOF:
             raise Unreachable(self.address, "it ended the stream")
-        return self._response.to_value(message)
+        try:
+            return self._response.to_value(message)
+        except ValueError as error:
+            raise Unreachable(self.address, f"its response is not valid: {error}") from error
 
     async def finish(self) -> None:
         """End sending. The peer ends the call when it has carried out every request. Raises as `receive` does."""
@@ -181,7 +186,7 @@ class CallStream(Generic[Request, Response]):
 
 
 def _codecs(call: AnyCall) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
-    return call.request.message_type.SerializeToString, call.response.message_type.FromString
+    return call.request.serialize, call.response.parse
 
 
 def _raise_if_cancelled() -> None:

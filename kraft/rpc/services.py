@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 from msgspec.structs import replace
 
 from kraft.model.errors import Refusal
-from kraft.rpc.call import Call, Served, ServerStream, Stream
+from kraft.rpc.call import Call, Codec, Exchange, Served, ServerStream, Stream
 from kraft.rpc.mapping import Mapping
 from kraft.rpc.peers import MESSAGE_BYTES_MAX
 from kraft.rpc.refusal_log import readable_peer
@@ -46,6 +46,9 @@ SERVER_OPTIONS: Final = [
 
 STREAM_REQUESTS_IN_FLIGHT_MAX: Final = 64
 """A stream with this many unanswered requests is not read until some are answered."""
+
+EXCHANGE_REQUESTS_WAITING_MAX: Final = 1_024
+"""The same for an exchange, whose requests may all wait for something else."""
 
 REASON_BYTES_MAX: Final = 4 * 1024
 """Limit on the text of an error as gRPC encodes it. Clients may refuse trailers above 8 KiB, and lose the error."""
@@ -75,7 +78,7 @@ class Service:
 
 def _method_handler(served: Served, in_progress: RequestsInProgress) -> MethodHandler:
     call, handler = served.call, served.handler
-    decode, encode = call.request.message_type.FromString, call.response.message_type.SerializeToString
+    decode, encode = call.request.parse, call.response.serialize
     match call:
         case Call():
             answering = _answering(call, handler, in_progress, takes_peer=served.takes_peer)
@@ -83,6 +86,8 @@ def _method_handler(served: Served, in_progress: RequestsInProgress) -> MethodHa
         case ServerStream():
             return grpc.unary_stream_rpc_method_handler(_streaming(call, handler), decode, encode)
         case Stream():
+            return grpc.stream_stream_rpc_method_handler(_in_order(call, handler, in_progress), decode, encode)
+        case Exchange():
             return grpc.stream_stream_rpc_method_handler(_exchanging(call, handler, in_progress), decode, encode)
         case _:
             assert_never(call)
@@ -125,7 +130,7 @@ def _streaming(
     return answer
 
 
-def _exchanging(
+def _in_order(
     stream: Stream[Request, Response],
     handler: Callable[[Request], Awaitable[Response | None]],
     in_progress: RequestsInProgress,
@@ -133,6 +138,18 @@ def _exchanging(
     async def answer(messages: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
         async for response in in_order(read_values(messages, stream.request), handler, context, in_progress):
             yield stream.response.to_message(response)
+
+    return answer
+
+
+def _exchanging(
+    exchange: Exchange[Request, Response],
+    handler: Callable[[Request], Awaitable[Callable[[], Response]]],
+    in_progress: RequestsInProgress,
+) -> Any:
+    async def answer(frames: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
+        async for make in as_ready(read_values(frames, exchange.request), handler, context, in_progress):
+            yield exchange.response.to_message(make())
 
     return answer
 
@@ -146,10 +163,10 @@ async def _in_turns(mapping: Mapping[Any, Any], long_list: str, value: Any) -> A
     return message
 
 
-async def read_value(mapping: Mapping[Request, Any], message: Any, context: Context) -> Request:
+async def read_value(codec: Codec[Request], message: Any, context: Context) -> Request:
     """Return the request's value; ends the call if the message's fields are invalid."""
     try:
-        return mapping.to_value(message)
+        return codec.to_value(message)
     except ValueError as error:
         await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
 
@@ -158,18 +175,18 @@ class _BadMessage(Exception):
     """An invalid message of a stream. Not an abort yet, which would drop the responses to earlier requests."""
 
 
-async def read_values(requests: AsyncIterator[Any], mapping: Mapping[Request, Any]) -> AsyncIterator[Request]:
+async def read_values(requests: AsyncIterator[Any], codec: Codec[Request]) -> AsyncIterator[Request]:
     """Yield the values of a stream's messages, for `in_order`."""
     messages_left = aiter(requests)
     while True:
         try:
-            value = mapping.to_value(await anext(messages_left))
+            value = codec.to_value(await anext(messages_left))
         except StopAsyncIteration:
             return
         except DecodeError as error:
             raise _BadMessage(f"not a valid request: {error}") from None
         except ValueError as error:
-            raise _BadMessage(str(error)) from error
+            raise _BadMessage(f"not a valid request: {error}") from error
         yield value
 
 
@@ -238,3 +255,50 @@ async def in_order(
         # Empties the queue, so that a reader that waits for a place in it can end.
         while not begun.empty():
             begun.get_nowait()
+
+
+async def as_ready(
+    requests: AsyncIterator[Request],
+    begin: Callable[[Request], Awaitable[Response]],
+    context: Context,
+    in_progress: RequestsInProgress,
+) -> AsyncIterator[Response]:
+    """Begin requests as they arrive, many at once, and yield each response as soon as it is there."""
+    ready: asyncio.Queue[asyncio.Future[Response] | None] = asyncio.Queue()
+    unanswered: set[asyncio.Future[Response]] = set()
+    has_room = asyncio.Event()
+
+    async def begin_all() -> None:
+        try:
+            async for request in requests:
+                response = asyncio.ensure_future(begin(request))
+                unanswered.add(response)
+                in_progress.begun()
+                response.add_done_callback(ready.put_nowait)
+                while len(unanswered) >= EXCHANGE_REQUESTS_WAITING_MAX:
+                    has_room.clear()
+                    await has_room.wait()
+        finally:
+            ready.put_nowait(None)
+
+    reading = asyncio.create_task(begin_all())
+    has_ended = False
+    try:
+        while unanswered or not has_ended:
+            if (response := await ready.get()) is None:
+                has_ended = True
+                continue
+            answer = await answered(response, context)
+            yield answer
+            unanswered.discard(response)
+            in_progress.ended()
+            has_room.set()
+        try:
+            await reading
+        except _BadMessage as error:
+            await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
+    finally:
+        reading.cancel()
+        for response in unanswered:
+            response.cancel()
+            in_progress.ended()

@@ -56,6 +56,12 @@ from kraft.wire.errors import ProtocolError
 from tests.fuzz.group_conversations import converse
 from tests.fuzz.group_seeds import conversations
 from tests.fuzz.partition_files import open_and_read, partition_files, verify_and_inspect
+from tests.fuzz.replica_frames import (
+    replica_fetch_request,
+    replica_fetch_requests,
+    replica_fetch_response,
+    replica_fetch_responses,
+)
 from tests.fuzz.transaction_records import transaction_record, transaction_records
 from tests.fuzz.wire_frames import read_request, read_response, request_frames, responses
 from tests.golden.group_records import RECORDS as GROUP_RECORDS
@@ -108,6 +114,8 @@ def targets() -> dict[str, Target]:
         Target(name="name-regex", run=_name_regex, make_seeds=_name_regexes),
         Target(name="recovery", run=_recovery, make_seeds=_partition_files),
         Target(name="verification", run=_verification, make_seeds=_partition_files),
+        Target(name="replica-fetch-request", run=replica_fetch_request, make_seeds=replica_fetch_requests),
+        Target(name="replica-fetch-response", run=replica_fetch_response, make_seeds=replica_fetch_responses),
         Target(name="wire-request", run=read_request, make_seeds=request_frames),
         Target(name="wire-response", run=read_response, make_seeds=responses),
     ]

@@ -375,7 +375,7 @@ class World:
         for effect in effects:
             match effect:
                 case AppendRecords(records=records):
-                    if not log.append_as_follower(records):
+                    if not log.append_as_follower(bytes(records)):
                         follower.append_refused()
                 case TruncateTo(offset=offset):
                     self._truncate(replica, offset)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import Final
 
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId, Offset
@@ -19,25 +22,79 @@ from kraft.server.loop.purgatory import Notifier, Watch
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
 
+_Checked = tuple[ReplicaFetchPartition, Refusal | None]
+"""A partition of a request, and why its fetch is refused."""
+
+HIGH_WATERMARK_DELAY_S: Final = 0.005
+"""How long a follower that lacks nothing but a higher high watermark waits for records to come with it. Under load each
+round would otherwise be two, one for the records and one for their high watermark."""
+
+
+class _News(IntEnum):
+    """What a follower may learn from a response; higher is more urgent."""
+
+    NONE = 0
+    HIGH_WATERMARK = 1
+    URGENT = 2
+
 
 class ReplicaFetchHandler:
     def __init__(self, partitions: Partitions) -> None:
         self._partitions = partitions
 
-    async def handle(self, request: ReplicaFetchRequest) -> ReplicaFetchResponse:
-        """Answer when there are records, a new high watermark or other news, or when the wait times out."""
-        deadline = asyncio.get_running_loop().time() + request.max_wait_ms / 1_000
-        # The follower's progress is counted once, and the log is read again after each wait.
+    async def handle(self, request: ReplicaFetchRequest) -> Callable[[], ReplicaFetchResponse]:
+        """Wait until there are records, a new high watermark or other news, or the request's time is over.
+
+        The log is read when the response is made.
+        """
+        # The follower's progress is counted once, and the log is read when the response is made.
         checked = [(wanted, self._count_progress(request, wanted)) for wanted in request.partitions]
+        await self._until_news(request, checked)
+        return lambda: ReplicaFetchResponse(
+            number=request.number, partitions=self._read_all(request.max_bytes, checked)
+        )
+
+    async def _until_news(self, request: ReplicaFetchRequest, checked: Sequence[_Checked]) -> None:
+        loop = asyncio.get_running_loop()
+        if (news := self._news(checked)) is _News.URGENT:
+            return
+        deadline = loop.time() + request.max_wait_ms / 1_000
+        is_shortened = False
         with Watch(self._watched(request)) as watch:
-            while True:
+            while news is not _News.URGENT:
+                if news is _News.HIGH_WATERMARK and not is_shortened:
+                    is_shortened, deadline = True, min(deadline, loop.time() + HIGH_WATERMARK_DELAY_S)
                 watch.again()
-                found = self._read_all(request.max_bytes, checked)
-                if any(_is_news(wanted, result) for wanted, result in found):
-                    break
-                if not await watch.wait(deadline - asyncio.get_running_loop().time()):
-                    break
-        return ReplicaFetchResponse(partitions=[result for _, result in found])
+                if not await watch.wait(deadline - loop.time()):
+                    return
+                news = self._news(checked)
+
+    def _news(self, checked: Sequence[_Checked]) -> _News:
+        most = _News.NONE
+        for wanted, refusal in checked:
+            news = _News.URGENT if refusal is not None else self._news_of(wanted)
+            if news is _News.URGENT:
+                return news
+            most = max(most, news)
+        return most
+
+    def _news_of(self, wanted: ReplicaFetchPartition) -> _News:
+        """Return what the response would tell; an advanced high watermark or log start counts (KIP-1166).
+
+        A follower that fetched in range can always follow the log start, which is never above the high watermark.
+        """
+        try:
+            partition, diverging = self._compare(wanted)
+        except Refusal:
+            return _News.URGENT
+        log = partition.log
+        if (
+            diverging is not None
+            or log.log_end_offset > wanted.fetch_offset
+            or log.log_start_offset > wanted.log_start_offset
+        ):
+            return _News.URGENT
+        return _News.HIGH_WATERMARK if partition.high_watermark > wanted.high_watermark else _News.NONE
 
     def _watched(self, request: ReplicaFetchRequest) -> list[Notifier]:
         found = (self._partitions.find(wanted.id) for wanted in request.partitions)
@@ -68,23 +125,21 @@ class ReplicaFetchHandler:
         leader = partition.as_leader(wanted.current_leader_epoch)
         return partition, check_follower_fetch(partition.log, leader.leader_epoch, wanted)
 
-    def _read_all(
-        self, bytes_max: int, checked: list[tuple[ReplicaFetchPartition, Refusal | None]]
-    ) -> list[tuple[ReplicaFetchPartition, ReplicaFetchResult]]:
+    def _read_all(self, bytes_max: int, checked: Sequence[_Checked]) -> list[ReplicaFetchResult]:
         left, nothing_yet, found = bytes_max, True, []
         for wanted, refusal in checked:
             # The first batch of a response is returned whatever its size, so that no follower gets stuck.
             result = self._refused(wanted, refusal) if refusal else self._read(wanted, left, nothing_yet)
             left = max(left - len(result.records), 0)
             nothing_yet = nothing_yet and not result.records
-            found.append((wanted, result))
+            found.append(result)
         return found
 
     def _read(self, wanted: ReplicaFetchPartition, bytes_left: int, at_least_one: bool) -> ReplicaFetchResult:
         try:
             partition, diverging = self._compare(wanted)
             records = b""
-            if diverging is None:
+            if diverging is None and partition.log.log_end_offset > wanted.fetch_offset:
                 bytes_max = min(bytes_left, wanted.partition_max_bytes)
                 records = partition.read(
                     Offset(wanted.fetch_offset), bytes_max, partition.log.log_end_offset, at_least_one
@@ -116,17 +171,3 @@ class ReplicaFetchHandler:
 
     def served(self) -> list[Served]:
         return [REPLICA_FETCH.served_by(self.handle)]
-
-
-def _is_news(wanted: ReplicaFetchPartition, result: ReplicaFetchResult) -> bool:
-    """Return whether the follower learns anything new; an advanced high watermark or log start counts (KIP-1166).
-
-    A follower that fetched in range can always follow the log start, which is never above the high watermark.
-    """
-    return (
-        result.error_code is not ErrorCode.NONE
-        or bool(result.records)
-        or result.diverging_epoch >= 0
-        or result.high_watermark > wanted.high_watermark
-        or result.log_start_offset > wanted.log_start_offset
-    )

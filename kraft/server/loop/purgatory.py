@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -82,21 +83,38 @@ def _settle(parked: _Parked, outcome: ErrorCode | None) -> None:
         parked.outcome.set_result(outcome)
 
 
+class Watcher(Protocol):
+    def notified(self) -> None:
+        """Note the change. Must not add or discard watchers."""
+
+
 class Notifier:
-    """Wakes every watch when its subject has changed."""
+    """Tells every watcher when its subject has changed."""
 
     def __init__(self) -> None:
-        self._watchers: set[Watch] = set()
+        self._watchers: set[Watcher] = set()
 
     def notify(self) -> None:
-        for watch in self._watchers:
-            watch.moved.set()
+        for watcher in self._watchers:
+            watcher.notified()
 
-    def add(self, watch: Watch) -> None:
-        self._watchers.add(watch)
+    def add(self, watcher: Watcher) -> None:
+        self._watchers.add(watcher)
 
-    def discard(self, watch: Watch) -> None:
-        self._watchers.discard(watch)
+    def discard(self, watcher: Watcher) -> None:
+        self._watchers.discard(watcher)
+
+
+class Subscription:
+    """Calls a function at each notification, until it is cancelled."""
+
+    def __init__(self, notifier: Notifier, call: Callable[[], None]) -> None:
+        self._notifier = notifier
+        self.notified = call
+        notifier.add(self)
+
+    def cancel(self) -> None:
+        self._notifier.discard(self)
 
 
 class Watch:
@@ -117,6 +135,9 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         for notifier in self._watched:
             notifier.discard(self)
+
+    def notified(self) -> None:
+        self.moved.set()
 
     def again(self) -> None:
         self.moved.clear()

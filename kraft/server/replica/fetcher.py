@@ -1,19 +1,20 @@
 """Fetches partitions from their leaders: one stream to each leader, for all partitions that follow it.
 
-A round fetches every partition that is ready, applies the response to each, and the next round has the new positions. A
-fetch from N tells the leader that everything below N is on this disk, so a partition is in a round again only after its
-log was synced.
+A request names every partition that is ready at the moment, and several requests may wait at the leader at the same
+time. A fetch from N tells the leader that everything below N is on this disk, so a partition is fetched again only
+after its log was synced, and waits for no other partition.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, assert_never
 
 import structlog
 from msgspec import Struct
 
+from kraft.log.format.record_batch import Buffer
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.ids import BrokerId
 from kraft.model.replica_fetch import (
@@ -33,15 +34,14 @@ from kraft.replication.effects import (
     TruncateTo,
     WaitForMetadata,
 )
-from kraft.replication.follower import FetchPosition, PartitionFollower
+from kraft.replication.follower import PartitionFollower
 from kraft.rpc.cluster_calls import REPLICA_FETCH
 from kraft.rpc.peers import CallStream, NotAdmitted, NotServed, Peer, Unreachable
 from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.config.components import ReplicationConfig
-from kraft.server.loop.purgatory import Watch
+from kraft.server.replica.followed_partitions import Fetch, FollowedPartitions
 from kraft.server.replica.log_changes import ChangeOutcome
 from kraft.server.replica.partition import Partition
-from kraft.server.replica.partitions import Partitions
 
 log = structlog.get_logger()
 
@@ -53,12 +53,15 @@ ANSWER_GRACE_S: Final = 5.0
 """Time that a fetch may take beyond its wait before the leader counts as gone."""
 
 
-class _Fetch(Struct, frozen=True, kw_only=True):
-    """The fetch of one partition in a round."""
+REQUESTS_IN_FLIGHT_MAX: Final = 512
+"""Beyond it partitions wait, and are fetched together, until a request is answered."""
 
-    partition: Partition
-    follower: PartitionFollower
-    position: FetchPosition
+
+class _Asked(Struct, frozen=True):
+    """A request that is not answered."""
+
+    fetches: list[Fetch]
+    deadline_s: float
 
 
 class ReplicaFetcher:
@@ -70,51 +73,57 @@ class ReplicaFetcher:
         registration: OwnRegistration,
         leader_id: BrokerId,
         peer: Callable[[], Peer | None],
-        partitions: Partitions,
+        partitions: Iterable[Partition],
         config: ReplicationConfig,
         lost: Callable[[BrokerId], None],
         found: Callable[[BrokerId], None],
     ) -> None:
-        """`lost` is called when the connection to the leader breaks or is refused, `found` when the leader answers as a
-        leader again; the calls alternate.
+        """`partitions` are all of this broker. `lost` is called when the connection to the leader breaks or is refused,
+        `found` when the leader answers as a leader again; the calls alternate.
         """
         self._registration = registration
         self._leader_id = leader_id
         self._peer = peer
-        self._partitions = partitions
         self._config = config
-        self._not_before: dict[Partition, float] = {}
-        self._late: set[Partition] = set()
-        """Partitions whose sync takes longer than a round waits for it."""
-        self._rounds = 0
-        self._assigned = asyncio.Event()
+        self._wanted = asyncio.Event()
+        """Set when there may be something to send, or the stream has failed."""
+        self._followed = FollowedPartitions(partitions, leader_id, self._wanted.set)
+        self._requests: dict[int, _Asked] = {}
+        """The requests that are not answered, by number, the oldest first."""
+        self._last_number = 0
         self._logged_reason = ""
         self._lost = lost
         self._found = found
         self._is_lost = False
 
     def assignment_changed(self) -> None:
-        """Start a new round: other partitions follow this leader now, and the current fetch lacks them."""
-        self._assigned.set()
+        """Look for the partitions that follow this leader now."""
+        self._followed.update()
 
     async def run(self) -> None:
-        while True:
-            try:
-                while await self._follow():
-                    pass
-            except (NotAdmitted, NotServed) as error:
-                # The leader is alive, so no election is expected.
-                self._log_once(str(error))
-            except Unreachable as error:
-                if not self._is_lost:
-                    self._is_lost = True
-                    self._lost(self._leader_id)
-                self._log_once(str(error))
-            except Refusal as refusal:
-                self._log_once(str(refusal))
-            except TimeoutError:
-                self._log_once("no answer in time")
-            await asyncio.sleep(RECONNECT_AFTER_S)
+        self._followed.update()
+        try:
+            while True:
+                await self._follow_until_lost()
+                await asyncio.sleep(RECONNECT_AFTER_S)
+        finally:
+            self._followed.close()
+
+    async def _follow_until_lost(self) -> None:
+        try:
+            await self._follow()
+        except (NotAdmitted, NotServed) as error:
+            # The leader is alive, so no election is expected.
+            self._log_once(str(error))
+        except Unreachable as error:
+            if not self._is_lost:
+                self._is_lost = True
+                self._lost(self._leader_id)
+            self._log_once(str(error))
+        except Refusal as refusal:
+            self._log_once(str(refusal))
+        except TimeoutError:
+            self._log_once("no answer in time")
 
     def _log_once(self, reason: str) -> None:
         """Log a failure that repeats, ten times a second for a leader that is down, once."""
@@ -122,104 +131,60 @@ class ReplicaFetcher:
             self._logged_reason = reason
             log.warning("fetch from leader failed", leader=self._leader_id, reason=reason)
 
-    async def _follow(self) -> bool:
-        """Fetch in rounds. Return True if a round was cancelled because other partitions follow this leader now."""
+    async def _follow(self) -> None:
+        """Fetch over one stream until it fails. Raises as `CallStream.receive`, and TimeoutError."""
         peer = self._peer()
         if peer is None:
-            return False
+            return
+        self._requests.clear()
+        self._followed.ask_again()
         stream = peer.open(REPLICA_FETCH)
+        receiving = asyncio.create_task(self._receive(stream), name=f"fetched from broker {self._leader_id}")
+        receiving.add_done_callback(lambda _: self._wanted.set())
         try:
-            while True:
-                self._assigned.clear()
-                await self._until_synced()
-                fetches = self._ready()
-                if not fetches:
-                    await self._until_ready()
-                    continue
-                if not await self._round(stream, fetches):
-                    return True
-        finally:
-            await stream.close()
-
-    def _ready(self) -> list[_Fetch]:
-        """Return a fetch for every partition of this leader that is ready."""
-        now = asyncio.get_running_loop().time()
-        self._not_before = {partition: then for partition, then in self._not_before.items() if then > now}
-        fetches = []
-        for partition in self._partitions:
-            follower = partition.follower
-            if follower is None or follower.leader_id != self._leader_id or partition in self._not_before:
-                continue
-            position = follower.next_fetch()
-            if position is not None:
-                fetches.append(_Fetch(partition=partition, follower=follower, position=position))
-        # A response may have room for the first partitions of the request only, so another one is first each round.
-        first = self._rounds % len(fetches) if fetches else 0
-        return fetches[first:] + fetches[:first]
-
-    async def _until_synced(self) -> None:
-        """Wait until the records of the last round are on disk, which producers wait for too.
-
-        While the other partitions are idle, a round without these would return nothing, and the leader would learn of
-        their progress only after its whole wait. A partition whose sync took too long, as on a disk that hangs, is not
-        waited for again until it is synced: the others continue without it.
-        """
-        deadline = asyncio.get_running_loop().time() + RECONNECT_AFTER_S
-        mine = self._followed()
-        with Watch([partition.appended for partition in mine]) as watch:
-            while True:
-                unsynced = {
-                    one for one in mine if one.follower is not None and (one.follower.needs_sync or one.is_changing)
-                }
-                self._late &= unsynced
-                if not unsynced - self._late:
-                    return
-                watch.again()
-                if not await watch.wait(deadline - asyncio.get_running_loop().time()):
-                    self._late |= unsynced
-                    return
-
-    async def _until_ready(self) -> None:
-        with Watch([partition.appended for partition in self._followed()]) as watch:
-            if not self._assigned.is_set() and not self._ready():
-                await watch.wait(RECONNECT_AFTER_S)
-
-    def _followed(self) -> list[Partition]:
-        return [
-            partition
-            for partition in self._partitions
-            if partition.follower is not None and partition.follower.leader_id == self._leader_id
-        ]
-
-    async def _round(
-        self, stream: CallStream[ReplicaFetchRequest, ReplicaFetchResponse], fetches: list[_Fetch]
-    ) -> bool:
-        """Fetch once and apply the response. Return False if the assignment changed before the response."""
-        self._rounds += 1
-        async with asyncio.timeout(ANSWER_GRACE_S):
-            await stream.send(self._request(fetches))
-        receiving = asyncio.ensure_future(stream.receive())
-        changing = asyncio.ensure_future(self._assigned.wait())
-        try:
-            timeout_s = self._config.fetch_wait_max_ms / 1_000 + ANSWER_GRACE_S
-            await asyncio.wait([receiving, changing], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-            if not receiving.done():
-                if changing.done():
-                    return False
-                raise TimeoutError
-            response = receiving.result()
+            while not receiving.done():
+                self._wanted.clear()
+                has_room = len(self._requests) < REQUESTS_IN_FLIGHT_MAX
+                if has_room and (fetches := self._followed.take_ready()):
+                    await self._send(stream, fetches)
+                else:
+                    await self._until_wanted()
+            receiving.result()
         finally:
             receiving.cancel()
-            changing.cancel()
-        self._logged_reason = ""
-        self._note_found(response)
+            await asyncio.gather(receiving, return_exceptions=True)
+            await stream.close()
+
+    async def _send(self, stream: CallStream[ReplicaFetchRequest, ReplicaFetchResponse], fetches: list[Fetch]) -> None:
+        request = self._request(fetches)
+        wait_s = request.max_wait_ms / 1_000 + ANSWER_GRACE_S
+        self._requests[request.number] = _Asked(fetches, asyncio.get_running_loop().time() + wait_s)
+        async with asyncio.timeout(ANSWER_GRACE_S):
+            await stream.send(request)
+
+    async def _until_wanted(self) -> None:
+        """Wait for something to send. Raises TimeoutError if a request is not answered in time."""
+        oldest = next(iter(self._requests.values()), None)
+        async with asyncio.timeout_at(None if oldest is None else oldest.deadline_s):
+            await self._wanted.wait()
+
+    async def _receive(self, stream: CallStream[ReplicaFetchRequest, ReplicaFetchResponse]) -> None:
+        while True:
+            response = await stream.receive()
+            asked = self._requests.pop(response.number, None)
+            if asked is not None:
+                self._logged_reason = ""
+                self._note_found(response)
+                self._take(asked.fetches, response)
+
+    def _take(self, fetches: list[Fetch], response: ReplicaFetchResponse) -> None:
         answers = {result.id: result for result in response.partitions}
         for one in fetches:
+            self._followed.answered(one)
             result = answers.get(one.partition.id)
             # The partition may have got another role, or been deleted, before the response arrived.
             if result is not None and one.partition.follower is one.follower:
                 self._apply(one, result)
-        return True
 
     def _note_found(self, response: ReplicaFetchResponse) -> None:
         # A restarted broker also answers before another leader is elected, but then leads nothing.
@@ -227,8 +192,10 @@ class ReplicaFetcher:
             self._is_lost = False
             self._found(self._leader_id)
 
-    def _request(self, fetches: list[_Fetch]) -> ReplicaFetchRequest:
+    def _request(self, fetches: list[Fetch]) -> ReplicaFetchRequest:
+        self._last_number += 1
         return ReplicaFetchRequest(
+            number=self._last_number,
             replica_id=self._registration.broker_id,
             broker_epoch=self._registration.broker_epoch,
             # Clients wait while the leader counts as lost, so its response must come at once.
@@ -252,7 +219,7 @@ class ReplicaFetcher:
 
     # --- responses -------------------------------------------------------------------------------------------
 
-    def _apply(self, one: _Fetch, result: ReplicaFetchResult) -> None:
+    def _apply(self, one: Fetch, result: ReplicaFetchResult) -> None:
         for effect in one.follower.answered(one.position, result):
             self._run(one.partition, one.follower, effect, result)
 
@@ -289,7 +256,7 @@ class ReplicaFetcher:
             case _:
                 assert_never(effect)
 
-    def _append(self, partition: Partition, follower: PartitionFollower, records: bytes) -> None:
+    def _append(self, partition: Partition, follower: PartitionFollower, records: Buffer) -> None:
         self._make_change(
             lambda: partition.append_as_follower(records),
             refused=lambda refusal: self._append_refused(partition, follower, refusal),
@@ -372,4 +339,4 @@ class ReplicaFetcher:
         self._pause(partition, NO_ROOM_RETRY_AFTER_S)
 
     def _pause(self, partition: Partition, seconds: float) -> None:
-        self._not_before[partition] = asyncio.get_running_loop().time() + seconds
+        self._followed.pause(partition, seconds)

@@ -13,6 +13,7 @@ from typing import assert_never
 
 from kraft.log.append_work import CLIENT, AppendOrigin, AppendResult, CheckedRecords, ProducedRecords
 from kraft.log.change import Change, run_now
+from kraft.log.format.record_batch import Buffer
 from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
 from kraft.metadata.configs import TopicConfig
@@ -307,7 +308,7 @@ class Partition(ReplicaLog):
 
     # --- as a follower -----------------------------------------------------------------------------------------
 
-    def append_as_follower(self, records: bytes) -> ChangeOutcome[Offset]:
+    def append_as_follower(self, records: Buffer) -> ChangeOutcome[Offset]:
         """Append the leader's records.
 
         Ends with, or raises, InvalidBatch if they do not continue the log, Refusal KAFKA_STORAGE_ERROR if there is no

@@ -11,7 +11,7 @@ from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
-from kraft.log.format.record_batch import build_batch, iter_records
+from kraft.log.format.record_batch import Buffer, build_batch, iter_records
 from kraft.log.format.record_codec import Record
 from kraft.log.partition_log import PartitionLog
 from kraft.metadata.configs import TopicConfig, broker_defaults
@@ -236,7 +236,7 @@ def leaders_batch(*values: str, at: int, epoch: int = 0) -> bytes:
     return build_batch(records, base_offset=at, leader_epoch=epoch)
 
 
-def values_of(records: bytes) -> list[str]:
+def values_of(records: Buffer) -> list[str]:
     return [(record.value or b"").decode() for record in iter_records(records)]
 
 

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 from types import ModuleType
+from typing import Any
 
 import pytest
 from google.protobuf.descriptor import FileDescriptor
 
 from kraft.model.topics import DeleteTopicsRequest, TopicResults
 from kraft.rpc import calls, cluster_calls, group_calls, transaction_calls
-from kraft.rpc.call import AnyCall, Call, ServerStream, Stream, service_of
+from kraft.rpc.call import Call, ServerStream, Stream, service_of
 from kraft.rpc.pb import admin_pb2, broker_pb2, controller_pb2, groups_pb2, replication_pb2
 
 ROWS = [row for table in (calls, cluster_calls, group_calls, transaction_calls) for row in vars(table).values()]
+Declared = Call[Any, Any] | ServerStream[Any, Any] | Stream[Any, Any]
 DECLARED = [row for row in ROWS if isinstance(row, Call | ServerStream | Stream)]
 
 
@@ -26,7 +28,7 @@ def test_every_method_of_a_proto_file_has_a_row_of_its_kind(file: ModuleType) ->
 
 
 @pytest.mark.parametrize("row", DECLARED, ids=str)
-def test_the_values_of_a_row_have_the_fields_of_its_messages(row: AnyCall) -> None:
+def test_the_values_of_a_row_have_the_fields_of_its_messages(row: Declared) -> None:
     for mapping in (row.request, row.response):
         assert {name for name, _, _ in mapping.fields} == set(mapping.message_type.DESCRIPTOR.fields_by_name)
 

@@ -63,9 +63,9 @@ class Node:
         for index in range(request.after_index, 3):
             yield MetadataBatch(index=index, term=1, records=b"", committed_index=3)
 
-    async def fetch(self, _: ReplicaFetchRequest) -> ReplicaFetchResponse:
+    async def fetch(self, _: ReplicaFetchRequest) -> Callable[[], ReplicaFetchResponse]:
         self.answered += 1
-        return ReplicaFetchResponse(partitions=[])
+        return lambda: ReplicaFetchResponse(partitions=[])
 
     async def metadata(self, _: MetadataRequest) -> MetadataResponse:
         return MetadataResponse(cluster_id="", controller_id=1, brokers=[], topics=[])
@@ -361,7 +361,7 @@ def test_a_message_above_the_cap_is_refused_in_one_line_that_names_its_sender() 
                 with pytest.raises(grpc.aio.AioRpcError, match=expected):
                     await channel.unary_unary(METHOD)(b"\xff" * size, timeout=5)
                 with pytest.raises(grpc.aio.AioRpcError, match=expected):
-                    async for _ in channel.stream_stream("/kraft.v1.Replication/Fetch")(iter([b"\xff" * size])):
+                    async for _ in channel.stream_stream(PRODUCE.method)(iter([b"\xff" * size])):
                         pass
 
     lines = play(scene, is_guarded=nothing)
@@ -370,9 +370,7 @@ def test_a_message_above_the_cap_is_refused_in_one_line_that_names_its_sender() 
     ]
 
 
-@pytest.mark.parametrize(
-    "method", ["/kraft.v1.Replication/Fetch", "/kraft.v1.Broker/Produce", "/kraft.v1.Broker/Fetch"]
-)
+@pytest.mark.parametrize("method", [REPLICA_FETCH.method, "/kraft.v1.Broker/Produce", "/kraft.v1.Broker/Fetch"])
 def test_a_stream_of_bytes_that_are_no_request_ends_without_a_traceback(
     method: str, caplog: pytest.LogCaptureFixture
 ) -> None:

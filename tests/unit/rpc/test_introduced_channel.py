@@ -14,7 +14,7 @@ from kraft.rpc.introductions import HEADER, SESSION_FORGOTTEN, ClusterSecrets, S
 from kraft.rpc.pb import membership_pb2
 
 SECRETS = ClusterSecrets([b"the secret of the cluster"])
-METHOD = "/kraft.v1.Replication/Fetch"
+METHOD = "/kraft.v1.Replication/ReplicaFetch"
 FORGOTTEN = grpc.StatusCode.UNAUTHENTICATED, SESSION_FORGOTTEN
 STRANGER = grpc.StatusCode.UNAUTHENTICATED, introductions.SECRET_DIFFERS
 End = tuple[grpc.StatusCode, str]

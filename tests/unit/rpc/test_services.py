@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any, cast
-from uuid import UUID
 
 import grpc
 import pytest
@@ -50,7 +49,6 @@ from kraft.rpc.calls import (
     PRODUCE,
 )
 from kraft.rpc.cluster_calls import FOLLOW_METADATA, LIVENESS_STREAM, REPLICA_FETCH
-from kraft.rpc.pb import replication_pb2, replication_pb2_grpc
 from kraft.rpc.requests_in_progress import RequestsInProgress
 from kraft.rpc.services import ITEMS_AT_ONCE, STREAM_REQUESTS_IN_FLIGHT_MAX, Service, in_order
 from tests.support.rpc_servers import public_service, served
@@ -67,6 +65,11 @@ def fetch(request_id: int) -> FetchRequest:
 
 def produce(request_id: int) -> ProduceRequest:
     return ProduceRequest(request_id=request_id, acks=-1, timeout_ms=0, partitions=[])
+
+
+NO_PARTITIONS = ReplicaFetchRequest(
+    number=1, replica_id=2, broker_epoch=3, max_wait_ms=0, min_bytes=0, max_bytes=0, partitions=[]
+)
 
 
 class Gates:
@@ -324,8 +327,9 @@ async def test_a_call_that_a_broker_holds_open_ends_with_its_connection() -> Non
         await responses.aclose()
 
 
+@pytest.mark.parametrize(("row", "good"), [(FETCH, fetch(1)), (REPLICA_FETCH, NO_PARTITIONS)], ids=str)
 async def test_an_invalid_message_ends_its_stream_after_the_responses_to_earlier_ones(
-    monkeypatch: pytest.MonkeyPatch,
+    row: Any, good: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate, bad_is_read = asyncio.Event(), asyncio.Event()
 
@@ -336,24 +340,27 @@ async def test_an_invalid_message_ends_its_stream_after_the_responses_to_earlier
 
     monkeypatch.setattr(services, "_BadMessage", Noticed)
 
-    async def answer(request: ReplicaFetchRequest) -> ReplicaFetchResponse:
+    async def answer(request: FetchRequest) -> FetchResponse:
         await gate.wait()
-        return ReplicaFetchResponse(partitions=[])
+        return FetchResponse(request_id=request.request_id, partitions=[])
 
-    async with served(Service(REPLICA_FETCH.served_by(answer))) as (connections, address):
-        call = replication_pb2_grpc.ReplicationStub(connections.channel(address)).Fetch()
-        good = replication_pb2.ReplicaFetchPartition(topic_id=UUID(int=1).bytes)
-        bad = replication_pb2.ReplicaFetchPartition(topic_id=b"short")
-        await call.write(replication_pb2.ReplicaFetchRequest(partitions=[good]))
-        await call.write(replication_pb2.ReplicaFetchRequest(partitions=[bad]))
+    async def copy(request: ReplicaFetchRequest) -> Callable[[], ReplicaFetchResponse]:
+        await gate.wait()
+        return lambda: ReplicaFetchResponse(number=request.number, partitions=[])
+
+    service = Service(FETCH.served_by(answer), REPLICA_FETCH.served_by(copy))
+    async with served(service) as (connections, address):
+        call: Any = connections.channel(address).stream_stream(row.method)()
+        await call.write(row.request.serialize(row.request.to_message(good)))
+        await call.write(b"\xff" * 20)
         async with asyncio.timeout(CALL_S):
             await bad_is_read.wait()
         gate.set()
-        assert await call.read() == replication_pb2.ReplicaFetchResponse()
+        assert row.response.to_value(row.response.parse(await call.read())).partitions == []
         with pytest.raises(grpc.aio.AioRpcError) as ended:
             await call.read()
         assert ended.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-        assert "must have 16 bytes, not 5" in (ended.value.details() or "")
+        assert "not a valid request" in (ended.value.details() or "")
 
 
 async def test_records_are_deleted_over_the_wire() -> None:

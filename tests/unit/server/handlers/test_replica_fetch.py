@@ -61,14 +61,18 @@ def request(
     )
 
 
+async def answer(broker: Broker, asked: ReplicaFetchRequest) -> ReplicaFetchResponse:
+    return (await ReplicaFetchHandler(broker.partitions).handle(asked))()
+
+
 async def ask(broker: Broker, *partitions: ReplicaFetchPartition, broker_epoch: int = 2) -> ReplicaFetchResult:
-    response = await ReplicaFetchHandler(broker.partitions).handle(request(*partitions, broker_epoch=broker_epoch))
+    response = await answer(broker, request(*partitions, broker_epoch=broker_epoch))
     (result,) = response.partitions
     return result
 
 
 def begin(broker: Broker, *partitions: ReplicaFetchPartition) -> asyncio.Task[ReplicaFetchResponse]:
-    return asyncio.create_task(ReplicaFetchHandler(broker.partitions).handle(request(*partitions)))
+    return asyncio.create_task(answer(broker, request(*partitions)))
 
 
 def caught_up(broker: Broker) -> Partition:
@@ -210,10 +214,9 @@ async def test_the_first_batch_is_given_whatever_its_size_and_no_other(broker: B
         if number:
             partition.append(batch("x" * 1_000), 1)
             partition.append(batch("y" * 1_000), 1)
-    handler = ReplicaFetchHandler(broker.partitions)
     for max_bytes in (0, 1, 500):
         wanted = [asking(0, number=number) for number in (0, 1, 2)]
-        response = await handler.handle(request(*wanted, max_bytes=max_bytes))
+        response = await answer(broker, request(*wanted, max_bytes=max_bytes))
         assert [values_of(result.records) for result in response.partitions] == [[], ["x" * 1_000], []]
 
 
@@ -227,7 +230,7 @@ async def test_a_caught_up_follower_is_proposed_for_the_isr(broker: Broker) -> N
 async def test_a_log_start_that_moves_on_is_news_for_a_follower_that_waits(broker: Broker) -> None:
     partition = caught_up(broker)
     at_the_end = asking(1, last_epoch=0, high_watermark=1)
-    waiting = asyncio.create_task(ReplicaFetchHandler(broker.partitions).handle(request(at_the_end)))
+    waiting = asyncio.create_task(answer(broker, request(at_the_end)))
     await settle()
     assert not waiting.done()
     partition.delete_records(1)
@@ -239,8 +242,8 @@ async def test_a_fetch_reports_the_followers_log_start_offset(broker: Broker) ->
     partition = caught_up(broker)
     partition.delete_records(1)
     behind = replace(asking(1, last_epoch=0, high_watermark=1), log_start_offset=0)
-    await ReplicaFetchHandler(broker.partitions).handle(request(behind))
+    await answer(broker, request(behind))
     assert partition.as_leader().low_watermark == 0
     level = replace(behind, log_start_offset=1)
-    await ReplicaFetchHandler(broker.partitions).handle(request(level))
+    await answer(broker, request(level))
     assert partition.as_leader().low_watermark == 1

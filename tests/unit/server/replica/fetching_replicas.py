@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerEpoch, BrokerId, TopicPartition
@@ -33,28 +35,49 @@ CONFIG = ReplicationConfig(
 )
 
 
-Answer = Callable[[ReplicaFetchRequest], Any]
+Answer = Callable[[ReplicaFetchRequest], Awaitable[ReplicaFetchResponse]]
 
 
 class Stream:
+    """Answers several requests at the same time, each when its answer is there."""
+
     def __init__(self, leader: Leader) -> None:
         self._leader = leader
-        self._answer: asyncio.Future[ReplicaFetchResponse] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._answers = asyncio.Queue[ReplicaFetchResponse | Exception]()
 
     async def send(self, request: ReplicaFetchRequest) -> None:
         if self._leader.takes_no_requests:
             await asyncio.sleep(3_600)
         self._leader.requests.append(request)
-        self._answer = asyncio.ensure_future(self._leader.answer(request))
+        self._tasks.add(asyncio.create_task(self._answer(request)))
+
+    async def _answer(self, request: ReplicaFetchRequest) -> None:
+        try:
+            self._answers.put_nowait(replace(await self._leader.answer(request), number=request.number))
+        except Exception as error:  # noqa: BLE001  It is raised where the answer is read.
+            self._answers.put_nowait(error)
 
     async def receive(self) -> ReplicaFetchResponse:
-        assert self._answer is not None
-        return await self._answer
+        answer = await self._answers.get()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     async def close(self) -> None:
         self._leader.closed_streams += 1
-        if self._answer is not None:
-            self._answer.cancel()
+        for task in self._tasks:
+            task.cancel()
+
+
+def honest_answers(broker: Broker) -> Answer:
+    """Return what answers requests as a broker does."""
+    handler = ReplicaFetchHandler(broker.partitions)
+
+    async def answer(request: ReplicaFetchRequest) -> ReplicaFetchResponse:
+        return (await handler.handle(request))()
+
+    return answer
 
 
 class Leader:
@@ -67,7 +90,7 @@ class Leader:
         self.closed_streams = 0
         self.is_known = True
         self.takes_no_requests = False
-        self.answer: Answer = ReplicaFetchHandler(broker.partitions).handle
+        self.answer = honest_answers(broker)
 
     def peer(self) -> Peer | None:
         return cast(Peer, self) if self.is_known else None

@@ -9,10 +9,9 @@ from itertools import pairwise
 import pytest
 
 from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
-from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
 from tests.support.server.replicas import Broker, batch, until, values_in
 from tests.support.virtual_time import run_virtually
-from tests.unit.server.replica.fetching_replicas import CONFIG, Leader, fetching, followed, led
+from tests.unit.server.replica.fetching_replicas import CONFIG, Leader, fetching, followed, honest_answers, led
 
 VALUES = [f"value {number:03}" for number in range(40)]
 BATCH_BYTES = len(batch(VALUES[0]))
@@ -23,10 +22,10 @@ def test_an_answer_brings_no_more_of_a_partition_than_replica_fetch_max_bytes(
     batches_each: int, rounds: int, leader: Leader, follower: Broker
 ) -> None:
     brought: list[int] = []
-    honest = ReplicaFetchHandler(leader.broker.partitions)
+    honest = honest_answers(leader.broker)
 
     async def noting(request: ReplicaFetchRequest) -> ReplicaFetchResponse:
-        response = await honest.handle(request)
+        response = await honest(request)
         brought.extend(len(result.records) for result in response.partitions if result.records)
         return response
 
@@ -48,11 +47,11 @@ def test_a_fetch_that_finds_nothing_waits_at_the_leader_for_replica_fetch_wait_m
     wait_ms: int, leader: Leader, follower: Broker
 ) -> None:
     asked_at_ms: list[float] = []
-    honest = ReplicaFetchHandler(leader.broker.partitions)
+    honest = honest_answers(leader.broker)
 
     async def noting(request: ReplicaFetchRequest) -> ReplicaFetchResponse:
         asked_at_ms.append(asyncio.get_running_loop().time() * 1_000)
-        return await honest.handle(request)
+        return await honest(request)
 
     async def scenario() -> None:
         led(leader)

@@ -6,7 +6,7 @@ from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
 from kraft.server.replica.fetcher import NO_ROOM_RETRY_AFTER_S, RECONNECT_AFTER_S
 from kraft.server.replica.partition import Partition
-from tests.support.server.replicas import Broker, batch, follow, lead, leaders_batch, state, until, values_in
+from tests.support.server.replicas import Broker, batch, follow, lead, leaders_batch, settle, state, until, values_in
 from tests.unit.server.replica.fetching_replicas import Leader, fetcher_of, fetching, followed, led, result
 
 
@@ -183,11 +183,58 @@ async def test_a_deleted_partition_is_forgotten(leader: Leader, follower: Broker
     copy = followed(follower)
     followed(follower, number=1)
     async with fetching(leader, follower) as fetcher:
-        await asyncio.sleep(0.05)
-        assert copy in fetcher._not_before
+        await until(lambda: len(leader.offsets_asked()) > 1)
         follower.partitions.remove(copy)
+        fetcher.assignment_changed()
+        asked = len(leader.offsets_asked())
         await asyncio.sleep(1)
-        assert copy not in fetcher._not_before
+        assert len(leader.offsets_asked()) == asked
+        assert len(leader.offsets_asked(1)) > asked
+
+
+async def test_a_partition_that_waits_for_its_sync_does_not_hold_up_the_fetches_of_others(
+    leader: Leader, follower: Broker
+) -> None:
+    led(leader, "a", number=0)
+    source = led(leader, number=1)
+    hanging, healthy = followed(follower, number=0), followed(follower, number=1)
+    fetcher = asyncio.create_task(fetcher_of(leader, follower).run())
+    await until(lambda: hanging.log.log_end_offset == 1)
+    began_s = asyncio.get_running_loop().time()
+    for number in range(1, 31):
+        source.append(batch("a"), 1)
+        leader.broker.sync()
+        await settle()
+        assert healthy.log.log_end_offset == number
+        follower.unsynced[:] = [partition for partition in follower.unsynced if partition is not hanging]
+        follower.sync()
+        await settle()
+        assert leader.offsets_asked(1)[-1] == number
+    assert asyncio.get_running_loop().time() == began_s, "nothing waited for a clock"
+    assert leader.offsets_asked(0) == [0]
+    fetcher.cancel()
+    await asyncio.wait([fetcher])
+    await asyncio.sleep(0.01)
+
+
+async def test_what_is_synced_is_reported_while_another_fetch_still_waits_at_the_leader(
+    leader: Leader, follower: Broker
+) -> None:
+    source = led(leader, number=0)
+    led(leader, number=1)
+    followed(follower, number=0), followed(follower, number=1)
+    async with fetching(leader, follower):
+        await until(lambda: leader.offsets_asked(1) == [0])
+        source.append(batch("a"), 1)
+        leader.broker.sync()
+        # The follower's disk syncs every millisecond, and the fetch of the idle partition waits 500 of them.
+        await until(lambda: source.high_watermark == 1, within_s=0.1)
+        followers_of_idle = len(leader.offsets_asked(1))
+        for number in range(2, 20):
+            source.append(batch("a"), 1)
+            leader.broker.sync()
+            await until(lambda number=number: source.high_watermark == number, within_s=0.02)  # type: ignore[misc]
+        assert len(leader.offsets_asked(1)) <= followers_of_idle + 2, "the idle partition is not fetched each time"
 
 
 # --- the log start, and room on the disk ------------------------------------------------------------------------

@@ -1,0 +1,108 @@
+"""The partitions that follow one leader: which of them to fetch next.
+
+Each partition has at most one fetch that is not answered. Nothing here looks at all partitions but `update`, when the
+metadata has changed, and `ask_again`: a partition is looked at after its log or its role changed, when it was answered,
+and when its pause is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from msgspec import Struct
+
+from kraft.model.ids import BrokerId
+from kraft.replication.follower import FetchPosition, PartitionFollower
+from kraft.server.loop.purgatory import Subscription
+from kraft.server.replica.partition import Partition
+
+
+class Fetch(Struct, frozen=True, kw_only=True):
+    """The fetch of one partition."""
+
+    partition: Partition
+    follower: PartitionFollower
+    position: FetchPosition
+
+
+class FollowedPartitions:
+    def __init__(self, partitions: Iterable[Partition], leader_id: BrokerId, wake: Callable[[], None]) -> None:
+        """`partitions` are all of this broker. `wake` is called when `take_ready` may have something."""
+        self._all = partitions
+        self._leader_id = leader_id
+        self._wake = wake
+        self._followed: dict[Partition, Subscription] = {}
+        self._to_look_at: dict[Partition, None] = {}
+        self._asked: dict[Partition, PartitionFollower] = {}
+        """The machine of each partition whose fetch is not answered."""
+        self._paused: dict[Partition, asyncio.TimerHandle] = {}
+
+    def update(self) -> None:
+        """Find the partitions that follow this leader now, or are about to."""
+        found = [partition for partition in self._all if partition.followed == self._leader_id]
+        for gone in self._followed.keys() - set(found):
+            self._followed.pop(gone).cancel()
+            self._asked.pop(gone, None)
+            self._end_pause(gone)
+        for partition in found:
+            if partition not in self._followed:
+                self._followed[partition] = Subscription(partition.appended, partial(self._look_at, partition))
+            self._look_at(partition)
+
+    def take_ready(self) -> list[Fetch]:
+        """Return a fetch for each partition that has none and is ready. `answered` must be called for each of them."""
+        partitions, self._to_look_at = self._to_look_at, {}
+        return [fetch for partition in partitions if (fetch := self._next_fetch(partition)) is not None]
+
+    def answered(self, fetch: Fetch) -> None:
+        """Note that the fetch is over."""
+        if self._asked.get(fetch.partition) is fetch.follower:
+            del self._asked[fetch.partition]
+            self._look_at(fetch.partition)
+
+    def ask_again(self) -> None:
+        """Note that no fetch will be answered any more."""
+        self._asked.clear()
+        for partition in self._followed:
+            self._look_at(partition)
+
+    def pause(self, partition: Partition, seconds: float) -> None:
+        """Fetch the partition again only after this time."""
+        if partition in self._followed:
+            self._end_pause(partition)
+            loop = asyncio.get_running_loop()
+            self._paused[partition] = loop.call_later(seconds, self._pause_over, partition)
+
+    def close(self) -> None:
+        for partition, subscription in self._followed.items():
+            subscription.cancel()
+            self._end_pause(partition)
+        self._followed.clear()
+
+    def _next_fetch(self, partition: Partition) -> Fetch | None:
+        follower = partition.follower
+        if follower is None or follower.leader_id != self._leader_id or self._asked.get(partition) is follower:
+            return None
+        # During a change, such as an advance of the log start, the fetch would not report what the leader waits for.
+        if partition in self._paused or partition.is_changing or partition not in self._followed:
+            return None
+        position = follower.next_fetch()
+        if position is None:
+            return None
+        self._asked[partition] = follower
+        return Fetch(partition=partition, follower=follower, position=position)
+
+    def _look_at(self, partition: Partition) -> None:
+        self._to_look_at[partition] = None
+        self._wake()
+
+    def _pause_over(self, partition: Partition) -> None:
+        del self._paused[partition]
+        self._look_at(partition)
+
+    def _end_pause(self, partition: Partition) -> None:
+        timer = self._paused.pop(partition, None)
+        if timer is not None:
+            timer.cancel()
