@@ -128,14 +128,21 @@ class _Execution:
                 cluster = stack.enter_context(Cluster(self._plan.nodes, self._directory / "cluster"))
                 yield cluster, None, cluster.bootstrap_servers
                 return
-            api_port, *ports = stack.enter_context(ReservedPorts(self._plan.nodes + 1))
+            count = self._plan.nodes
+            api_port, *proxy_ports = stack.enter_context(ReservedPorts(2 * count + 1))
+            ports, kafka_ports = proxy_ports[:count], proxy_ports[count:]
             advertised = {
-                node_id: {"advertised.listeners": f"GRPC://{HOST}:{port}"} for node_id, port in enumerate(ports, 1)
+                node_id: {"advertised.listeners": f"GRPC://{HOST}:{port},PLAINTEXT://{HOST}:{kafka_port}"}
+                for node_id, (port, kafka_port) in enumerate(zip(ports, kafka_ports, strict=True), 1)
             }
-            cluster = Cluster(self._plan.nodes, self._directory / "cluster", node_overrides=advertised)
+            cluster = Cluster(count, self._directory / "cluster", node_overrides=advertised)
+            listeners = zip(cluster.nodes, cluster.kafka_bootstrap_servers.split(","), strict=True)
             proxies = [
-                Link(name=links.link_name(node.node_id), listen_port=port, upstream=node.address or "")
-                for node, port in zip(cluster.nodes, ports, strict=True)
+                Link(name=name, listen_port=port, upstream=upstream)
+                for (node, kafka), to in zip(listeners, zip(ports, kafka_ports, strict=True), strict=True)
+                for name, port, upstream in zip(
+                    links.link_names(node.node_id), to, (node.address or "", kafka), strict=True
+                )
             ]
             server = stack.enter_context(Server(program, api_port, proxies))
             stack.enter_context(cluster)

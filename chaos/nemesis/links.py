@@ -1,11 +1,12 @@
-"""Faults of the network: every broker is reached through a proxy, by clients and by its followers alike.
+"""Faults of the network: every broker is reached through proxies, by clients and by its followers alike.
 
-Brokers advertise their proxies, so this covers all traffic of records. Controllers talk to each other directly.
+Brokers advertise a proxy for each of their listeners, so this covers all traffic of records. Controllers talk to each
+other directly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 
 from chaos.nemesis.faults import Broken, FaultKind
@@ -16,36 +17,42 @@ from kraft.testing import NodeProcess
 NAMES = ("latency", "bandwidth", "slow-close", "cut", "reset")
 
 
-def link_name(node_id: int) -> str:
-    return f"broker-{node_id}"
+def link_names(node_id: int) -> tuple[str, str]:
+    """Return the names of the proxies before a broker's GRPC listener and before that for Kafka's protocol."""
+    return f"broker-{node_id}", f"broker-{node_id}-kafka"
 
 
 def kinds(targets: Targets, server: Server, chance: Random) -> list[FaultKind]:
     """All of them, by name."""
 
+    def poison(node: NodeProcess, toxic: str, attributes: Mapping[str, int], stream: str = "downstream") -> None:
+        for name in link_names(node.node_id):
+            server.poison(name, toxic, attributes, stream)
+
     def latency(node: NodeProcess) -> str:
         delay_ms = chance.randint(50, 500)
         for stream in ("upstream", "downstream"):
             attributes = {"latency": delay_ms, "jitter": delay_ms // 2}
-            server.poison(link_name(node.node_id), "latency", attributes, stream)
+            poison(node, "latency", attributes, stream)
         return f"{delay_ms} ms each way"
 
     def bandwidth(node: NodeProcess) -> str:
         rate = chance.randint(5, 50)
         for stream in ("upstream", "downstream"):
-            server.poison(link_name(node.node_id), "bandwidth", {"rate": rate}, stream)
+            poison(node, "bandwidth", {"rate": rate}, stream)
         return f"{rate} KB/s each way"
 
     def slow_close(node: NodeProcess) -> str:
-        server.poison(link_name(node.node_id), "slow_close", {"delay": 2_000})
+        poison(node, "slow_close", {"delay": 2_000})
         return "2000 ms"
 
     def cut(node: NodeProcess) -> str:
-        server.cut(link_name(node.node_id))
+        for name in link_names(node.node_id):
+            server.cut(name)
         return "closed"
 
     def reset(node: NodeProcess) -> str:
-        server.poison(link_name(node.node_id), "reset_peer", {"timeout": 0})
+        poison(node, "reset_peer", {"timeout": 0})
         return "reset as soon as something is said"
 
     def kind(name: str, explanation: str, strike: Callable[[NodeProcess], str]) -> FaultKind:
@@ -63,4 +70,9 @@ def kinds(targets: Targets, server: Server, chance: Random) -> list[FaultKind]:
 def _strike(targets: Targets, server: Server, strike: Callable[[NodeProcess], str]) -> Broken:
     node = targets.leader()
     detail = strike(node)
-    return Broken(target=f"node {node.node_id}, {detail}", mend=lambda: server.mend(link_name(node.node_id)))
+
+    def mend() -> None:
+        for name in link_names(node.node_id):
+            server.mend(name)
+
+    return Broken(target=f"node {node.node_id}, {detail}", mend=mend)
