@@ -13,6 +13,7 @@ from google.protobuf.descriptor import FileDescriptor, ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
 from msgspec import Struct
 
+from kraft.log.format.record_batch import Buffer
 from kraft.rpc.mapping import Mapping
 
 Request = TypeVar("Request")
@@ -47,13 +48,16 @@ class Codec(Protocol[Value]):
 class Packed(Generic[Value]):
     """Codec of values that are packed into bytes without a protobuf message."""
 
-    def __init__(self, pack: Callable[[Value], bytes], unpack: Callable[[bytes], Value]) -> None:
-        """`unpack` raises ValueError for bytes that `pack` does not return."""
-        self.to_message = pack
+    def __init__(self, pieces: Callable[[Value], list[Buffer]], unpack: Callable[[Buffer], Value]) -> None:
+        """`pieces` are the bytes of a value, in order; `unpack` raises ValueError for other bytes."""
+        self.pieces = pieces
         self.to_value = unpack
         # Bytes stay the same object.
         self.parse: Callable[[bytes], bytes] = bytes
         self.serialize: Callable[[bytes], bytes] = bytes
+
+    def to_message(self, value: Value) -> bytes:
+        return b"".join(self.pieces(value))
 
 
 class _Declaration(Generic[Request, Response]):

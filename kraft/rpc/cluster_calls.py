@@ -15,7 +15,7 @@ from kraft.model.register_broker import RegisterBrokerRequest, RegistrationResul
 from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
 from kraft.rpc.call import Call, Exchange, Packed, ServerStream, service_of
 from kraft.rpc.pb import controller_pb2, replication_pb2
-from kraft.rpc.replica_fetch_frames import pack_request, pack_response, unpack_request, unpack_response
+from kraft.rpc.replica_fetch_frames import request_pieces, response_pieces, unpack_request, unpack_response
 
 # Only the active controller answers, except for FOLLOW_METADATA.
 _CONTROLLER: Final = service_of(controller_pb2.DESCRIPTOR, "Controller")
@@ -41,8 +41,8 @@ _REPLICATION: Final = service_of(replication_pb2.DESCRIPTOR, "Replication")
 REPLICA_FETCH: Final = Exchange(
     _REPLICATION.full_name,
     "ReplicaFetch",
-    Packed[ReplicaFetchRequest](pack_request, unpack_request),
-    Packed[ReplicaFetchResponse](pack_response, unpack_response),
+    Packed[ReplicaFetchRequest](request_pieces, unpack_request),
+    Packed[ReplicaFetchResponse](response_pieces, unpack_response),
 )
 """One exchange for each pair of brokers. Its method has another name than the call of protobuf messages that it
 replaced, so the two are never taken for each other.

@@ -89,7 +89,21 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
             self._checked_handlers[method] = self._checked(method, handler)
         return self._checked_handlers[method]
 
-    def _admit(self, method: str, metadata: Iterable[tuple[str, Any]]) -> None:
+    def admit_connection(self, method: str, introduction: str, nonce: bytes, peer: str) -> bytes:
+        """Admit a node on a connection that is not gRPC's, and return the proof for it. Raises Unintroduced."""
+        try:
+            admitted = self._admit(method, [(HEADER, introduction)])
+        except SessionForgotten:
+            raise
+        except Unintroduced as error:
+            self._refusals.log(peer, str(error))
+            raise
+        assert self._secrets is not None, "it was admitted by one"
+        return introductions.prove_connection(
+            introductions.secret_of(self._secrets, introduction), nonce, admitted.session
+        )
+
+    def _admit(self, method: str, metadata: Iterable[tuple[str, Any]]) -> Introduction:
         """Admit one call of a node. Raises Unintroduced."""
         if self._secrets is None:
             raise Unintroduced("this node has no cluster secret: set cluster.secret.file on every node")
@@ -101,6 +115,7 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
             theirs = introduction.cluster_id[:64]
             raise Unintroduced(f"cluster.id differs: this is {self._cluster_id!r}, not {theirs!r}")
         self._sessions.admit(introduction)
+        return introduction
 
     def _refusing(self, error: Unintroduced) -> Handler:
         """Return a handler that refuses a call of any kind without reading its content."""

@@ -13,10 +13,12 @@ from typing import Any, Final, NoReturn
 
 import grpc
 import grpc.aio
+from msgspec import Struct
 
 from kraft.rpc import introductions
 from kraft.rpc.introductions import HEADER, SESSION_FORGOTTEN, ClusterSecrets, Introduction
 from kraft.rpc.pb import membership_pb2, membership_pb2_grpc
+from kraft.rpc.peers import Unreachable
 from kraft.rpc.stream_errors import peers_error, with_status_first
 
 CHALLENGE_DEADLINE_S: Final = 5.0
@@ -69,6 +71,18 @@ class IntroducedChannel(grpc.aio.Channel):
             self._introducer, method, lambda metadata: with_status_first(inner(metadata=metadata))
         )
 
+    async def introduce(self, method: str, nonce: bytes) -> ConnectionIntroduction:
+        """Return an introduction for a connection to the same process that is not gRPC's. Raises Unreachable."""
+        try:
+            session, metadata = await self._introducer.introduce(method)
+        except grpc.aio.AioRpcError as error:
+            raise Unreachable("the node", error.details() or error.code().name) from error
+        return ConnectionIntroduction(
+            header=metadata[0][1],
+            proof=self._introducer.proof_of_connection(nonce, session),
+            forget=lambda: self._introducer.forget(session),
+        )
+
     def stream_unary(self, *_args: Any, **_kwargs: Any) -> NoReturn:
         raise NotImplementedError("no call between nodes is of this kind")
 
@@ -90,6 +104,15 @@ class IntroducedChannel(grpc.aio.Channel):
 
     async def channel_ready(self) -> None:
         await self._channel.channel_ready()
+
+
+class ConnectionIntroduction(Struct, frozen=True):
+    """What a node says on a connection, and the proof that it expects there."""
+
+    header: str
+    proof: bytes
+    forget: Callable[[], None]
+    """To be called when the other end does not know the session; the next introduction opens another one."""
 
 
 class _Introducer:
@@ -123,8 +146,17 @@ class _Introducer:
 
     def refused(self, session: bytes, error: grpc.aio.AioRpcError) -> None:
         """Take the error of a call of this session: if it refused the introduction, the next call opens a session."""
-        if error.code() is grpc.StatusCode.UNAUTHENTICATED and self._session == session:
+        if error.code() is grpc.StatusCode.UNAUTHENTICATED:
+            self.forget(session)
+
+    def forget(self, session: bytes) -> None:
+        """Open a session before the next call, if this is the current one."""
+        if self._session == session:
             self._session = None
+
+    def proof_of_connection(self, nonce: bytes, session: bytes) -> bytes:
+        """Return the proof that the other end owes for a connection."""
+        return introductions.prove_connection(self._secret, nonce, session)
 
     async def _challenge(self, timeout_s: float) -> bytes:
         nonce = secrets.token_bytes(introductions.NONCE_BYTES)

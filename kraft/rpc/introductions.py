@@ -85,6 +85,11 @@ def prove(secret: Secret, nonce: bytes, session: bytes) -> bytes:
     return _code(secret.key, b"answer", nonce, session)
 
 
+def prove_connection(secret: Secret, nonce: bytes, session: bytes) -> bytes:
+    """Return the answering node's proof for a connection on which a caller of the session introduced itself."""
+    return _code(secret.key, b"connection", nonce, session)
+
+
 def is_proof(secret: Secret, nonce: bytes, session: bytes, proof: bytes) -> bool:
     return hmac.compare_digest(prove(secret, nonce, session), proof)
 
@@ -120,6 +125,13 @@ class Introduction(Struct, frozen=True, kw_only=True):
         if secret is None or not hmac.compare_digest(introduction._code(secret, method), code):
             raise Unintroduced(SECRET_DIFFERS)
         return introduction
+
+
+def secret_of(secrets: ClusterSecrets, header: str) -> Secret:
+    """Return the secret that a verified introduction uses."""
+    secret = secrets.find(bytes.fromhex(header.split(" ")[1]))
+    assert secret is not None, "the introduction was verified with it"
+    return secret
 
 
 class SessionBook:

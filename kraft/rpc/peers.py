@@ -98,11 +98,11 @@ class Peer:
 
     def __init__(self, address: str, channel: grpc.aio.Channel) -> None:
         self.address = address
-        self._channel = channel
+        self.channel = channel
 
     async def call(self, call: Call[Request, Response], request: Request, timeout_s: float) -> Response:
         """Send a request and return the response. Raises Unreachable, or the Refusal that ended the call."""
-        method = self._channel.unary_unary(call.method, *_codecs(call))
+        method = self.channel.unary_unary(call.method, *_codecs(call))
         try:
             message = await method(call.request.to_message(request), timeout=timeout_s)
         except (grpc.aio.AioRpcError, asyncio.CancelledError) as error:
@@ -112,7 +112,7 @@ class Peer:
 
     async def follow(self, stream: ServerStream[Request, Response], request: Request) -> AsyncGenerator[Response, None]:
         """Yield the responses until either end stops. Raises Unreachable if the call breaks, or the peer's Refusal."""
-        method = self._channel.unary_stream(stream.method, *_codecs(stream))
+        method = self.channel.unary_stream(stream.method, *_codecs(stream))
         messages = method(stream.request.to_message(request))
         try:
             async for message in messages:
@@ -124,7 +124,7 @@ class Peer:
             messages.cancel()
 
     def open(self, stream: Stream[Request, Response] | Exchange[Request, Response]) -> CallStream[Request, Response]:
-        method = self._channel.stream_stream(stream.method, *_codecs(stream))
+        method = self.channel.stream_stream(stream.method, *_codecs(stream))
         return CallStream(self.address, with_status_first(method()), stream)
 
 

@@ -18,6 +18,7 @@ from struct import Struct, error
 from typing import Final
 from uuid import UUID
 
+from kraft.log.format.record_batch import Buffer
 from kraft.model.errors import error_code
 from kraft.model.replica_fetch import (
     ReplicaFetchPartition,
@@ -39,7 +40,8 @@ class BadFrame(ValueError):
     """The bytes are not a frame of this kind and version. The text is one line."""
 
 
-def pack_request(request: ReplicaFetchRequest) -> bytes:
+def request_pieces(request: ReplicaFetchRequest) -> list[Buffer]:
+    """Return the bytes of a request, in order."""
     pack = _WANTED.pack
     head = _REQUEST.pack(
         REQUEST_KIND,
@@ -51,7 +53,7 @@ def pack_request(request: ReplicaFetchRequest) -> bytes:
         request.max_bytes,
         len(request.partitions),
     )
-    pieces = [
+    wanted_bytes = [
         pack(
             wanted.topic_id.bytes,
             wanted.partition,
@@ -64,10 +66,10 @@ def pack_request(request: ReplicaFetchRequest) -> bytes:
         )
         for wanted in request.partitions
     ]
-    return b"".join([head, *pieces])
+    return [head, *wanted_bytes]
 
 
-def unpack_request(frame: bytes) -> ReplicaFetchRequest:
+def unpack_request(frame: Buffer) -> ReplicaFetchRequest:
     """Return the request. Raises BadFrame."""
     try:
         kind, number, replica_id, broker_epoch, max_wait_ms, min_bytes, max_bytes, count = _REQUEST.unpack_from(frame)
@@ -110,10 +112,9 @@ def unpack_request(frame: bytes) -> ReplicaFetchRequest:
     )
 
 
-def pack_response(response: ReplicaFetchResponse) -> bytes:
-    pieces: list[bytes | bytearray | memoryview] = [
-        _RESPONSE.pack(RESPONSE_KIND, response.number, len(response.partitions))
-    ]
+def response_pieces(response: ReplicaFetchResponse) -> list[Buffer]:
+    """Return the bytes of a response, in order; the records are not copied."""
+    pieces: list[Buffer] = [_RESPONSE.pack(RESPONSE_KIND, response.number, len(response.partitions))]
     for result in response.partitions:
         message = result.error_message.encode("utf-8", "backslashreplace")
         records = result.records
@@ -135,10 +136,10 @@ def pack_response(response: ReplicaFetchResponse) -> bytes:
             pieces.append(message)
         if records:
             pieces.append(records)
-    return b"".join(pieces)
+    return pieces
 
 
-def unpack_response(frame: bytes) -> ReplicaFetchResponse:
+def unpack_response(frame: Buffer) -> ReplicaFetchResponse:
     """Return the response, whose records are views of `frame`. Raises BadFrame."""
     try:
         kind, number, count = _RESPONSE.unpack_from(frame)
@@ -155,7 +156,7 @@ def unpack_response(frame: bytes) -> ReplicaFetchResponse:
     return ReplicaFetchResponse(number=number, partitions=partitions)
 
 
-def _unpack_result(frame: bytes, position: int) -> tuple[ReplicaFetchResult, int]:
+def _unpack_result(frame: Buffer, position: int) -> tuple[ReplicaFetchResult, int]:
     (
         topic_id,
         partition,
@@ -174,7 +175,7 @@ def _unpack_result(frame: bytes, position: int) -> tuple[ReplicaFetchResult, int
     if end > len(frame):
         raise _cut_off(frame)
     try:
-        message = frame[message_at:records_at].decode() if message_bytes else ""
+        message = str(frame[message_at:records_at], "utf-8") if message_bytes else ""
     except UnicodeDecodeError:
         raise BadFrame("an error message is not UTF-8") from None
     result = ReplicaFetchResult(
@@ -197,5 +198,5 @@ def _check_kind(kind: bytes, expected: bytes) -> None:
         raise BadFrame(f"a frame of kind {kind!r}, not {expected!r}: the other broker runs another version")
 
 
-def _cut_off(frame: bytes) -> BadFrame:
+def _cut_off(frame: Buffer) -> BadFrame:
     return BadFrame(f"a frame is cut off after {len(frame)} bytes")

@@ -10,7 +10,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any, Final, NoReturn, TypeAlias, TypeVar, assert_never
+from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar, assert_never
 
 import grpc
 import grpc.aio
@@ -214,6 +214,50 @@ def fitting(details: str) -> str:
     return text
 
 
+class _Unanswered(Generic[Response]):
+    """Requests of one stream that were begun and have no response yet."""
+
+    def __init__(self, in_progress: RequestsInProgress) -> None:
+        self._responses: set[asyncio.Future[Response]] = set()
+        self._in_progress = in_progress
+
+    def __len__(self) -> int:
+        return len(self._responses)
+
+    async def begin_all(
+        self,
+        requests: AsyncIterator[Request],
+        begin: Callable[[Request], Awaitable[Response]],
+        begun: Callable[[asyncio.Future[Response] | None], Awaitable[None]],
+    ) -> None:
+        """Begin requests as they arrive; `begun` gets the future of each response, and None at the end."""
+        try:
+            async for request in requests:
+                response = asyncio.ensure_future(begin(request))
+                self._responses.add(response)
+                self._in_progress.begun()
+                await begun(response)
+        finally:
+            await begun(None)
+
+    def answered(self, response: asyncio.Future[Response]) -> None:
+        self._responses.discard(response)
+        self._in_progress.ended()
+
+    def cancel(self) -> None:
+        for response in self._responses:
+            response.cancel()
+            self._in_progress.ended()
+
+
+async def _read_to_the_end(reading: asyncio.Task[None], context: Context) -> None:
+    """Raise what ended the reading of requests, once those before are answered."""
+    try:
+        await reading
+    except _BadMessage as error:
+        await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
+
+
 async def in_order(
     requests: AsyncIterator[Request],
     begin: Callable[[Request], Awaitable[Response | None]],
@@ -222,36 +266,18 @@ async def in_order(
 ) -> AsyncIterator[Response]:
     """Begin requests as they arrive, many at once, and yield their responses in the order of the requests."""
     begun: asyncio.Queue[asyncio.Future[Response | None] | None] = asyncio.Queue(STREAM_REQUESTS_IN_FLIGHT_MAX)
-    unanswered: set[asyncio.Future[Response | None]] = set()
-
-    async def begin_all() -> None:
-        try:
-            async for request in requests:
-                response = asyncio.ensure_future(begin(request))
-                unanswered.add(response)
-                in_progress.begun()
-                await begun.put(response)
-        finally:
-            await begun.put(None)
-
-    reading = asyncio.create_task(begin_all())
+    unanswered = _Unanswered[Response | None](in_progress)
+    reading = asyncio.create_task(unanswered.begin_all(requests, begin, begun.put))
     try:
         while (response := await begun.get()) is not None:
             answer = await answered(response, context)
             if answer is not None:
                 yield answer
-            unanswered.discard(response)
-            in_progress.ended()
-        # The requests before the failed read are answered; now the stream ends with that failure.
-        try:
-            await reading
-        except _BadMessage as error:
-            await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            unanswered.answered(response)
+        await _read_to_the_end(reading, context)
     finally:
         reading.cancel()
-        for response in unanswered:
-            response.cancel()
-            in_progress.ended()
+        unanswered.cancel()
         # Empties the queue, so that a reader that waits for a place in it can end.
         while not begun.empty():
             begun.get_nowait()
@@ -265,40 +291,29 @@ async def as_ready(
 ) -> AsyncIterator[Response]:
     """Begin requests as they arrive, many at once, and yield each response as soon as it is there."""
     ready: asyncio.Queue[asyncio.Future[Response] | None] = asyncio.Queue()
-    unanswered: set[asyncio.Future[Response]] = set()
+    unanswered = _Unanswered[Response](in_progress)
     has_room = asyncio.Event()
 
-    async def begin_all() -> None:
-        try:
-            async for request in requests:
-                response = asyncio.ensure_future(begin(request))
-                unanswered.add(response)
-                in_progress.begun()
-                response.add_done_callback(ready.put_nowait)
-                while len(unanswered) >= EXCHANGE_REQUESTS_WAITING_MAX:
-                    has_room.clear()
-                    await has_room.wait()
-        finally:
+    async def begun(response: asyncio.Future[Response] | None) -> None:
+        if response is None:
             ready.put_nowait(None)
+            return
+        response.add_done_callback(ready.put_nowait)
+        while len(unanswered) >= EXCHANGE_REQUESTS_WAITING_MAX:
+            has_room.clear()
+            await has_room.wait()
 
-    reading = asyncio.create_task(begin_all())
+    reading = asyncio.create_task(unanswered.begin_all(requests, begin, begun))
     has_ended = False
     try:
-        while unanswered or not has_ended:
+        while len(unanswered) or not has_ended:
             if (response := await ready.get()) is None:
                 has_ended = True
                 continue
-            answer = await answered(response, context)
-            yield answer
-            unanswered.discard(response)
-            in_progress.ended()
+            yield await answered(response, context)
+            unanswered.answered(response)
             has_room.set()
-        try:
-            await reading
-        except _BadMessage as error:
-            await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        await _read_to_the_end(reading, context)
     finally:
         reading.cancel()
-        for response in unanswered:
-            response.cancel()
-            in_progress.ended()
+        unanswered.cancel()

@@ -1,7 +1,10 @@
-"""Fuzz targets: frames of ReplicaFetch, as the leader and as the follower read them."""
+"""Fuzz targets: what nodes read on connections of their own: introductions, and frames of ReplicaFetch."""
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
+from typing import Final
 from uuid import UUID
 
 from kraft.log.format.record_batch import split
@@ -12,9 +15,15 @@ from kraft.model.replica_fetch import (
     ReplicaFetchResponse,
     ReplicaFetchResult,
 )
-from kraft.rpc.replica_fetch_frames import BadFrame, pack_request, pack_response, unpack_request, unpack_response
+from kraft.rpc.cluster_calls import REPLICA_FETCH
+from kraft.rpc.frame_connection import FrameConnection
+from kraft.rpc.frame_exchange import admitting, hello, read_hello, refusal_in, refusing
+from kraft.rpc.introductions import NONCE_BYTES
+from kraft.rpc.replica_fetch_frames import BadFrame, unpack_request, unpack_response
 
+pack_request, pack_response = REPLICA_FETCH.request.to_message, REPLICA_FETCH.response.to_message
 TOPIC = UUID(int=7)
+PROOF_BYTES: Final = 32
 
 
 def replica_fetch_request(data: bytes) -> None:
@@ -36,6 +45,42 @@ def replica_fetch_response(data: bytes) -> None:
             split(result.records)
         except InvalidBatch:
             continue
+
+
+def node_connection(data: bytes) -> None:
+    """The bytes are a first frame, an answer to one, and what arrives on a connection."""
+    with suppress(ValueError):
+        nonce, introduction = read_hello(data)
+        assert len(nonce) == NONCE_BYTES
+        assert isinstance(introduction, str)
+    refusal_in(data, bytes(PROOF_BYTES))
+    frames: list[bytes] = []
+    connection = FrameConnection(
+        frame_bytes_max=1 << 16, received=lambda frame: frames.append(bytes(frame)), ended=lambda _: None
+    )
+    connection.connection_made(_Nowhere())
+    left = memoryview(data)
+    while left and not connection.is_over:
+        room = connection.get_buffer(-1)
+        count = min(len(room), len(left))
+        room[:count] = left[:count]
+        connection.buffer_updated(count)
+        left = left[count:]
+    assert sum(map(len, frames)) <= len(data)
+
+
+class _Nowhere(asyncio.Transport):
+    def abort(self) -> None:
+        pass
+
+
+def node_connections() -> tuple[bytes, ...]:
+    return (
+        hello(bytes(NONCE_BYTES), "1 00 cluster 7 00 1 00"),
+        admitting(bytes(PROOF_BYTES)),
+        refusing("no"),
+        b"\0\0\0\3abc\0\0\0\0\0\0\0\1d",
+    )
 
 
 def replica_fetch_requests() -> tuple[bytes, ...]:

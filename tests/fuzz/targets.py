@@ -57,6 +57,8 @@ from tests.fuzz.group_conversations import converse
 from tests.fuzz.group_seeds import conversations
 from tests.fuzz.partition_files import open_and_read, partition_files, verify_and_inspect
 from tests.fuzz.replica_frames import (
+    node_connection,
+    node_connections,
     replica_fetch_request,
     replica_fetch_requests,
     replica_fetch_response,
@@ -114,6 +116,7 @@ def targets() -> dict[str, Target]:
         Target(name="name-regex", run=_name_regex, make_seeds=_name_regexes),
         Target(name="recovery", run=_recovery, make_seeds=_partition_files),
         Target(name="verification", run=_verification, make_seeds=_partition_files),
+        Target(name="node-connection", run=node_connection, make_seeds=node_connections),
         Target(name="replica-fetch-request", run=replica_fetch_request, make_seeds=replica_fetch_requests),
         Target(name="replica-fetch-response", run=replica_fetch_response, make_seeds=replica_fetch_responses),
         Target(name="wire-request", run=read_request, make_seeds=request_frames),

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
+from kraft.rpc.call import Served
 from kraft.rpc.services import Service
 from kraft.server.broker.coordinators import BrokerCoordinators
 from kraft.server.broker.forwarded import forwarded_handlers
@@ -68,6 +69,11 @@ class BrokerApis:
     def grpc_services(self) -> list[Service]:
         """Return the services of the GRPC listener."""
         return [Service(*self.handlers.served())]
+
+    def replica_fetch(self) -> Served:
+        """Return the exchange that followers use, on connections of their own where they can."""
+        (served,) = self.handlers.replica_fetch.served()
+        return served
 
     def kafka_apis(self, listener: str) -> Mapping[ApiKey, Api]:
         """Return the APIs of a Kafka listener: the same for all, except for the addresses in their responses."""

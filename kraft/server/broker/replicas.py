@@ -10,14 +10,16 @@ from typing import Final
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.image import MetadataImage
 from kraft.model.ids import BrokerId
-from kraft.rpc.peers import Connections, Peer
+from kraft.rpc.cluster_calls import REPLICA_FETCH
+from kraft.rpc.frame_exchange import ExchangeLink
+from kraft.rpc.peers import Connections
 from kraft.server.broker.logs import BrokerLogs
 from kraft.server.broker.metadata import BrokerMetadata
 from kraft.server.config.node_config import NodeConfig
-from kraft.server.config.values import GRPC, Durability, host_and_port
+from kraft.server.config.values import CONTROLLER, GRPC, Durability, host_and_port
 from kraft.server.identity.world import NodeWorld
 from kraft.server.replica.failures import ReplicaFailures
-from kraft.server.replica.fetcher import ReplicaFetcher
+from kraft.server.replica.fetcher import LeaderLink, ReplicaFetcher
 from kraft.server.replica.isr_proposals import IsrProposals
 from kraft.server.replica.log_directories import as_log_directory
 from kraft.server.replica.moves import ReplicaMoves
@@ -139,18 +141,19 @@ class BrokerReplicas:
         return ReplicaFetcher(
             registration=self._metadata.registration,
             leader_id=leader_id,
-            peer=lambda: self._replication_peer(leader_id),
+            link=lambda: self._link_to(leader_id),
             partitions=self._logs.partitions,
             config=self._config.replication,
             lost=self._metadata.lost_leaders.lost,
             found=self._metadata.lost_leaders.found,
         )
 
-    def _replication_peer(self, broker_id: BrokerId) -> Peer | None:
-        """Return a peer for the broker at its currently registered address; None if it has none."""
+    def _link_to(self, broker_id: BrokerId) -> LeaderLink | None:
+        """Return the ways to the broker at its currently registered addresses; None if it has none."""
         registration = self._metadata.image().broker(broker_id)
         endpoint = None if registration is None else registration.endpoint(GRPC)
-        if endpoint is None:
+        if registration is None or endpoint is None:
             return None
-        address = host_and_port(endpoint.host, endpoint.port)
-        return self.connections.peer(address)
+        kafka = (each for each in registration.endpoints if each.listener not in (GRPC, CONTROLLER))
+        peer = self.connections.peer(host_and_port(endpoint.host, endpoint.port))
+        return ExchangeLink(peer, next(kafka, None), REPLICA_FETCH)

@@ -25,9 +25,10 @@ from kraft.server.replica.partitions import Partitions
 _Checked = tuple[ReplicaFetchPartition, Refusal | None]
 """A partition of a request, and why its fetch is refused."""
 
-HIGH_WATERMARK_DELAY_S: Final = 0.005
-"""How long a follower that lacks nothing but a higher high watermark waits for records to come with it. Under load each
-round would otherwise be two, one for the records and one for their high watermark."""
+HIGH_WATERMARK_PERIOD_MS: Final = 10
+"""Followers that lack nothing but a higher high watermark are told at these intervals, unless records come first. Under
+load each fetch would otherwise be two, one for the records and one for their high watermark; and what many partitions
+are told at one moment is answered by one request of the follower."""
 
 
 class _News(IntEnum):
@@ -63,7 +64,7 @@ class ReplicaFetchHandler:
         with Watch(self._watched(request)) as watch:
             while news is not _News.URGENT:
                 if news is _News.HIGH_WATERMARK and not is_shortened:
-                    is_shortened, deadline = True, min(deadline, loop.time() + HIGH_WATERMARK_DELAY_S)
+                    is_shortened, deadline = True, min(deadline, _next_period(loop.time()))
                 watch.again()
                 if not await watch.wait(deadline - loop.time()):
                     return
@@ -85,14 +86,11 @@ class ReplicaFetchHandler:
         """
         try:
             partition, diverging = self._compare(wanted)
+            if diverging is not None or _has_records(partition, Offset(wanted.fetch_offset)):
+                return _News.URGENT
         except Refusal:
             return _News.URGENT
-        log = partition.log
-        if (
-            diverging is not None
-            or log.log_end_offset > wanted.fetch_offset
-            or log.log_start_offset > wanted.log_start_offset
-        ):
+        if partition.log.log_start_offset > wanted.log_start_offset:
             return _News.URGENT
         return _News.HIGH_WATERMARK if partition.high_watermark > wanted.high_watermark else _News.NONE
 
@@ -171,3 +169,17 @@ class ReplicaFetchHandler:
 
     def served(self) -> list[Served]:
         return [REPLICA_FETCH.served_by(self.handle)]
+
+
+def _has_records(partition: Partition, start: Offset) -> bool:
+    """Return whether a read from `start` returns records. Raises Refusal if it does."""
+    log_end = partition.log.log_end_offset
+    if log_end <= start or not partition.log.is_sparse:
+        return log_end > start
+    # Compaction may have removed all records from there on.
+    return bool(partition.read(start, 1, log_end, at_least_one=True))
+
+
+def _next_period(now_s: float) -> float:
+    # In whole milliseconds: the quotient of two floats may lie just below a moment that has been reached.
+    return (round(now_s * 1_000) // HIGH_WATERMARK_PERIOD_MS + 1) * HIGH_WATERMARK_PERIOD_MS / 1_000

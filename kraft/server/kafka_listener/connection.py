@@ -38,6 +38,14 @@ class CloseConnection(Exception):
     """The request cannot be answered and the connection closes. The message is one line that says why."""
 
 
+class TakenOver(Exception):
+    """The connection is not one of Kafka's protocol from here on: `serve` takes it over."""
+
+    def __init__(self, serve: Callable[[asyncio.Transport], None]) -> None:
+        super().__init__()
+        self.serve = serve
+
+
 class Requests(Protocol):
     """Answers the requests of one connection."""
 
@@ -48,7 +56,7 @@ class Requests(Protocol):
         """True if the request may be begun before earlier requests of its kind are answered."""
 
     def begin(self, frame: memoryview) -> Awaitable[ResponseBytes] | ResponseBytes:
-        """Begin the request. The frame's bytes are valid until this returns. Raises CloseConnection."""
+        """Begin the request. The frame's bytes are valid until this returns. Raises CloseConnection and TakenOver."""
 
 
 class ListenerSide(Protocol):
@@ -249,6 +257,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._read_on()
         except (BadFrame, CloseConnection) as error:
             self._end(str(error))
+        except TakenOver as taken_over:
+            self._hand_over(taken_over.serve)
         except Exception as error:  # noqa: BLE001  An error in one request must not affect other connections.
             self._fail(error)
 
@@ -355,6 +365,18 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _fail(self, error: BaseException) -> None:
         self._listener.failed(self, error)
         self._end("internal error")
+
+    def _hand_over(self, serve: Callable[[asyncio.Transport], None]) -> None:
+        """Leave the connection to another protocol, which must begin on it with its first request."""
+        if self._replies or not self._buffer.is_empty:
+            self._end("a connection changes its protocol only at its first request")
+            return
+        self._is_over = True
+        self._buffer.finished()
+        self._buffer.clear()
+        self._listener.unread(self, 0)
+        self._listener.closed(self, None)
+        serve(self._transport)
 
     def _half_close(self) -> None:
         """Close the sending side, then wait until the client closes too or the listener aborts the connection.

@@ -5,13 +5,16 @@ An API is a function of a decoded message; it returns a response message, or Non
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
 from kraft.model.errors import ErrorCode
-from kraft.server.kafka_listener.connection import CloseConnection, ResponseBytes
+from kraft.rpc.frame_exchange import HELLO_KEY, refusing
+from kraft.rpc.introductions import Unintroduced
+from kraft.server.kafka_listener.connection import CloseConnection, ResponseBytes, TakenOver
 from kraft.server.kafka_listener.unread_responses import UnreadResponses
 from kraft.server.replica.waiting_appends import WaitingClient
 from kraft.wire.api_keys import ApiKey, request_type
@@ -19,7 +22,7 @@ from kraft.wire.api_versions import advertised, is_served
 from kraft.wire.codec import ELEMENTS_MAX, decode
 from kraft.wire.declaration import Message
 from kraft.wire.errors import ProtocolError
-from kraft.wire.frame import RequestHeader, decode_request_header, encode_response, frame_response
+from kraft.wire.frame import SIZE_BYTES, RequestHeader, decode_request_header, encode_response, frame_response
 from kraft.wire.schema.api_versions import ApiVersionsResponse
 
 ELEMENT_BYTES: Final = 1_024
@@ -61,6 +64,13 @@ Api = Callable[[Any, RequestContext], Awaitable[Response] | Response]
 Raises CloseConnection."""
 
 
+class NodeConnections(Protocol):
+    """Admits nodes of this cluster on connections of the listener."""
+
+    def admit(self, version: int, frame: memoryview, peer: str) -> Callable[[asyncio.Transport], None]:
+        """Return what serves the connection. Raises Unintroduced, and ValueError for bytes that introduce nobody."""
+
+
 class KafkaRequests:
     """Decodes each request of a connection, calls its API and encodes the response."""
 
@@ -70,11 +80,14 @@ class KafkaRequests:
         peer: str,
         unread: UnreadResponses | None = None,
         elements_max: int = ELEMENTS_MAX,
+        nodes: NodeConnections | None = None,
     ) -> None:
+        """`nodes` admits other nodes of the cluster, whose connections are then not Kafka's. None: it admits none."""
         self._apis = apis
         self._peer = peer
         self._unread = unread
         self._elements_max = elements_max
+        self._nodes = nodes
         self._waiting = WaitingClient()
 
     def when_pipelined(self, go_on: Callable[[], None]) -> None:
@@ -87,6 +100,8 @@ class KafkaRequests:
         try:
             header, position = decode_request_header(frame)
             api = self._apis.get(header.api_key)  # type: ignore[call-overload]  # Any number may come; few are keys.
+            if api is None and header.api_key == HELLO_KEY and self._nodes is not None:
+                return _introduced(self._nodes, header, frame, self._peer)
             if api is None:
                 raise CloseConnection(f"{_name(header.api_key)} is not supported")
             if not is_served(header.api_key, header.api_version):
@@ -114,6 +129,18 @@ class KafkaRequests:
             raise CloseConnection(f"version {header.api_version} of {_name(header.api_key)} is not supported")
         response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=advertised(self._apis))
         return encode_response(response, 0, header.correlation_id)
+
+
+def _introduced(nodes: NodeConnections, header: RequestHeader, frame: memoryview, peer: str) -> ResponseBytes:
+    """Raise TakenOver, or return the refusal of a node."""
+    try:
+        serve = nodes.admit(header.api_version, frame, peer)
+    except Unintroduced as refused:
+        reason = refusing(str(refused))
+        return [len(reason).to_bytes(SIZE_BYTES, "big") + reason]
+    except ValueError as error:
+        raise CloseConnection(str(error)) from None
+    raise TakenOver(serve)
 
 
 async def _encoded_when_there(response: Awaitable[Response], header: RequestHeader) -> ResponseBytes:

@@ -12,8 +12,10 @@ import grpc.aio
 import structlog
 
 from kraft.metadata.features import SUPPORTED_FEATURES
+from kraft.rpc.gatekeeper import Gatekeeper
 from kraft.rpc.identity import Identity, identity_service
 from kraft.rpc.requests_in_progress import RequestsInProgress
+from kraft.rpc.served_frames import ServedFrames
 from kraft.rpc.services import SERVER_OPTIONS, Service
 from kraft.server.broker.handlers import BrokerApis
 from kraft.server.config.node_config import NodeConfig
@@ -49,12 +51,14 @@ class Listeners:
         self._grpc: list[grpc.aio.Server] = []
         self._in_progress: list[RequestsInProgress] = []
         self._kafka: KafkaListener | None = None
+        self._gatekeepers: dict[str, Gatekeeper] = {}
+        self._node_connections: ServedFrames | None = None
 
     async def listen(self, name: str, services: Sequence[Any], options: Sequence[tuple[str, int]]) -> None:
         """Serve gRPC on the listener of that name. Raises CannotListen."""
         listener = self._config.listener(name)
         assert listener is not None, f"the configuration was checked to have a {name} listener"
-        gatekeeper = self._credentials.gatekeeper(name)
+        gatekeeper = self._gatekeepers[name] = self._credentials.gatekeeper(name)
         server = grpc.aio.server(options=[*SERVER_OPTIONS, *options], interceptors=[gatekeeper])
         for service in (gatekeeper, identity_service(self._identity(name)), *services):
             service.add_to(server)
@@ -84,12 +88,14 @@ class Listeners:
         )
         memory = ListenerMemory(network.request_bytes_max)
         self._kafka = KafkaListener(limits, self._credentials.refusals, memory)
+        self._node_connections = ServedFrames(apis.replica_fetch(), self._gatekeepers[GRPC], self._credentials.refusals)
         for listener in listeners:
             answering = partial(
                 KafkaRequests,
                 apis.kafka_apis(listener.name),
                 unread=memory.unread,
                 elements_max=network.request_bytes_max // ELEMENT_BYTES,
+                nodes=self._node_connections,
             )
             await self._kafka.listen(listener.host, listener.port, answering)
             log.info("listener started", listener=str(listener))
@@ -116,13 +122,19 @@ class Listeners:
             async with asyncio.timeout_at(until_s):
                 for requests in self._in_progress:
                     await requests.none_left()
+        self._close_node_connections()
         if refusing:
             # A request of one listener may wait for the quorum, which uses streams of another.
             await asyncio.wait(refusing, timeout=STREAM_GRACE_S)
         await asyncio.gather(*(server.stop(None) for server in self._grpc), *refusing)
 
+    def _close_node_connections(self) -> None:
+        if self._node_connections is not None:
+            self._node_connections.close()
+
     def cut_off(self) -> list[Coroutine[Any, Any, None]]:
         """Return the immediate stop of each listener, to be awaited."""
+        self._close_node_connections()
         stops: list[Coroutine[Any, Any, None]] = [server.stop(None) for server in self._grpc]
         return stops if self._kafka is None else [*stops, self._kafka.stop(0)]
 

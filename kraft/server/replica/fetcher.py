@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any, Final, assert_never
+from typing import Any, Final, Protocol, assert_never
 
 import structlog
 from msgspec import Struct
@@ -35,8 +35,8 @@ from kraft.replication.effects import (
     WaitForMetadata,
 )
 from kraft.replication.follower import PartitionFollower
-from kraft.rpc.cluster_calls import REPLICA_FETCH
-from kraft.rpc.peers import CallStream, NotAdmitted, NotServed, Peer, Unreachable
+from kraft.rpc.frame_exchange import NotConnected
+from kraft.rpc.peers import NotAdmitted, NotServed, Unreachable
 from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.config.components import ReplicationConfig
 from kraft.server.replica.followed_partitions import Fetch, FollowedPartitions
@@ -57,6 +57,36 @@ REQUESTS_IN_FLIGHT_MAX: Final = 512
 """Beyond it partitions wait, and are fetched together, until a request is answered."""
 
 
+CONNECT_AFTER_S: Final = 1.0
+CONNECT_AFTER_S_MAX: Final = 300.0
+"""Intervals of the attempts to connect to a leader whose partitions are fetched over gRPC meanwhile, from and to."""
+
+
+class FetchStream(Protocol):
+    """One open exchange with a leader. Once a method raises, it cannot be used again."""
+
+    async def send(self, request: ReplicaFetchRequest, /) -> None:
+        """Send a request; waits while the connection is full. Raises Unreachable, or a Refusal."""
+
+    async def receive(self) -> ReplicaFetchResponse:
+        """Return the next response. Raises Unreachable, or a Refusal."""
+
+    async def close(self) -> None: ...
+
+
+class LeaderLink(Protocol):
+    """The ways to a leader: a connection of our own to its Kafka listener, and gRPC, which costs several times more."""
+
+    @property
+    def may_connect(self) -> bool:
+        """False if the leader has no such listener."""
+
+    async def connect(self) -> FetchStream:
+        """Connect and introduce this node. Raises NotConnected."""
+
+    def over_grpc(self) -> FetchStream: ...
+
+
 class _Asked(Struct, frozen=True):
     """A request that is not answered."""
 
@@ -72,7 +102,7 @@ class ReplicaFetcher:
         *,
         registration: OwnRegistration,
         leader_id: BrokerId,
-        peer: Callable[[], Peer | None],
+        link: Callable[[], LeaderLink | None],
         partitions: Iterable[Partition],
         config: ReplicationConfig,
         lost: Callable[[BrokerId], None],
@@ -83,7 +113,10 @@ class ReplicaFetcher:
         """
         self._registration = registration
         self._leader_id = leader_id
-        self._peer = peer
+        self._link = link
+        self._connected: FetchStream | None = None
+        """A connection that was opened while the partitions were fetched over gRPC."""
+        self._reason_for_grpc = ""
         self._config = config
         self._wanted = asyncio.Event()
         """Set when there may be something to send, or the stream has failed."""
@@ -105,9 +138,12 @@ class ReplicaFetcher:
         try:
             while True:
                 await self._follow_until_lost()
-                await asyncio.sleep(RECONNECT_AFTER_S)
+                if self._connected is None:
+                    await asyncio.sleep(RECONNECT_AFTER_S)
         finally:
             self._followed.close()
+            if self._connected is not None:
+                await self._connected.close()
 
     async def _follow_until_lost(self) -> None:
         try:
@@ -132,43 +168,87 @@ class ReplicaFetcher:
             log.warning("fetch from leader failed", leader=self._leader_id, reason=reason)
 
     async def _follow(self) -> None:
-        """Fetch over one stream until it fails. Raises as `CallStream.receive`, and TimeoutError."""
-        peer = self._peer()
-        if peer is None:
+        """Fetch over one stream until it fails, or there is a better one. Raises Unreachable, Refusal, TimeoutError."""
+        link = self._link()
+        if link is None:
             return
+        stream, is_over_grpc = await self._open(link)
         self._requests.clear()
         self._followed.ask_again()
-        stream = peer.open(REPLICA_FETCH)
-        receiving = asyncio.create_task(self._receive(stream), name=f"fetched from broker {self._leader_id}")
-        receiving.add_done_callback(lambda _: self._wanted.set())
+        tasks = [asyncio.create_task(self._receive(stream), name=f"fetches from broker {self._leader_id}")]
+        tasks[0].add_done_callback(lambda _: self._wanted.set())
+        if is_over_grpc and link.may_connect:
+            tasks.append(asyncio.create_task(self._connect_later(link), name=f"connect to broker {self._leader_id}"))
         try:
-            while not receiving.done():
-                self._wanted.clear()
-                has_room = len(self._requests) < REQUESTS_IN_FLIGHT_MAX
-                if has_room and (fetches := self._followed.take_ready()):
-                    await self._send(stream, fetches)
-                else:
-                    await self._until_wanted()
-            receiving.result()
+            async with asyncio.timeout(None) as limit:
+                tasks.append(asyncio.create_task(self._watch_deadlines(limit), name="deadlines of fetches"))
+                await self._send_until_over(stream, tasks[0])
         finally:
-            receiving.cancel()
-            await asyncio.gather(receiving, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             await stream.close()
 
-    async def _send(self, stream: CallStream[ReplicaFetchRequest, ReplicaFetchResponse], fetches: list[Fetch]) -> None:
+    async def _send_until_over(self, stream: FetchStream, receiving: asyncio.Task[None]) -> None:
+        while not receiving.done() and self._connected is None:
+            self._wanted.clear()
+            has_room = len(self._requests) < REQUESTS_IN_FLIGHT_MAX
+            if has_room and (fetches := self._followed.take_ready()):
+                await stream.send(self._next_request(fetches))
+            else:
+                await self._wanted.wait()
+        if receiving.done():
+            receiving.result()
+
+    async def _open(self, link: LeaderLink) -> tuple[FetchStream, bool]:
+        """Return a stream, and True if it is one of gRPC."""
+        connected, self._connected = self._connected, None
+        if connected is None:
+            try:
+                connected = await link.connect()
+            except NotConnected:
+                return link.over_grpc(), True
+        self._reason_for_grpc = ""
+        log.info("replica connection opened", leader=self._leader_id)
+        return connected, False
+
+    async def _connect_later(self, link: LeaderLink) -> None:
+        """Connect as soon as possible: a leader that has just started may not have begun to listen."""
+        after_s = CONNECT_AFTER_S
+        while True:
+            await asyncio.sleep(after_s)
+            try:
+                self._connected = await link.connect()
+            except NotConnected as error:
+                self._log_fallback_once(str(error))
+                after_s = min(2 * after_s, CONNECT_AFTER_S_MAX)
+                continue
+            self._wanted.set()
+            return
+
+    def _log_fallback_once(self, reason: str) -> None:
+        if reason != self._reason_for_grpc:
+            self._reason_for_grpc = reason
+            log.info("fetches sent over gRPC", leader=self._leader_id, reason=reason)
+
+    async def _watch_deadlines(self, limit: asyncio.Timeout) -> None:
+        """End the stream when a request is not answered in time. One timer serves all requests."""
+        loop = asyncio.get_running_loop()
+        while True:
+            oldest = next(iter(self._requests.values()), None)
+            left_s = ANSWER_GRACE_S if oldest is None else oldest.deadline_s - loop.time()
+            if left_s <= 0:
+                limit.reschedule(loop.time())
+                return
+            await asyncio.sleep(left_s)
+
+    def _next_request(self, fetches: list[Fetch]) -> ReplicaFetchRequest:
         request = self._request(fetches)
         wait_s = request.max_wait_ms / 1_000 + ANSWER_GRACE_S
         self._requests[request.number] = _Asked(fetches, asyncio.get_running_loop().time() + wait_s)
-        async with asyncio.timeout(ANSWER_GRACE_S):
-            await stream.send(request)
+        return request
 
-    async def _until_wanted(self) -> None:
-        """Wait for something to send. Raises TimeoutError if a request is not answered in time."""
-        oldest = next(iter(self._requests.values()), None)
-        async with asyncio.timeout_at(None if oldest is None else oldest.deadline_s):
-            await self._wanted.wait()
-
-    async def _receive(self, stream: CallStream[ReplicaFetchRequest, ReplicaFetchResponse]) -> None:
+    async def _receive(self, stream: FetchStream) -> None:
         while True:
             response = await stream.receive()
             asked = self._requests.pop(response.number, None)

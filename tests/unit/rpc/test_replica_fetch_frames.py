@@ -13,8 +13,10 @@ from kraft.model.replica_fetch import (
     ReplicaFetchResponse,
     ReplicaFetchResult,
 )
-from kraft.rpc.replica_fetch_frames import BadFrame, pack_request, pack_response, unpack_request, unpack_response
+from kraft.rpc.cluster_calls import REPLICA_FETCH
+from kraft.rpc.replica_fetch_frames import BadFrame, unpack_request, unpack_response
 
+pack_request, pack_response = REPLICA_FETCH.request.to_message, REPLICA_FETCH.response.to_message
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 WANTED = st.builds(

@@ -15,7 +15,7 @@ from kraft.model.replica_fetch import (
     ReplicaFetchResponse,
     ReplicaFetchResult,
 )
-from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
+from kraft.server.handlers.replica_fetch import HIGH_WATERMARK_PERIOD_MS, ReplicaFetchHandler
 from kraft.server.replica.partition import Partition
 from tests.support.cluster_images import ORDERS
 from tests.support.server.replicas import Broker, batch, fetched, follow, lead, outcome, settle, values_of
@@ -130,6 +130,60 @@ async def test_a_high_watermark_that_moves_on_is_news_for_a_follower_that_waits(
     fetched(partition, 1, broker_id=3, broker_epoch=3)
     (result,) = (await waiting).partitions
     assert (result.high_watermark, result.records) == (1, b"")
+
+
+async def test_a_high_watermark_alone_waits_for_records_to_go_with_it_but_not_long(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition, replicas=(1, 2, 3))
+    for value in ("a", "b"):
+        partition.append(batch(value), -1)
+    broker.sync()
+    loop = asyncio.get_running_loop()
+    for end, brings in ((1, []), (2, ["c"])):
+        waiting = begin(broker, asking(2, last_epoch=0, high_watermark=end - 1))
+        await settle()
+        began_s = loop.time()
+        fetched(partition, end, broker_id=3, broker_epoch=3)
+        await settle()
+        assert not waiting.done()
+        for value in brings:
+            partition.append(batch(value), -1)
+        (result,) = (await waiting).partitions
+        assert (result.high_watermark, values_of(result.records)) == (end, brings)
+        assert loop.time() - began_s <= (0 if brings else HIGH_WATERMARK_PERIOD_MS / 1_000 + 0.001)
+
+
+async def test_the_high_watermarks_of_many_partitions_are_told_at_one_moment(broker: Broker) -> None:
+    partitions = [broker.open(TopicPartition("orders", number)) for number in range(3)]
+    for partition in partitions:
+        lead(partition, replicas=(1, 2, 3))
+        partition.append(batch("a"), -1)
+    broker.sync()
+    waiting = [begin(broker, asking(1, last_epoch=0, number=number)) for number in range(3)]
+    told_at_s: list[float] = []
+    loop = asyncio.get_running_loop()
+    for task in waiting:
+        task.add_done_callback(lambda _: told_at_s.append(loop.time()))
+    await settle()
+    for partition in partitions:
+        await asyncio.sleep(HIGH_WATERMARK_PERIOD_MS / 10_000)
+        fetched(partition, 1, broker_id=3, broker_epoch=3)
+    await asyncio.wait(waiting)
+    await settle()
+    assert len(told_at_s) == 3
+    assert max(told_at_s) - min(told_at_s) < HIGH_WATERMARK_PERIOD_MS / 100_000
+
+
+async def test_a_follower_is_not_answered_at_once_where_compaction_left_no_records(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = caught_up(broker)
+    monkeypatch.setattr(type(partition.log), "is_sparse", True)
+    assert values_of((await ask(broker, asking(0, high_watermark=1))).records) == ["a"]
+    monkeypatch.setattr(partition, "read", lambda *_, **__: b"")
+    began = asyncio.get_running_loop().time()
+    assert (await ask(broker, asking(0, high_watermark=1))).records == b""
+    assert asyncio.get_running_loop().time() - began == pytest.approx(0.5)
 
 
 async def test_without_news_the_wait_ends_in_an_empty_answer(broker: Broker) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -17,11 +17,11 @@ from kraft.model.replica_fetch import (
     ReplicaFetchResponse,
     ReplicaFetchResult,
 )
-from kraft.rpc.peers import Peer
+from kraft.rpc.frame_exchange import NotConnected
 from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.config.components import ReplicationConfig
 from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
-from kraft.server.replica.fetcher import ReplicaFetcher
+from kraft.server.replica.fetcher import LeaderLink, ReplicaFetcher
 from kraft.server.replica.partition import Partition
 from tests.support.server.replicas import Broker, batch, follow, state
 
@@ -55,6 +55,7 @@ class Stream:
     async def _answer(self, request: ReplicaFetchRequest) -> None:
         try:
             self._answers.put_nowait(replace(await self._leader.answer(request), number=request.number))
+            self._leader.answered += 1
         except Exception as error:  # noqa: BLE001  It is raised where the answer is read.
             self._answers.put_nowait(error)
 
@@ -86,16 +87,26 @@ class Leader:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.requests: list[ReplicaFetchRequest] = []
+        self.answered = 0
         self.streams = 0
         self.closed_streams = 0
+        self.connections = 0
         self.is_known = True
+        self.may_connect = True
+        self.accepts_no_connections = False
         self.takes_no_requests = False
         self.answer = honest_answers(broker)
 
-    def peer(self) -> Peer | None:
-        return cast(Peer, self) if self.is_known else None
+    def link(self) -> LeaderLink | None:
+        return self if self.is_known else None
 
-    def open(self, _: object) -> Stream:
+    async def connect(self) -> Stream:
+        if self.accepts_no_connections:
+            raise NotConnected("connection refused")
+        self.connections += 1
+        return self.over_grpc()
+
+    def over_grpc(self) -> Stream:
         self.streams += 1
         return Stream(self)
 
@@ -130,7 +141,7 @@ def fetcher_of(
     return ReplicaFetcher(
         registration=OwnRegistration(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(7)),
         leader_id=BrokerId(2),
-        peer=leader.peer,
+        link=leader.link,
         partitions=follower.partitions,
         config=config,
         lost=lost,

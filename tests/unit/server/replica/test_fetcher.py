@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
-from kraft.server.replica.fetcher import NO_ROOM_RETRY_AFTER_S, RECONNECT_AFTER_S
+from kraft.server.replica import fetcher as fetcher_module
+from kraft.server.replica.fetcher import NO_ROOM_RETRY_AFTER_S
 from kraft.server.replica.partition import Partition
 from tests.support.server.replicas import Broker, batch, follow, lead, leaders_batch, settle, state, until, values_in
 from tests.unit.server.replica.fetching_replicas import Leader, fetcher_of, fetching, followed, led, result
@@ -50,27 +53,20 @@ async def test_a_fetch_starts_only_where_everything_below_is_on_the_disk(leader:
     await asyncio.sleep(0.01)
 
 
-async def test_a_disk_that_hangs_delays_the_copies_on_other_disks_once_only(leader: Leader, follower: Broker) -> None:
-    led(leader, "a", number=0)
-    source = led(leader, number=1)
-    hanging, healthy = followed(follower, number=0), followed(follower, number=1)
-    fetcher = asyncio.create_task(fetcher_of(leader, follower).run())
-    await until(lambda: hanging.log.log_end_offset == 1)
-    began_s = asyncio.get_running_loop().time()
-    for number in range(1, 31):
-        source.append(batch("a"), 1)
-        leader.broker.sync()
-        while healthy.durable_end < number:
-            follower.unsynced[:] = [partition for partition in follower.unsynced if partition is not hanging]
-            follower.sync()
-            await asyncio.sleep(0.001)
-    assert asyncio.get_running_loop().time() - began_s < 2 * RECONNECT_AFTER_S
-    follower.unsynced.append(hanging)
-    follower.sync()
-    await until(lambda: leader.offsets_asked(0)[-1] == 1)
-    fetcher.cancel()
-    await asyncio.wait([fetcher])
-    await asyncio.sleep(0.01)
+async def test_partitions_wait_for_an_answer_when_too_many_requests_have_none(
+    leader: Leader, follower: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetcher_module, "REQUESTS_IN_FLIGHT_MAX", 1)
+    source = led(leader, number=0)
+    copies = [followed(follower, number=number) for number in (0, 1)]
+    led(leader, number=1)
+    async with fetching(leader, follower):
+        await until(lambda: leader.offsets_asked(1) == [0])
+        for number in (1, 2, 3):
+            source.append(batch("a"), 1)
+            leader.broker.sync()
+            await until(lambda number=number: copies[0].high_watermark == number, within_s=2)  # type: ignore[misc]
+            assert len(leader.requests) - leader.answered <= 1
 
 
 async def test_a_high_watermark_without_records_is_applied(leader: Leader, follower: Broker) -> None:
@@ -192,9 +188,7 @@ async def test_a_deleted_partition_is_forgotten(leader: Leader, follower: Broker
         assert len(leader.offsets_asked(1)) > asked
 
 
-async def test_a_partition_that_waits_for_its_sync_does_not_hold_up_the_fetches_of_others(
-    leader: Leader, follower: Broker
-) -> None:
+async def test_a_disk_that_hangs_does_not_delay_the_copies_on_other_disks(leader: Leader, follower: Broker) -> None:
     led(leader, "a", number=0)
     source = led(leader, number=1)
     hanging, healthy = followed(follower, number=0), followed(follower, number=1)

@@ -10,8 +10,8 @@ from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId
 from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
 from kraft.rpc.peers import NotAdmitted, NotServed, Unreachable
-from kraft.server.replica.fetcher import ANSWER_GRACE_S, RECONNECT_AFTER_S
-from tests.support.server.replicas import Broker, until, values_in
+from kraft.server.replica.fetcher import ANSWER_GRACE_S, CONNECT_AFTER_S, RECONNECT_AFTER_S
+from tests.support.server.replicas import Broker, batch, until, values_in
 from tests.unit.server.replica.fetching_replicas import CONFIG, Leader, fetching, followed, led, result
 
 
@@ -125,3 +125,36 @@ async def test_a_leader_that_answers_something_is_not_reported_as_lost(
         leader.answer = honest
         await until(lambda: values_in(copy) == ["a"])
     assert lost == []
+
+
+async def test_a_leader_that_takes_no_connections_is_fetched_from_over_grpc_until_it_does(
+    leader: Leader, follower: Broker
+) -> None:
+    source, lost = led(leader, "a"), list[BrokerId]()
+    copy = followed(follower)
+    leader.accepts_no_connections = True
+    async with fetching(leader, follower, lost.append):
+        await until(lambda: copy.high_watermark == 1)
+        await asyncio.sleep(2 * CONNECT_AFTER_S)
+        assert (leader.connections, leader.streams) == (0, 1)
+        leader.accepts_no_connections = False
+        await until(lambda: leader.connections == 1, within_s=4 * CONNECT_AFTER_S)
+        source.append(batch("b"), 1)
+        leader.broker.sync()
+        await until(lambda: copy.high_watermark == 2, within_s=0.1)
+        await asyncio.sleep(10)
+        assert (leader.connections, leader.streams) == (1, 2)
+    assert values_in(copy) == ["a", "b"]
+    assert lost == []
+    assert leader.closed_streams == leader.streams
+
+
+async def test_a_leader_without_a_listener_for_connections_is_never_tried(leader: Leader, follower: Broker) -> None:
+    led(leader, "a")
+    copy = followed(follower)
+    leader.accepts_no_connections, leader.may_connect = True, False
+    async with fetching(leader, follower):
+        await until(lambda: copy.high_watermark == 1)
+        leader.accepts_no_connections = False
+        await asyncio.sleep(10 * CONNECT_AFTER_S)
+    assert (leader.connections, leader.streams) == (0, 1)

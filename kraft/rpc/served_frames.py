@@ -1,0 +1,130 @@
+"""The answering end of exchanges over connections of their own, see `frame_exchange`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import structlog
+
+from kraft.log.format.record_batch import Buffer
+from kraft.rpc.call import Exchange, Served
+from kraft.rpc.frame_connection import FrameConnection
+from kraft.rpc.frame_exchange import HELLO_VERSION, admitting, connection_method, read_hello
+from kraft.rpc.gatekeeper import Gatekeeper
+from kraft.rpc.refusal_log import RefusalLog
+from kraft.rpc.services import EXCHANGE_REQUESTS_WAITING_MAX
+
+log = structlog.get_logger()
+
+REQUEST_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Limit on one request: some 290,000 partitions."""
+
+TakeOver = Callable[[asyncio.Transport], None]
+"""Serves a connection from now on."""
+
+
+class ServedFrames:
+    """Connections on which an exchange is served, until `close`."""
+
+    def __init__(self, served: Served, gatekeeper: Gatekeeper, refusals: RefusalLog) -> None:
+        """`gatekeeper` is that of the GRPC listener, which opens the sessions."""
+        assert isinstance(served.call, Exchange), "calls of messages are served by gRPC"
+        self._exchange: Exchange[Any, Any] = served.call
+        self._handler = served.handler
+        self._gatekeeper = gatekeeper
+        self._refusals = refusals
+        self._connections: set[_Connection] = set()
+        self._is_closed = False
+
+    def admit(self, version: int, frame: Buffer, peer: str) -> TakeOver:
+        """Admit the node whose first frame this is. Raises Unintroduced, and ValueError for a frame that is none."""
+        if self._is_closed:
+            raise ValueError("this node stops")
+        if version != HELLO_VERSION:
+            raise ValueError(f"version {version} of introductions is not supported")
+        nonce, introduction = read_hello(frame)
+        proof = self._gatekeeper.admit_connection(connection_method(self._exchange), introduction, nonce, peer)
+
+        def take_over(transport: asyncio.Transport) -> None:
+            connection = _Connection(self._exchange, self._handler, peer, self._refusals, self._connections.discard)
+            self._connections.add(connection)
+            connection.begin(transport, proof)
+
+        return take_over
+
+    def close(self) -> None:
+        """Close all connections, and admit none from now on."""
+        self._is_closed = True
+        for connection in list(self._connections):
+            connection.close()
+
+
+class _Connection:
+    def __init__(
+        self,
+        exchange: Exchange[Any, Any],
+        handler: Callable[[Any], Awaitable[Callable[[], Any]]],
+        peer: str,
+        refusals: RefusalLog,
+        ended: Callable[[_Connection], None],
+    ) -> None:
+        self._exchange = exchange
+        self._handler = handler
+        self._peer = peer
+        self._refusals = refusals
+        self._report_end = ended
+        self._unanswered: set[asyncio.Task[None]] = set()
+        self._ready: deque[Callable[[], Any]] = deque()
+        self._is_reading = True
+        self._connection = FrameConnection(
+            frame_bytes_max=REQUEST_BYTES_MAX, received=self._received, ended=self._ended, may_write=self._write_ready
+        )
+
+    def begin(self, transport: asyncio.Transport, proof: bytes) -> None:
+        transport.set_protocol(self._connection)
+        self._connection.connection_made(transport)
+        self._connection.send([admitting(proof)])
+
+    def close(self) -> None:
+        self._connection.abort("this node stops")
+
+    def _received(self, frame: Buffer) -> None:
+        try:
+            request = self._exchange.request.to_value(frame)
+        except ValueError as error:
+            self._refusals.log(self._peer, f"{self._exchange.method}: not a valid request: {error}")
+            self._connection.abort("invalid request")
+            return
+        task = asyncio.create_task(self._answer(request))
+        self._unanswered.add(task)
+        task.add_done_callback(self._answered)
+        if self._is_reading and len(self._unanswered) >= EXCHANGE_REQUESTS_WAITING_MAX:
+            self._is_reading = False
+            self._connection.pause_reading()
+
+    async def _answer(self, request: Any) -> None:
+        self._ready.append(await self._handler(request))
+        self._write_ready()
+
+    def _answered(self, task: asyncio.Task[None]) -> None:
+        self._unanswered.discard(task)
+        if not self._is_reading:
+            self._is_reading = True
+            self._connection.resume_reading()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # A bug of ours: a report needs the traceback.
+            log.error("internal error", call=self._exchange.method, peer=self._peer, exc_info=error)
+            self._connection.abort("internal error")
+
+    def _write_ready(self) -> None:
+        while self._ready and not self._connection.is_full:
+            self._connection.send(self._exchange.response.pieces(self._ready.popleft()()))
+
+    def _ended(self, _: str) -> None:
+        for task in self._unanswered:
+            task.cancel()
+        self._ready.clear()
+        self._report_end(self)

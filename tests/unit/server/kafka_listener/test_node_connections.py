@@ -1,0 +1,359 @@
+"""Nodes on the Kafka listener: they introduce themselves, and then exchange frames of their own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import grpc.aio
+import pytest
+from msgspec.structs import replace
+from structlog.testing import capture_logs
+
+from kraft.local.free_ports import ReservedPorts
+from kraft.model.endpoint import Endpoint
+from kraft.model.errors import ErrorCode
+from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse, ReplicaFetchResult
+from kraft.rpc.cluster_calls import REPLICA_FETCH
+from kraft.rpc.frame_exchange import ExchangeLink, FrameStream, NotConnected, admitting, hello
+from kraft.rpc.gatekeeper import Gatekeeper
+from kraft.rpc.introduced_channel import IntroducedChannel
+from kraft.rpc.introductions import ClusterSecrets
+from kraft.rpc.peers import Connections, Unreachable
+from kraft.rpc.refusal_log import RefusalLog
+from kraft.rpc.served_frames import ServedFrames
+from kraft.rpc.services import Service
+from kraft.server.kafka_listener.listener import KafkaListener
+from kraft.server.kafka_listener.memory import ListenerMemory
+from kraft.server.kafka_listener.requests import KafkaRequests
+from tests.unit.server.kafka_listener.served import PATIENT
+
+HOST = "127.0.0.1"
+SECRETS = ClusterSecrets([b"the secret of the cluster"])
+OTHERS = ClusterSecrets([b"the secret of another cluster"])
+DEADLINE_S = 30.0
+FETCH = ReplicaFetchRequest(
+    number=1, replica_id=2, broker_epoch=3, max_wait_ms=0, min_bytes=0, max_bytes=0, partitions=[]
+)
+
+Stream = FrameStream[ReplicaFetchRequest, ReplicaFetchResponse]
+Link = ExchangeLink[ReplicaFetchRequest, ReplicaFetchResponse]
+
+
+def response(number: int, size: int = 0) -> ReplicaFetchResponse:
+    read = ReplicaFetchResult(topic_id=UUID(int=1), partition=0, error_code=ErrorCode.NONE, records=b"r" * size)
+    return ReplicaFetchResponse(number=number, partitions=[read])
+
+
+@dataclass
+class Node:
+    """A node with both listeners. It answers request N with N bytes of records, once the test opens its gate."""
+
+    grpc_port: int
+    kafka_port: int
+    frames: ServedFrames | None = None
+    is_open: asyncio.Event = field(default_factory=asyncio.Event)
+    held_back: set[int] = field(default_factory=set)
+    made: list[int] = field(default_factory=list)
+
+    async def answer(self, request: ReplicaFetchRequest) -> Callable[[], ReplicaFetchResponse]:
+        if request.number in self.held_back:
+            await self.is_open.wait()
+
+        def make() -> ReplicaFetchResponse:
+            self.made.append(request.number)
+            return response(request.number, request.max_bytes)
+
+        return make
+
+    @asynccontextmanager
+    async def serving(self, secrets: ClusterSecrets | None = SECRETS) -> AsyncIterator[None]:
+        refusals = RefusalLog(lambda: 0)
+        gatekeeper = Gatekeeper(
+            cluster_id="cluster",
+            cluster_secrets=secrets,
+            is_guarded=lambda _: True,
+            message_bytes_max=None,
+            refusals=refusals,
+        )
+        server = grpc.aio.server(interceptors=[gatekeeper])
+        for service in (gatekeeper, Service(REPLICA_FETCH.served_by(self.answer))):
+            service.add_to(server)
+        server.add_insecure_port(f"{HOST}:{self.grpc_port}")
+        await server.start()
+        frames = self.frames = ServedFrames(REPLICA_FETCH.served_by(self.answer), gatekeeper, refusals)
+        listener = KafkaListener(PATIENT, refusals, ListenerMemory(1_000_000))
+        await listener.listen(HOST, self.kafka_port, lambda peer: KafkaRequests({}, peer, nodes=frames))
+        try:
+            yield
+        finally:
+            frames.close()
+            await listener.stop(0)
+            await server.stop(None)
+
+
+def dial_as(secrets: ClusterSecrets | None) -> Connections:
+    def dial(address: str, options: list[tuple[str, Any]]) -> grpc.aio.Channel:
+        channel = grpc.aio.insecure_channel(address, options=options)
+        return channel if secrets is None else IntroducedChannel(channel, secrets, "cluster", 7)
+
+    return Connections(dial)
+
+
+def link_to(node: Node, connections: Connections, kafka_port: int | None = None) -> Link:
+    endpoint = Endpoint(listener="PLAINTEXT", host=HOST, port=kafka_port or node.kafka_port)
+    return ExchangeLink(connections.peer(f"{HOST}:{node.grpc_port}"), endpoint, REPLICA_FETCH)
+
+
+def play(scene: Callable[[Node, Connections], Coroutine[Any, Any, None]], **serving: Any) -> list[str]:
+    """Play a scene with a node that serves; return why peers were refused."""
+
+    async def run(ports: list[int]) -> None:
+        node, connections = Node(ports[0], ports[1]), dial_as(SECRETS)
+        async with asyncio.timeout(DEADLINE_S), node.serving(**serving):
+            await scene(node, connections)
+            await connections.close()
+
+    with capture_logs() as lines, ReservedPorts(2) as ports:
+        asyncio.run(run(list(ports)))
+    return [line["reason"] for line in lines if line["event"] == "peer refused"]
+
+
+async def settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0.001)
+
+
+# --- exchanges ---------------------------------------------------------------------------------------------------
+
+
+def test_a_node_that_introduced_itself_exchanges_frames_in_any_order() -> None:
+    async def scene(node: Node, connections: Connections) -> None:
+        node.held_back.add(1)
+        stream = await link_to(node, connections).connect()
+        for number in (1, 2, 3):
+            await stream.send(replace(FETCH, number=number))
+        assert [(await stream.receive()).number for _ in range(2)] == [2, 3]
+        node.is_open.set()
+        assert await stream.receive() == response(1)
+        await stream.close()
+
+    assert play(scene) == []
+
+
+@pytest.mark.parametrize("size", [0, 1, 65_000, 65_536, 131_000, 140_000, 3_000_000])
+def test_frames_of_any_size_arrive_as_they_were_sent(size: int) -> None:
+    async def scene(node: Node, connections: Connections) -> None:
+        stream = await link_to(node, connections).connect()
+        for number in range(1, 6):
+            await stream.send(replace(FETCH, number=number, max_bytes=size))
+        for number in range(1, 6):
+            assert await stream.receive() == response(number, size)
+        await stream.close()
+
+    assert play(scene) == []
+
+
+def test_an_exchange_over_grpc_is_answered_as_one_over_a_connection() -> None:
+    async def scene(node: Node, connections: Connections) -> None:
+        link = link_to(node, connections)
+        answers = []
+        for stream in (await link.connect(), link.over_grpc()):
+            for number, size in ((1, 0), (2, 70_000), (3, 2_000_000)):
+                await stream.send(replace(FETCH, number=number, max_bytes=size))
+            answers.append([await stream.receive() for _ in range(3)])
+            await stream.close()
+        assert answers[0] == answers[1]
+
+    assert play(scene) == []
+
+
+def test_a_peer_that_reads_nothing_has_one_response_made_for_it_beyond_what_its_connection_holds() -> None:
+    async def scene(node: Node, connections: Connections) -> None:
+        stream = await link_to(node, connections).connect()
+        for number in range(1, 101):
+            await stream.send(replace(FETCH, number=number, max_bytes=1_000_000))
+        await settle()
+        while (before := len(node.made)) and before < 100:
+            await asyncio.sleep(0.05)
+            if len(node.made) == before:
+                break
+        assert len(node.made) < 60
+        assert [(await stream.receive()).number for _ in range(100)] == list(range(1, 101))
+        await stream.close()
+
+    assert play(scene) == []
+
+
+def test_an_exchange_ends_with_its_node() -> None:
+    async def scene(node: Node, connections: Connections) -> None:
+        node.held_back.add(1)
+        stream = await link_to(node, connections).connect()
+        await stream.send(FETCH)
+        await settle()
+        assert node.frames is not None
+        node.frames.close()
+        with pytest.raises(Unreachable, match=r"closed|reset"):
+            await stream.receive()
+        with pytest.raises(Unreachable):
+            await stream.send(FETCH)
+        with pytest.raises(NotConnected):
+            await link_to(node, connections).connect()
+
+    play(scene)
+
+
+# --- introductions -----------------------------------------------------------------------------------------------
+
+
+def test_a_node_of_another_cluster_is_refused_in_one_line() -> None:
+    async def scene(node: Node, connections: Connections) -> None:
+        stranger = dial_as(OTHERS)
+        with pytest.raises(NotConnected, match="cluster secret differs"):
+            await link_to(node, stranger).connect()
+        await stranger.close()
+
+    (reason,) = play(scene)
+    assert reason.startswith("its cluster secret differs")
+
+
+def test_without_introductions_there_are_no_connections() -> None:
+    async def scene(node: Node, connections: Connections) -> None:
+        nobody = dial_as(None)
+        with pytest.raises(NotConnected, match="do not introduce themselves"):
+            await link_to(node, nobody).connect()
+        await nobody.close()
+
+    assert play(scene) == []
+
+
+async def answer_to(port: int, frame: bytes) -> bytes:
+    """Send bytes as the first frame; return what comes back until the connection is closed or answered."""
+    reader, writer = await asyncio.open_connection(HOST, port)
+    writer.write(len(frame).to_bytes(4, "big") + frame)
+    try:
+        size = int.from_bytes(await reader.readexactly(4), "big")
+        return await reader.readexactly(size)
+    except asyncio.IncompleteReadError:
+        return b""
+    finally:
+        writer.close()
+
+
+async def header_for(node: Node, connections: Connections, method: str) -> str:
+    channel: Any = connections.peer(f"{HOST}:{node.grpc_port}").channel
+    header: str = (await channel.introduce(method, bytes(32))).header
+    return header
+
+
+def test_a_recorded_introduction_and_one_for_a_call_over_grpc_are_refused() -> None:
+    async def scene(node: Node, connections: Connections) -> None:
+        said = hello(bytes(32), await header_for(node, connections, f"{REPLICA_FETCH.method} over a connection"))
+        assert (await answer_to(node.kafka_port, said))[4:5] == b"\x01"
+        assert b"the call was repeated" in await answer_to(node.kafka_port, said)
+        for_a_call = hello(bytes(32), await header_for(node, connections, REPLICA_FETCH.method))
+        assert b"cluster secret differs" in await answer_to(node.kafka_port, for_a_call)
+
+    assert len(play(scene)) == 2
+
+
+def test_bytes_that_introduce_nobody_close_the_connection() -> None:
+    async def scene(node: Node, connections: Connections) -> None:
+        good = hello(bytes(32), await header_for(node, connections, f"{REPLICA_FETCH.method} over a connection"))
+        for bad in (good[:20], good[:2] + b"\x00\x09" + good[4:]):
+            assert await answer_to(node.kafka_port, bad) == b""
+        assert (await answer_to(node.kafka_port, good[:60]))[4:5] == b"\x00"
+        reader, writer = await asyncio.open_connection(HOST, node.kafka_port)
+        writer.write(len(good).to_bytes(4, "big") + good + b"more")
+        assert await reader.read() == b""
+        writer.close()
+
+    reasons = play(scene)
+    assert "its introduction is cut off" in reasons
+    assert any(reason.startswith("version 9 of introductions") for reason in reasons)
+    assert any("only at its first request" in reason for reason in reasons)
+
+
+async def connected_again(link: Link) -> Stream:
+    """Connect to a restarted node, which gRPC takes a moment to reach."""
+    while True:
+        try:
+            return await link.connect()
+        except NotConnected:
+            await asyncio.sleep(0.1)
+
+
+def test_a_session_of_another_process_is_not_admitted_and_one_of_an_earlier_process_is_renewed() -> None:
+    async def run(ports: list[int]) -> None:
+        node, other, connections = Node(ports[0], ports[1]), Node(ports[2], ports[3]), dial_as(SECRETS)
+        async with asyncio.timeout(DEADLINE_S):
+            async with node.serving(), other.serving():
+                await (await link_to(node, connections).connect()).close()
+                with pytest.raises(NotConnected, match="its session is of an earlier process"):
+                    await link_to(node, connections, other.kafka_port).connect()
+                await (await link_to(node, connections).connect()).close()
+            async with node.serving():
+                stream = await connected_again(link_to(node, connections))
+                await stream.send(FETCH)
+                assert await stream.receive() == response(1)
+                await stream.close()
+            await connections.close()
+
+    with ReservedPorts(4) as ports:
+        asyncio.run(run(list(ports)))
+
+
+def test_a_listener_that_does_not_know_the_secret_is_not_taken_for_the_node() -> None:
+    async def impostor(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+        answer = admitting(bytes(32))
+        writer.write(len(answer).to_bytes(4, "big") + answer)
+
+    async def scene(node: Node, connections: Connections) -> None:
+        server = await asyncio.start_server(impostor, HOST, 0)
+        with pytest.raises(NotConnected, match="it does not know the secret"):
+            await link_to(node, connections, server.sockets[0].getsockname()[1]).connect()
+        server.close()
+
+    assert play(scene) == []
+
+
+def test_a_listener_that_says_nothing_or_is_not_there_is_given_up_in_time() -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async def scene(node: Node, connections: Connections) -> None:
+        server = await asyncio.start_server(silent, HOST, 0)
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(NotConnected, match="did not answer in time"):
+            await link_to(node, connections, port).connect()
+        server.close()
+        await server.wait_closed()
+        with pytest.raises(NotConnected):
+            await link_to(node, connections, port).connect()
+
+    assert play(scene) == []
+
+
+# --- bad frames --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "sent", [b"\x00\x00\x00\x03bad", b"\x7f\xff\xff\xff", b"\x00\x00\x00\x00"], ids=["no request", "too large", "empty"]
+)
+def test_a_frame_that_is_no_request_ends_its_connection_alone(sent: bytes) -> None:
+    async def scene(node: Node, connections: Connections) -> None:
+        good, bad = [await link_to(node, connections).connect() for _ in range(2)]
+        bad.connection._transport.write(sent)
+        with pytest.raises(Unreachable):
+            await bad.receive()
+        await good.send(FETCH)
+        assert await good.receive() == response(1)
+        await good.close()
+
+    for reason in play(scene):
+        assert "not a valid request" in reason
