@@ -35,6 +35,9 @@ CONNECT_DEADLINE_S: Final = 1.0
 FRAMES_WAITING_MAX: Final = 8
 """Received frames that are not taken yet; beyond it the connection is not read."""
 
+HELLO_BYTES_MAX: Final = 4 * 1024
+"""Limit on the first frame, which strangers send too; that of a node takes less than 500 bytes."""
+
 _HELLO: Final = Struct(">hhih")
 _ANSWER: Final = Struct(">i?")
 _CORRELATION_ID: Final = 1
@@ -127,7 +130,8 @@ async def connect(
                 return await _connected(endpoint, address, channel, exchange)
     except TimeoutError:
         raise NotConnected(f"{address} did not answer in time") from None
-    except (OSError, Unreachable, _SessionForgotten) as error:
+    except (OSError, UnicodeError, Unreachable, _SessionForgotten) as error:
+        # UnicodeError: an advertised host that is no name at all, such as one with an empty label.
         raise NotConnected(str(error) or f"{address} cannot be reached") from error
 
 
@@ -194,6 +198,8 @@ def hello(nonce: bytes, introduction: str) -> bytes:
 
 def read_hello(frame: Buffer) -> tuple[bytes, str]:
     """Return nonce and introduction. Raises ValueError; the head was read before."""
+    if len(frame) > HELLO_BYTES_MAX:
+        raise ValueError(f"its introduction of {len(frame)} bytes is larger than {HELLO_BYTES_MAX}")
     content = bytes(frame[_HELLO.size :])
     if len(content) < NONCE_BYTES:
         raise ValueError("its introduction is cut off")

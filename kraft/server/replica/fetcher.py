@@ -59,7 +59,9 @@ REQUESTS_IN_FLIGHT_MAX: Final = 512
 
 CONNECT_AFTER_S: Final = 1.0
 CONNECT_AFTER_S_MAX: Final = 300.0
-"""Intervals of the attempts to connect to a leader whose partitions are fetched over gRPC meanwhile, from and to."""
+"""Intervals of the attempts to connect to a leader whose partitions are fetched over gRPC meanwhile, from and to.
+An attempt after which no request was answered counts as one that failed.
+"""
 
 
 class FetchStream(Protocol):
@@ -117,6 +119,11 @@ class ReplicaFetcher:
         self._connected: FetchStream | None = None
         """A connection that was opened while the partitions were fetched over gRPC."""
         self._reason_for_grpc = ""
+        self._connect_after_s = CONNECT_AFTER_S
+        self._is_useless = False
+        """The latest connection admitted this node, and ended before it carried a response."""
+        self._is_answered = False
+        """A request was answered on this stream."""
         self._config = config
         self._wanted = asyncio.Event()
         """Set when there may be something to send, or the stream has failed."""
@@ -142,8 +149,7 @@ class ReplicaFetcher:
                     await asyncio.sleep(RECONNECT_AFTER_S)
         finally:
             self._followed.close()
-            if self._connected is not None:
-                await self._connected.close()
+            await self._drop_connected()
 
     async def _follow_until_lost(self) -> None:
         try:
@@ -171,9 +177,11 @@ class ReplicaFetcher:
         """Fetch over one stream until it fails, or there is a better one. Raises Unreachable, Refusal, TimeoutError."""
         link = self._link()
         if link is None:
+            await self._drop_connected()
             return
         stream, is_over_grpc = await self._open(link)
         self._requests.clear()
+        self._is_answered = False
         self._followed.ask_again()
         tasks = [asyncio.create_task(self._receive(stream), name=f"fetches from broker {self._leader_id}")]
         tasks[0].add_done_callback(lambda _: self._wanted.set())
@@ -188,6 +196,19 @@ class ReplicaFetcher:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await stream.close()
+            if not is_over_grpc:
+                self._judge_connection()
+
+    def _judge_connection(self) -> None:
+        """Note whether the connection that has ended was of any use: something between the nodes may let only the
+        introductions pass. Without this, gRPC would never be tried.
+        """
+        if self._is_answered:
+            self._connect_after_s, self._reason_for_grpc = CONNECT_AFTER_S, ""
+        elif self._requests:
+            self._is_useless = True
+            self._connect_after_s = min(2 * self._connect_after_s, CONNECT_AFTER_S_MAX)
+            self._log_fallback_once("a connection ended before anything was answered on it")
 
     async def _send_until_over(self, stream: FetchStream, receiving: asyncio.Task[None]) -> None:
         while not receiving.done() and self._connected is None:
@@ -203,18 +224,25 @@ class ReplicaFetcher:
     async def _open(self, link: LeaderLink) -> tuple[FetchStream, bool]:
         """Return a stream, and True if it is one of gRPC."""
         connected, self._connected = self._connected, None
+        is_useless, self._is_useless = self._is_useless, False
         if connected is None:
+            if is_useless:
+                return link.over_grpc(), True
             try:
                 connected = await link.connect()
             except NotConnected:
                 return link.over_grpc(), True
-        self._reason_for_grpc = ""
         log.info("replica connection opened", leader=self._leader_id)
         return connected, False
 
+    async def _drop_connected(self) -> None:
+        connected, self._connected = self._connected, None
+        if connected is not None:
+            await connected.close()
+
     async def _connect_later(self, link: LeaderLink) -> None:
         """Connect as soon as possible: a leader that has just started may not have begun to listen."""
-        after_s = CONNECT_AFTER_S
+        after_s = self._connect_after_s
         while True:
             await asyncio.sleep(after_s)
             try:
@@ -254,6 +282,7 @@ class ReplicaFetcher:
             asked = self._requests.pop(response.number, None)
             if asked is not None:
                 self._logged_reason = ""
+                self._is_answered = True
                 self._note_found(response)
                 self._take(asked.fetches, response)
 

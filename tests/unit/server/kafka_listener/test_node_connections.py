@@ -19,7 +19,7 @@ from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode
 from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse, ReplicaFetchResult
 from kraft.rpc.cluster_calls import REPLICA_FETCH
-from kraft.rpc.frame_exchange import ExchangeLink, FrameStream, NotConnected, admitting, hello
+from kraft.rpc.frame_exchange import HELLO_BYTES_MAX, ExchangeLink, FrameStream, NotConnected, admitting, hello
 from kraft.rpc.gatekeeper import Gatekeeper
 from kraft.rpc.introduced_channel import IntroducedChannel
 from kraft.rpc.introductions import ClusterSecrets
@@ -267,6 +267,7 @@ def test_bytes_that_introduce_nobody_close_the_connection() -> None:
         for bad in (good[:20], good[:2] + b"\x00\x09" + good[4:]):
             assert await answer_to(node.kafka_port, bad) == b""
         assert (await answer_to(node.kafka_port, good[:60]))[4:5] == b"\x00"
+        assert await answer_to(node.kafka_port, good + b" " * HELLO_BYTES_MAX) == b""
         reader, writer = await asyncio.open_connection(HOST, node.kafka_port)
         writer.write(len(good).to_bytes(4, "big") + good + b"more")
         assert await reader.read() == b""
@@ -275,6 +276,7 @@ def test_bytes_that_introduce_nobody_close_the_connection() -> None:
     reasons = play(scene)
     assert "its introduction is cut off" in reasons
     assert any(reason.startswith("version 9 of introductions") for reason in reasons)
+    assert any(reason.endswith(f"bytes is larger than {HELLO_BYTES_MAX}") for reason in reasons)
     assert any("only at its first request" in reason for reason in reasons)
 
 
@@ -335,6 +337,17 @@ def test_a_listener_that_says_nothing_or_is_not_there_is_given_up_in_time() -> N
         await server.wait_closed()
         with pytest.raises(NotConnected):
             await link_to(node, connections, port).connect()
+
+    assert play(scene) == []
+
+
+@pytest.mark.parametrize("host", ["a..b", "", "no such host", "x" * 64 + ".example"])
+def test_a_host_that_is_none_cannot_be_connected_to(host: str) -> None:
+    async def scene(node: Node, connections: Connections) -> None:
+        endpoint = Endpoint(listener="PLAINTEXT", host=host, port=node.kafka_port)
+        link = ExchangeLink(connections.peer(f"{HOST}:{node.grpc_port}"), endpoint, REPLICA_FETCH)
+        with pytest.raises(NotConnected):
+            await link.connect()
 
     assert play(scene) == []
 

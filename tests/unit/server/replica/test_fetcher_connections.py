@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
 from kraft.rpc.peers import NotAdmitted, NotServed, Unreachable
 from kraft.server.replica.fetcher import ANSWER_GRACE_S, CONNECT_AFTER_S, RECONNECT_AFTER_S
 from tests.support.server.replicas import Broker, batch, until, values_in
-from tests.unit.server.replica.fetching_replicas import CONFIG, Leader, fetching, followed, led, result
+from tests.unit.server.replica.fetching_replicas import CONFIG, Leader, Stream, fetching, followed, led, result
 
 
 async def unreachable(_: ReplicaFetchRequest) -> ReplicaFetchResponse:
@@ -158,3 +159,52 @@ async def test_a_leader_without_a_listener_for_connections_is_never_tried(leader
         leader.accepts_no_connections = False
         await asyncio.sleep(10 * CONNECT_AFTER_S)
     assert (leader.connections, leader.streams) == (0, 1)
+
+
+async def test_a_leader_whose_connections_carry_no_response_is_fetched_from_over_grpc(
+    leader: Leader, follower: Broker
+) -> None:
+    """As behind something that lets nothing but introductions pass."""
+
+    class Cut(Stream):
+        async def receive(self) -> ReplicaFetchResponse:
+            await asyncio.sleep(0.01)
+            raise Unreachable("localhost:9092", "the other end closed the connection")
+
+    async def connect() -> Stream:
+        leader.connections += 1
+        return Cut(leader)
+
+    led(leader, "a")
+    copy = followed(follower)
+    leader.connect = connect  # type: ignore[method-assign]  # The test's leader has another way to connect.
+    async with fetching(leader, follower):
+        await until(lambda: copy.high_watermark == 1, within_s=1)
+        await asyncio.sleep(60)
+        assert 3 <= leader.connections <= 6
+    assert values_in(copy) == ["a"]
+
+
+async def test_a_connection_opened_while_the_leader_is_unregistered_is_closed(leader: Leader, follower: Broker) -> None:
+    led(leader, "a")
+    copy, original, looked_up = followed(follower), leader.connect, list[bool]()
+    leader.accepts_no_connections = True
+
+    async def connect() -> Stream:
+        stream = await original()
+        leader.is_known = False
+        return stream
+
+    def link() -> Any:
+        looked_up.append(leader.is_known)
+        assert len(looked_up) < 1_000, "the event loop is never left"
+        return leader if leader.is_known else None
+
+    leader.connect, leader.link = connect, link  # type: ignore[method-assign]  # The leader goes as it admits the node.
+    async with fetching(leader, follower):
+        await until(lambda: copy.high_watermark == 1)
+        leader.accepts_no_connections = False
+        await until(lambda: not leader.is_known, within_s=4 * CONNECT_AFTER_S)
+        await asyncio.sleep(1)
+        assert len(looked_up) < 20
+    assert leader.closed_streams == leader.streams
