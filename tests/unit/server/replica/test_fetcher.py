@@ -143,6 +143,37 @@ async def test_an_answer_that_comes_after_the_role_has_changed_is_dropped(leader
     assert copy.leader is not None
 
 
+async def test_a_partition_has_one_fetch_without_an_answer_in_each_of_its_roles(
+    leader: Leader, follower: Broker
+) -> None:
+    led(leader, "a")
+    copy, gates = followed(follower), [asyncio.Event() for _ in range(3)]
+
+    async def held(request: ReplicaFetchRequest) -> ReplicaFetchResponse:
+        await gates[len(leader.requests) - 1].wait()
+        return ReplicaFetchResponse(partitions=[])
+
+    def epochs() -> list[int]:
+        return [wanted.current_leader_epoch for request in leader.requests for wanted in request.partitions]
+
+    leader.answer = held
+    async with fetching(leader, follower) as fetcher:
+        await until(lambda: epochs() == [0])
+        copy.appended.notify()
+        await asyncio.sleep(0.1)
+        assert epochs() == [0]
+        follow(copy, epoch=1)
+        fetcher.assignment_changed()
+        await until(lambda: epochs() == [0, 1])
+        gates[0].set()
+        await until(lambda: leader.answered == 1)
+        copy.appended.notify()
+        await asyncio.sleep(0.1)
+        assert epochs() == [0, 1]
+        gates[1].set()
+        await until(lambda: epochs() == [0, 1, 1])
+
+
 async def test_a_newly_followed_partition_does_not_wait_for_the_current_fetch(leader: Leader, follower: Broker) -> None:
     led(leader)
     led(leader, "b", number=1)
