@@ -115,13 +115,19 @@ class _Connection:
             self._is_reading = True
             self._connection.resume_reading()
         if not task.cancelled() and (error := task.exception()) is not None:
-            # A bug of ours: a report needs the traceback.
-            log.error("internal error", call=self._exchange.method, peer=self._peer, exc_info=error)
-            self._connection.abort("internal error")
+            self._fail(error)
 
     def _write_ready(self) -> None:
-        while self._ready and not self._connection.is_full:
-            self._connection.send(self._exchange.response.pieces(self._ready.popleft()()))
+        try:
+            while self._ready and not self._connection.is_full:
+                self._connection.send(self._exchange.response.pieces(self._ready.popleft()()))
+        except Exception as error:  # noqa: BLE001  Nobody else awaits it where the connection has room again.
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        # A bug of ours: a report needs the traceback.
+        log.error("internal error", call=self._exchange.method, peer=self._peer, exc_info=error)
+        self._connection.abort("internal error")
 
     def _ended(self, _: str) -> None:
         for task in self._unanswered:

@@ -340,6 +340,11 @@ def test_without_a_secret_no_caller_is_a_node_not_even_a_local_one() -> None:
     assert "has no cluster secret" in line["reason"]
 
 
+def logged_by_asyncio(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what was logged, but for what gRPC may still say to the loop of a test before."""
+    return [each.getMessage() for each in caplog.records if "PollerCompletionQueue" not in each.getMessage()]
+
+
 @pytest.mark.parametrize("method", [METHOD, "/kraft.v1.Controller/FollowMetadata", "/kraft.v1.Broker/Metadata"])
 def test_bytes_that_are_no_request_are_one_line_and_no_traceback(method: str, caplog: pytest.LogCaptureFixture) -> None:
     async def scene(node: Node) -> None:
@@ -351,7 +356,7 @@ def test_bytes_that_are_no_request_are_one_line_and_no_traceback(method: str, ca
 
     (line,) = play(scene, is_guarded=nothing)
     assert line["reason"].startswith(f"{method}: not a valid request: ")
-    assert caplog.records == []
+    assert logged_by_asyncio(caplog) == []
 
 
 def test_a_message_above_the_cap_is_refused_in_one_line_that_names_its_sender() -> None:
@@ -382,7 +387,7 @@ def test_a_stream_of_bytes_that_are_no_request_ends_without_a_traceback(
         assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
     play(scene, is_guarded=nothing)
-    assert caplog.records == []
+    assert logged_by_asyncio(caplog) == []
 
 
 def test_who_introduced_itself_is_known_to_the_handlers() -> None:

@@ -59,12 +59,16 @@ class Node:
     is_open: asyncio.Event = field(default_factory=asyncio.Event)
     held_back: set[int] = field(default_factory=set)
     made: list[int] = field(default_factory=list)
+    fails: bool = False
+    """No further response can be made."""
 
     async def answer(self, request: ReplicaFetchRequest) -> Callable[[], ReplicaFetchResponse]:
         if request.number in self.held_back:
             await self.is_open.wait()
 
         def make() -> ReplicaFetchResponse:
+            if self.fails:
+                raise RuntimeError("a bug")
             self.made.append(request.number)
             return response(request.number, request.max_bytes)
 
@@ -175,18 +179,39 @@ def test_an_exchange_over_grpc_is_answered_as_one_over_a_connection() -> None:
 def test_a_peer_that_reads_nothing_has_one_response_made_for_it_beyond_what_its_connection_holds() -> None:
     async def scene(node: Node, connections: Connections) -> None:
         stream = await link_to(node, connections).connect()
-        for number in range(1, 101):
-            await stream.send(replace(FETCH, number=number, max_bytes=1_000_000))
-        await settle()
-        while (before := len(node.made)) and before < 100:
-            await asyncio.sleep(0.05)
-            if len(node.made) == before:
-                break
+        await fill(node, stream)
         assert len(node.made) < 60
         assert [(await stream.receive()).number for _ in range(100)] == list(range(1, 101))
         await stream.close()
 
     assert play(scene) == []
+
+
+def test_a_response_that_cannot_be_made_ends_the_connection_that_has_room_for_it() -> None:
+    async def scene(node: Node, connections: Connections) -> None:
+        stream = await link_to(node, connections).connect()
+        await fill(node, stream)
+        node.fails = True
+        with pytest.raises(Unreachable):
+            await receive_all(stream)
+
+    assert play(scene) == []
+
+
+async def receive_all(stream: Stream) -> None:
+    while True:
+        await stream.receive()
+
+
+async def fill(node: Node, stream: Stream) -> None:
+    """Send requests for more than the connection holds, and wait until no further response is made."""
+    for number in range(1, 101):
+        await stream.send(replace(FETCH, number=number, max_bytes=1_000_000))
+    await settle()
+    while (before := len(node.made)) and before < 100:
+        await asyncio.sleep(0.05)
+        if len(node.made) == before:
+            break
 
 
 def test_an_exchange_ends_with_its_node() -> None:
