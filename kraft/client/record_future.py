@@ -17,7 +17,7 @@ from kraft.client.values import RecordMetadata
 _guard = threading.Lock()
 """Held to finish a future that has no condition, to make a condition, and to add a callback."""
 
-_log = logging.getLogger("concurrent.futures")
+log = logging.getLogger("kraft.client")
 Callback = Callable[[Future[RecordMetadata]], object]
 
 
@@ -95,8 +95,8 @@ class RecordFuture(Future[RecordMetadata]):
     def _call(self, callback: Callback) -> None:
         try:
             callback(self)
-        except Exception:  # noqa: BLE001  As in every Future: it is logged, and the next one is called.
-            _log.exception("exception calling callback for %r", self)
+        except Exception:
+            log.exception("callback of a record failed: callback=%r", callback)
 
 
 def finish_records(futures: Sequence[RecordFuture], stored: StoredRecords) -> None:

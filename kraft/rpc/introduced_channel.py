@@ -77,6 +77,8 @@ class IntroducedChannel(grpc.aio.Channel):
             session, metadata = await self._introducer.introduce(method)
         except grpc.aio.AioRpcError as error:
             raise Unreachable("the node", error.details() or error.code().name) from error
+        except (grpc.aio.UsageError, asyncio.InvalidStateError) as error:
+            raise Unreachable("the node", "the channel is closed") from error
         return ConnectionIntroduction(
             header=metadata[0][1],
             proof=self._introducer.proof_of_connection(nonce, session),

@@ -8,7 +8,7 @@ after its log was synced, and waits for no other partition.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, assert_never
 
 import structlog
@@ -184,13 +184,14 @@ class ReplicaFetcher:
         self._is_answered = False
         self._followed.ask_again()
         tasks = [asyncio.create_task(self._receive(stream), name=f"fetches from broker {self._leader_id}")]
-        tasks[0].add_done_callback(lambda _: self._wanted.set())
         if is_over_grpc and link.may_connect:
             tasks.append(asyncio.create_task(self._connect_later(link), name=f"connect to broker {self._leader_id}"))
         try:
             async with asyncio.timeout(None) as limit:
                 tasks.append(asyncio.create_task(self._watch_deadlines(limit), name="deadlines of fetches"))
-                await self._send_until_over(stream, tasks[0])
+                for task in tasks:
+                    task.add_done_callback(lambda _: self._wanted.set())
+                await self._send_until_over(stream, tasks)
         finally:
             for task in tasks:
                 task.cancel()
@@ -210,16 +211,18 @@ class ReplicaFetcher:
             self._connect_after_s = min(2 * self._connect_after_s, CONNECT_AFTER_S_MAX)
             self._log_fallback_once("a connection ended before anything was answered on it")
 
-    async def _send_until_over(self, stream: FetchStream, receiving: asyncio.Task[None]) -> None:
-        while not receiving.done() and self._connected is None:
+    async def _send_until_over(self, stream: FetchStream, tasks: Sequence[asyncio.Task[None]]) -> None:
+        """Send requests until there is a better stream. Raises what ended one of the stream's tasks."""
+        while self._connected is None:
             self._wanted.clear()
+            for task in tasks:
+                if task.done():
+                    task.result()
             has_room = len(self._requests) < REQUESTS_IN_FLIGHT_MAX
             if has_room and (fetches := self._followed.take_ready()):
                 await stream.send(self._next_request(fetches))
             else:
                 await self._wanted.wait()
-        if receiving.done():
-            receiving.result()
 
     async def _open(self, link: LeaderLink) -> tuple[FetchStream, bool]:
         """Return a stream, and True if it is one of gRPC."""

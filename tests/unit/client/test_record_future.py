@@ -116,7 +116,7 @@ def test_callbacks_are_called_once_in_their_order_also_after_the_end(caplog: pyt
     one.add_done_callback(lambda done: called.append(("late", done.result().offset)))
     finish(one, other)
     assert called == [("first", 40), ("second", 40), ("other", 41), ("late", 40)]
-    assert [each.name for each in caplog.records] == ["concurrent.futures"]
+    assert [each.name for each in caplog.records] == ["kraft.client"]
 
 
 def test_callbacks_of_a_batch_keep_the_order_of_its_records_also_if_somebody_waits_for_one() -> None:

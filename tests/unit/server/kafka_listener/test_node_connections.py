@@ -246,6 +246,16 @@ def test_a_node_of_another_cluster_is_refused_in_one_line() -> None:
     assert reason.startswith("its cluster secret differs")
 
 
+def test_no_connection_is_made_over_a_channel_that_is_closed() -> None:
+    async def scene(node: Node, connections: Connections) -> None:
+        link = link_to(node, connections)
+        await connections.close()
+        with pytest.raises(NotConnected, match="the channel is closed"):
+            await link.connect()
+
+    assert play(scene) == []
+
+
 def test_without_introductions_there_are_no_connections() -> None:
     async def scene(node: Node, connections: Connections) -> None:
         nobody = dial_as(None)

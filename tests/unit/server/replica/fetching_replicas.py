@@ -71,6 +71,11 @@ class Stream:
             task.cancel()
 
 
+def has_committed(partition: Partition, offset: int) -> Callable[[], bool]:
+    """Return a condition: the partition's high watermark is this offset."""
+    return lambda: partition.high_watermark == offset
+
+
 def honest_answers(broker: Broker) -> Answer:
     """Return what answers requests as a broker does."""
     handler = ReplicaFetchHandler(broker.partitions)

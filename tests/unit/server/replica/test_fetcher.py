@@ -10,7 +10,15 @@ from kraft.server.replica import fetcher as fetcher_module
 from kraft.server.replica.fetcher import NO_ROOM_RETRY_AFTER_S
 from kraft.server.replica.partition import Partition
 from tests.support.server.replicas import Broker, batch, follow, lead, leaders_batch, settle, state, until, values_in
-from tests.unit.server.replica.fetching_replicas import Leader, fetcher_of, fetching, followed, led, result
+from tests.unit.server.replica.fetching_replicas import (
+    Leader,
+    fetcher_of,
+    fetching,
+    followed,
+    has_committed,
+    led,
+    result,
+)
 
 
 def diverging(leader: Leader, follower: Broker) -> Partition:
@@ -65,7 +73,7 @@ async def test_partitions_wait_for_an_answer_when_too_many_requests_have_none(
         for number in (1, 2, 3):
             source.append(batch("a"), 1)
             leader.broker.sync()
-            await until(lambda number=number: copies[0].high_watermark == number, within_s=2)  # type: ignore[misc]
+            await until(has_committed(copies[0], number), within_s=2)
             assert len(leader.requests) - leader.answered <= 1
 
 
@@ -258,7 +266,7 @@ async def test_what_is_synced_is_reported_while_another_fetch_still_waits_at_the
         for number in range(2, 20):
             source.append(batch("a"), 1)
             leader.broker.sync()
-            await until(lambda number=number: source.high_watermark == number, within_s=0.02)  # type: ignore[misc]
+            await until(has_committed(source, number), within_s=0.02)
         assert len(leader.offsets_asked(1)) <= followers_of_idle + 2, "the idle partition is not fetched each time"
 
 

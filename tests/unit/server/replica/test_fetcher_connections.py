@@ -10,10 +10,20 @@ import pytest
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId
 from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
+from kraft.rpc.frame_exchange import NotConnected
 from kraft.rpc.peers import NotAdmitted, NotServed, Unreachable
 from kraft.server.replica.fetcher import ANSWER_GRACE_S, CONNECT_AFTER_S, RECONNECT_AFTER_S
 from tests.support.server.replicas import Broker, batch, until, values_in
-from tests.unit.server.replica.fetching_replicas import CONFIG, Leader, Stream, fetching, followed, led, result
+from tests.unit.server.replica.fetching_replicas import (
+    CONFIG,
+    Leader,
+    Stream,
+    fetcher_of,
+    fetching,
+    followed,
+    led,
+    result,
+)
 
 
 async def unreachable(_: ReplicaFetchRequest) -> ReplicaFetchResponse:
@@ -162,7 +172,7 @@ async def test_a_leader_without_a_listener_for_connections_is_never_tried(leader
 
 
 async def test_a_leader_whose_connections_carry_no_response_is_fetched_from_over_grpc(
-    leader: Leader, follower: Broker
+    leader: Leader, follower: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As behind something that lets nothing but introductions pass."""
 
@@ -177,7 +187,7 @@ async def test_a_leader_whose_connections_carry_no_response_is_fetched_from_over
 
     led(leader, "a")
     copy = followed(follower)
-    leader.connect = connect  # type: ignore[method-assign]  # The test's leader has another way to connect.
+    monkeypatch.setattr(leader, "connect", connect)
     async with fetching(leader, follower):
         await until(lambda: copy.high_watermark == 1, within_s=1)
         await asyncio.sleep(60)
@@ -185,7 +195,30 @@ async def test_a_leader_whose_connections_carry_no_response_is_fetched_from_over
     assert values_in(copy) == ["a"]
 
 
-async def test_a_connection_opened_while_the_leader_is_unregistered_is_closed(leader: Leader, follower: Broker) -> None:
+async def test_a_bug_in_an_attempt_to_connect_is_not_swallowed(
+    leader: Leader, follower: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts = 0
+
+    async def connect() -> Stream:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 1:
+            raise NotConnected("connection refused")
+        raise RuntimeError("a bug")
+
+    led(leader, "a")
+    followed(follower)
+    monkeypatch.setattr(leader, "connect", connect)
+    with pytest.raises(RuntimeError, match="a bug"):
+        async with asyncio.timeout(60):
+            await fetcher_of(leader, follower).run()
+    assert attempts == 2
+
+
+async def test_a_connection_opened_while_the_leader_is_unregistered_is_closed(
+    leader: Leader, follower: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     led(leader, "a")
     copy, original, looked_up = followed(follower), leader.connect, list[bool]()
     leader.accepts_no_connections = True
@@ -200,7 +233,8 @@ async def test_a_connection_opened_while_the_leader_is_unregistered_is_closed(le
         assert len(looked_up) < 1_000, "the event loop is never left"
         return leader if leader.is_known else None
 
-    leader.connect, leader.link = connect, link  # type: ignore[method-assign]  # The leader goes as it admits the node.
+    monkeypatch.setattr(leader, "connect", connect)
+    monkeypatch.setattr(leader, "link", link)
     async with fetching(leader, follower):
         await until(lambda: copy.high_watermark == 1)
         leader.accepts_no_connections = False
