@@ -79,7 +79,8 @@ class Sender:
 
     def is_short_of(self, size_bytes: int) -> bool:
         """True while `memory_for` has to wait until records are acknowledged."""
-        return 0 < self._buffer.memory_used > self._settings.buffer_memory - size_bytes
+        used = self._buffer.memory_used
+        return used > 0 and used + size_bytes > self._settings.buffer_memory
 
     def add(
         self,

@@ -260,7 +260,7 @@ class ReplicaFetcher:
     def _log_fallback_once(self, reason: str) -> None:
         if reason != self._reason_for_grpc:
             self._reason_for_grpc = reason
-            log.info("fetches sent over gRPC", leader=self._leader_id, reason=reason)
+            log.info("replica fetches sent over gRPC", leader=self._leader_id, reason=reason)
 
     async def _watch_deadlines(self, limit: asyncio.Timeout) -> None:
         """End the stream when a request is not answered in time. One timer serves all requests."""

@@ -31,7 +31,7 @@ def test_followers_connect_to_their_leaders_or_fetch_over_grpc_where_they_cannot
         assert read_all(cluster.bootstrap_servers, "orders") == once_each(RECORDS)
         over_grpc = {1: {OUT_OF_REACH}, 2: {OUT_OF_REACH}, 3: set[int]()}
         until(
-            lambda: leaders_logged(cluster, "fetches sent over gRPC") == over_grpc,
-            lambda: leaders_logged(cluster, "fetches sent over gRPC"),
+            lambda: leaders_logged(cluster, "replica fetches sent over gRPC") == over_grpc,
+            lambda: leaders_logged(cluster, "replica fetches sent over gRPC"),
         )
         assert leaders_logged(cluster, "replica connection opened") == {1: {2}, 2: {1}, 3: {1, 2}}
