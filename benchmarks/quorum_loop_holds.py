@@ -1,4 +1,4 @@
-"""Time for which a voter blocks the event loop while it writes: python -m benchmarks.quorum_loop_holds [--sync-ms 100]
+"""`python -m benchmarks.quorum_loop_holds`: for how long a voter blocks the event loop while it writes.
 
 One voter on a real disk commits proposals one after the other, on a disk as it is and on one whose syncs take longer.
 A ticker on the same loop looks every millisecond how late it is called.
@@ -6,15 +6,18 @@ A ticker on the same loop looks every millisecond how late it is called.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated, Final
 
 import structlog
+import typer
 
+from benchmarks.report import Cell, Output, Report, print_report, say
 from kraft.quorum.config import QuorumConfig, VoterAddress
 from kraft.quorum.raft_quorum import RaftQuorum
 from kraft.quorum.world import QuorumWorld
@@ -22,11 +25,14 @@ from kraft.runtime.clock import SystemClock
 from kraft.runtime.disk import RealDisk, RealFile
 from kraft.runtime.entropy import SystemEntropy
 
-TICK_S = 0.001
-PAYLOAD = bytes(4_096)
+PROPOSALS: Final = 200
+SYNC_MS: Final = 100.0
+TICK_S: Final = 0.001
+DEADLINE_S: Final = 30
+PAYLOAD: Final = bytes(4_096)
 
 
-class Listener:
+class _Listener:
     def __init__(self) -> None:
         self.leads = asyncio.Event()
 
@@ -36,7 +42,7 @@ class Listener:
         self.leads.set()
 
 
-class SlowFile(RealFile):
+class _SlowFile(RealFile):
     sync_s = 0.0
 
     def sync(self) -> None:
@@ -44,16 +50,48 @@ class SlowFile(RealFile):
         super().sync()
 
 
-class SlowDisk(RealDisk):
+class _SlowDisk(RealDisk):
     def open(self, path: str, create: bool) -> RealFile:
         file = super().open(path, create)
-        file.__class__ = SlowFile
+        file.__class__ = _SlowFile
         return file
 
 
-async def measure(directory: Path, disk: RealDisk, proposals: int) -> tuple[list[float], list[float]]:
-    """Milliseconds that the ticker was late, and that each proposal took."""
-    listener = Listener()
+def measure(proposals: int, sync_ms: float) -> Report:
+    """Measure the disk as it is, and one whose syncs take `sync_ms` longer."""
+    _SlowFile.sync_s = sync_ms / 1_000
+    rows: list[dict[str, Cell]] = []
+    for name, disk, count in (
+        ("as it is", RealDisk(), proposals),
+        (f"+{sync_ms:g} ms", _SlowDisk(), proposals // 10),
+    ):
+        say(f"quorum loop holds: {count} proposals, disk {name}")
+        with tempfile.TemporaryDirectory(prefix="kraft-benchmark-") as directory:
+            late_ms, took_ms = asyncio.run(_held(Path(directory), disk, count))
+        rows.append(
+            {
+                "disk": name,
+                "held p50 ms": _at(late_ms, 0.5),
+                "held p99 ms": _at(late_ms, 0.99),
+                "held max ms": late_ms[-1],
+                "commit p50 ms": _at(took_ms, 0.5),
+                "commit p99 ms": _at(took_ms, 0.99),
+            }
+        )
+    return Report(
+        title="One voter: how long it holds the event loop, and its commits",
+        durability="synced before a commit",
+        rows=rows,
+        notes=[
+            f"{proposals:,} proposals of {len(PAYLOAD):,} bytes one after the other, a tenth of that on the slow disk.",
+            f"held: how late a ticker of {TICK_S * 1_000:g} ms on the same event loop is called.",
+        ],
+    )
+
+
+async def _held(directory: Path, disk: RealDisk, proposals: int) -> tuple[list[float], list[float]]:
+    """Return the milliseconds that the ticker was late and those that each proposal took, ascending."""
+    listener = _Listener()
     quorum = RaftQuorum(
         config=QuorumConfig(
             node_id=1,
@@ -66,48 +104,45 @@ async def measure(directory: Path, disk: RealDisk, proposals: int) -> tuple[list
         fatal=sys.exit,
     )
     await quorum.start()
-    await asyncio.wait_for(listener.leads.wait(), 30)
-    late: list[float] = []
-    ticking = asyncio.create_task(_tick(late))
-    took = []
+    await asyncio.wait_for(listener.leads.wait(), DEADLINE_S)
+    late_ms: list[float] = []
+    ticking = asyncio.create_task(_tick(late_ms))
+    took_ms = []
     for _ in range(proposals):
-        began = time.perf_counter()
-        await quorum.propose(PAYLOAD, quorum.term, 30)
-        took.append(1_000 * (time.perf_counter() - began))
+        began_s = time.perf_counter()
+        await quorum.propose(PAYLOAD, quorum.term, DEADLINE_S)
+        took_ms.append(1_000 * (time.perf_counter() - began_s))
     ticking.cancel()
     await quorum.stop()
-    return sorted(late), sorted(took)
+    return sorted(late_ms), sorted(took_ms)
 
 
-async def _tick(late: list[float]) -> None:
+async def _tick(late_ms: list[float]) -> None:
     while True:
-        before = time.perf_counter()
+        before_s = time.perf_counter()
         await asyncio.sleep(TICK_S)
-        late.append(1_000 * (time.perf_counter() - before - TICK_S))
+        late_ms.append(1_000 * (time.perf_counter() - before_s - TICK_S))
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.quorum_loop_holds", description=__doc__)
-    parser.add_argument("--sync-ms", type=float, default=100, help="how much longer syncs of the slow disk take")
-    parser.add_argument("--proposals", type=int, default=200)
-    options = parser.parse_args(arguments)
-    structlog.configure(processors=[], logger_factory=structlog.ReturnLoggerFactory())
-    SlowFile.sync_s = options.sync_ms / 1_000
-    print("disk          loop held, ms: p50     p99     max    commit, ms: p50     p99")
-    for name, disk, proposals in (
-        ("as it is", RealDisk(), options.proposals),
-        (f"+{options.sync_ms:g} ms", SlowDisk(), options.proposals // 10),
-    ):
-        with tempfile.TemporaryDirectory() as directory:
-            late, took = asyncio.run(measure(Path(directory), disk, proposals))
-        shown = (_at(late, 0.5), _at(late, 0.99), late[-1], _at(took, 0.5), _at(took, 0.99))
-        print("{:<20}{:>12.2f}{:>8.2f}{:>8.2f}{:>20.2f}{:>8.2f}".format(name, *shown))
-    return 0
-
-
-def _at(ascending: list[float], share: float) -> float:
+def _at(ascending: Sequence[float], share: float) -> float:
     return ascending[int(share * (len(ascending) - 1))]
 
 
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def main(
+    sync_ms: Annotated[float, typer.Option(min=0, help="How much longer syncs of the slow disk take.")] = SYNC_MS,
+    proposals: Annotated[
+        int, typer.Option(min=100, help="To the disk as it is; the slow one gets a tenth.")
+    ] = PROPOSALS,
+    output: Annotated[Output, typer.Option(help="For people or for programs.")] = Output.TABLE,
+) -> None:
+    """How long a voter holds the event loop while it writes, on a normal disk and on a slow one."""
+    structlog.configure(processors=[], logger_factory=structlog.ReturnLoggerFactory())
+    print_report(measure(proposals, sync_ms), output)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    app(prog_name="python -m benchmarks.quorum_loop_holds")

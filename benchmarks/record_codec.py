@@ -1,11 +1,10 @@
 """The record codec, compiled and as the interpreter runs the same source, in turns in one process.
 
-`python -m benchmarks.record_codec [--output json]`. Exits 1 where the compiled codec misses its aim.
+`python -m benchmarks.record_codec` exits with 1 where the compiled codec misses its aim.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Callable
@@ -15,7 +14,9 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from statistics import median
 from types import ModuleType
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import typer
 
 from benchmarks.report import Cell, Output, Report, is_codec_compiled, print_report, say
 from kraft.log.format import record_codec
@@ -37,23 +38,6 @@ class Task:
     value_size: int
     records: int
     run: Callable[[Any], object]
-
-
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.record_codec", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=41, help="each round measures both codecs in turns (default 41)")
-    parser.add_argument("--batch-kib", type=int, default=64, help="values in a batch, together (default 64)")
-    parser.add_argument("--output", type=Output, choices=list(Output), default=Output.TABLE, help="table or json")
-    options = parser.parse_args(arguments)
-    if options.rounds < 1 or options.batch_kib < 1:
-        parser.error("--rounds and --batch-kib are at least 1")
-    if not is_codec_compiled():
-        print("the record codec is not compiled here: there is nothing to compare (make setup)", file=sys.stderr)
-        return 1
-    report = measure(options.rounds, options.batch_kib << 10)
-    print_report(report, options.output)
-    missed = [row for row in report.rows if row["reached"] is False]
-    return 1 if missed else 0
 
 
 def measure(rounds: int, batch_bytes: int) -> Report:
@@ -146,5 +130,23 @@ def _version(package: str) -> str:
         return "not installed"
 
 
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def main(
+    rounds: Annotated[int, typer.Option(min=1, help="Each measures both codecs in turns.")] = 41,
+    batch_kib: Annotated[int, typer.Option(min=1, help="Values in a batch, together.")] = 64,
+    output: Annotated[Output, typer.Option(help="For people or for programs.")] = Output.TABLE,
+) -> None:
+    """Encode and decode records, compiled and as the interpreter runs the same source."""
+    if not is_codec_compiled():
+        raise SystemExit("record_codec: the codec is not compiled here, there is nothing to compare: run make setup")
+    report = measure(rounds, batch_kib << 10)
+    print_report(report, output)
+    if any(row["reached"] is False for row in report.rows):
+        raise typer.Exit(1)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    app(prog_name="python -m benchmarks.record_codec")

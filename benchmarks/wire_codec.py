@@ -1,21 +1,21 @@
 """The codec of Kafka's wire protocol, beside kio's and kafka-python's, in turns in one process.
 
-`python -m benchmarks.wire_codec [--output json]`. Needs the development dependencies, where the two others are.
+`python -m benchmarks.wire_codec` needs the development dependencies, where the two others are.
 """
 
 from __future__ import annotations
 
-import argparse
 import io
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from statistics import median
-from typing import Any, Final
+from typing import Annotated, Any, Final
 from uuid import UUID
+
+import typer
 
 from benchmarks.report import Cell, Output, Report, print_report, say
 from kraft.wire.codec import decode, encode
@@ -49,17 +49,6 @@ class Task:
 
     name: str
     runs: dict[str, Callable[[], object]]
-
-
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.wire_codec", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=41, help="each round measures all codecs in turns (default 41)")
-    parser.add_argument("--output", type=Output, choices=list(Output), default=Output.TABLE, help="table or json")
-    options = parser.parse_args(arguments)
-    if options.rounds < 1:
-        parser.error("--rounds is at least 1")
-    print_report(measure(options.rounds), options.output)
-    return 0
 
 
 def measure(rounds: int) -> Report:
@@ -226,5 +215,17 @@ def _metadata_response() -> MetadataResponse:
     return MetadataResponse(brokers=brokers, cluster_id="kJ2Yk0mVT0ma0wV2Yk0mVQ", controller_id=1, topics=topics)
 
 
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def main(
+    rounds: Annotated[int, typer.Option(min=1, help="Each measures all codecs in turns.")] = 41,
+    output: Annotated[Output, typer.Option(help="For people or for programs.")] = Output.TABLE,
+) -> None:
+    """Decode and encode Kafka's messages, beside kio and kafka-python."""
+    print_report(measure(rounds), output)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    app(prog_name="python -m benchmarks.wire_codec")

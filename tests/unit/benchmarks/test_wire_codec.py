@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import json
 
-import pytest
+from typer.testing import CliRunner
 
 from benchmarks import wire_codec as benchmark
 
 
-def test_the_report_compares_three_codecs_over_six_tasks(capsys: pytest.CaptureFixture[str]) -> None:
-    assert benchmark.main(["--rounds", "1", "--output", "json"]) == 0
-    rows = json.loads(capsys.readouterr().out)["rows"]
+def test_the_report_compares_three_codecs_over_six_tasks() -> None:
+    result = CliRunner().invoke(benchmark.app, ["--rounds", "1", "--output", "json"])
+    rows = json.loads(result.stdout)["rows"]
     assert [row["task"] for row in rows] == [
         "decode Produce",
         "decode Produce of 1 MiB",
@@ -21,7 +21,7 @@ def test_the_report_compares_three_codecs_over_six_tasks(capsys: pytest.CaptureF
     assert all(row[f"{codec} us"] > 0 for row in rows for codec in ("ours", "kio", "kafka-python"))
 
 
-def test_options_out_of_range_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        benchmark.main(["--rounds", "0"])
-    assert "at least 1" in capsys.readouterr().err
+def test_options_out_of_range_are_refused() -> None:
+    result = CliRunner().invoke(benchmark.app, ["--rounds", "0"])
+    assert result.exit_code == 2
+    assert "--rounds" in result.stderr
