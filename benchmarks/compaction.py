@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import signal
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -62,7 +63,7 @@ def key_of(number: int) -> bytes:
 
 
 def write_log(directory: Path, load: Load) -> None:
-    """Segments of batches; the last one, which would be the active one, is empty. Runs in a process of its own."""
+    """Segments of batches; the last one, which would be the active one, is empty."""
     written: list[bytes] = []
     segment_base = base = size_bytes = 0
     pending: list[Record] = []
@@ -94,6 +95,22 @@ def write_log(directory: Path, load: Load) -> None:
     end_segment()
 
 
+def _write_log_elsewhere(directory: Path, load: Load) -> None:
+    """Write the log in a process of its own, whose memory is not that of the compaction."""
+    writer = get_context("spawn").Process(target=write_log, args=(directory, load))
+    # Ctrl-C is for this process, which then ends the writer.
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    writer.start()
+    signal.signal(signal.SIGINT, handler)
+    try:
+        writer.join()
+    finally:
+        writer.kill()
+        writer.join()
+    if writer.exitcode != 0:
+        raise typer.Exit(1)
+
+
 def segments_of(directory: Path, log_end: int) -> list[SegmentFacts]:
     paths = sorted(directory.glob(f"*{LOG_SUFFIX}"))
     bases = [int(path.stem) for path in paths]
@@ -112,11 +129,7 @@ def segments_of(directory: Path, log_end: int) -> list[SegmentFacts]:
 
 def measure(directory: Path, load: Load, map_mib: int) -> Report:
     say(f"writing {load.records:,} records over {load.keys:,} keys ...")
-    writer = get_context("spawn").Process(target=write_log, args=(directory, load))
-    writer.start()
-    writer.join()
-    if writer.exitcode != 0:
-        raise typer.Exit(1)
+    _write_log_elsewhere(directory, load)
     rows: list[dict[str, Cell]] = []
     cleaned_end = Offset(0)
     for number in range(1, 1_000):

@@ -59,6 +59,8 @@ class Voter:
             text=True,
             env=os.environ | {"GRPC_VERBOSITY": "NONE"},
             cwd=Path(__file__).resolve().parents[1],
+            # Ctrl-C is for this process, which then closes the voters' input.
+            process_group=0,
         )
         self._reader = ThreadPoolExecutor(1)
 

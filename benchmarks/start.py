@@ -220,7 +220,9 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 def start(
     rounds: Annotated[int, typer.Option(min=1, help="Starts of each kind.")] = 9,
     idle_s: Annotated[float, typer.Option("--idle-seconds", min=0, help="Measurement of idle nodes; 0 for none.")] = 20,
-    only: Annotated[list[str] | None, typer.Option(help=f"Rows to measure: {', '.join(STARTS)}.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help=f"A row to measure, of: {'; '.join(STARTS)}. May be repeated.")
+    ] = None,
     output: Annotated[Output, typer.Option(help="For people or for programs.")] = Output.TABLE,
 ) -> None:
     """Measure the starts of nodes, and what idle nodes cost."""
