@@ -13,12 +13,12 @@ import typer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from benchmarks.cpu_clock import process_cpu_s
 from kraft.server.config.values import Durability
 from kraft.testing import Cluster
 
 DEADLINE_S: Final = 30
 MIB: Final = 1 << 20
-_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,15 +36,10 @@ class Server:
 
     def cpu_s(self) -> float:
         """CPU time of their whole lives, user and system."""
-        return sum(map(_cpu_s, self.pids))
+        return sum(map(process_cpu_s, self.pids))
 
     def resident_mib(self) -> float:
         return sum(map(_resident_mib, self.pids))
-
-
-def _cpu_s(pid: int) -> float:
-    after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(after_name[11]) + int(after_name[12])) / _TICKS_PER_S
 
 
 def _resident_mib(pid: int) -> float:

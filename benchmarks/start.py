@@ -24,6 +24,7 @@ from typing import IO, Annotated, Final
 import psutil
 import typer
 
+from benchmarks.cpu_clock import process_cpu_s
 from benchmarks.report import Cell, Output, Report, print_report, say
 from kraft.local import cluster_files
 from kraft.local.cluster_files import NodePlan
@@ -102,8 +103,7 @@ def cpu_s(pid: int) -> float:
         family = [pid, *(each.pid for each in psutil.Process(pid).children(recursive=True))]
     except psutil.NoSuchProcess:
         return 0.0
-    # The kernel's number for the clock of a process: to the nanosecond, where /proc counts hundredths.
-    return sum(time.clock_gettime((~each << 3) | 2) for each in family)
+    return sum(map(process_cpu_s, family))
 
 
 def show_help(_directory: Path) -> Figure:
