@@ -15,7 +15,7 @@ from rich.progress import Progress
 
 from benchmarks import client_load
 from benchmarks.client_load import WARM_UP_RECORDS, Client, Load
-from benchmarks.kafka_load import Latencies
+from benchmarks.kafka_load import Latencies, LoadFailed
 from benchmarks.report import Cell, Output, Report, print_report
 from benchmarks.servers import Server, node
 
@@ -155,8 +155,11 @@ def main(
     output: Annotated[Output, typer.Option(help="For people or for programs.")] = Output.TABLE,
 ) -> None:
     """Our client over gRPC, beside confluent-kafka and kafka-python on the same node."""
-    with node() as server:
-        print_report(measure(server, Plan(records=records, rounds=rounds, waits=waits)), output)
+    try:
+        with node() as server:
+            print_report(measure(server, Plan(records=records, rounds=rounds, waits=waits)), output)
+    except LoadFailed as failed:
+        raise SystemExit(f"clients: {failed}") from None
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from rich.progress import Progress
 
 from benchmarks import kafka_load, lone_record
 from benchmarks.bare_kafka_loop import HOST, Kind
-from benchmarks.kafka_load import Flow, Latencies
+from benchmarks.kafka_load import Flow, Latencies, LoadFailed
 from benchmarks.report import Cell, Output, Report, print_report
 from benchmarks.servers import Server, beside_server, node, nodes, topic_maker
 from kraft.server.config.values import Durability
@@ -135,7 +135,7 @@ def _row(
     records_in, records_out = _rate(own.flows_in), _rate(own.flows_out)
     return {
         "server": server.name,
-        "batch KB": size // 1_000,
+        "batch bytes": size,
         "in: records/s": round(records_in),
         "in: MB/s": round(records_in * kafka_load.VALUE_BYTES / 1e6),
         "in: x": records_in / _rate(limit.flows_in),
@@ -196,7 +196,7 @@ def _kafka(count: int) -> Iterator[Server]:
 
 @contextmanager
 def _servers(plan: Plan, beside: Sequence[str], *, has_kafka: bool) -> Iterator[list[Server]]:
-    """Our own first, and the bare loop or another broker last but one or last."""
+    """Ours, then the other brokers, and, beside a single node, the bare loop and the floor."""
     with ExitStack() as running:
         servers = [
             running.enter_context(node() if plan.nodes == 1 else nodes("kraft", plan.nodes, Durability.PAGE_CACHE))
@@ -239,8 +239,8 @@ def main(
             by_name = {server.name: server for server in servers}
             of = by_name.get("kafka") or by_name.get("bare loop") or servers[0]
             print_report(measure(servers, plan, of), output)
-    except JarsMissing as missing:
-        raise SystemExit(f"kafka_listener: {missing}") from None
+    except (JarsMissing, LoadFailed) as failed:
+        raise SystemExit(f"kafka_listener: {failed}") from None
 
 
 if __name__ == "__main__":

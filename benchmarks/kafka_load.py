@@ -35,6 +35,10 @@ _WARM_UP_PINGS: Final = 500
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
+class LoadFailed(Exception):
+    """The process of a load failed, or did not end in time."""
+
+
 class Isolation(StrEnum):
     """`isolation.level` of a consumer."""
 
@@ -89,11 +93,15 @@ def ping(servers: str, topic: str, records: int, acks: int = 1) -> Latencies:
 
 
 def run_load(module: str, *arguments: str) -> dict[str, Any]:
-    """Run the process of a load, and return the JSON object that it prints. Raises RuntimeError if it fails."""
+    """Run the process of a load, and return the JSON object that it prints. Raises LoadFailed."""
     command = [sys.executable, "-m", module, *arguments]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=2 * DEADLINE_S, check=False)
+    deadline_s = 2 * DEADLINE_S
+    try:
+        finished = subprocess.run(command, capture_output=True, text=True, timeout=deadline_s, check=False)
+    except subprocess.TimeoutExpired:
+        raise LoadFailed(f"{' '.join(arguments)}: the load did not end within {deadline_s} s") from None
     if finished.returncode != 0:
-        raise RuntimeError(f"the load failed: {finished.stderr.strip()}")
+        raise LoadFailed(f"{' '.join(arguments)}: the load failed: {finished.stderr.strip()}")
     said: dict[str, Any] = json.loads(finished.stdout)
     return said
 

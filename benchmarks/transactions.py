@@ -12,7 +12,7 @@ from uuid import uuid4
 import typer
 
 from benchmarks import kafka_load, transaction_load
-from benchmarks.kafka_load import Flow, Isolation
+from benchmarks.kafka_load import Flow, Isolation, LoadFailed
 from benchmarks.report import Cell, Output, Report, print_report, say
 from benchmarks.servers import Server, beside_server, nodes
 from benchmarks.transaction_load import LOT_RECORDS, PARTITIONS, WARM_UP_LOTS, Client, Written
@@ -194,12 +194,15 @@ def main(
 ) -> None:
     """Transactions a second, latency of their commits, and the rate of reading them, one producer and several."""
     others = [beside_server(text) for text in beside or ()]
-    with ExitStack() as running:
-        own = [
-            running.enter_context(nodes("kraft", node_count, Durability.FSYNC)),
-            running.enter_context(nodes("kraft, page cache", node_count, Durability.PAGE_CACHE)),
-        ]
-        print_report(measure([*own, *others], Plan(transactions=transactions, rounds=rounds)), output)
+    try:
+        with ExitStack() as running:
+            own = [
+                running.enter_context(nodes("kraft", node_count, Durability.FSYNC)),
+                running.enter_context(nodes("kraft, page cache", node_count, Durability.PAGE_CACHE)),
+            ]
+            print_report(measure([*own, *others], Plan(transactions=transactions, rounds=rounds)), output)
+    except LoadFailed as failed:
+        raise SystemExit(f"transactions: {failed}") from None
 
 
 if __name__ == "__main__":
