@@ -61,7 +61,8 @@ class Inbox:
         # The event loop clears the mark before it looks whether there is a record, so one of the two sees the other's.
         if self._is_watched:
             return False
-        # Only who will call sets the mark: set later, it could outlast the event loop's last look.
+        # Set before the call, which clears the mark when it finds nothing left: set after it, the mark could stay, and
+        # nobody would take the next record.
         self._is_watched = True
         return True
 

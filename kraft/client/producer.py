@@ -102,7 +102,7 @@ class Producer:
         partition: int | None = None,
         timestamps_ms: Sequence[int] | None = None,
     ) -> Future[Delivery]:
-        """Queue many records, ten times faster than one by one, and return one future for all of them.
+        """Queue many records, small ones at a tenth of the CPU of `send`, and return one future for all of them.
 
         Waits while `buffer_memory` is full. Raises RecordTooLarge, BufferExhausted, Unreachable, or a Refusal.
         """

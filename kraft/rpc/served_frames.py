@@ -20,7 +20,7 @@ from kraft.rpc.services import EXCHANGE_REQUESTS_WAITING_MAX
 log = structlog.get_logger()
 
 REQUEST_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Limit on one request: some 290,000 partitions."""
+"""Limit on one request: some 299,000 partitions."""
 
 TakeOver = Callable[[asyncio.Transport], None]
 """Serves a connection from now on."""

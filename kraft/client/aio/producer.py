@@ -171,7 +171,7 @@ class Producer:
         partition: int | None = None,
         timestamps_ms: Sequence[int] | None = None,
     ) -> asyncio.Future[Delivery]:
-        """Queue many records, ten times faster than one by one, and return one future for all of them.
+        """Queue many records, small ones at a tenth of the CPU of `send`, and return one future for all of them.
 
         Every record is checked before the first is queued. The future fails with the first error; the other records
         are sent nevertheless.

@@ -48,7 +48,7 @@ class ReplicaFetchHandler:
 
         The log is read when the response is made.
         """
-        # The follower's progress is counted once, and the log is read when the response is made.
+        # Not counted again after the wait: the request says what the follower had when it was sent.
         checked = [(wanted, self._count_progress(request, wanted)) for wanted in request.partitions]
         await self._until_news(request, checked)
         return lambda: ReplicaFetchResponse(
@@ -172,7 +172,7 @@ class ReplicaFetchHandler:
 
 
 def _has_records(partition: Partition, start: Offset) -> bool:
-    """Return whether a read from `start` returns records. Raises Refusal if it does."""
+    """Return whether a read from `start` returns records. Raises Refusal where the read does."""
     log_end = partition.log.log_end_offset
     if log_end <= start or not partition.log.is_sparse:
         return log_end > start

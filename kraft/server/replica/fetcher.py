@@ -52,15 +52,13 @@ NO_ROOM_RETRY_AFTER_S: Final = 1.0
 ANSWER_GRACE_S: Final = 5.0
 """Time that a fetch may take beyond its wait before the leader counts as gone."""
 
-
 REQUESTS_IN_FLIGHT_MAX: Final = 512
 """Beyond it partitions wait, and are fetched together, until a request is answered."""
 
-
 CONNECT_AFTER_S: Final = 1.0
 CONNECT_AFTER_S_MAX: Final = 300.0
-"""Intervals of the attempts to connect to a leader whose partitions are fetched over gRPC meanwhile, from and to.
-An attempt after which no request was answered counts as one that failed.
+"""First and longest interval between attempts to connect to a leader whose partitions are fetched over gRPC meanwhile.
+A connection on which no request was answered counts as an attempt that failed.
 """
 
 
@@ -244,7 +242,7 @@ class ReplicaFetcher:
             await connected.close()
 
     async def _connect_later(self, link: LeaderLink) -> None:
-        """Connect as soon as possible: a leader that has just started may not have begun to listen."""
+        """Try to connect, at growing intervals: a leader that has just started may not have begun to listen."""
         after_s = self._connect_after_s
         while True:
             await asyncio.sleep(after_s)

@@ -117,7 +117,7 @@ def _run_all(tickets: list[Ticket]) -> None:
 def _complete_all(ran: Future[None], tickets: list[tuple[Syncable, Ticket]], over: asyncio.Future[None]) -> None:
     """Complete the tickets of a round, unless it was cancelled, and then end `over`, also with an error.
 
-    The task that awaits `over` goes on a turn of the loop later, and in that turn the requests are answered already.
+    The task that awaits `over` goes on one turn of the loop later; the requests that waited are answered before it.
     """
     if over.cancelled():
         return
