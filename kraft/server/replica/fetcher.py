@@ -75,7 +75,7 @@ class FetchStream(Protocol):
 
 
 class LeaderLink(Protocol):
-    """The ways to a leader: a connection of our own to its Kafka listener, and gRPC, which costs several times more."""
+    """The ways to a leader: a connection of our own to its Kafka listener, and gRPC, which takes more CPU."""
 
     @property
     def may_connect(self) -> bool:
