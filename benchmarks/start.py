@@ -175,15 +175,29 @@ STARTS: Final[dict[str, Callable[[Path], Figure]]] = {
 }
 
 
+IDLE: Final = {1: "idle, a node alone", 3: "idle, one of three nodes"}
+
+COLUMNS: Final = (
+    "start",
+    "seconds, median",
+    "quartiles",
+    "least",
+    "CPU s, median",
+    "CPU s, least",
+    "n",
+    "idle CPU %",
+)
+
+
 def idle_row(place: Path, count: int, seconds: float) -> dict[str, Cell]:
-    """Measure nodes without clients. The figures are those of one node."""
+    """Measure nodes without clients. The figure is that of one node."""
     with nodes(place / f"idle-{count}", count) as started:
         time.sleep(SETTLING_S)
         before, began = sum(cpu_s(each.process.pid) for each in started), time.perf_counter()
         time.sleep(seconds)
         used = sum(cpu_s(each.process.pid) for each in started) - before
         took = time.perf_counter() - began
-    return {"nodes": count, "seconds": took, "CPU % of a node": 100 * used / took / count}
+    return {**dict.fromkeys(COLUMNS), "start": IDLE[count], "idle CPU %": 100 * used / took / count}
 
 
 def start_rows(place: Path, rounds: int, chosen: Sequence[str]) -> list[dict[str, Cell]]:
@@ -201,8 +215,9 @@ def start_rows(place: Path, rounds: int, chosen: Sequence[str]) -> list[dict[str
 
 def _row(name: str, figures: Sequence[Figure]) -> dict[str, Cell]:
     clock = [each.clock_s for each in figures]
-    first, _, third = quantiles(clock, n=4) if len(clock) > 1 else (clock[0],) * 3
+    first, _, third = quantiles(clock, n=4, method="inclusive") if len(clock) > 1 else (clock[0],) * 3
     return {
+        **dict.fromkeys(COLUMNS),
         "start": name,
         "seconds, median": median(clock),
         "quartiles": f"{first:.2f} - {third:.2f}",
@@ -232,12 +247,16 @@ def start(
     with tempfile.TemporaryDirectory(prefix="kraft-benchmark-") as directory:
         place = Path(directory)
         rows = start_rows(place, rounds, only or list(STARTS))
-        idle = [idle_row(place, count, idle_s) for count in (1, 3)] if idle_s else []
-    durability = "synced, as a node does by default"
-    notes = [f"In service: all nodes have logged {IN_SERVICE!r}; kraft dev: it has printed {DEV_READY!r}."]
-    print_report(Report(title="Starts", durability=durability, rows=rows, notes=notes), output)
-    if idle:
-        print_report(Report(title="Idle nodes", durability=durability, rows=idle), output)
+        if idle_s:
+            rows += [idle_row(place, count, idle_s) for count in IDLE]
+    notes = [
+        f"In service: all nodes have logged {IN_SERVICE!r}; kraft dev: it has printed {DEV_READY!r}.",
+        f"idle: nodes without clients for {idle_s:g} s; % of a core.",
+    ]
+    print_report(
+        Report(title="Starts, and idle nodes", durability="synced, as a node does by default", rows=rows, notes=notes),
+        output,
+    )
 
 
 if __name__ == "__main__":
