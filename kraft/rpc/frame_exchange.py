@@ -90,7 +90,7 @@ class FrameStream(Generic[Request, Response]):
             self._changed = asyncio.get_running_loop().create_future()
             await self._changed
         frame = self._frames.popleft()
-        if not self._is_reading:
+        if not self._is_reading and len(self._frames) < FRAMES_WAITING_MAX:
             self._is_reading = True
             self.connection.resume_reading()
         return frame

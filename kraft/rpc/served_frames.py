@@ -111,7 +111,7 @@ class _Connection:
 
     def _answered(self, task: asyncio.Task[None]) -> None:
         self._unanswered.discard(task)
-        if not self._is_reading:
+        if not self._is_reading and len(self._unanswered) < EXCHANGE_REQUESTS_WAITING_MAX:
             self._is_reading = True
             self._connection.resume_reading()
         if not task.cancelled() and (error := task.exception()) is not None:
