@@ -20,7 +20,7 @@ from benchmarks import kafka_load, lone_record
 from benchmarks.bare_kafka_loop import HOST, Kind
 from benchmarks.kafka_load import Flow, Latencies, LoadFailed
 from benchmarks.report import Cell, Output, Report, print_report
-from benchmarks.servers import Server, beside_server, node, nodes, topic_maker
+from benchmarks.servers import Server, beside_server, nodes, topic_maker
 from kraft.server.config.values import Durability
 from tests.support.kafka.kafka_broker import kafka_processes
 from tests.support.kafka.kafka_jars import fetched_kafka_jars
@@ -36,6 +36,8 @@ NODES_MAX: Final = 5
 WARM_UP_RECORDS_MAX: Final = 10_000_000
 
 DEADLINE_S: Final = 30
+
+NAMES: Final = {Durability.PAGE_CACHE: "kraft", Durability.FSYNC: "kraft, synced"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,15 +197,13 @@ def _kafka(count: int) -> Iterator[Server]:
 
 
 @contextmanager
-def _servers(plan: Plan, beside: Sequence[str], *, has_kafka: bool) -> Iterator[list[Server]]:
+def _servers(
+    plan: Plan, durability: Sequence[Durability], beside: Sequence[Server], *, has_kafka: bool
+) -> Iterator[list[Server]]:
     """Ours, then the other brokers, and, beside a single node, the bare loop and the floor."""
     with ExitStack() as running:
-        servers = [
-            running.enter_context(node() if plan.nodes == 1 else nodes("kraft", plan.nodes, Durability.PAGE_CACHE))
-        ]
-        if plan.nodes > 1:
-            servers.append(running.enter_context(nodes("kraft, synced", plan.nodes, Durability.FSYNC)))
-        servers += map(beside_server, beside)
+        servers = [running.enter_context(nodes(NAMES[each], plan.nodes, each)) for each in durability]
+        servers += beside
         if has_kafka:
             servers.append(running.enter_context(_kafka(plan.nodes)))
         if plan.nodes == 1:
@@ -220,12 +220,16 @@ def main(
     records: Annotated[int, typer.Option(min=10_000, help="In and out, in each round.")] = RECORDS,
     rounds: Annotated[int, typer.Option(min=1)] = ROUNDS,
     pings: Annotated[int, typer.Option(min=100, help="Whose latency is taken, in each round.")] = PINGS,
-    nodes: Annotated[
-        int, typer.Option(min=1, max=NODES_MAX, help="With more than one: acks=all, as many replicas.")
+    node_count: Annotated[
+        int, typer.Option("--nodes", min=1, max=NODES_MAX, help="With more than one: acks=all, as many replicas.")
     ] = 1,
     warm_up: Annotated[
         int, typer.Option(min=0, max=WARM_UP_RECORDS_MAX, help="Records to each server before the first round.")
     ] = 0,
+    durability: Annotated[
+        list[Durability] | None,
+        typer.Option(help="Of ours; several times for several. By default page-cache, with more nodes both."),
+    ] = None,
     kafka: Annotated[bool, typer.Option("--kafka", help="Apache Kafka beside us, from Maven's jars.")] = False,
     beside: Annotated[
         list[str] | None, typer.Option(help="NAME=HOST:PORT,PID of another broker that runs, with no records yet.")
@@ -233,9 +237,11 @@ def main(
     output: Annotated[Output, typer.Option(help="For people or for programs.")] = Output.TABLE,
 ) -> None:
     """Records in and out, latency, CPU and memory, beside Kafka and beside servers that keep no state."""
-    plan = Plan(records=records, rounds=rounds, pings=pings, nodes=nodes, warm_up_records=warm_up)
+    plan = Plan(records=records, rounds=rounds, pings=pings, nodes=node_count, warm_up_records=warm_up)
+    durability = durability or ([Durability.PAGE_CACHE] if node_count == 1 else list(NAMES))
+    others = list(map(beside_server, beside or ()))
     try:
-        with _servers(plan, beside or (), has_kafka=kafka) as servers:
+        with _servers(plan, durability, others, has_kafka=kafka) as servers:
             by_name = {server.name: server for server in servers}
             of = by_name.get("kafka") or by_name.get("bare loop") or servers[0]
             print_report(measure(servers, plan, of), output)
