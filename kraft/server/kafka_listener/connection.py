@@ -394,8 +394,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _end(self, reason: str | None) -> None:
-        """Close the connection. What was written before still goes out if the client reads it in time."""
-        self._is_over = True
+        """Close the connection. The responses that are ready still go out if the client reads them in time."""
+        if not self._is_over:
+            self._is_over = True
+            self._write_responses()
         self._reason = reason
         self._partial_since_s = None
         self._unread_since_s = self._unread_since_s or self._loop.time()

@@ -185,6 +185,20 @@ def test_a_connection_that_goes_wrong_is_closed_with_a_line_and_no_other_notices
     assert line["peer"].startswith("127.0.0.1:")
 
 
+@pytest.mark.parametrize(
+    "bad", [b"\x7f\xff\xff\xff", b"\0\0\0\x08shut now", b"\0\0\0\x08bug here"], ids=["no frame", "closes", "fails"]
+)
+def test_responses_that_are_ready_are_sent_before_a_bad_request_ends_the_connection(bad: bytes) -> None:
+    async def test(served: Served) -> None:
+        client = await served.client()
+        client.writer.write(b"".join(b"".join(framed(b"soon %d.." % number)) for number in range(3)) + bad)
+        for number in range(3):
+            assert await client.answer() == b"answer to soon %d.." % number
+        assert await client.is_closed()
+
+    assert [line["event"] for line in run(test)][-1] == "peer refused"
+
+
 def test_a_request_that_does_not_come_to_its_end_costs_the_connection() -> None:
     async def test(served: Served) -> None:
         client = await served.client()
