@@ -36,12 +36,18 @@ class FrameConnection(asyncio.BufferedProtocol):
         received: Callable[[Buffer], None],
         ended: Callable[[str], None],
         may_write: Callable[[], None] = lambda: None,
+        unreadable: Callable[[str], None] | None = None,
     ) -> None:
-        """`may_write` is called when the other end has read what filled the connection before."""
+        """`may_write` is called when the other end has read what filled the connection before.
+
+        `unreadable` is called with the reason when nothing more can be received, and has to end the connection. Without
+        it the connection ends at once.
+        """
         self._frame_bytes_max = frame_bytes_max
         self._received = received
         self._ended = ended
         self._may_write = may_write
+        self._unreadable = unreadable or self.abort
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._filled = 0
         """Bytes in `_scratch`, or in `_frame` if there is one."""
@@ -121,12 +127,19 @@ class FrameConnection(asyncio.BufferedProtocol):
             self._end(reason)
             self._transport.abort()
 
+    def close(self, reason: str) -> None:
+        """Close when everything is sent."""
+        if not self.is_over:
+            self._end(reason)
+            self._transport.close()
+
     def _take_frames(self) -> None:
         begin, scratch = 0, self._scratch
         while self._filled - begin >= SIZE_BYTES:
             size = int.from_bytes(scratch[begin : begin + SIZE_BYTES], "big")
             if size > self._frame_bytes_max:
-                self.abort(f"a frame of {size} bytes is larger than {self._frame_bytes_max}")
+                self._filled = 0
+                self._unreadable(f"a frame of {size} bytes is larger than {self._frame_bytes_max}")
                 return
             begin += SIZE_BYTES
             end = begin + size

@@ -79,8 +79,15 @@ class _Connection:
         self._unanswered: set[asyncio.Task[None]] = set()
         self._ready: deque[Callable[[], Any]] = deque()
         self._is_reading = True
+        self._takes_requests = True
+        """False after an invalid one."""
+        self._ends_when_written = False
         self._connection = FrameConnection(
-            frame_bytes_max=REQUEST_BYTES_MAX, received=self._received, ended=self._ended, may_write=self._write_ready
+            frame_bytes_max=REQUEST_BYTES_MAX,
+            received=self._received,
+            ended=self._ended,
+            may_write=self._write_ready,
+            unreadable=self._refuse,
         )
 
     def begin(self, transport: asyncio.Transport, proof: bytes) -> None:
@@ -92,11 +99,12 @@ class _Connection:
         self._connection.abort("this node stops")
 
     def _received(self, frame: Buffer) -> None:
+        if not self._takes_requests:
+            return
         try:
             request = self._exchange.request.to_value(frame)
         except ValueError as error:
-            self._refusals.log(self._peer, f"{self._exchange.method}: not a valid request: {error}")
-            self._connection.abort("invalid request")
+            self._refuse(str(error))
             return
         task = asyncio.create_task(self._answer(request))
         self._unanswered.add(task)
@@ -104,6 +112,18 @@ class _Connection:
         if self._is_reading and len(self._unanswered) >= EXCHANGE_REQUESTS_WAITING_MAX:
             self._is_reading = False
             self._connection.pause_reading()
+
+    def _refuse(self, reason: str) -> None:
+        """End the connection, after the responses to earlier requests that are ready."""
+        self._refusals.log(self._peer, f"{self._exchange.method}: not a valid request: {reason}")
+        self._takes_requests = False
+        self._connection.pause_reading()
+        # Requests that came in the same read have not begun yet.
+        asyncio.get_running_loop().call_soon(self._end_when_written)
+
+    def _end_when_written(self) -> None:
+        self._ends_when_written = True
+        self._write_ready()
 
     async def _answer(self, request: Any) -> None:
         self._ready.append(await self._handler(request))
@@ -123,6 +143,8 @@ class _Connection:
                 self._connection.send(self._exchange.response.pieces(self._ready.popleft()()))
         except Exception as error:  # noqa: BLE001  Nobody else awaits it where the connection has room again.
             self._fail(error)
+        if self._ends_when_written and not self._ready:
+            self._connection.close("invalid request")
 
     def _fail(self, error: BaseException) -> None:
         # A bug of ours: a report needs the traceback.

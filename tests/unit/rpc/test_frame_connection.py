@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -9,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraft.log.format.record_batch import Buffer
-from kraft.rpc.frame_connection import JOINED_BYTES_MAX, SCRATCH_BYTES, FrameConnection
+from kraft.rpc.frame_connection import (
+    JOINED_BYTES_MAX,
+    KEEPALIVE_COUNT_MAX,
+    KEEPALIVE_IDLE_S,
+    KEEPALIVE_INTERVAL_S,
+    SCRATCH_BYTES,
+    UNACKNOWLEDGED_MS_MAX,
+    FrameConnection,
+    set_keepalive,
+)
 
 FRAME_BYTES_MAX = 300_000
 
@@ -19,12 +29,16 @@ class Transport(asyncio.Transport):
         super().__init__()
         self.written: list[bytes] = []
         self.is_aborted = False
+        self.is_closed = False
 
     def write(self, data: Buffer) -> None:
         self.written.append(bytes(data))
 
     def abort(self) -> None:
         self.is_aborted = True
+
+    def close(self) -> None:
+        self.is_closed = True
 
 
 class End:
@@ -102,3 +116,33 @@ def test_the_end_is_reported_once() -> None:
     end.connection.connection_lost(None)
     end.connection.abort("again")
     assert end.reasons == ["the other end closed the connection"]
+
+
+def test_the_kernel_is_asked_to_notice_a_peer_that_is_gone() -> None:
+    with socket.socket() as connection:
+        set_keepalive(connection)
+        assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT, socket.TCP_USER_TIMEOUT)
+        assert [connection.getsockopt(socket.IPPROTO_TCP, option) for option in options] == [
+            KEEPALIVE_IDLE_S,
+            KEEPALIVE_INTERVAL_S,
+            KEEPALIVE_COUNT_MAX,
+            UNACKNOWLEDGED_MS_MAX,
+        ]
+
+
+def test_a_connection_that_is_not_of_tcp_has_no_such_options() -> None:
+    for connection in socket.socketpair():
+        with connection:
+            set_keepalive(connection)
+            assert not connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+
+
+def test_a_close_is_the_end_but_drops_nothing_that_was_sent() -> None:
+    end = End()
+    end.connection.send([b"last"])
+    end.connection.close("done")
+    end.connection.send([b"too late"])
+    assert end.transport.written == [b"\0\0\0\x04last"]
+    assert (end.transport.is_closed, end.transport.is_aborted) == (True, False)
+    assert end.reasons == ["done"]
