@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -19,6 +20,7 @@ from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode
 from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse, ReplicaFetchResult
 from kraft.rpc.cluster_calls import REPLICA_FETCH
+from kraft.rpc.frame_connection import UNACKNOWLEDGED_MS_MAX, FrameConnection
 from kraft.rpc.frame_exchange import HELLO_BYTES_MAX, ExchangeLink, FrameStream, NotConnected, admitting, hello
 from kraft.rpc.gatekeeper import Gatekeeper
 from kraft.rpc.introduced_channel import IntroducedChannel
@@ -30,6 +32,7 @@ from kraft.rpc.services import Service
 from kraft.server.kafka_listener.listener import KafkaListener
 from kraft.server.kafka_listener.memory import ListenerMemory
 from kraft.server.kafka_listener.requests import KafkaRequests
+from tests.support.server.replicas import until
 from tests.unit.server.kafka_listener.served import PATIENT
 
 HOST = "127.0.0.1"
@@ -56,6 +59,7 @@ class Node:
     grpc_port: int
     kafka_port: int
     frames: ServedFrames | None = None
+    listener: KafkaListener | None = None
     is_open: asyncio.Event = field(default_factory=asyncio.Event)
     held_back: set[int] = field(default_factory=set)
     made: list[int] = field(default_factory=list)
@@ -74,8 +78,20 @@ class Node:
 
         return make
 
+    def kafka_connections(self) -> int:
+        """Return how many connections count as those of Kafka clients."""
+        assert self.listener is not None
+        return self.listener.connection_count
+
+    def node_sockets(self) -> list[socket.socket]:
+        """Return this end of the connections of nodes."""
+        assert self.frames is not None
+        return [socket_of(connection._connection) for connection in self.frames._connections]
+
     @asynccontextmanager
-    async def serving(self, secrets: ClusterSecrets | None = SECRETS) -> AsyncIterator[None]:
+    async def serving(
+        self, secrets: ClusterSecrets | None = SECRETS, connections_max: int = 100
+    ) -> AsyncIterator[None]:
         refusals = RefusalLog(lambda: 0)
         gatekeeper = Gatekeeper(
             cluster_id="cluster",
@@ -90,7 +106,8 @@ class Node:
         server.add_insecure_port(f"{HOST}:{self.grpc_port}")
         await server.start()
         frames = self.frames = ServedFrames(REPLICA_FETCH.served_by(self.answer), gatekeeper, refusals)
-        listener = KafkaListener(PATIENT, refusals, ListenerMemory(1_000_000))
+        limits = replace(PATIENT, connections_max=connections_max)
+        listener = self.listener = KafkaListener(limits, refusals, ListenerMemory(1_000_000))
         await listener.listen(HOST, self.kafka_port, lambda peer: KafkaRequests({}, peer, nodes=frames))
         try:
             yield
@@ -130,6 +147,11 @@ def play(scene: Callable[[Node, Connections], Coroutine[Any, Any, None]], **serv
 async def settle() -> None:
     for _ in range(20):
         await asyncio.sleep(0.001)
+
+
+def socket_of(connection: FrameConnection) -> socket.socket:
+    found: socket.socket = connection._transport.get_extra_info("socket")
+    return found
 
 
 # --- exchanges ---------------------------------------------------------------------------------------------------
@@ -232,6 +254,34 @@ def test_an_exchange_ends_with_its_node() -> None:
     play(scene)
 
 
+def test_both_ends_of_a_connection_notice_a_peer_that_vanishes() -> None:
+    async def scene(node: Node, connections: Connections) -> None:
+        stream = await link_to(node, connections).connect()
+        (served,) = node.node_sockets()
+        for end in (socket_of(stream.connection), served):
+            assert end.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            assert end.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == UNACKNOWLEDGED_MS_MAX
+        await stream.close()
+
+    assert play(scene) == []
+
+
+def test_a_connection_of_a_node_takes_no_place_of_a_kafka_client() -> None:
+    async def scene(node: Node, connections: Connections) -> None:
+        streams = [await link_to(node, connections).connect() for _ in range(3)]
+        assert node.kafka_connections() == 0
+        _, writer = await asyncio.open_connection(HOST, node.kafka_port)
+        await until(lambda: node.kafka_connections() == 1)
+        for stream in streams:
+            await stream.close()
+        await until(lambda: not node.node_sockets())
+        assert node.kafka_connections() == 1
+        writer.close()
+        await until(lambda: node.kafka_connections() == 0)
+
+    assert play(scene, connections_max=1) == []
+
+
 # --- introductions -----------------------------------------------------------------------------------------------
 
 
@@ -332,6 +382,7 @@ def test_a_session_of_another_process_is_not_admitted_and_one_of_an_earlier_proc
                 await (await link_to(node, connections).connect()).close()
                 with pytest.raises(NotConnected, match="its session is of an earlier process"):
                     await link_to(node, connections, other.kafka_port).connect()
+                await until(lambda: other.kafka_connections() == 0)
                 await (await link_to(node, connections).connect()).close()
             async with node.serving():
                 stream = await connected_again(link_to(node, connections))
@@ -345,29 +396,44 @@ def test_a_session_of_another_process_is_not_admitted_and_one_of_an_earlier_proc
 
 
 def test_a_listener_that_does_not_know_the_secret_is_not_taken_for_the_node() -> None:
+    left = asyncio.Event()
+
     async def impostor(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
         answer = admitting(bytes(32))
         writer.write(len(answer).to_bytes(4, "big") + answer)
+        await until_closed(reader)
+        left.set()
 
     async def scene(node: Node, connections: Connections) -> None:
         server = await asyncio.start_server(impostor, HOST, 0)
         with pytest.raises(NotConnected, match="it does not know the secret"):
             await link_to(node, connections, server.sockets[0].getsockname()[1]).connect()
+        await left.wait()
         server.close()
 
     assert play(scene) == []
 
 
-def test_a_listener_that_says_nothing_or_is_not_there_is_given_up_in_time() -> None:
-    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def until_closed(reader: asyncio.StreamReader) -> None:
+    """Read until the other end has closed the connection."""
+    with suppress(ConnectionError):
         await reader.read()
+
+
+def test_a_listener_that_says_nothing_or_is_not_there_is_given_up_in_time() -> None:
+    left = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await until_closed(reader)
+        left.set()
 
     async def scene(node: Node, connections: Connections) -> None:
         server = await asyncio.start_server(silent, HOST, 0)
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(NotConnected, match="did not answer in time"):
             await link_to(node, connections, port).connect()
+        await left.wait()
         server.close()
         await server.wait_closed()
         with pytest.raises(NotConnected):

@@ -74,6 +74,33 @@ async def test_a_request_that_takes_longer_than_the_grace_is_cut_off() -> None:
     assert round(elapsed_s(began_s), 3) <= GRACE_S + STREAM_GRACE_S
 
 
+class FakeNodeConnections:
+    is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+async def test_a_stop_closes_the_connections_of_nodes_which_requests_in_progress_may_need() -> None:
+    count, connections = RequestsInProgress(), FakeNodeConnections()
+    count.begun()
+    made = listeners([FakeServer()], [count])
+    made._node_connections = cast(Any, connections)
+    stop = asyncio.create_task(made.stop())
+    await asyncio.sleep(GRACE_S / 4)
+    assert not connections.is_closed, "an append waits for replicas, which fetch over these connections"
+    count.ended()
+    await stop
+    assert connections.is_closed
+
+
+async def test_connections_of_nodes_are_cut_off_with_the_rest() -> None:
+    made, connections = listeners([FakeServer()], []), FakeNodeConnections()
+    made._node_connections = cast(Any, connections)
+    await asyncio.gather(*made.cut_off())
+    assert connections.is_closed
+
+
 def test_a_stop_answers_the_requests_of_kafka_clients_and_cuts_off_those_that_take_longer() -> None:
     async def stop(served: Served) -> None:
         quick, slow, idle = [await served.client() for _ in range(3)]
