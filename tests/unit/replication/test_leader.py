@@ -73,6 +73,33 @@ def test_a_follower_that_goes_back_does_not_take_the_high_watermark_with_it() ->
     assert leader.high_watermark == 12
 
 
+def test_a_follower_that_begins_its_log_anew_has_nothing_of_what_it_had_before() -> None:
+    """The controller begins another leader epoch for such a replica. The leader relies on the latest fetch alone."""
+    leader = leading()
+    write(leader, 12)
+    fetched(leader, 2, 12)
+    fetched(leader, 3, 12)
+    changed(leader, (1, 2), 8)
+
+    assert fetched(leader, 3, 0) == [], "it does not join the ISR without the records"
+    assert leader.followers()[1].durable_end == 0
+
+
+def test_a_fetch_that_another_has_overtaken_is_put_right_by_the_next_one() -> None:
+    """Fetches of one follower may come over two connections while it changes from one to the other."""
+    leader = leading()
+    write(leader, 12)
+    fetched(leader, 2, 12)
+    fetched(leader, 3, 12, now_ms=100)
+
+    assert fetched(leader, 3, 10, now_ms=101) == []
+    assert leader.high_watermark == 12
+    assert leader.tick(100 + LAG_MS) == [], "it stays in the ISR"
+    write(leader, 14)
+    fetched(leader, 2, 14)
+    assert fetched(leader, 3, 14, now_ms=101 + LAG_MS) == [advanced_to(14)]
+
+
 def test_a_follower_that_keeps_up_is_waited_for_before_it_is_in_the_isr() -> None:
     leader = leading((1, 2))
     write(leader, 12)

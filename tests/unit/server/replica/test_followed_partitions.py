@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from kraft.model.ids import BrokerId, Offset, TopicPartition
+from kraft.server.replica.followed_partitions import FollowedPartitions
+from kraft.server.replica.partition import Partition
+from tests.support.server.replicas import Broker, follow, leaders_batch
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Broker:
+    return Broker(tmp_path)
+
+
+class Followed:
+    """The partitions that follow broker 2, and how often they may have had something to fetch."""
+
+    def __init__(self, *partitions: Partition) -> None:
+        self.all = list(partitions)
+        self.woken = 0
+        self.partitions = FollowedPartitions(self.all, BrokerId(2), self._wake)
+        self.partitions.update()
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+    def ready(self) -> list[tuple[int, int]]:
+        """Return partition and offset of each fetch that is ready, and take it."""
+        return [
+            (fetch.partition.topic_partition.partition, fetch.position.fetch_offset)
+            for fetch in self.partitions.take_ready()
+        ]
+
+
+def followed(broker: Broker, number: int = 0) -> Partition:
+    partition = broker.open(TopicPartition("orders", number))
+    follow(partition)
+    return partition
+
+
+async def test_a_partition_is_not_fetched_during_a_change_of_its_log(broker: Broker) -> None:
+    """The fetch would report the log start before the change, which the leader takes for the latest one."""
+    broker.off_loop = True
+    partition = followed(broker)
+    partition.append_as_follower(leaders_batch("a", "b", at=0))
+    while broker.unsynced:
+        broker.sync()
+    watched = Followed(partition)
+    partition.advance_log_start(Offset(1))
+    assert partition.is_changing
+    assert watched.ready() == []
+    while broker.unsynced:
+        broker.sync()
+    (fetch,) = watched.partitions.take_ready()
+    assert (fetch.position.fetch_offset, fetch.position.log_start) == (2, 1)
+
+
+async def test_a_partition_that_is_gone_is_not_fetched_though_it_had_something_to_tell(broker: Broker) -> None:
+    first, second = followed(broker, 0), followed(broker, 1)
+    watched = Followed(first, second)
+    watched.all.remove(first)
+    watched.partitions.update()
+    assert watched.ready() == [(1, 0)]
+
+
+async def test_a_response_to_a_partition_that_is_gone_leads_to_no_fetch_and_no_pause(broker: Broker) -> None:
+    partition = followed(broker)
+    watched = Followed(partition)
+    (fetch,) = watched.partitions.take_ready()
+    watched.all.remove(partition)
+    watched.partitions.update()
+    before = watched.woken
+    watched.partitions.answered(fetch)
+    watched.partitions.pause(partition, 1.0)
+    await asyncio.sleep(2)
+    assert watched.ready() == []
+    assert watched.woken == before
+
+
+async def test_a_partition_that_pauses_is_fetched_when_its_last_pause_is_over(broker: Broker) -> None:
+    partition = followed(broker)
+    watched = Followed(partition)
+    watched.partitions.pause(partition, 1.0)
+    watched.partitions.pause(partition, 3.0)
+    await asyncio.sleep(2)
+    assert watched.ready() == []
+    partition.appended.notify()
+    assert watched.ready() == []
+    await asyncio.sleep(2)
+    assert watched.ready() == [(0, 0)]
+
+
+async def test_a_fetch_in_an_earlier_role_is_answered_for_that_role_alone(broker: Broker) -> None:
+    partition = followed(broker)
+    watched = Followed(partition)
+    (earlier,) = watched.partitions.take_ready()
+    follow(partition, epoch=1)
+    watched.partitions.update()
+    assert watched.ready() == [(0, 0)]
+    watched.partitions.answered(earlier)
+    partition.appended.notify()
+    assert watched.ready() == [], "the fetch of the present role is not answered"
+
+
+async def test_nothing_wakes_after_the_end(broker: Broker) -> None:
+    partition = followed(broker)
+    watched = Followed(partition)
+    watched.partitions.pause(partition, 1.0)
+    watched.partitions.close()
+    before = watched.woken
+    partition.appended.notify()
+    await asyncio.sleep(2)
+    assert watched.woken == before
