@@ -44,6 +44,10 @@ class _Read(Struct):
     result: FetchPartitionResult
     partition: Partition | None
     bounds: _Bounds
+    start: Offset = Offset(0)
+    upper: Offset = Offset(0)
+    """Records from `start` and below `upper` were wanted."""
+
     earlier: tuple[int, int, int] = (0, 0, 0)
     """Bytes, batches and end of the records that earlier reads of the request had found."""
 
@@ -56,6 +60,21 @@ class _Read(Struct):
             found = split(memoryview(self.result.records)[size_bytes:])
             self._counted = batches + len(found), found[-1][0].next_offset if found else end
         return self._counted
+
+    def available_bytes(self) -> int:
+        """Return how many bytes there are to be read: all within the bounds, though a read ends where its segment does.
+
+        As in Kafka, that is what `min_bytes` is compared with.
+        """
+        size_bytes = len(self.result.records)
+        return max(size_bytes, self.bounds.bytes_max) if self._has_more() else size_bytes
+
+    def _has_more(self) -> bool:
+        """Return whether there are records behind those that were read."""
+        if self.result.records:
+            return self.counted()[1] < self.upper
+        # The first batch did not fit. In a sparse log there may be none.
+        return self.start < self.upper and self.partition is not None and not self.partition.log.is_sparse
 
     def goes_on(self, partition: Partition, wanted: FetchPartition, bounds: _Bounds) -> bool:
         """Return whether a read within these bounds would find the same records, and perhaps more behind them."""
@@ -101,7 +120,15 @@ class _Reading:
     @property
     def is_enough(self) -> bool:
         """True if there is nothing to wait for: enough records, or an error to report."""
-        return self._has_error or self.found_bytes >= self._bytes_min or self._stopped_at_batch_limit()
+        return (
+            self._has_error
+            or self.found_bytes >= self._bytes_min
+            or self._stopped_at_batch_limit()
+            or (self.found_bytes > 0 and self._available_bytes() >= self._bytes_min)
+        )
+
+    def _available_bytes(self) -> int:
+        return sum(read.available_bytes() for read in self.reads)
 
     def _stopped_at_batch_limit(self) -> bool:
         """Return whether a read stopped at READ_BATCHES_MAX small batches; there may be more behind them."""
@@ -230,7 +257,7 @@ class FetchHandler:
                 AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted
             ],
         )
-        return _Read(result, partition, bounds, earlier)
+        return _Read(result, partition, bounds, Offset(wanted.fetch_offset), upper, earlier)
 
     def _refused(self, wanted: FetchPartition, refusal: Refusal) -> FetchPartitionResult:
         leader_id, leader_epoch = self._partitions.leader_hint(wanted.topic, wanted.partition)

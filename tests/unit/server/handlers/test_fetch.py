@@ -84,6 +84,50 @@ async def test_no_more_bytes_are_waited_for_than_the_answer_may_have(broker: Bro
     assert asyncio.get_running_loop().time() == began
 
 
+async def test_records_of_the_next_segment_are_not_waited_for(broker: Broker) -> None:
+    partition = committed(broker, "a", "b")
+    partition.log.roll()
+    partition.append(batch("c"), 1)
+    broker.sync()
+    began = asyncio.get_running_loop().time()
+    handler = FetchHandler(broker.partitions)
+    size = len(batch("a"))
+    wanted = request(asking(), min_bytes=3 * size, max_wait_ms=60_000)
+    assert values(await handler.handle(wanted)) == [["a", "b"]]
+    assert asyncio.get_running_loop().time() == began
+    assert values(await handler.handle(request(asking(2), min_bytes=size + 1, max_wait_ms=500))) == [["c"]]
+    assert asyncio.get_running_loop().time() == pytest.approx(began + 0.5), "the last segment has no more"
+
+
+async def test_records_that_do_not_fit_into_the_response_count_as_there(broker: Broker) -> None:
+    committed(broker, "a" * 100, "b" * 100)
+    committed(broker, "c" * 100, "d" * 100, number=1)
+    began = asyncio.get_running_loop().time()
+    handler = FetchHandler(broker.partitions)
+    one = len(batch("a" * 100))
+    wanted = request(asking(bytes_max=2 * one - 1), max_bytes=2 * one - 1, min_bytes=2 * one - 1, max_wait_ms=60_000)
+    assert values(await handler.handle(wanted)) == [["a" * 100]]
+    small = asking(1, bytes_max=one), asking(number=1, bytes_max=one // 2)
+    wanted = request(*small, max_bytes=1 << 20, min_bytes=one + one // 2, max_wait_ms=60_000)
+    assert values(await handler.handle(wanted)) == [["b" * 100], []]
+    assert asyncio.get_running_loop().time() == began
+    wanted = request(*small, max_bytes=1 << 20, min_bytes=one + one // 2 + 1, max_wait_ms=500)
+    await handler.handle(wanted)
+    assert asyncio.get_running_loop().time() > began, "a partition counts up to its own limit"
+
+
+async def test_offsets_without_records_count_as_none(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compaction may have removed the last records below the high watermark."""
+    committed(broker, "a")
+    emptied = committed(broker, "b", number=1)
+    monkeypatch.setattr(type(emptied.log), "is_sparse", True)
+    monkeypatch.setattr(emptied, "read", lambda *_, **__: b"")
+    began = asyncio.get_running_loop().time()
+    wanted = request(asking(), asking(number=1), min_bytes=1_000, max_wait_ms=500)
+    assert values(await FetchHandler(broker.partitions).handle(wanted)) == [["a"], []]
+    assert asyncio.get_running_loop().time() == pytest.approx(began + 0.5)
+
+
 async def test_a_request_for_no_bytes_or_for_no_partition_is_answered_at_once(broker: Broker) -> None:
     committed(broker)
     began = asyncio.get_running_loop().time()
