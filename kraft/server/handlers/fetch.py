@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from kraft.log.format.record_batch import HEADER_BYTES, split
 from kraft.log.segment.batches import READ_BATCHES_MAX
@@ -16,6 +17,7 @@ from kraft.model.fetch import AbortedTransaction, FetchPartition, FetchPartition
 from kraft.model.ids import Offset
 from kraft.rpc.call import Served
 from kraft.rpc.calls import FETCH
+from kraft.server.loop.budget import Budget
 from kraft.server.loop.purgatory import Notifier, Watch
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
@@ -28,6 +30,11 @@ PARTITIONS_AT_ONCE: Final = 500
 
 TURN_S_MAX: Final = 0.01
 """Time after which other tasks have their turn: one partition may give some MiB, or a thousand small batches."""
+
+
+WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Maximum bytes of records that all waiting fetches keep in memory. Further ones keep no more than their count, and
+read them once again for the response: a fetch that waits for `min_bytes` may have nearly as many."""
 
 
 class _Bounds(Struct, frozen=True):
@@ -51,13 +58,27 @@ class _Read(Struct):
     earlier: tuple[int, int, int] = (0, 0, 0)
     """Bytes, batches and end of the records that earlier reads of the request had found."""
 
+    dropped_bytes: int = 0
+    """Bytes of the first records, which `result` has no longer."""
+
     _counted: tuple[int, int] | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return self.dropped_bytes + len(self.result.records)
+
+    def drop_records(self) -> None:
+        """Keep what is known of the records, without themselves."""
+        if self.result.records:
+            self.earlier = self.size_bytes, *self.counted()
+            self.dropped_bytes = self.size_bytes
+            self.result = replace(self.result, records=b"", aborted=[])
 
     def counted(self) -> tuple[int, int]:
         """Return how many batches there are, and the offset after the last one."""
         if self._counted is None:
             size_bytes, batches, end = self.earlier
-            found = split(memoryview(self.result.records)[size_bytes:])
+            found = split(memoryview(self.result.records)[size_bytes - self.dropped_bytes :])
             self._counted = batches + len(found), found[-1][0].next_offset if found else end
         return self._counted
 
@@ -66,12 +87,11 @@ class _Read(Struct):
 
         As in Kafka, that is what `min_bytes` is compared with.
         """
-        size_bytes = len(self.result.records)
-        return max(size_bytes, self.bounds.bytes_max) if self._has_more() else size_bytes
+        return max(self.size_bytes, self.bounds.bytes_max) if self._has_more() else self.size_bytes
 
     def _has_more(self) -> bool:
         """Return whether there are records behind those that were read."""
-        if self.result.records:
+        if self.size_bytes:
             return self.counted()[1] < self.upper
         # The first batch did not fit. In a sparse log there may be none.
         return self.start < self.upper and self.partition is not None and not self.partition.log.is_sparse
@@ -79,7 +99,7 @@ class _Read(Struct):
     def goes_on(self, partition: Partition, wanted: FetchPartition, bounds: _Bounds) -> bool:
         """Return whether a read within these bounds would find the same records, and perhaps more behind them."""
         return (
-            0 < len(self.result.records) <= bounds.bytes_max
+            0 < self.size_bytes <= bounds.bytes_max
             and self.partition is partition
             and self.result.leader_epoch == partition.leader_epoch
             and partition.log.log_start_offset <= wanted.fetch_offset
@@ -88,7 +108,7 @@ class _Read(Struct):
     def ends_alike(self, bounds: _Bounds) -> bool:
         """Return whether a read within these bounds would end where this one did."""
         was = self.bounds
-        is_within = was.at_least_one and len(self.result.records) <= was.bytes_max
+        is_within = was.at_least_one and self.size_bytes <= was.bytes_max
         return bounds.bytes_max == was.bytes_max and (bounds.at_least_one == was.at_least_one or is_within)
 
 
@@ -110,11 +130,9 @@ class _Reading:
         return _Bounds(min(self.left_bytes, wanted.partition_max_bytes), self.found_bytes == 0)
 
     def add(self, read: _Read) -> None:
-        result = read.result
-        size_bytes = len(result.records)
-        self.found_bytes += size_bytes
-        self.left_bytes = max(self.left_bytes - size_bytes, 0)
-        self._has_error = self._has_error or result.error_code is not ErrorCode.NONE
+        self.found_bytes += read.size_bytes
+        self.left_bytes = max(self.left_bytes - read.size_bytes, 0)
+        self._has_error = self._has_error or read.result.error_code is not ErrorCode.NONE
         self.reads.append(read)
 
     @property
@@ -135,16 +153,31 @@ class _Reading:
         return any(
             read.counted()[0] >= READ_BATCHES_MAX
             for read in self.reads
-            if len(read.result.records) >= READ_BATCHES_MAX * HEADER_BYTES
+            if read.size_bytes >= READ_BATCHES_MAX * HEADER_BYTES
         )
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of records in memory."""
+        return sum(len(read.result.records) for read in self.reads)
+
+    @property
+    def is_whole(self) -> bool:
+        """False if records were dropped."""
+        return not any(read.dropped_bytes for read in self.reads)
+
+    def drop_records(self) -> None:
+        for read in self.reads:
+            read.drop_records()
 
     def response(self) -> FetchResponse:
         return FetchResponse(request_id=self._request_id, partitions=[read.result for read in self.reads])
 
 
 class FetchHandler:
-    def __init__(self, partitions: Partitions) -> None:
+    def __init__(self, partitions: Partitions, waiting_bytes_max: int = WAITING_BYTES_MAX) -> None:
         self._partitions = partitions
+        self._waiting_bytes = Budget(waiting_bytes_max)
 
     def begin(self, request: FetchRequest) -> Awaitable[FetchResponse] | FetchResponse:
         """Do the same as `handle`, but return the response itself if there is nothing to wait for."""
@@ -166,16 +199,35 @@ class FetchHandler:
 
     async def _handle(self, request: FetchRequest, reading: _Reading) -> FetchResponse:
         """Complete `reading`, which has begun. After each wait, only the partitions that changed are read again."""
-        deadline = asyncio.get_running_loop().time() + request.max_wait_ms / 1_000
+        deadline_s = asyncio.get_running_loop().time() + request.max_wait_ms / 1_000
         await self._read_rest(request, reading)
-        if reading.is_enough:
-            return reading.response()
+        if not reading.is_enough:
+            reading = await self._wait(request, reading, deadline_s)
+        if not reading.is_whole:
+            reading = _Reading(request)
+            await self._read_rest(request, reading)
+        return reading.response()
+
+    async def _wait(self, request: FetchRequest, reading: _Reading, deadline_s: float) -> _Reading:
+        """Wait until there are enough records, or for the deadline, and return the latest reading."""
         with Watch(self._watched(request)) as watch:
-            while True:
-                watch.again()
-                reading = await self._read_again(request, reading)
-                if reading.is_enough or not await watch.wait(deadline - asyncio.get_running_loop().time()):
-                    return reading.response()
+            try:
+                while True:
+                    watch.again()
+                    reading = await self._read_again(request, reading)
+                    if reading.is_enough:
+                        return reading
+                    self._keep(reading, watch)
+                    if not await watch.wait(deadline_s - asyncio.get_running_loop().time()):
+                        return reading
+            finally:
+                self._waiting_bytes.release(watch)
+
+    def _keep(self, reading: _Reading, fetch: Watch) -> None:
+        """Keep the records in memory during a wait if there is room for them."""
+        if reading.found_bytes and not self._waiting_bytes.claim(fetch, reading.kept_bytes):
+            self._waiting_bytes.release(fetch)
+            reading.drop_records()
 
     def _watched(self, request: FetchRequest) -> list[Notifier]:
         found = (self._partitions.find_by_name(wanted.topic, wanted.partition) for wanted in request.partitions)
@@ -233,12 +285,12 @@ class FetchHandler:
             partition.as_leader(wanted.current_leader_epoch)
             stable = partition.last_stable_offset
             upper = stable if reads_committed else partition.high_watermark
-            start, records, earlier = Offset(wanted.fetch_offset), b"", (0, 0, 0)
+            start, records, earlier, dropped_bytes = Offset(wanted.fetch_offset), b"", (0, 0, 0), 0
             if before is not None and before.goes_on(partition, wanted, bounds):
-                records = before.result.records
-                earlier = len(records), *before.counted()
+                records, dropped_bytes = before.result.records, before.dropped_bytes
+                earlier = before.size_bytes, *before.counted()
                 start = Offset(earlier[2])
-            left_bytes, at_least_one = bounds.bytes_max - len(records), bounds.at_least_one and not records
+            left_bytes, at_least_one = bounds.bytes_max - earlier[0], bounds.at_least_one and not earlier[0]
             records += partition.read(start, left_bytes, upper, at_least_one)
             aborted = partition.aborted_in(Offset(wanted.fetch_offset), records) if reads_committed else []
         except Refusal as refusal:
@@ -257,7 +309,7 @@ class FetchHandler:
                 AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted
             ],
         )
-        return _Read(result, partition, bounds, Offset(wanted.fetch_offset), upper, earlier)
+        return _Read(result, partition, bounds, Offset(wanted.fetch_offset), upper, earlier, dropped_bytes)
 
     def _refused(self, wanted: FetchPartition, refusal: Refusal) -> FetchPartitionResult:
         leader_id, leader_epoch = self._partitions.leader_hint(wanted.topic, wanted.partition)

@@ -1,0 +1,247 @@
+"""Fetches that wait: what they read again, what they keep, and what they return."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from kraft.model.errors import ErrorCode
+from kraft.server.handlers import fetch as fetch_module
+from kraft.server.handlers.fetch import FetchHandler
+from kraft.server.replica.partition import Partition
+from tests.support.server.replicas import Broker, batch, follow, remove_directory, settle, values_of
+from tests.support.virtual_time import run_virtually
+from tests.unit.server.handlers.fetches import asking, codes, committed, request, values
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Broker:
+    return Broker(tmp_path)
+
+
+class Reads:
+    """Number of reads of each partition's log, and the values that each read found."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.counted: Counter[int] = Counter()
+        self.found: list[list[str]] = []
+        read = Partition.read
+
+        def counting(partition: Partition, *arguments: Any) -> bytes:
+            self.counted[partition.topic_partition.partition] += 1
+            records = read(partition, *arguments)
+            self.found.append(values_of(records))
+            return records
+
+        monkeypatch.setattr(Partition, "read", counting)
+
+
+def append(broker: Broker, partition: Partition, *values: str) -> None:
+    for value in values:
+        partition.append(batch(value), 1)
+    broker.sync()
+
+
+@pytest.mark.parametrize("turn_s_max", [fetch_module.TURN_S_MAX, 0.0])
+async def test_a_consumer_that_waits_in_vain_reads_every_partition_once(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, turn_s_max: float
+) -> None:
+    monkeypatch.setattr(fetch_module, "TURN_S_MAX", turn_s_max)
+    for number in range(3):
+        committed(broker, "a", number=number)
+    reads = Reads(monkeypatch)
+    wanted = request(*[asking(1, number=number) for number in range(3)], max_wait_ms=500)
+    begun = FetchHandler(broker.partitions).begin(wanted)
+    assert isinstance(begun, Awaitable)
+    assert values(await begun) == [[], [], []]
+    assert reads.counted == {0: 1, 1: 1, 2: 1}
+
+
+async def test_a_consumer_that_waits_reads_again_only_what_has_changed(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = [committed(broker, number=number) for number in range(3)]
+    reads = Reads(monkeypatch)
+    size = len(batch("a"))
+    asked = [asking(number=number) for number in range(3)]
+    wanted = request(*asked, max_wait_ms=60_000, min_bytes=3 * size, max_bytes=1 << 21)
+    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
+    await settle()
+    for number, value in ((1, "a"), (0, "b"), (1, "c")):
+        assert not waiting.done()
+        append(broker, held[number], value)
+        await settle()
+    assert values(await waiting) == [["b"], ["a", "c"], []]
+    assert reads.counted == {0: 2, 1: 3, 2: 1}
+
+
+async def test_a_consumer_that_waits_for_more_does_not_read_again_what_it_has(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = committed(broker, "a")
+    reads = Reads(monkeypatch)
+    wanted = request(asking(), max_wait_ms=60_000, min_bytes=4 * len(batch("a")), max_bytes=1 << 21)
+    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
+    await settle()
+    for value in "bcd":
+        assert not waiting.done()
+        append(broker, partition, value)
+        await settle()
+    assert values(await waiting) == [["a", "b", "c", "d"]]
+    assert reads.found == [["a"], ["b"], ["c"], ["d"]]
+
+
+async def test_waiting_fetches_keep_so_many_records_and_no_more(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition, size = committed(broker, "a"), len(batch("a"))
+    reads = Reads(monkeypatch)
+    handler = FetchHandler(broker.partitions, waiting_bytes_max=2 * size)
+    wanted = request(asking(), max_wait_ms=60_000, min_bytes=3 * size, max_bytes=1 << 21)
+    waiting = [asyncio.ensure_future(handler.handle(wanted)) for _ in range(4)]
+    await settle()
+    assert handler._waiting_bytes.held == 2 * size, "two of the four"
+    reads.found.clear()
+    append(broker, partition, "b")
+    await settle()
+    assert reads.found == [["b"]] * 4, "what was counted is not read again during the wait"
+    assert handler._waiting_bytes.held <= 2 * size
+    assert not any(fetch.done() for fetch in waiting)
+    append(broker, partition, "c")
+    assert [values(response) for response in await asyncio.gather(*waiting)] == [[["a", "b", "c"]]] * 4
+    assert reads.found.count(["a", "b", "c"]) >= 2, "what was dropped is read for the response"
+    assert handler._waiting_bytes.held == 0
+
+
+async def test_a_fetch_that_drops_its_records_leaves_their_room_to_others(broker: Broker) -> None:
+    partition, size = committed(broker, "a"), len(batch("a"))
+    handler = FetchHandler(broker.partitions, waiting_bytes_max=size)
+    waiting = asyncio.ensure_future(handler.handle(request(asking(), max_wait_ms=500, min_bytes=1 << 20)))
+    await settle()
+    assert handler._waiting_bytes.held == size
+    append(broker, partition, "b")
+    await settle()
+    assert handler._waiting_bytes.held == 0
+    assert values(await waiting) == [["a", "b"]]
+
+
+@pytest.mark.parametrize("waiting_bytes_max", [0, 1 << 20])
+async def test_a_wait_that_ends_in_time_gives_what_it_found(broker: Broker, waiting_bytes_max: int) -> None:
+    committed(broker, "a", "b")
+    handler = FetchHandler(broker.partitions, waiting_bytes_max)
+    waiting = asyncio.ensure_future(handler.handle(request(asking(), max_wait_ms=500, min_bytes=1 << 20)))
+    await settle()
+    assert handler._waiting_bytes.held == (2 * len(batch("a")) if waiting_bytes_max else 0)
+    assert values(await waiting) == [["a", "b"]]
+    waiting = asyncio.ensure_future(handler.handle(request(asking(), max_wait_ms=500, min_bytes=1 << 20)))
+    await settle()
+    waiting.cancel()
+    await settle()
+    assert handler._waiting_bytes.held == 0
+
+
+async def test_small_batches_that_came_one_by_one_are_answered_at_the_limit_of_a_read(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_module, "READ_BATCHES_MAX", 3)
+    partition = committed(broker, "a")
+    wanted = request(asking(), max_wait_ms=60_000, min_bytes=1 << 20)
+    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
+    for value in "bc":
+        await settle()
+        assert not waiting.done()
+        append(broker, partition, value)
+    assert values(await waiting) == [["a", "b", "c"]]
+
+
+async def test_what_a_consumer_has_is_dropped_when_another_leads(broker: Broker) -> None:
+    partition = committed(broker, "a")
+    wanted = request(asking(), max_wait_ms=60_000, min_bytes=1 << 20)
+    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
+    await settle()
+    follow(partition, epoch=1)
+    assert codes(await waiting) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+async def test_a_log_that_begins_later_by_now_is_read_again(broker: Broker) -> None:
+    first, second = [committed(broker, "a", "b", number=number) for number in range(2)]
+    wanted = request(asking(2), asking(2, number=1), max_wait_ms=60_000)
+    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
+    await settle()
+    second.delete_records(1)
+    append(broker, first, "c")
+    response = await waiting
+    assert values(response) == [["c"], []]
+    assert [result.log_start_offset for result in response.partitions] == [0, 1]
+
+
+async def test_an_offset_below_a_log_start_that_has_advanced_is_refused(broker: Broker) -> None:
+    first, second = [committed(broker, "a", "b", number=number) for number in range(2)]
+    wanted = request(asking(2), asking(0, number=1), max_wait_ms=60_000, min_bytes=1 << 20)
+    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
+    await settle()
+    second.delete_records(1)
+    append(broker, first, "c")
+    assert codes(await waiting) == [ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE]
+
+
+async def test_nothing_of_a_topic_that_was_deleted_is_given_when_another_has_its_name(broker: Broker) -> None:
+    deleted = committed(broker, "old")
+    waiting = asyncio.ensure_future(
+        FetchHandler(broker.partitions).handle(request(asking(), max_wait_ms=1_000, min_bytes=1 << 20))
+    )
+    await settle()
+    broker.partitions.remove(deleted)
+    deleted.retire()
+    remove_directory(deleted)
+    committed(broker, "new")
+    assert values(await waiting) == [["new"]]
+
+
+@given(
+    appends=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 400)), max_size=6),
+    late=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 400)), min_size=1, max_size=4),
+    bytes_max=st.integers(1, 2_000),
+    partition_bytes_max=st.integers(1, 1_500),
+    waiting_bytes_max=st.sampled_from([0, 300, 1 << 20]),
+)
+# While the first partition is empty, the second one's first batch is returned whatever its size; later it is not.
+@example(appends=[(1, 300)], late=[(0, 0)], bytes_max=2_000, partition_bytes_max=100, waiting_bytes_max=0)
+# The third partition finds no room at first, and has some when the second no longer fits behind the first.
+@example(appends=[(0, 0), (1, 65), (2, 0)], late=[(0, 45)], bytes_max=249, partition_bytes_max=313, waiting_bytes_max=0)
+@settings(max_examples=60, deadline=None)
+def test_what_is_read_in_two_steps_is_what_one_read_gives(
+    tmp_path_factory: pytest.TempPathFactory,
+    appends: list[tuple[int, int]],
+    late: list[tuple[int, int]],
+    bytes_max: int,
+    partition_bytes_max: int,
+    waiting_bytes_max: int,
+) -> None:
+    """Holds for any bounds: some of the records arrive while the request waits, whose records may be dropped."""
+
+    async def scenario() -> None:
+        broker = Broker(tmp_path_factory.mktemp("logs"))
+        held = [committed(broker, number=number) for number in range(3)]
+        for number, size in appends:
+            append(broker, held[number], "x" * size)
+        partitions = [asking(number=number, bytes_max=partition_bytes_max) for number in range(3)]
+        handler = FetchHandler(broker.partitions, waiting_bytes_max)
+        wanted = request(*partitions, max_wait_ms=1_000, min_bytes=bytes_max, max_bytes=bytes_max)
+        waiting = asyncio.ensure_future(handler.handle(wanted))
+        await settle()
+        if waiting.done():
+            return
+        for number, size in late:
+            append(broker, held[number], "x" * size)
+        at_once = await handler.handle(request(*partitions, max_bytes=bytes_max))
+        assert values(await waiting) == values(at_once)
+
+    run_virtually(scenario())
