@@ -7,7 +7,7 @@ rebuilds it with the producers' state; see kraft.log.recovery.recovery.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from typing import Final
 
@@ -18,7 +18,9 @@ from kraft.log.disk import Disk, ReadableFile
 from kraft.log.transactions.aborted import ENTRY_BYTES, AbortedTransaction, check_entries, decode_entries
 from kraft.model.ids import Offset
 
-_ENTRIES_AT_ONCE: Final = 1024
+ENTRIES_PER_BLOCK: Final = 256
+"""A look-up skips a block of entries that all begin behind its range. While one transaction stays open, the entries of
+all that end meanwhile have a low last stable offset, so none of them ends the look-up."""
 
 
 class AbortedEntries(Struct, frozen=True, kw_only=True):
@@ -27,6 +29,9 @@ class AbortedEntries(Struct, frozen=True, kw_only=True):
     disk: Disk
     path: str
     data: bytes | bytearray | None
+    begins: Sequence[int]
+    """The lowest first offset in each block of entries."""
+
     next_offset: Offset
     """Offset after the segment's last batch: all markers are below."""
 
@@ -38,9 +43,26 @@ class AbortedEntries(Struct, frozen=True, kw_only=True):
         if self.next_offset <= start:
             return False
         if self.data is not None:
-            return _collect(_InMemory(self.data), start, upper, found)
+            return self._collect(_InMemory(self.data), start, upper, found)
         with closing(self.disk.open(self.path, create=False)) as file:
-            return _collect(file, start, upper, found)
+            return self._collect(file, start, upper, found)
+
+    def _collect(self, file: ReadableFile, start: int, upper: int, found: list[AbortedTransaction]) -> bool:
+        count, rest = divmod(file.size, ENTRY_BYTES)
+        if rest:
+            raise ValueError(f"{file.size} bytes are not a whole number of entries")
+        position = _first_marked_from(file, start, count)
+        while position < count:
+            block = position // ENTRIES_PER_BLOCK
+            end = min((block + 1) * ENTRIES_PER_BLOCK, count)
+            if self.begins[block] < upper:
+                for entry in decode_entries(file.read_at(position * ENTRY_BYTES, (end - position) * ENTRY_BYTES)):
+                    if entry.first_offset < upper:
+                        found.append(entry)
+                    if entry.last_stable_offset >= upper:
+                        return True
+            position = end
+        return count > 0 and _entry_at(file, count - 1).last_stable_offset >= upper
 
 
 def collect_aborted(segments: Iterable[AbortedEntries], start: int, upper: int) -> list[AbortedTransaction]:
@@ -67,25 +89,20 @@ class _InMemory:
         return bytes(self._data[position : position + size])
 
 
-def _collect(file: ReadableFile, start: int, upper: int, found: list[AbortedTransaction]) -> bool:
-    for entry in _entries_from(file, start):
-        if entry.overlaps(start, upper):
-            found.append(entry)
-        if entry.last_stable_offset >= upper:
-            return True
-    return False
+def _first_marked_from(file: ReadableFile, start: int, count: int) -> int:
+    """Return the number of the first entry whose marker is at or above `start`; markers ascend."""
+    return bisect_left(range(count), start, key=lambda number: _entry_at(file, number).last_offset)
 
 
-def _entries_from(file: ReadableFile, start: int) -> Iterator[AbortedTransaction]:
-    """Yield the entries whose markers are at or above `start`; markers ascend."""
+def _entry_at(file: ReadableFile, number: int) -> AbortedTransaction:
+    (entry,) = decode_entries(file.read_at(number * ENTRY_BYTES, ENTRY_BYTES))
+    return entry
 
-    def marker_offset(number: int) -> int:
-        (entry,) = decode_entries(file.read_at(number * ENTRY_BYTES, ENTRY_BYTES))
-        return entry.last_offset
 
-    first = bisect_left(range(file.size // ENTRY_BYTES), start, key=marker_offset)
-    for position in range(first * ENTRY_BYTES, file.size, _ENTRIES_AT_ONCE * ENTRY_BYTES):
-        yield from decode_entries(file.read_at(position, _ENTRIES_AT_ONCE * ENTRY_BYTES))
+def _begins_of(data: bytes | bytearray) -> list[int]:
+    """Return the lowest first offset in each block of entries."""
+    offsets = [entry.first_offset for entry in decode_entries(data)]
+    return [min(offsets[at : at + ENTRIES_PER_BLOCK]) for at in range(0, len(offsets), ENTRIES_PER_BLOCK)]
 
 
 class AbortedIndex:
@@ -98,6 +115,8 @@ class AbortedIndex:
         """True if the file must exist, even without entries: otherwise recovery could not notice that it is lost."""
         self._data: bytearray | None = bytearray()
         self._size_bytes = 0
+        self._begins: list[int] = []
+        """In memory as long as the index: `AbortedEntries.begins`."""
 
     def __len__(self) -> int:
         """Return the number of aborted transactions."""
@@ -109,13 +128,18 @@ class AbortedIndex:
         Unless copied, they are valid until the index changes.
         """
         data = bytes(self._data) if copied and self._data is not None else self._data
-        return AbortedEntries(disk=self._disk, path=self.path, data=data, next_offset=next_offset)
+        begins = tuple(self._begins) if copied else self._begins
+        return AbortedEntries(disk=self._disk, path=self.path, data=data, begins=begins, next_offset=next_offset)
 
     # --- growing ---------------------------------------------------------------------------------------------
 
     def append(self, aborted: AbortedTransaction) -> None:
         """Note a transaction whose abort marker was appended to the segment."""
         assert self.has_file, f"the checkpoint does not say that there is {self.path}"
+        if len(self) % ENTRIES_PER_BLOCK:
+            self._begins[-1] = min(self._begins[-1], aborted.first_offset)
+        else:
+            self._begins.append(aborted.first_offset)
         self._in_memory().extend(aborted.encode())
 
     def require_file(self) -> None:
@@ -127,6 +151,7 @@ class AbortedIndex:
     def replace(self, entries: Iterable[AbortedTransaction]) -> None:
         """Replace all entries. The file must be written next."""
         self._data = bytearray(b"".join(entry.encode() for entry in entries))
+        self._begins = _begins_of(self._data)
         self.has_file = True
 
     def cut(self, end_offset: Offset) -> None:
@@ -135,6 +160,7 @@ class AbortedIndex:
             data = self._in_memory()
             kept = sum(entry.last_offset < end_offset for entry in decode_entries(data))
             del data[kept * ENTRY_BYTES :]
+            self._begins = _begins_of(data)
 
     def _in_memory(self) -> bytearray:
         if self._data is None:
@@ -171,5 +197,5 @@ class AbortedIndex:
             check_entries(data, base_offset, next_offset)
         except (FileNotFoundError, ValueError):
             return False
-        self._data = bytearray(data)
+        self._data, self._begins = bytearray(data), _begins_of(data)
         return True

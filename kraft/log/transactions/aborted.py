@@ -43,10 +43,10 @@ def decode_entries(data: bytes | bytearray) -> Iterator[AbortedTransaction]:
     """Yield the entries of a `.txnindex`. Raises ValueError for bytes that are none."""
     if len(data) % ENTRY_BYTES:
         raise ValueError(f"{len(data)} bytes are not a whole number of entries")
-    for version, *fields in _ENTRY.iter_unpack(data):
+    for version, producer_id, first_offset, last_offset, last_stable_offset in _ENTRY.iter_unpack(data):
         if version != ENTRY_VERSION:
             raise ValueError(f"an entry has version {version}, not {ENTRY_VERSION}")
-        yield AbortedTransaction(*fields)
+        yield AbortedTransaction(producer_id, first_offset, last_offset, last_stable_offset)
 
 
 def check_entries(data: bytes, base_offset: int, next_offset: int) -> None:
