@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from operator import itemgetter
 from typing import Final, NamedTuple
@@ -12,11 +12,16 @@ from typing import Final, NamedTuple
 from kraft.client.errors import BufferExhausted, ClientClosed
 from kraft.client.receipts import ThreadReceipt
 from kraft.client.record_future import RecordFuture
-from kraft.client.sans_io.column_records import ColumnRecords
+from kraft.client.sans_io.column_records import ColumnRecords, record_size
 from kraft.log.format.record_codec import Header
 
 INBOX_RECORDS_MAX: Final = 10_000
-"""Maximum of records in the inbox; `put` waits while it is full, as for `buffer_memory`."""
+"""Maximum of records in the inbox, and of those parked; `put` waits while there are as many, as for `buffer_memory`."""
+
+LARGE_BYTES: Final = 1024
+"""Size from which the bytes of a record are counted. Smaller ones are limited by their number."""
+
+_WAIT_MAX_S: Final = threading.TIMEOUT_MAX / 2
 
 SentRecord = tuple[str, int | None, int, bytes | None, bytes | None, tuple[Header, ...], int, RecordFuture]
 """Topic, partition, transaction, key, value, headers and timestamp of a record, and its future."""
@@ -37,15 +42,27 @@ class Run(NamedTuple):
 class Inbox:
     """Threads put records in, and the event loop takes them out in runs, so that it need not look at each.
 
-    No lock is held for a record, which would cost as much as all the rest of `put`: the steps of a deque are atomic.
+    No lock is held for a small record, which would cost as much as all the rest of `put`: the steps of a deque are
+    atomic.
     """
 
-    def __init__(self, max_block_ms: int) -> None:
+    def __init__(self, max_block_ms: int, bytes_max: int, is_event_loop: Callable[[], bool]) -> None:
+        """`bytes_max` limits the bytes of large records. `is_event_loop` says if the event loop's thread calls."""
         self._max_block_ms = max_block_ms
+        self._bytes_max = bytes_max
+        self._is_event_loop = is_event_loop
         self._sent: deque[SentRecord] = deque()
         self._is_watched = False
         """True from the first record until the event loop has found nothing left."""
         self._has_room = threading.Condition()
+        self._is_crowded = False
+        """True while the large records, or those parked, leave no room; this and the next two change under the lock."""
+        self._large_bytes = 0
+        """Bytes of the large records here and in runs that are not queued."""
+        self._parked = 0
+        """The number of records taken that wait for something else than their turn."""
+        self._taken = 0
+        """The number of records taken so far. For the event loop alone."""
         self.is_closed = False
 
     def put(self, record: SentRecord) -> bool:
@@ -53,10 +70,13 @@ class Inbox:
 
         Raises BufferExhausted, and ClientClosed.
         """
-        if len(self._sent) >= INBOX_RECORDS_MAX:
+        if self._is_crowded or len(self._sent) >= INBOX_RECORDS_MAX:
             self._wait_for_room()
         if self.is_closed:
             raise ClientClosed("the producer is closed")
+        key, value, headers = record[3:6]
+        if (value and len(value) >= LARGE_BYTES) or headers or (key and len(key) >= LARGE_BYTES):
+            self._hold(bytes_more=_large(record_size(key, value, headers)))
         self._sent.append(record)
         # The event loop clears the mark before it looks whether there is a record, so one of the two sees the other's.
         if self._is_watched:
@@ -66,6 +86,11 @@ class Inbox:
         self._is_watched = True
         return True
 
+    @property
+    def put_so_far(self) -> int:
+        """The number of records put in until now. For the event loop alone."""
+        return self._taken + len(self._sent)
+
     def take(self) -> list[Run]:
         """Return all that is in the inbox. If it is nothing, the next record needs another call of the event loop."""
         if not self._sent:
@@ -74,9 +99,23 @@ class Inbox:
                 return []
             self._is_watched = True
         taken = [self._sent.popleft() for _ in range(len(self._sent))]
+        self._taken += len(taken)
         with self._has_room:
             self._has_room.notify_all()
         return list(_runs(taken))
+
+    def park(self, run: Run) -> None:
+        """The records of a run that was taken wait for something else than their turn."""
+        self._hold(records_more=len(run.records))
+
+    def unpark(self, run: Run) -> None:
+        """They have waited."""
+        self._hold(records_more=-len(run.records))
+
+    def ended(self, run: Run) -> None:
+        """The records of a run that was taken are in batches, or have failed."""
+        if self._large_bytes:
+            self._hold(bytes_more=-sum(map(_large, run.records.sizes())))
 
     def close(self) -> None:
         """Refuse further records, also those that wait for room."""
@@ -84,15 +123,33 @@ class Inbox:
         with self._has_room:
             self._has_room.notify_all()
 
+    def _hold(self, *, records_more: int = 0, bytes_more: int = 0) -> None:
+        with self._has_room:
+            self._parked += records_more
+            self._large_bytes += bytes_more
+            self._is_crowded = self._parked >= INBOX_RECORDS_MAX or self._large_bytes >= self._bytes_max
+            if not self._is_crowded:
+                self._has_room.notify_all()
+
     def _wait_for_room(self) -> None:
+        if self._is_event_loop():
+            # A callback sends. Only its own thread could make room.
+            return
         with self._has_room:
             may_go_on = self._has_room.wait_for(
-                lambda: self.is_closed or len(self._sent) < INBOX_RECORDS_MAX, self._max_block_ms / 1000
+                lambda: self.is_closed or not (self._is_crowded or len(self._sent) >= INBOX_RECORDS_MAX),
+                min(self._max_block_ms / 1000, _WAIT_MAX_S),
             )
         if not may_go_on:
             raise BufferExhausted(
-                f"the queue of {INBOX_RECORDS_MAX} unsent records stayed full for max.block.ms={self._max_block_ms}"
+                f"the queue of {INBOX_RECORDS_MAX} records or buffer.memory={self._bytes_max} bytes stayed full for "
+                f"max.block.ms={self._max_block_ms}"
             )
+
+
+def _large(size_bytes: int) -> int:
+    """Return what a record of this size counts for."""
+    return size_bytes if size_bytes >= LARGE_BYTES else 0
 
 
 def _runs(taken: list[SentRecord]) -> Iterator[Run]:

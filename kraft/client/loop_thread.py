@@ -26,23 +26,43 @@ class LoopThread:
     """An event loop in a daemon thread; its methods may be called from any other thread."""
 
     def __init__(self) -> None:
-        self._pid = os.getpid()
+        self.is_inherited = False
+        """True in a forked process, which has the object without the thread."""
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, name="kraft-client", daemon=True)
         self._thread.start()
 
     def is_of_this_process(self) -> bool:
-        return self._pid == os.getpid()
+        return not self.is_inherited
+
+    def is_current(self) -> bool:
+        """True in the thread of the loop itself, such as in a callback of a record."""
+        return threading.get_ident() == self._thread.ident
+
+    def check_process(self) -> None:
+        """Raise ClientClosed in a forked process."""
+        if not self.is_of_this_process():
+            raise ClientClosed("this client was created before the process was forked; create one in the new process")
+
+    def check_may_wait(self) -> None:
+        """Raise RuntimeError in the thread of the loop, which would wait for itself."""
+        if self.is_current():
+            raise RuntimeError(
+                "a callback runs in the thread of the clients' event loop, which cannot wait for itself; make this "
+                "call in another thread"
+            )
 
     def start(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
-        self._check()
+        """Run the coroutine on the loop. The caller will wait for it."""
+        self.check_process()
+        self.check_may_wait()
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run the coroutine on the loop and return its result. If the caller is interrupted, the coroutine is too."""
         try:
             future = self.start(work)
-        except ClientClosed:
+        except (ClientClosed, RuntimeError):
             work.close()
             raise
         try:
@@ -52,7 +72,7 @@ class LoopThread:
             raise
 
     def call_soon(self, callback: Callable[[], object]) -> None:
-        self._check()
+        self.check_process()
         self.loop.call_soon_threadsafe(callback)
 
     def iterate(self, items: AsyncGenerator[Result, None]) -> Iterator[Result]:
@@ -66,10 +86,6 @@ class LoopThread:
             step.cancel()
             if self.is_of_this_process():
                 self.run(_close(items))
-
-    def _check(self) -> None:
-        if not self.is_of_this_process():
-            raise ClientClosed("this client was created before the process was forked; create one in the new process")
 
 
 class CallingThread:
@@ -86,7 +102,7 @@ class CallingThread:
         self._calls.append(calls)
         try:
             future = self._thread.start(work)
-        except ClientClosed:
+        except (ClientClosed, RuntimeError):
             self._calls.remove(calls)
             work.close()
             raise
@@ -142,6 +158,20 @@ def shared_loop() -> LoopThread:
         if _shared is None:
             _shared = LoopThread()
         return _shared
+
+
+def check_may_wait() -> None:
+    """Raise RuntimeError in the thread of the clients' event loop, which would wait for itself."""
+    if _shared is not None:
+        _shared.check_may_wait()
+
+
+def _disown() -> None:
+    if _shared is not None:
+        _shared.is_inherited = True
+
+
+os.register_at_fork(after_in_child=_disown)
 
 
 async def _step(items: AsyncGenerator[Result, None]) -> tuple[Result] | None:

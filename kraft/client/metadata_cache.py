@@ -110,7 +110,12 @@ class MetadataCache:
         while True:
             # In each round, because another look-up of the same name may have ended and discarded it.
             self._wanted.add(name)
-            await self.refresh(deadline_ms - self._clock.monotonic_ms())
+            try:
+                await self.refresh(deadline_ms - self._clock.monotonic_ms())
+            except Exception:
+                # A name that no request can hold would otherwise be in all later ones.
+                self._wanted.discard(name)
+                raise
             if name in self._topics:
                 return self._topics[name].metadata
             refusal = self._missing[name]

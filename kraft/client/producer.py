@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -13,8 +11,9 @@ from typing import Any
 
 from kraft.client.aio.producer import Producer as AsyncProducer
 from kraft.client.arguments import checked_bytes, checked_headers, checked_number, checked_timestamp, checked_topic
-from kraft.client.errors import ClientClosed, TransactionTimeout
-from kraft.client.inbox import Inbox, Run
+from kraft.client.errors import TransactionTimeout
+from kraft.client.inbox import Inbox
+from kraft.client.inbox_drain import InboxDrain
 from kraft.client.loop_thread import LoopThread, shared_loop
 from kraft.client.network import Network
 from kraft.client.record_future import RecordFuture
@@ -22,11 +21,7 @@ from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS
 from kraft.client.transactions import PreparedTransaction
 from kraft.client.values import ColumnsToSend, Delay, Delivery, GroupMetadata, OffsetAndMetadata, RecordMetadata
 from kraft.log.format.record_codec import Header
-from kraft.model.errors import Refusal
 from kraft.model.ids import TopicPartition
-from kraft.rpc.peers import Unreachable
-
-log = logging.getLogger("kraft.client")
 
 
 class Producer:
@@ -47,15 +42,9 @@ class Producer:
         self._network = network or Network()
         self._producer = AsyncProducer(bootstrap_servers, network=self._network, **settings)
         self._thread: LoopThread = shared_loop()
-        self._inbox = Inbox(self._producer.settings.max_block_ms)
-        self._taken: deque[Run] = deque()
-        """Runs taken from the inbox and not yet in batches. Only the event loop uses it, so it needs no guard."""
-        self._found_topics: set[str] = set()
-        self._failed_lookups: dict[str, Exception] = {}
-        """The error of each topic that was not found, for the runs that were taken together."""
-        self._warned_topics: set[str] = set()
-        """Topics whose failed look-up was logged."""
-        self._drain_task: asyncio.Task[None] | None = None
+        used = self._producer.settings
+        self._inbox = Inbox(used.max_block_ms, used.buffer_memory, self._thread.is_current)
+        self._drain = InboxDrain(self._inbox, self._producer)
 
     def __enter__(self) -> Producer:
         return self
@@ -83,14 +72,23 @@ class Producer:
 
         The future cannot be cancelled, as in Kafka: a record that is queued is sent.
         Waits at most `max_block_ms` while the buffers are full, then raises BufferExhausted. Raises ClientClosed.
+        Callbacks of the future run in the thread of the clients' event loop: they may send, but wait for nothing.
         """
+        if self._thread.is_inherited:
+            self._thread.check_process()
         transaction = self._producer.transaction_number()
         place = None if partition is None else checked_number("partition", partition)
         time_ms = self._network.clock.wall_ms() if timestamp_ms is None else checked_timestamp(timestamp_ms)
         key, value, checked = checked_bytes("key", key), checked_bytes("value", value), checked_headers(headers)
         future = RecordFuture()
-        if self._inbox.put((checked_topic(topic), place, transaction, key, value, checked, time_ms, future)):
-            self._thread.call_soon(self._start_draining)
+        record = checked_topic(topic), place, transaction, key, value, checked, time_ms, future
+        try:
+            if self._inbox.put(record):
+                self._thread.call_soon(self._drain.start)
+        except BaseException:
+            # An interrupt such as Ctrl-C may have come before the call, for which later records would wait.
+            self._thread.call_soon(self._drain.start)
+            raise
         return future
 
     def produce_many(
@@ -108,7 +106,7 @@ class Producer:
         """
 
         async def produce() -> Future[Delivery]:
-            await self._drained()
+            await self._drain.wait(topic=topic)
             many = await self._producer.produce_many(
                 topic, values, keys, partition=partition, timestamps_ms=timestamps_ms
             )
@@ -120,7 +118,7 @@ class Producer:
         """Queue records as columns, also with headers and to several partitions. Waits and raises as `produce_many`."""
 
         async def send() -> Future[Delivery]:
-            await self._drained()
+            await self._drain.wait(topic=topic)
             return _thread_future(await self._producer.send_columns(topic, columns))
 
         return self._thread.run(send())
@@ -223,7 +221,7 @@ class Producer:
 
         async def flush() -> bool:
             began_ms = self._network.clock.monotonic_ms()
-            if not await self._drained(timeout_ms):
+            if not await self._drain.wait(timeout_ms):
                 return False
             used_ms = self._network.clock.monotonic_ms() - began_ms
             return await self._producer.flush(None if timeout_ms is None else max(0, timeout_ms - used_ms))
@@ -235,94 +233,33 @@ class Producer:
 
         An open transaction is aborted, unless `timeout_ms` is 0. May be called more than once.
         """
+        if not self._thread.is_of_this_process():
+            return
+        self._thread.check_may_wait()
         self._inbox.close()
 
         async def close() -> None:
             began_ms = self._network.clock.monotonic_ms()
-            await self._producer.abort_open(timeout_ms)
-            if not await self._drained(timeout_ms) and self._drain_task is not None:
-                self._drain_task.cancel()
-            used_ms = self._network.clock.monotonic_ms() - began_ms
-            await self._producer.close(None if timeout_ms is None else max(0, timeout_ms - used_ms))
-            # A drain that was cancelled before its first step did not fail its records.
-            self._fail_rest()
+            left_ms: int | None = 0
+            try:
+                await self._producer.abort_open(timeout_ms)
+                await self._drain.wait(timeout_ms)
+                used_ms = self._network.clock.monotonic_ms() - began_ms
+                left_ms = None if timeout_ms is None else max(0, timeout_ms - used_ms)
+            finally:
+                # Also when this close is interrupted: nobody else closes the producer.
+                self._drain.cancel()
+                await self._producer.close(left_ms)
+                self._drain.fail_rest()
 
-        if self._thread.is_of_this_process():
-            self._thread.run(close())
-
-    # --- on the event loop ------------------------------------------------------------------------------------
-
-    def _start_draining(self) -> asyncio.Task[None]:
-        if self._drain_task is None or self._drain_task.done():
-            self._drain_task = asyncio.get_running_loop().create_task(self._drain(), name="producer inbox")
-        return self._drain_task
-
-    async def _drain(self) -> None:
-        try:
-            while runs := self._inbox.take():
-                self._taken.extend(runs)
-                while self._taken:
-                    await self._submit(self._taken.popleft())
-                self._failed_lookups.clear()
-        finally:
-            self._fail_rest()
-
-    async def _submit(self, run: Run) -> None:
-        try:
-            if run.topic not in self._found_topics:
-                await self._find_topic(run.topic)
-            await self._producer.submit(run.topic, run.records, run.partition, run.receipt, run.transaction)
-        except asyncio.CancelledError:
-            run.receipt.failed(ClientClosed("the producer was closed before its records were stored"))
-            raise
-        except Exception as error:  # noqa: BLE001  The records' futures carry it to the sender.
-            run.receipt.failed(error)
-            self._producer.record_not_queued(error, run.transaction)
-
-    async def _find_topic(self, topic: str) -> None:
-        """Wait for metadata of the topic. Records that were queued before a look-up that failed share its error.
-
-        Otherwise each would wait as long as the first, and all records behind them as long as they all together.
-        """
-        if topic in self._failed_lookups:
-            # Without the frames of earlier raises, which would grow by some with every run.
-            raise self._failed_lookups[topic].with_traceback(None)
-        try:
-            await self._producer.find_topic(topic)
-        except (Refusal, Unreachable) as error:
-            self._failed_lookups[topic] = error
-            if topic not in self._warned_topics:
-                # The sender may never look at its futures.
-                self._warned_topics.add(topic)
-                log.warning("records not sent: %s", error)
-            raise
-        self._warned_topics.discard(topic)
-        self._found_topics.add(topic)
-
-    def _fail_rest(self) -> None:
-        """Fail the records that are left if a close ended the drain early."""
-        if not self._inbox.is_closed:
-            return
-        rest = [*self._taken, *self._inbox.take()]
-        self._taken.clear()
-        while rest:
-            for run in rest:
-                run.receipt.failed(ClientClosed("the producer was closed before its records were stored"))
-            rest = self._inbox.take()
+        self._thread.run(close())
 
     async def _all_queued(self, call: str, timeout_ms: int | None) -> int:
         """Wait until the records are in their batches. Return the time that is left. Raises TransactionTimeout."""
         block_ms, began_ms = self._producer.block_ms(timeout_ms), self._network.clock.monotonic_ms()
-        if not await self._drained(block_ms):
+        if not await self._drain.wait(block_ms):
             raise TransactionTimeout(f"{call}: records were not queued within {block_ms} ms; repeat it")
         return max(0, block_ms - (self._network.clock.monotonic_ms() - began_ms))
-
-    async def _drained(self, timeout_ms: int | None = None) -> bool:
-        """Wait until the records now in the inbox are in their batches. Return False if the timeout passes first."""
-        # Also for a record whose thread has not called the event loop yet.
-        drain = self._start_draining()
-        done, _ = await asyncio.wait([drain], timeout=None if timeout_ms is None else timeout_ms / 1000)
-        return bool(done)
 
 
 def _thread_future(many: asyncio.Future[Delivery]) -> Future[Delivery]:

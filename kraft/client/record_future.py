@@ -11,11 +11,13 @@ from concurrent.futures._base import FINISHED as _FINISHED
 from concurrent.futures._base import RUNNING as _RUNNING
 from typing import Any
 
+from kraft.client.loop_thread import check_may_wait
 from kraft.client.sans_io.task_receipt import StoredRecords
 from kraft.client.values import RecordMetadata
 
-_guard = threading.Lock()
-"""Held to finish a future that has no condition, to make a condition, and to add a callback."""
+_guard = threading.RLock()
+"""Held to finish a future that has no condition, to make a condition, and to add a callback. A signal's handler, or a
+finalizer, may use futures in a thread that holds it."""
 
 log = logging.getLogger("kraft.client")
 Callback = Callable[[Future[RecordMetadata]], object]
@@ -45,7 +47,8 @@ class RecordFuture(Future[RecordMetadata]):
         if name == "_condition":
             return self._made_condition()
         if name == "_result":
-            return self._stored.metadata(self._row)
+            # Of a future that failed too: Future reads it beside the exception.
+            return self._stored.metadata(self._row) if "_stored" in self.__dict__ else None
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _made_condition(self) -> threading.Condition:
@@ -60,12 +63,22 @@ class RecordFuture(Future[RecordMetadata]):
         return self._state is _FINISHED
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        if self._state is _FINISHED and self._exception is None:
+        error = self.exception(timeout)
+        if error is None:
             return self._stored.metadata(self._row)
-        return super().result(timeout)
+        try:
+            # The records of a batch share it: the frames of earlier raises would grow by some with each record.
+            raise error.with_traceback(None)
+        finally:
+            # Breaks the cycle of the error, its frames, and the future in them.
+            del self, error
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        return self._exception if self._state is _FINISHED else super().exception(timeout)
+        if self._state is _FINISHED:
+            return self._exception
+        if timeout is None or timeout > 0:
+            check_may_wait()
+        return super().exception(timeout)
 
     def add_done_callback(self, fn: Callback) -> None:
         with _guard:
@@ -95,7 +108,7 @@ class RecordFuture(Future[RecordMetadata]):
     def _call(self, callback: Callback) -> None:
         try:
             callback(self)
-        except Exception:
+        except BaseException:
             log.exception("callback of a record failed: callback=%r", callback)
 
 
@@ -123,7 +136,7 @@ def finish_records(futures: Sequence[RecordFuture], stored: StoredRecords) -> No
 
 def _renew_guard() -> None:
     global _guard
-    _guard = threading.Lock()
+    _guard = threading.RLock()
 
 
 # Another thread may hold the guard at the moment of the fork.

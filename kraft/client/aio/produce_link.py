@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from msgspec import Struct
@@ -19,6 +20,9 @@ from kraft.runtime.clock import Clock
 
 FINISH_MAX_S: Final = 5.0
 """Maximum wait of `close` until the broker has read requests that get no response (acks=0)."""
+
+
+log = logging.getLogger("kraft.client")
 
 
 class _InFlight(Struct, frozen=True):
@@ -55,8 +59,9 @@ class ProduceLink:
         self._in_flight: deque[_InFlight] = deque()
         self._outbox: asyncio.Queue[_InFlight] = asyncio.Queue()
         loop = asyncio.get_running_loop()
-        self._receiving = loop.create_task(self._receive_all(), name=f"produce answers of {address}")
-        self._tasks = [loop.create_task(self._send_all(), name=f"produce to {address}"), self._receiving]
+        self._receiving = loop.create_task(self._watched(self._receive_all), name=f"produce answers of {address}")
+        sending = loop.create_task(self._watched(self._send_all), name=f"produce to {address}")
+        self._tasks = [sending, self._receiving]
 
     @property
     def has_room(self) -> bool:
@@ -122,6 +127,14 @@ class ProduceLink:
         except (Unreachable, Refusal, TimeoutError):
             return
 
+    async def _watched(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Break the link if one of its tasks fails: what is in flight would otherwise wait until it is too old."""
+        try:
+            await work()
+        except Exception as error:
+            log.exception("produce link failed: broker=%s", self.address)
+            self.fail(f"internal error: {error!r}")
+
     async def _send_all(self) -> None:
         while not self.is_broken:
             in_flight = await self._outbox.get()
@@ -154,7 +167,8 @@ class ProduceLink:
         if len(response.partitions) != len(in_flight.attempts):
             self.fail(f"{self.address} answered {len(response.partitions)} of {len(in_flight.attempts)} partitions")
             return
-        self._in_flight.popleft()
         for attempt, result in zip(in_flight.attempts, response.partitions, strict=True):
             self._events.answered(attempt, result)
+        # Only now, so that the rest is lost, and sent again, if one of the answers cannot be taken.
+        self._in_flight.popleft()
         self._events.has_room()

@@ -10,6 +10,7 @@ from itertools import accumulate
 from types import TracebackType
 from typing import Any, Final
 
+from kraft.client.aio.memory_wait import MemoryWait
 from kraft.client.aio.sender import Sender
 from kraft.client.aio.transactions import Transactions
 from kraft.client.arguments import checked_bytes, checked_headers, checked_timestamp, checked_topic
@@ -145,7 +146,13 @@ class Producer:
         await self._started().partition_count(topic)
 
     async def submit(
-        self, topic: str, records: ColumnRecords, partition: int | None, receipt: CallReceipt, number: int
+        self,
+        topic: str,
+        records: ColumnRecords,
+        partition: int | None,
+        receipt: CallReceipt,
+        number: int,
+        memory: MemoryWait,
     ) -> None:
         """Queue records in their order, for the open transaction. What cannot be queued is reported to the receipt."""
         try:
@@ -158,9 +165,9 @@ class Producer:
             return
         for place, rows in places:
             if rows is None:
-                await self._add(sender, topic, count, place, records, receipt, number)
+                await self._add(sender, topic, count, place, records, receipt, number, memory)
             else:
-                await self._add(sender, topic, count, place, records.at(rows), receipt.at(rows), number)
+                await self._add(sender, topic, count, place, records.at(rows), receipt.at(rows), number, memory)
 
     async def produce_many(
         self,
@@ -184,7 +191,7 @@ class Producer:
             self.record_not_queued(error, number)
             raise
         future: asyncio.Future[Delivery] = self._new_future()
-        await self.submit(topic, records, partition, DeliveryReceipt(future, len(records)), number)
+        await self.submit(topic, records, partition, DeliveryReceipt(future, len(records)), number, MemoryWait())
         return future
 
     async def send_columns(self, topic: str, columns: ColumnsToSend) -> asyncio.Future[Delivery]:
@@ -204,8 +211,10 @@ class Producer:
         except (KraftError, Unreachable) as error:
             self.record_not_queued(error, number)
             raise
+        memory = MemoryWait()
         for place, rows in places:
-            await self._add(sender, topic, count, place, records if rows is None else records.at(rows), receipt, number)
+            part = records if rows is None else records.at(rows)
+            await self._add(sender, topic, count, place, part, receipt, number, memory)
         return future
 
     async def _add(
@@ -217,6 +226,7 @@ class Producer:
         records: ColumnRecords,
         receipt: CallReceipt,
         number: int,
+        memory: MemoryWait,
     ) -> None:
         """Queue records for one partition; without one, for a partition after the other, batch by batch."""
         ends = list(accumulate(records.sizes()))
@@ -231,8 +241,7 @@ class Producer:
             start, is_full = end, False
             try:
                 self._check_size(size)
-                if sender.is_short_of(size):
-                    await sender.memory_for(size)
+                await memory.until_free(sender, size)
                 is_full = sender.add(partition, part, size, its_receipt, number, more_follow=end < all_records)
             except (KraftError, Unreachable) as error:
                 self.record_not_queued(error, number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from typing import Final
 
@@ -31,6 +32,8 @@ STALL_MS: Final = 1_000
 """Age of a request after which the producer refreshes its metadata: the leader may have changed."""
 
 _NEVER_MS: Final = 1 << 62
+
+log = logging.getLogger("kraft.client")
 
 
 class Sender:
@@ -120,7 +123,8 @@ class Sender:
 
     def _check_open(self, transaction: int) -> None:
         if self._task.done():
-            raise ClientClosed("the producer is closed")
+            reason = f"; last reason: {self._buffer.trouble}" if self._buffer.trouble else ""
+            raise ClientClosed(f"the producer is closed{reason}")
         if self._transactions is not None:
             self._transactions.check_open(transaction)
 
@@ -212,6 +216,9 @@ class Sender:
                 self._dispatch(now_ms)
                 self._ensure_identity()
                 await self._sleep(now_ms)
+        except Exception as error:
+            log.exception("producer stopped by an internal error")
+            self._buffer.trouble = f"internal error: {error!r}"
         finally:
             # However this task ends, every record gets an outcome.
             self._settle(self._buffer.abandon())

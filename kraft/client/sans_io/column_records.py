@@ -7,6 +7,7 @@ from itertools import repeat
 from operator import itemgetter
 from typing import Final, overload
 
+from kraft.client.arguments import checked_headers
 from kraft.client.values import ColumnsToSend
 from kraft.log.format.record_codec import Header, Record, RecordColumns
 
@@ -92,10 +93,11 @@ def column_records(columns: ColumnsToSend, time_ms: int) -> ColumnRecords:
     for name, column in (("value", columns.values), ("key", columns.keys or [])):
         for kind in set(map(type, column)) - _BYTES_OR_NONE:
             raise TypeError(f"{name} must be bytes or None, not {kind.__name__}")
+    headers = None if columns.headers is None else list(map(checked_headers, columns.headers))
     return ColumnRecords(
         list(repeat(None, count)) if columns.keys is None else columns.keys,
         columns.values,
-        list(repeat((), count)) if columns.headers is None else columns.headers,
+        list(repeat((), count)) if headers is None else headers,
         list(repeat(time_ms, count)),
     )
 

@@ -16,8 +16,12 @@ def record(value: bytes, topic: str = "orders", partition: int | None = None, tr
     return topic, partition, transaction, None, value, (), 7, RecordFuture()
 
 
+def new_inbox(max_block_ms: int = 1_000, bytes_max: int = 1 << 30, *, is_event_loop: bool = False) -> Inbox:
+    return Inbox(max_block_ms, bytes_max, lambda: is_event_loop)
+
+
 def test_records_are_taken_in_runs_of_one_destination() -> None:
-    inbox = Inbox(1_000)
+    inbox = new_inbox()
     sent = [
         record(b"a"),
         record(b"b"),
@@ -41,7 +45,7 @@ def test_records_are_taken_in_runs_of_one_destination() -> None:
 
 
 def test_the_event_loop_is_called_for_the_first_record_after_it_found_none() -> None:
-    inbox = Inbox(1_000)
+    inbox = new_inbox()
     assert [inbox.put(record(b"a")), inbox.put(record(b"b"))] == [True, False]
     assert inbox.take()
     assert not inbox.put(record(b"c")), "it looks again by itself"
@@ -52,7 +56,7 @@ def test_the_event_loop_is_called_for_the_first_record_after_it_found_none() -> 
 
 def test_a_full_inbox_makes_the_thread_wait_until_the_event_loop_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inboxes, "INBOX_RECORDS_MAX", 2)
-    inbox = Inbox(60_000)
+    inbox = new_inbox(60_000)
     for value in (b"a", b"b"):
         inbox.put(record(value))
     third = threading.Thread(target=inbox.put, args=(record(b"c"),))
@@ -66,14 +70,50 @@ def test_a_full_inbox_makes_the_thread_wait_until_the_event_loop_takes(monkeypat
 
 def test_an_inbox_that_stays_full_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inboxes, "INBOX_RECORDS_MAX", 1)
-    inbox = Inbox(1)
+    inbox = new_inbox(1)
     inbox.put(record(b"a"))
     with pytest.raises(BufferExhausted, match=r"stayed full for max\.block\.ms=1"):
         inbox.put(record(b"b"))
 
 
+def test_records_that_are_parked_take_room_until_they_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inboxes, "INBOX_RECORDS_MAX", 2)
+    inbox = new_inbox(1)
+    inbox.put(record(b"a"))
+    inbox.put(record(b"b"))
+    (run,) = inbox.take()
+    inbox.park(run)
+    with pytest.raises(BufferExhausted):
+        inbox.put(record(b"c"))
+    inbox.unpark(run)
+    inbox.put(record(b"c"))
+
+
+def test_the_bytes_of_large_records_are_limited_until_these_are_queued() -> None:
+    inbox = new_inbox(1, bytes_max=5_000)
+    for _ in range(100):
+        inbox.put(record(b"x" * 1_000))
+    for _ in range(3):
+        inbox.put(record(b"x" * 2_000))
+    with pytest.raises(BufferExhausted, match=r"buffer\.memory=5000"):
+        inbox.put(record(b"x"))
+    (run,) = inbox.take()
+    with pytest.raises(BufferExhausted):
+        inbox.put(record(b"x"))
+    inbox.ended(run)
+    inbox.put(record(b"x"))
+
+
+def test_the_thread_of_the_event_loop_does_not_wait_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inboxes, "INBOX_RECORDS_MAX", 1)
+    inbox = new_inbox(60_000, is_event_loop=True)
+    for value in (b"a", b"b"):
+        inbox.put(record(value))
+    assert [run.records.values for run in inbox.take()] == [[b"a", b"b"]]
+
+
 def test_a_closed_inbox_takes_nothing() -> None:
-    inbox = Inbox(1_000)
+    inbox = new_inbox()
     inbox.put(record(b"a"))
     inbox.close()
     with pytest.raises(ClientClosed):
@@ -82,7 +122,7 @@ def test_a_closed_inbox_takes_nothing() -> None:
 
 
 def test_no_record_of_many_threads_is_left_behind() -> None:
-    inbox, called = Inbox(60_000), threading.Semaphore(0)
+    inbox, called = new_inbox(60_000), threading.Semaphore(0)
 
     def send(thread: int) -> None:
         for number in range(3_000):
@@ -125,7 +165,7 @@ class _LooksInBetween(Inbox):
 
 
 def test_the_event_loop_is_called_again_if_it_took_a_record_while_its_thread_looked_at_the_mark() -> None:
-    inbox = _LooksInBetween(1_000)
+    inbox = _LooksInBetween(1_000, 1 << 30, lambda: False)
     inbox.put(record(b"a"))
     inbox.is_due = True
     assert not inbox.put(record(b"b")), "it is taken already"

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, as_completed, wait
 from contextlib import contextmanager
+from traceback import walk_tb
 
 import pytest
 
@@ -160,3 +161,34 @@ def test_a_forked_process_can_use_futures_although_another_thread_held_the_guard
             finish(one)
             os._exit(0 if one.result(1).offset == 40 else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_raising_an_error_that_records_share_does_not_collect_the_frames_of_each() -> None:
+    error = ZeroDivisionError()
+    for _ in range(100):
+        one = RecordFuture()
+        one.set_exception(error)
+        with pytest.raises(ZeroDivisionError) as raised:
+            one.result()
+        assert len(list(walk_tb(raised.tb))) < 5
+
+
+def test_a_failed_future_has_no_result_beside_its_error() -> None:
+    one = RecordFuture()
+    one.set_exception(ZeroDivisionError())
+    # Newer versions of Python read both at once.
+    assert (one._state, one._result) == ("FINISHED", None)
+    assert "ZeroDivisionError" in repr(one)
+
+
+def test_a_thread_that_holds_the_guard_may_use_futures_as_in_a_signals_handler() -> None:
+    done = threading.Event()
+
+    def use() -> None:
+        one = RecordFuture()
+        with record_future._guard:
+            one.add_done_callback(lambda _: done.set())
+            finish(one)
+
+    threading.Thread(target=use, daemon=True).start()
+    assert done.wait(30)

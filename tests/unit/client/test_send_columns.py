@@ -129,3 +129,13 @@ async def test_no_records_are_delivered_at_once() -> None:
         await (await send(producer, [b"next"]))
     assert [each.value for each in stored(cluster, 0)] == [b"next"]
     assert len(cluster.partition("orders").batches) == 1
+
+
+@pytest.mark.parametrize("wrong", [None, "text", [("name", "text")], [("name", b"x", b"y")], [("\ud800", b"x")]])
+async def test_wrong_headers_are_refused_before_the_first_record_is_queued(wrong: Any) -> None:
+    cluster = cluster_with(1)
+    async with producer_of(cluster) as producer:
+        with pytest.raises((TypeError, UnicodeEncodeError)):
+            await send(producer, [b"a", b"b"], headers=[(), wrong])
+        await (await send(producer, [b"c"], headers=[[("name", None)]]))
+    assert [(record.value, record.headers) for record in stored(cluster, 0)] == [(b"c", (("name", None),))]

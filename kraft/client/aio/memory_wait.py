@@ -1,0 +1,28 @@
+"""Waits for buffer memory of records that were sent together."""
+
+from __future__ import annotations
+
+from kraft.client.aio.sender import Sender
+from kraft.client.errors import BufferExhausted
+
+
+class MemoryWait:
+    """What some of the records waited for in vain, the others do not wait for again.
+
+    Otherwise each batch would wait as long as the first, and the records behind them as long as they all together.
+    """
+
+    def __init__(self) -> None:
+        self._failure: BufferExhausted | None = None
+
+    async def until_free(self, sender: Sender, size_bytes: int) -> None:
+        """Wait until there is memory for records of this size. Raises BufferExhausted."""
+        if not sender.is_short_of(size_bytes):
+            return
+        if self._failure is not None:
+            raise self._failure.with_traceback(None)
+        try:
+            await sender.memory_for(size_bytes)
+        except BufferExhausted as error:
+            self._failure = error
+            raise

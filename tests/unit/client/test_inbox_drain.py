@@ -1,0 +1,246 @@
+"""Records of many threads on their way into batches: none keeps those of the others waiting."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import kraft.client.inbox
+from kraft.client import BufferExhausted, ClientClosed, Producer, metadata_cache
+from kraft.client.loop_thread import shared_loop
+from kraft.client.network import Network
+from kraft.client.values import RecordMetadata
+from tests.support.client.fake_cluster import FakeCluster
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    # Made on the loop that the clients use, as its events belong to one loop.
+    async def make() -> FakeCluster:
+        return FakeCluster()
+
+    return shared_loop().run(make())
+
+
+def producer_of(cluster: FakeCluster, **settings: Any) -> Producer:
+    return Producer(cluster.bootstrap_servers, network=Network(connect=lambda: cluster), **settings)
+
+
+@contextmanager
+def others_sending(producer: Producer, topic: str) -> Iterator[None]:
+    """Threads send without a pause, so that the inbox is never empty for long."""
+    is_over, is_sending = threading.Event(), threading.Event()
+
+    def send() -> None:
+        while not is_over.is_set():
+            producer.send(topic, b"x")
+            is_sending.set()
+
+    threads = [threading.Thread(target=send) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    assert is_sending.wait(60)
+    try:
+        yield
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join()
+
+
+@pytest.mark.parametrize("call", [Producer.flush, lambda producer: producer.produce_many("orders", [b"x"]).result(60)])
+def test_a_call_waits_for_the_records_before_it_and_not_for_those_that_threads_go_on_to_send(
+    cluster: FakeCluster, call: Callable[[Producer], object]
+) -> None:
+    cluster.create("orders")
+    with producer_of(cluster) as producer:
+        calling = threading.Thread(target=call, args=(producer,), daemon=True)
+        with others_sending(producer, "orders"):
+            calling.start()
+            calling.join(30)
+            assert not calling.is_alive()
+
+
+def test_records_go_past_those_of_a_topic_that_is_looked_up(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata_cache, "MISSING_TOPIC_GRACE_MS", 60_000)
+    cluster.create("orders")
+    cluster.create("late")
+    cluster.hidden_topics.add("late")
+    with producer_of(cluster, max_block_ms=600_000) as producer:
+        late = [producer.send("late", b"%d" % number, partition=0) for number in range(3)]
+        for _ in range(3):
+            assert producer.send("orders", b"x").result(30).offset >= 0
+            late.append(producer.send("late", b"%d" % len(late), partition=0))
+        assert producer.produce_many("orders", [b"x"]).result(30).records == 1
+        assert not any(future.done() for future in late)
+        assert not producer.flush(timeout_ms=1), "its record is not even in a batch"
+        cluster.hidden_topics.clear()
+        assert producer.flush()
+        assert [future.result(0).offset for future in late] == list(range(6))
+    assert cluster.values("late") == [b"%d" % number for number in range(6)]
+
+
+def test_bytes_that_are_not_in_batches_yet_are_limited_too(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    producer = producer_of(cluster, buffer_memory=100_000, batch_size=10_000, max_block_ms=200)
+    producer.send("orders", b"x").result(30)
+    for broker in cluster.brokers.values():
+        broker.hangs = True
+    sent: list[Future[RecordMetadata]] = []
+    with pytest.raises(BufferExhausted, match=r"buffer\.memory=100000"):
+        sent.extend(producer.send("orders", b"x" * 9_000) for _ in range(100))
+    producer.close(timeout_ms=0)
+    assert {type(future.exception(30)) for future in sent} <= {ClientClosed, BufferExhausted}
+
+
+def test_room_is_given_back_whatever_becomes_of_the_records(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    with producer_of(cluster, buffer_memory=10_000, batch_size=5_000, max_request_size=8_000) as producer:
+        for _ in range(20):
+            futures = [producer.send("orders", b"x" * size) for size in (20_000, 3_000)]
+            assert wait(futures, 30).not_done == set()
+        inbox = producer._inbox
+        assert (inbox._large_bytes, inbox._parked, inbox._is_crowded) == (0, 0, False)
+
+
+def test_records_that_were_sent_together_wait_for_memory_together(cluster: FakeCluster) -> None:
+    cluster.create("orders", partitions=2)
+    gate = threading.Event()
+    producer = producer_of(cluster, buffer_memory=2_000, batch_size=1_000, max_block_ms=1_000)
+    producer.send("orders", b"x", partition=0).result(30)
+    for broker in cluster.brokers.values():
+        broker.hangs = True
+    # Nothing leaves the inbox before the gate opens.
+    shared_loop().call_soon(lambda: gate.wait(60))
+    futures = [producer.send("orders", b"x" * 900, partition=number % 2) for number in range(100)]
+    gate.set()
+    # One after the other they would wait for 97 s.
+    refused = [each for each in futures[3:] if isinstance(each.exception(30), BufferExhausted)]
+    assert refused
+    producer.close(timeout_ms=0)
+
+
+def test_an_interrupted_send_does_not_keep_later_records_waiting(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create("orders")
+    with producer_of(cluster) as producer:
+        producer.send("orders", b"x").result(30)
+        producer.flush()
+        calls = [KeyboardInterrupt()]
+
+        def interrupted(callback: Callable[[], object]) -> None:
+            if calls:
+                raise calls.pop()
+            shared_loop().loop.call_soon_threadsafe(callback)
+
+        monkeypatch.setattr(producer._thread, "call_soon", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            [producer.send("orders", b"x") for _ in iter(lambda: calls, [])]
+        assert producer.send("orders", b"x").result(30).offset > 0
+        monkeypatch.undo()
+
+
+def test_a_forked_process_is_refused_every_record(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    with producer_of(cluster) as producer:
+        producer.send("orders", b"x").result(30)
+        child = os.fork()
+        if child == 0:
+            os._exit(sum(_is_accepted(producer) for _ in range(3)))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def _is_accepted(producer: Producer) -> bool:
+    try:
+        producer.send("orders", b"x")
+    except ClientClosed:
+        return False
+    return True
+
+
+def test_a_callback_may_send_although_the_inbox_is_full(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kraft.client.inbox, "INBOX_RECORDS_MAX", 0)
+    cluster.create("orders")
+    sent: Future[list[Future[RecordMetadata]]] = Future()
+    with producer_of(cluster, max_block_ms=60_000) as producer:
+        shared_loop().call_soon(lambda: sent.set_result([producer.send("orders", b"x") for _ in range(3)]))
+        assert [future.result(30).offset for future in sent.result(30)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        Producer.flush,
+        Producer.close,
+        lambda producer: producer.partitions_for("orders"),
+        lambda producer: producer.produce_many("orders", [b"x"]),
+        lambda producer: producer.send("orders", b"x").result(30),
+        lambda producer: producer.send("orders", b"x").exception(),
+    ],
+)
+def test_a_callback_that_would_wait_for_its_own_thread_is_told(
+    cluster: FakeCluster, call: Callable[[Producer], object]
+) -> None:
+    cluster.create("orders")
+    raised: Future[BaseException | None] = Future()
+
+    def called(_: object) -> None:
+        try:
+            call(producer)
+        except RuntimeError as error:
+            raised.set_result(error)
+        else:
+            raised.set_result(None)
+
+    with producer_of(cluster) as producer:
+        producer.send("orders", b"x").add_done_callback(called)
+        assert "make this call in another thread" in str(raised.result(20))
+        assert producer.send("orders", b"x").result(30).offset > 0
+
+
+def test_a_callback_that_exits_ends_neither_the_event_loop_nor_the_results_of_other_records(
+    cluster: FakeCluster,
+) -> None:
+    cluster.create("orders")
+
+    def leave(_: object) -> None:
+        raise SystemExit
+
+    with producer_of(cluster, linger_ms=10_000) as producer:
+        futures = [producer.send("orders", b"x") for _ in range(4)]
+        for future in futures:
+            future.add_done_callback(leave)
+        assert producer.flush(60_000)
+        assert [future.result(30).offset for future in futures] == [0, 1, 2, 3]
+        producer.send("orders", b"x")
+        assert producer.flush(60_000)
+
+
+def test_a_name_that_no_request_can_hold_fails_alone(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    with producer_of(cluster) as producer:
+        assert isinstance(producer.send("\ud800", b"x").exception(30), UnicodeEncodeError)
+        assert producer.send("orders", b"x").result(30).offset == 0
+
+
+def test_an_unlimited_wait_for_room_is_no_error(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kraft.client.inbox, "INBOX_RECORDS_MAX", 1)
+    cluster.create("orders")
+    gate = threading.Event()
+    with producer_of(cluster, max_block_ms=(1 << 63) - 1) as producer:
+        shared_loop().call_soon(lambda: gate.wait(60))
+        futures: list[Future[RecordMetadata]] = []
+        sending = threading.Thread(target=lambda: futures.extend(producer.send("orders", b"x") for _ in range(3)))
+        sending.start()
+        gate.set()
+        sending.join(30)
+        assert [future.result(30).offset for future in futures] == [0, 1, 2]
