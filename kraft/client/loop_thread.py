@@ -28,6 +28,7 @@ class LoopThread:
     def __init__(self) -> None:
         self.is_inherited = False
         """True in a forked process, which has the object without the thread."""
+        self._unwatched: set[asyncio.Task[object]] = set()
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, name="kraft-client", daemon=True)
         self._thread.start()
@@ -70,6 +71,16 @@ class LoopThread:
         except BaseException:
             future.cancel()
             raise
+
+    def run_soon(self, work: Coroutine[Any, Any, object]) -> None:
+        """Run the coroutine on the loop; nobody waits for it."""
+
+        def start() -> None:
+            task = self.loop.create_task(work)
+            self._unwatched.add(task)
+            task.add_done_callback(self._unwatched.discard)
+
+        self.loop.call_soon_threadsafe(start)
 
     def call_soon(self, callback: Callable[[], object]) -> None:
         self.check_process()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -22,6 +24,7 @@ from kraft.client.transactions import PreparedTransaction
 from kraft.client.values import ColumnsToSend, Delay, Delivery, GroupMetadata, OffsetAndMetadata, RecordMetadata
 from kraft.log.format.record_codec import Header
 from kraft.model.ids import TopicPartition
+from kraft.runtime.clock import Clock
 
 
 class Producer:
@@ -45,6 +48,11 @@ class Producer:
         used = self._producer.settings
         self._inbox = Inbox(used.max_block_ms, used.buffer_memory, self._thread.is_current)
         self._drain = InboxDrain(self._inbox, self._producer)
+        self._when_dropped = weakref.finalize(
+            self, _close_dropped, self._thread, self._drain, self._producer, self._network.clock
+        )
+        # At the end of the process there is no event loop any more.
+        self._when_dropped.atexit = False
 
     def __enter__(self) -> Producer:
         return self
@@ -238,21 +246,13 @@ class Producer:
         self._thread.check_may_wait()
         self._inbox.close()
 
-        async def close() -> None:
-            began_ms = self._network.clock.monotonic_ms()
-            left_ms: int | None = 0
-            try:
-                await self._producer.abort_open(timeout_ms)
-                await self._drain.wait(timeout_ms)
-                used_ms = self._network.clock.monotonic_ms() - began_ms
-                left_ms = None if timeout_ms is None else max(0, timeout_ms - used_ms)
-            finally:
-                # Also when this close is interrupted: nobody else closes the producer.
-                self._drain.cancel()
-                await self._producer.close(left_ms)
-                self._drain.fail_rest()
-
-        self._thread.run(close())
+        self._when_dropped.detach()
+        try:
+            self._thread.run(_close(self._drain, self._producer, self._network.clock, timeout_ms))
+        except BaseException:
+            # Interrupted, as by Ctrl-C: nobody else closes the producer.
+            self._thread.run_soon(_close(self._drain, self._producer, self._network.clock, 0))
+            raise
 
     async def _all_queued(self, call: str, timeout_ms: int | None) -> int:
         """Wait until the records are in their batches. Return the time that is left. Raises TransactionTimeout."""
@@ -260,6 +260,23 @@ class Producer:
         if not await self._drain.wait(block_ms):
             raise TransactionTimeout(f"{call}: records were not queued within {block_ms} ms; repeat it")
         return max(0, block_ms - (self._network.clock.monotonic_ms() - began_ms))
+
+
+async def _close(drain: InboxDrain, producer: AsyncProducer, clock: Clock, timeout_ms: int | None) -> None:
+    began_ms = clock.monotonic_ms()
+    await producer.abort_open(timeout_ms)
+    if not await drain.wait(timeout_ms):
+        drain.cancel()
+    used_ms = clock.monotonic_ms() - began_ms
+    await producer.close(None if timeout_ms is None else max(0, timeout_ms - used_ms))
+    drain.fail_rest()
+
+
+def _close_dropped(thread: LoopThread, drain: InboxDrain, producer: AsyncProducer, clock: Clock) -> None:
+    """Store what was sent, and close the connections of a producer that was dropped without a close."""
+    if thread.is_of_this_process():
+        warnings.warn("a producer was dropped without a close()", ResourceWarning, stacklevel=2)
+        thread.run_soon(_close(drain, producer, clock, None))
 
 
 def _thread_future(many: asyncio.Future[Delivery]) -> Future[Delivery]:

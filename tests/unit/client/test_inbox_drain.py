@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 import kraft.client.inbox
 from kraft.client import BufferExhausted, ClientClosed, Producer, metadata_cache
+from kraft.client.inbox import Inbox, Run
 from kraft.client.loop_thread import shared_loop
 from kraft.client.network import Network
 from kraft.client.values import RecordMetadata
 from tests.support.client.fake_cluster import FakeCluster
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -32,39 +33,28 @@ def producer_of(cluster: FakeCluster, **settings: Any) -> Producer:
     return Producer(cluster.bootstrap_servers, network=Network(connect=lambda: cluster), **settings)
 
 
-@contextmanager
-def others_sending(producer: Producer, topic: str) -> Iterator[None]:
-    """Threads send without a pause, so that the inbox is never empty for long."""
-    is_over, is_sending = threading.Event(), threading.Event()
-
-    def send() -> None:
-        while not is_over.is_set():
-            producer.send(topic, b"x")
-            is_sending.set()
-
-    threads = [threading.Thread(target=send) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    assert is_sending.wait(60)
-    try:
-        yield
-    finally:
-        is_over.set()
-        for thread in threads:
-            thread.join()
-
-
 @pytest.mark.parametrize("call", [Producer.flush, lambda producer: producer.produce_many("orders", [b"x"]).result(60)])
 def test_a_call_waits_for_the_records_before_it_and_not_for_those_that_threads_go_on_to_send(
-    cluster: FakeCluster, call: Callable[[Producer], object]
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, call: Callable[[Producer], object]
 ) -> None:
     cluster.create("orders")
+    take, is_over = Inbox.take, threading.Event()
+
+    def take_and_send(inbox: Inbox) -> list[Run]:
+        """As if a thread always sent another record before the inbox was empty."""
+        taken = take(inbox)
+        if not is_over.is_set():
+            producer.send("orders", b"x")
+        return taken
+
     with producer_of(cluster) as producer:
         calling = threading.Thread(target=call, args=(producer,), daemon=True)
-        with others_sending(producer, "orders"):
-            calling.start()
-            calling.join(30)
-            assert not calling.is_alive()
+        monkeypatch.setattr(Inbox, "take", take_and_send)
+        producer.send("orders", b"x")
+        calling.start()
+        calling.join(20)
+        is_over.set()
+        assert not calling.is_alive()
 
 
 def test_records_go_past_those_of_a_topic_that_is_looked_up(
@@ -244,3 +234,32 @@ def test_an_unlimited_wait_for_room_is_no_error(cluster: FakeCluster, monkeypatc
         gate.set()
         sending.join(30)
         assert [future.result(30).offset for future in futures] == [0, 1, 2]
+
+
+def test_a_producer_that_is_dropped_stores_what_was_sent_and_closes_its_connections(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    producer = producer_of(cluster, linger_ms=60_000)
+    future = producer.send("orders", b"x")
+    with pytest.warns(ResourceWarning, match="without a close"):
+        del producer
+    assert future.result(30).offset == 0
+    until(lambda: cluster.closed == 1, "the connections are open")
+
+
+def test_a_close_that_is_interrupted_closes_all_the_same(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.create("orders")
+    producer = producer_of(cluster)
+    producer.send("orders", b"x").result(30)
+    for broker in cluster.brokers.values():
+        broker.hangs = True
+    late = producer.send("late", b"x")
+
+    def interrupted(future: Future[object], timeout: float | None = None) -> object:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Future, "result", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            producer.close()
+    assert isinstance(late.exception(30), ClientClosed)
+    until(lambda: cluster.closed == 1, "the connections are open")
