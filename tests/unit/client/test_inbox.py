@@ -170,3 +170,29 @@ def test_the_event_loop_is_called_again_if_it_took_a_record_while_its_thread_loo
     inbox.is_due = True
     assert not inbox.put(record(b"b")), "it is taken already"
     assert inbox.put(record(b"c")), "nobody else would call the event loop"
+
+
+class _PutsInBetween(_LooksInBetween):
+    """A thread puts a record right before the event loop clears the mark, if `is_late`."""
+
+    is_late = False
+
+    @property
+    def _is_watched(self) -> bool:
+        return self._mark
+
+    @_is_watched.setter
+    def _is_watched(self, mark: bool) -> None:
+        if self.is_late:
+            self.is_late = False
+            assert not self.put(record(b"late")), "the event loop will look once more"
+        self._mark = mark
+
+
+def test_the_event_loop_takes_a_record_whose_thread_found_the_mark_right_before_it_was_cleared() -> None:
+    inbox = _PutsInBetween(1_000, 1 << 30, lambda: False)
+    inbox.put(record(b"a"))
+    inbox.take()
+    inbox.is_late = True
+    assert [run.records.values for run in inbox.take()] == [[b"late"]]
+    assert not inbox.put(record(b"b")), "it will look again by itself"
