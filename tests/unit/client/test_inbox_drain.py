@@ -191,8 +191,12 @@ def test_a_callback_that_would_wait_for_its_own_thread_is_told(
         else:
             raised.set_result(None)
 
+    gate = threading.Event()
     with producer_of(cluster) as producer:
+        # The record is not stored before it has its callback, which would be called in this thread.
+        shared_loop().call_soon(lambda: gate.wait(60))
         producer.send("orders", b"x").add_done_callback(called)
+        gate.set()
         assert "make this call in another thread" in str(raised.result(20))
         assert producer.send("orders", b"x").result(30).offset > 0
 

@@ -55,6 +55,13 @@ def test_an_unknown_offset_is_minus_one() -> None:
     assert other.result() == RecordMetadata("orders", 1, -1, 8)
 
 
+def test_a_finished_future_keeps_its_result() -> None:
+    one = RecordFuture()
+    finish(one)
+    finish_records([one], StoredRecords("orders", 2, 90, [8]))
+    assert one.result() == RecordMetadata("orders", 1, 40, 7)
+
+
 def test_it_cannot_be_cancelled() -> None:
     one = RecordFuture()
     assert not one.cancel()
