@@ -138,7 +138,6 @@ class InboxDrain:
             del self._lookups[topic]
             self._fail(self._unparked(topic), error)
             return
-        self._warned.discard(topic)
         self._found.add(topic)
         queued: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         parked = self._unparked(topic)

@@ -78,6 +78,29 @@ def test_records_go_past_those_of_a_topic_that_is_looked_up(
     assert cluster.values("late") == [b"%d" % number for number in range(6)]
 
 
+def test_records_of_a_topic_keep_their_order_if_it_is_found_while_others_wait_for_memory(cluster: FakeCluster) -> None:
+    cluster.create("orders", leader_id=1)
+    cluster.create("late", leader_id=2)
+    cluster.hidden_topics.add("late")
+    gate = threading.Event()
+    with producer_of(cluster, buffer_memory=1_000, batch_size=1_000, request_timeout_ms=1_000) as producer:
+        producer.send("orders", b"x").result(30)
+        producer.send("late", b"0", partition=0)
+        cluster.brokers[1].hangs = True
+        producer.send("orders", b"x" * 900)
+        # Both are taken together, so that the second is next while the first waits.
+        shared_loop().call_soon(lambda: gate.wait(60))
+        waiting = producer.send("orders", b"x" * 900)
+        last = producer.send("late", b"1", partition=0)
+        gate.set()
+        cluster.hidden_topics.clear()
+        until(lambda: "late" in producer._drain._found, "the topic is not found")
+        assert not waiting.done()
+        cluster.brokers[1].hangs = False
+        assert last.result(30).offset == 1
+    assert cluster.values("late") == [b"0", b"1"]
+
+
 def test_bytes_that_are_not_in_batches_yet_are_limited_too(cluster: FakeCluster) -> None:
     cluster.create("orders")
     producer = producer_of(cluster, buffer_memory=100_000, batch_size=10_000, max_block_ms=200)
