@@ -15,12 +15,11 @@ import psutil
 import pytest
 
 import kraft
+from tests.support.spark.spark_session import QUICK_WORKERS, SHORT_LIVED_JAVA
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
 
 DEADLINE_S = 300
-SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A Spark of so few batches does not live long enough for its code to be compiled twice."""
 
 
 class Demo:
@@ -32,7 +31,7 @@ class Demo:
             [sys.executable, "-m", "kraft", "demo", *arguments],
             env=os.environ
             | {
-                "PYTHONPATH": str(Path(kraft.__file__).parents[1]),
+                "PYTHONPATH": f"{QUICK_WORKERS}{os.pathsep}{Path(kraft.__file__).parents[1]}",
                 "PYTHONUNBUFFERED": "1",
                 "TMPDIR": str(temporary),
                 "KRAFT_DEMO_MARK": self._mark,
