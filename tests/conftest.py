@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.durations import Durations
 from tests.support.virtual_time import run_virtually
-from tests.support.worker_groups import WorkerGroups, interleaved, worker_count
+from tests.support.worker_groups import WorkerGroups, interleaved, rotated, worker_count
 
 # An example may take any time, because the machine may be busy.
 _AT_LEISURE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -41,6 +41,17 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    worker = getattr(collector.config, "workerinput", None)
+    if worker is not None and isinstance(collector, pytest.Directory):
+        report.result = rotated(report.result, int(worker["workerid"].removeprefix("gw")), worker["workercount"])
+    return report
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

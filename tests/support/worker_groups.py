@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
@@ -24,6 +24,8 @@ SHARED: Final = {
 }
 """Files, or whole folders, whose tests run in one worker one after the other because of what they share."""
 
+T = TypeVar("T")
+
 
 class WorkerGroups(LoadFileScheduling):  # type: ignore[misc]  # It ships no types.
     """Runs the tests of a file in one worker, and those of files that share something."""
@@ -36,6 +38,16 @@ def group_of(nodeid: str) -> str:
     return next((what for what, paths in SHARED.items() if nodeid.startswith(paths)), nodeid.partition("::")[0])
 
 
+def rotated(children: Sequence[T], worker: int, workers: int) -> list[T]:
+    """Return the children of a folder in the order in which this worker collects them.
+
+    Each begins at another place. So in a fresh clone each compiles a share of the tests, and finds the rest compiled;
+    in one order for all, every worker would compile every test.
+    """
+    first = len(children) * worker // workers
+    return [*children[first:], *children[:first]]
+
+
 def interleaved(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     """Return the tests so that files that wait for nodes run beside files that compute, the longest first.
 
@@ -43,7 +55,8 @@ def interleaved(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     every worker compute at the end.
     """
     groups: defaultdict[str, list[pytest.Item]] = defaultdict(list)
-    for item in items:
+    # Every worker needs the same order, and each has collected in one of its own; tests of a file stay as they are.
+    for item in sorted(items, key=lambda item: str(item.path)):
         groups[group_of(item.nodeid)].append(item)
     waiting = [group for group in groups.values() if group[0].nodeid.startswith(_END_TO_END)]
     computing = [group for group in groups.values() if not group[0].nodeid.startswith(_END_TO_END)]
