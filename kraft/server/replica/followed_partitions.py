@@ -3,6 +3,9 @@
 Each partition has at most one fetch that is not answered. Nothing here looks at all partitions but `update`, when the
 metadata has changed, and `ask_again`: a partition is looked at after its log or its role changed, when it was answered,
 and when its pause is over.
+
+A request is answered as soon as there is news for one of its partitions, for all of them. So partitions that just had
+news are fetched without those that had none, and no request has many.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Final
 
 from msgspec import Struct
 
@@ -17,6 +21,9 @@ from kraft.model.ids import BrokerId
 from kraft.replication.follower import FetchPosition, PartitionFollower
 from kraft.server.loop.purgatory import Subscription
 from kraft.server.replica.partition import Partition
+
+PARTITIONS_PER_REQUEST_MAX: Final = 64
+"""News for one partition costs both ends a step for each partition of the request."""
 
 
 class Fetch(Struct, frozen=True, kw_only=True):
@@ -34,7 +41,12 @@ class FollowedPartitions:
         self._leader_id = leader_id
         self._wake = wake
         self._followed: dict[Partition, Subscription] = {}
-        self._to_look_at: dict[Partition, None] = {}
+        self._had_news: set[Partition] = set()
+        """Partitions whose latest fetch brought something."""
+        self._lively: dict[Partition, None] = {}
+        """Partitions to look at that had news; in the order of their events, as the next."""
+        self._quiet: dict[Partition, None] = {}
+        """The others to look at."""
         self._asked: dict[Partition, PartitionFollower] = {}
         """The machine of each partition whose fetch is not answered."""
         self._paused: dict[Partition, asyncio.TimerHandle] = {}
@@ -45,21 +57,28 @@ class FollowedPartitions:
         for gone in self._followed.keys() - set(found):
             self._followed.pop(gone).cancel()
             self._asked.pop(gone, None)
+            self._had_news.discard(gone)
             self._end_pause(gone)
         for partition in found:
             if partition not in self._followed:
                 self._followed[partition] = Subscription(partition.appended, partial(self._look_at, partition))
             self._look_at(partition)
 
-    def take_ready(self) -> list[Fetch]:
-        """Return a fetch for each partition that has none and is ready. `answered` must be called for each of them."""
-        partitions, self._to_look_at = self._to_look_at, {}
-        return [fetch for partition in partitions if (fetch := self._next_fetch(partition)) is not None]
+    def take_ready(self) -> tuple[list[Fetch], bool]:
+        """Return the fetches of one request, and True if their partitions had news; no fetch if none is ready.
 
-    def answered(self, fetch: Fetch) -> None:
+        They are of partitions that have none that is not answered. `answered` must be called for each of them.
+        """
+        return (lively, True) if (lively := self._take(self._lively)) else (self._take(self._quiet), False)
+
+    def answered(self, fetch: Fetch, brought_news: bool) -> None:
         """Note that the fetch is over."""
         if self._asked.get(fetch.partition) is fetch.follower:
             del self._asked[fetch.partition]
+            if brought_news:
+                self._had_news.add(fetch.partition)
+            else:
+                self._had_news.discard(fetch.partition)
             self._look_at(fetch.partition)
 
     def ask_again(self) -> None:
@@ -81,6 +100,15 @@ class FollowedPartitions:
             self._end_pause(partition)
         self._followed.clear()
 
+    def _take(self, partitions: dict[Partition, None]) -> list[Fetch]:
+        fetches: list[Fetch] = []
+        while partitions and len(fetches) < PARTITIONS_PER_REQUEST_MAX:
+            partition = next(iter(partitions))
+            del partitions[partition]
+            if (fetch := self._next_fetch(partition)) is not None:
+                fetches.append(fetch)
+        return fetches
+
     def _next_fetch(self, partition: Partition) -> Fetch | None:
         follower = partition.follower
         if follower is None or follower.leader_id != self._leader_id or self._asked.get(partition) is follower:
@@ -95,7 +123,12 @@ class FollowedPartitions:
         return Fetch(partition=partition, follower=follower, position=position)
 
     def _look_at(self, partition: Partition) -> None:
-        self._to_look_at[partition] = None
+        if partition in self._had_news:
+            self._quiet.pop(partition, None)
+            self._lively[partition] = None
+        else:
+            self._lively.pop(partition, None)
+            self._quiet[partition] = None
         self._wake()
 
     def _pause_over(self, partition: Partition) -> None:

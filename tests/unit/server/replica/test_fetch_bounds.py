@@ -9,6 +9,7 @@ from itertools import pairwise
 import pytest
 
 from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
+from kraft.server.replica.fetcher import NEWS_WAIT_MS_MAX
 from tests.support.server.replicas import Broker, batch, until, values_in
 from tests.support.virtual_time import run_virtually
 from tests.unit.server.replica.fetching_replicas import CONFIG, Leader, fetching, followed, honest_answers, led
@@ -63,3 +64,32 @@ def test_a_fetch_that_finds_nothing_waits_at_the_leader_for_replica_fetch_wait_m
     run_virtually(scenario())
     apart_ms = [later - earlier for earlier, later in pairwise(asked_at_ms)]
     assert apart_ms == pytest.approx([wait_ms] * 4, abs=20)
+
+
+def test_a_record_for_one_of_many_partitions_is_not_an_answer_for_all(leader: Leader, follower: Broker) -> None:
+    asked: list[tuple[list[int], int]] = []
+    honest = honest_answers(leader.broker)
+
+    async def noting(request: ReplicaFetchRequest) -> ReplicaFetchResponse:
+        asked.append(([each.partition for each in request.partitions], request.max_wait_ms))
+        return await honest(request)
+
+    async def scenario() -> None:
+        busy = led(leader)
+        copy = followed(follower)
+        for number in range(1, 10):
+            led(leader, number=number)
+            followed(follower, number=number)
+        leader.answer = noting
+        async with fetching(leader, follower):
+            await until(lambda: len(asked) == 1)
+            busy.append(batch("first"), 1)
+            await until(lambda: values_in(copy) == ["first"])
+            asked.clear()
+            busy.append(batch("second"), 1)
+            await until(lambda: values_in(copy) == ["first", "second"])
+
+    run_virtually(scenario())
+    partitions, wait_ms = asked[0]
+    assert partitions == [0]
+    assert wait_ms <= NEWS_WAIT_MS_MAX

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kraft.model.ids import BrokerId, Offset, TopicPartition
-from kraft.server.replica.followed_partitions import FollowedPartitions
+from kraft.server.replica.followed_partitions import PARTITIONS_PER_REQUEST_MAX, FollowedPartitions
 from kraft.server.replica.partition import Partition
 from tests.support.server.replicas import Broker, follow, leaders_batch
 
@@ -32,7 +32,7 @@ class Followed:
         """Return partition and offset of each fetch that is ready, and take it."""
         return [
             (fetch.partition.topic_partition.partition, fetch.position.fetch_offset)
-            for fetch in self.partitions.take_ready()
+            for fetch in self.partitions.take_ready()[0]
         ]
 
 
@@ -55,7 +55,7 @@ async def test_a_partition_is_not_fetched_during_a_change_of_its_log(broker: Bro
     assert watched.ready() == []
     while broker.unsynced:
         broker.sync()
-    (fetch,) = watched.partitions.take_ready()
+    (fetch,) = watched.partitions.take_ready()[0]
     assert (fetch.position.fetch_offset, fetch.position.log_start) == (2, 1)
 
 
@@ -70,11 +70,11 @@ async def test_a_partition_that_is_gone_is_not_fetched_though_it_had_something_t
 async def test_a_response_to_a_partition_that_is_gone_leads_to_no_fetch_and_no_pause(broker: Broker) -> None:
     partition = followed(broker)
     watched = Followed(partition)
-    (fetch,) = watched.partitions.take_ready()
+    (fetch,) = watched.partitions.take_ready()[0]
     watched.all.remove(partition)
     watched.partitions.update()
     before = watched.woken
-    watched.partitions.answered(fetch)
+    watched.partitions.answered(fetch, brought_news=False)
     watched.partitions.pause(partition, 1.0)
     await asyncio.sleep(2)
     assert watched.ready() == []
@@ -97,13 +97,37 @@ async def test_a_partition_that_pauses_is_fetched_when_its_last_pause_is_over(br
 async def test_a_fetch_in_an_earlier_role_is_answered_for_that_role_alone(broker: Broker) -> None:
     partition = followed(broker)
     watched = Followed(partition)
-    (earlier,) = watched.partitions.take_ready()
+    (earlier,) = watched.partitions.take_ready()[0]
     follow(partition, epoch=1)
     watched.partitions.update()
     assert watched.ready() == [(0, 0)]
-    watched.partitions.answered(earlier)
+    watched.partitions.answered(earlier, brought_news=False)
     partition.appended.notify()
     assert watched.ready() == [], "the fetch of the present role is not answered"
+
+
+async def test_partitions_with_news_are_fetched_without_those_that_had_none(broker: Broker) -> None:
+    """News for one partition of a request would otherwise be an answer for all, again and again."""
+    watched = Followed(*(followed(broker, number) for number in range(3)))
+    fetches, had_news = watched.partitions.take_ready()
+    assert (len(fetches), had_news) == (3, False)
+    for fetch in fetches:
+        watched.partitions.answered(fetch, brought_news=fetch.partition.topic_partition.partition == 1)
+    (lively,), had_news = watched.partitions.take_ready()
+    assert (lively.partition.topic_partition.partition, had_news) == (1, True)
+    assert watched.ready() == [(0, 0), (2, 0)]
+    watched.partitions.answered(lively, brought_news=False)
+    (again,), had_news = watched.partitions.take_ready()
+    assert (again.partition, had_news) == (lively.partition, False)
+
+
+async def test_no_request_has_many_partitions(broker: Broker) -> None:
+    count = PARTITIONS_PER_REQUEST_MAX + 3
+    watched = Followed(*(followed(broker, number) for number in range(count)))
+    first, second = watched.ready(), watched.ready()
+    assert (len(first), len(second)) == (PARTITIONS_PER_REQUEST_MAX, 3)
+    assert sorted(first + second) == [(number, 0) for number in range(count)]
+    assert watched.ready() == []
 
 
 async def test_nothing_wakes_after_the_end(broker: Broker) -> None:
