@@ -58,8 +58,8 @@ REQUESTS_IN_FLIGHT_MAX: Final = 512
 NEWS_WAIT_MS_MAX: Final = 100
 """Longest wait of a fetch of partitions that just had news. Then they are fetched with the others again."""
 
-STEPS: Final = 8
-"""Different waits of full requests, from three quarters of the longest one."""
+FULL_REQUEST_WAITS: Final = 8
+"""The number of different waits of full requests; the shortest is three quarters of the longest."""
 
 CONNECT_AFTER_S: Final = 1.0
 CONNECT_AFTER_S_MAX: Final = 300.0
@@ -323,7 +323,7 @@ class ReplicaFetcher:
             return 0
         longest_ms = self._config.fetch_wait_max_ms
         if partitions == PARTITIONS_PER_REQUEST_MAX and not had_news:
-            return longest_ms - longest_ms * (self._last_number % STEPS) // (4 * STEPS)
+            return longest_ms - longest_ms * (self._last_number % FULL_REQUEST_WAITS) // (4 * FULL_REQUEST_WAITS)
         period_ms = min(longest_ms, NEWS_WAIT_MS_MAX) if had_news else longest_ms
         return period_ms - round(asyncio.get_running_loop().time() * 1_000) % period_ms
 

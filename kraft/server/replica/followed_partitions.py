@@ -44,9 +44,10 @@ class FollowedPartitions:
         self._had_news: set[Partition] = set()
         """Partitions whose latest fetch brought something."""
         self._lively: dict[Partition, None] = {}
-        """Partitions to look at that had news; in the order of their events, as the next."""
+        """Partitions to look at that had news, in the order of their events."""
         self._quiet: dict[Partition, None] = {}
-        """The others to look at."""
+        """The others to look at, in the same order."""
+        self._quiet_first = False
         self._asked: dict[Partition, PartitionFollower] = {}
         """The machine of each partition whose fetch is not answered."""
         self._paused: dict[Partition, asyncio.TimerHandle] = {}
@@ -67,9 +68,14 @@ class FollowedPartitions:
     def take_ready(self) -> tuple[list[Fetch], bool]:
         """Return the fetches of one request, and True if their partitions had news; no fetch if none is ready.
 
-        They are of partitions that have none that is not answered. `answered` must be called for each of them.
+        No partition has another fetch that is not answered. `answered` must be called for each of them. Both kinds of
+        partitions take turns, so that none waits for ever.
         """
-        return (lively, True) if (lively := self._take(self._lively)) else (self._take(self._quiet), False)
+        for had_news in (False, True) if self._quiet_first else (True, False):
+            if fetches := self._take(self._lively if had_news else self._quiet):
+                self._quiet_first = had_news
+                return fetches, had_news
+        return [], False
 
     def answered(self, fetch: Fetch, brought_news: bool) -> None:
         """Note that the fetch is over."""

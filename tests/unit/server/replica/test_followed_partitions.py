@@ -121,6 +121,21 @@ async def test_partitions_with_news_are_fetched_without_those_that_had_none(brok
     assert (again.partition, had_news) == (lively.partition, False)
 
 
+async def test_partitions_without_news_have_their_turn_though_others_always_have_news(broker: Broker) -> None:
+    watched = Followed(*(followed(broker, number) for number in range(2 * PARTITIONS_PER_REQUEST_MAX)))
+    first, _ = watched.partitions.take_ready()
+    second, _ = watched.partitions.take_ready()
+    watched.partitions.answered(second[0], brought_news=False)
+    for fetch in first:
+        watched.partitions.answered(fetch, brought_news=True)
+    again, had_news = watched.partitions.take_ready()
+    assert had_news
+    for fetch in again:
+        watched.partitions.answered(fetch, brought_news=True)
+    (quiet,), had_news = watched.partitions.take_ready()
+    assert (quiet.partition, had_news) == (second[0].partition, False)
+
+
 async def test_no_request_has_many_partitions(broker: Broker) -> None:
     count = PARTITIONS_PER_REQUEST_MAX + 3
     watched = Followed(*(followed(broker, number) for number in range(count)))
