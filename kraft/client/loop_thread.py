@@ -177,6 +177,11 @@ def check_may_wait() -> None:
         _shared.check_may_wait()
 
 
+def is_loop_thread() -> bool:
+    """True in the thread of the clients' event loop."""
+    return _shared is not None and _shared.is_current()
+
+
 def _disown() -> None:
     if _shared is not None:
         _shared.is_inherited = True

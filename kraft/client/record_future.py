@@ -11,7 +11,7 @@ from concurrent.futures._base import FINISHED as _FINISHED
 from concurrent.futures._base import RUNNING as _RUNNING
 from typing import Any
 
-from kraft.client.loop_thread import check_may_wait
+from kraft.client.loop_thread import check_may_wait, is_loop_thread
 from kraft.client.sans_io.task_receipt import StoredRecords
 from kraft.client.values import RecordMetadata
 
@@ -108,8 +108,11 @@ class RecordFuture(Future[RecordMetadata]):
     def _call(self, callback: Callback) -> None:
         try:
             callback(self)
-        except BaseException:
-            log.exception("callback of a record failed: callback=%r", callback)
+        except BaseException as error:
+            if not isinstance(error, Exception) and not is_loop_thread():
+                # Ctrl-C or an exit in a thread of the program. In ours it would end all clients of the process.
+                raise
+            log.exception("record callback failed: callback=%r", callback)
 
 
 def finish_records(futures: Sequence[RecordFuture], stored: StoredRecords) -> None:

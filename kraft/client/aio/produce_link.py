@@ -132,7 +132,7 @@ class ProduceLink:
         try:
             await work()
         except Exception as error:
-            log.exception("produce link failed: broker=%s", self.address)
+            log.exception("produce stream failed: broker=%s", self.address)
             self.fail(f"internal error: {error!r}")
 
     async def _send_all(self) -> None:

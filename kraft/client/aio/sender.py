@@ -217,7 +217,7 @@ class Sender:
                 self._ensure_identity()
                 await self._sleep(now_ms)
         except Exception as error:
-            log.exception("producer stopped by an internal error")
+            log.exception("producer stopped: internal error")
             self._buffer.trouble = f"internal error: {error!r}"
         finally:
             # However this task ends, every record gets an outcome.

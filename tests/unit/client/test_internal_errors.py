@@ -41,7 +41,7 @@ async def test_answers_that_cannot_be_taken_break_their_link_at_once_and_are_ask
         assert [(await future).offset for future in futures] == [0, 0, 0]
     assert asyncio.get_running_loop().time() - began_s < 10
     assert [cluster.values("orders", number) for number in range(3)] == [[b"x"]] * 3
-    assert [each.message for each in caplog.records] == ["produce link failed: broker=broker-1:9094"]
+    assert [each.message for each in caplog.records] == ["produce stream failed: broker=broker-1:9094"]
 
 
 async def test_a_producer_that_cannot_go_on_says_why(
@@ -56,4 +56,4 @@ async def test_a_producer_that_cannot_go_on_says_why(
             await waiting
         with pytest.raises(ClientClosed, match="a bug"):
             await producer.send("orders", b"x")
-    assert [each.message for each in caplog.records] == ["producer stopped by an internal error"]
+    assert [each.message for each in caplog.records] == ["producer stopped: internal error"]

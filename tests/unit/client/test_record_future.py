@@ -199,3 +199,15 @@ def test_a_thread_that_holds_the_guard_may_use_futures_as_in_a_signals_handler()
 
     threading.Thread(target=use, daemon=True).start()
     assert done.wait(30)
+
+
+def test_an_interrupt_in_a_callback_reaches_the_thread_that_added_it_to_a_finished_future() -> None:
+    future = RecordFuture()
+    future.set_exception(ValueError("refused"))
+
+    def interrupted(_: Future[RecordMetadata]) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        future.add_done_callback(interrupted)
+    assert isinstance(future.exception(0), ValueError)
