@@ -71,22 +71,26 @@ class Load:
 
 def send(client: Client, servers: str, topic: str, records: int, value_bytes: int) -> Load:
     """Send into partition 0, a call for each record, after some that are not counted."""
-    return Load(**run_load(MODULE, "send", client, servers, topic, str(records), str(value_bytes)))
+    return Load(**run_load(MODULE, "send", client, servers, topic, str(records), str(value_bytes), records=records))
 
 
 def send_many(client: Client, servers: str, topic: str, records: int, value_bytes: int) -> Load:
     """Send into partition 0, a call for each 10,000 records."""
-    return Load(**run_load(MODULE, "send-many", client, servers, topic, str(records), str(value_bytes)))
+    return Load(
+        **run_load(MODULE, "send-many", client, servers, topic, str(records), str(value_bytes), records=records)
+    )
 
 
 def poll(client: Client, servers: str, topic: str, records: int) -> Load:
     """Consume partition 0 from its beginning, and look at each value. The time starts with the first records."""
-    return Load(**run_load(MODULE, "poll", client, servers, topic, str(records)))
+    return Load(**run_load(MODULE, "poll", client, servers, topic, str(records), records=records))
 
 
 def wait(client: Client, servers: str, topic: str, records: int, value_bytes: int) -> Latencies:
     """Send records one after the other: each waits until the one before is acknowledged."""
-    return Latencies(**run_load(MODULE, "wait", client, servers, topic, str(records), str(value_bytes)))
+    return Latencies(
+        **run_load(MODULE, "wait", client, servers, topic, str(records), str(value_bytes), records=records)
+    )
 
 
 # --- the clients -------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """`python -m benchmarks.kafka_listener`: what goes in and out through Kafka's protocol, with librdkafka as the load.
 
 One node with acks=1, beside two servers that keep no state; or a cluster with acks=all, synced and in the page cache.
+With a prepared load, only what goes in: the load then leaves the cores to the servers.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from rich.progress import Progress
 from benchmarks import kafka_load, lone_record
 from benchmarks.bare_kafka_loop import HOST, Kind
 from benchmarks.kafka_load import Flow, Latencies, LoadFailed
+from benchmarks.loads import Load, produce_with
 from benchmarks.report import Cell, Output, Report, print_report
 from benchmarks.servers import Server, beside_server, nodes, topic_maker
 from kraft.server.config.values import Durability
@@ -50,6 +52,8 @@ class Plan:
     nodes: int = 1
     warm_up_records: int = 0
     """Produced to each server before the first round, beside what each load warms up with: for Java's compiler."""
+    load: Load = Load.LIBRDKAFKA
+    """Prepared: in only, without pings."""
 
     @property
     def acks(self) -> int:
@@ -68,6 +72,7 @@ class Figures:
 
 def measure(servers: Sequence[Server], plan: Plan, of: Server) -> Report:
     """Measure the servers in turns; ratios are beside `of`."""
+    produce = produce_with(plan.load)
     started_mib = {server.name: server.resident_mib() for server in servers}
     figures = {(server.name, size): Figures() for size in BATCH_BYTES for server in servers}
     latencies: dict[str, list[Latencies]] = {server.name: [] for server in servers}
@@ -76,13 +81,18 @@ def measure(servers: Sequence[Server], plan: Plan, of: Server) -> Report:
         if plan.warm_up_records:
             for server in progress.track(servers, description="warming up"):
                 server.make_topic("warm-up", 1)
-                kafka_load.produce(server.address, "warm-up", plan.warm_up_records, BATCH_BYTES[-1], plan.acks)
+                for size in BATCH_BYTES:
+                    produce(
+                        server.address, "warm-up", max(1, plan.warm_up_records // len(BATCH_BYTES)), size, plan.acks
+                    )
         for number in progress.track(range(plan.rounds), description="measuring"):
             # Who is first differs, so that none always follows the same other one.
             turns = (*servers[number % len(servers) :], *servers[: number % len(servers)])
             for size in BATCH_BYTES:
                 for server in turns:
                     _flow(server, f"flow-{size}-{number}", plan, size, figures[server.name, size])
+            if plan.load is Load.PREPARED:
+                continue
             for server in turns:
                 server.make_topic(f"ping-{number}", 1)
                 found = kafka_load.ping(server.address, f"ping-{number}", plan.pings, plan.acks)
@@ -98,30 +108,42 @@ def measure(servers: Sequence[Server], plan: Plan, of: Server) -> Report:
     acks, replicas = ("1", "one replica") if plan.nodes == 1 else ("all", f"{plan.nodes} replicas")
     values = f"{kafka_load.VALUE_BYTES}-byte values"
     return Report(
-        title=f"Kafka's protocol: librdkafka, {values}, one partition, {replicas}, acks={acks}",
+        title=f"Kafka's protocol: {plan.load} load, {values}, one partition, {replicas}, acks={acks}",
         durability="page cache, unless a name says synced: what is written counts, and is synced later",
         rows=rows,
-        notes=[
-            f"Medians of {plan.rounds} rounds of {plan.records:,} records, the servers in turns, on the load's cores.",
-            f"Before the first round, {plan.warm_up_records:,} records went to each server.",
-            f"p50 and p99: {kafka_load.PING_RATE_HZ:,} records a second, each sent at once, {plan.pings:,} a round.",
-            "alone us: median of one request after the other over a bare socket; least: of the best round.",
-            "us: CPU of all the server's processes, a record, in the kernel and outside of it.",
-            f"x: beside {of.name}.",
-            "bare loop: decodes a request, computes its checksum, writes it to a file, and keeps no state.",
-            "floor: receives, writes and sends, and looks at no request. Both answer fetches from memory.",
-        ],
+        notes=_notes(plan, of),
     )
+
+
+def _notes(plan: Plan, of: Server) -> list[str]:
+    pinged = [
+        f"p50 and p99: {kafka_load.PING_RATE_HZ:,} records a second, each sent at once, {plan.pings:,} a round.",
+        "alone us: median of one request after the other over a bare socket; least: of the best round.",
+    ]
+    return [
+        f"Medians of {plan.rounds} rounds of {plan.records:,} records, the servers in turns, on the load's cores.",
+        plan.load.meaning,
+        f"Before the first round, {plan.warm_up_records:,} records went to each server, in batches of each size.",
+        *(pinged if plan.load is Load.LIBRDKAFKA else ()),
+        "us: CPU of all the server's processes, a record, in the kernel and outside of it.",
+        "load us: the same of the load. If it is above that of the server, the load may be the limit, not the server.",
+        f"x: beside {of.name}.",
+        "bare loop: decodes a request, computes its checksum, writes it to a file, and keeps no state.",
+        "floor: receives, writes and sends, and looks at no request. Both answer fetches from memory.",
+    ]
 
 
 def _flow(server: Server, topic: str, plan: Plan, batch_bytes: int, into: Figures) -> None:
     server.make_topic(topic, 1)
-    records, before_s = plan.records, server.cpu_s()
-    into.flows_in.append(kafka_load.produce(server.address, topic, records, batch_bytes, plan.acks))
+    before_s = server.cpu_s()
+    flow_in = produce_with(plan.load)(server.address, topic, plan.records, batch_bytes, plan.acks)
+    into.flows_in.append(flow_in)
     between_s = server.cpu_s()
-    into.flows_out.append(kafka_load.consume(server.address, topic, records))
-    into.in_us.append((between_s - before_s) / (records + kafka_load.WARM_UP_RECORDS) * 1e6)
-    into.out_us.append((server.cpu_s() - between_s) / records * 1e6)
+    into.in_us.append((between_s - before_s) / flow_in.all_records * 1e6)
+    if plan.load is Load.LIBRDKAFKA:
+        flow_out = kafka_load.consume(server.address, topic, plan.records)
+        into.flows_out.append(flow_out)
+        into.out_us.append((server.cpu_s() - between_s) / flow_out.all_records * 1e6)
 
 
 def _row(
@@ -133,25 +155,29 @@ def _row(
     started_mib: float,
     of: Server,
 ) -> dict[str, Cell]:
-    own, limit = figures[server.name, size], figures[of.name, size]
-    records_in, records_out = _rate(own.flows_in), _rate(own.flows_out)
+    own, beside = figures[server.name, size], figures[of.name, size]
+    row: dict[str, Cell] = {"server": server.name, "batch bytes": size}
+    row |= _direction("in", own.flows_in, own.in_us, beside.flows_in)
+    if own.flows_out:
+        row |= _direction("out", own.flows_out, own.out_us, beside.flows_out)
+    if latencies:
+        row |= {
+            "p50 ms": median(latency.p50_ms for latency in latencies),
+            "p99 ms": median(latency.p99_ms for latency in latencies),
+            "alone us": median(alone_us) if alone_us else None,
+            "least": min(alone_us, default=None),
+        }
+    return row | {"MiB start": round(started_mib), "MiB loaded": round(server.resident_mib())}
+
+
+def _direction(name: str, flows: Sequence[Flow], us: Sequence[float], beside: Sequence[Flow]) -> dict[str, Cell]:
+    records_per_s = _rate(flows)
     return {
-        "server": server.name,
-        "batch bytes": size,
-        "in: records/s": round(records_in),
-        "in: MB/s": round(records_in * kafka_load.VALUE_BYTES / 1e6),
-        "in: x": records_in / _rate(limit.flows_in),
-        "in: us": median(own.in_us),
-        "out: records/s": round(records_out),
-        "out: MB/s": round(records_out * kafka_load.VALUE_BYTES / 1e6),
-        "out: x": records_out / _rate(limit.flows_out),
-        "out: us": median(own.out_us),
-        "p50 ms": median(latency.p50_ms for latency in latencies),
-        "p99 ms": median(latency.p99_ms for latency in latencies),
-        "alone us": median(alone_us) if alone_us else None,
-        "least": min(alone_us, default=None),
-        "MiB start": round(started_mib),
-        "MiB loaded": round(server.resident_mib()),
+        f"{name}: records/s": round(records_per_s),
+        f"{name}: MB/s": round(records_per_s * kafka_load.VALUE_BYTES / 1e6),
+        f"{name}: x": records_per_s / _rate(beside),
+        f"{name}: us": median(us),
+        f"{name}: load us": median(flow.load_us for flow in flows),
     }
 
 
@@ -226,6 +252,9 @@ def main(
     warm_up: Annotated[
         int, typer.Option(min=0, max=WARM_UP_RECORDS_MAX, help="Records to each server before the first round.")
     ] = 0,
+    load: Annotated[Load, typer.Option(help="prepared costs next to nothing, and measures what goes in only.")] = (
+        Load.LIBRDKAFKA
+    ),
     durability: Annotated[
         list[Durability] | None,
         typer.Option(help="Of ours; several times for several. By default page-cache, with more nodes both."),
@@ -237,7 +266,7 @@ def main(
     output: Annotated[Output, typer.Option(help="For people or for programs.")] = Output.TABLE,
 ) -> None:
     """Records in and out, latency, CPU and memory, beside Kafka and beside servers that keep no state."""
-    plan = Plan(records=records, rounds=rounds, pings=pings, nodes=node_count, warm_up_records=warm_up)
+    plan = Plan(records=records, rounds=rounds, pings=pings, nodes=node_count, warm_up_records=warm_up, load=load)
     durability = durability or ([Durability.PAGE_CACHE] if node_count == 1 else list(NAMES))
     others = list(map(beside_server, beside or ()))
     try:

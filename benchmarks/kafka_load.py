@@ -10,7 +10,8 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Final
@@ -20,6 +21,11 @@ import typer
 
 VALUE_BYTES: Final = 1_024
 DEADLINE_S: Final = 120
+"""Longest time without any progress, and part of the deadline of a whole load."""
+
+RECORDS_PER_S_MIN: Final = 100
+"""Rate below which a load fails."""
+
 MODULE: Final = "benchmarks.kafka_load"
 PING_RATE_HZ: Final = 1_000
 
@@ -52,10 +58,21 @@ class Flow:
 
     records: int
     seconds: float
+    cpu_s: float
+    """Of the load, in that time."""
+    began_s: float
+    """On the clock that all processes of the machine share."""
+    all_records: int
+    """With those before that time."""
 
     @property
     def records_per_s(self) -> float:
         return self.records / self.seconds
+
+    @property
+    def load_us(self) -> float:
+        """CPU time of the load, a record."""
+        return self.cpu_s / self.records * 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,31 +92,49 @@ class Latencies:
 # --- for who measures --------------------------------------------------------------------------------------------
 
 
-def produce(servers: str, topic: str, records: int, batch_bytes: int, acks: int = 1) -> Flow:
-    """Produce into partition 0, after some records that are not counted."""
-    return Flow(**run_load(MODULE, "produce", servers, topic, str(records), str(batch_bytes), "--acks", str(acks)))
+def produce(servers: str, topic: str, records: int, batch_bytes: int, acks: int = 1, partition: int = 0) -> Flow:
+    """Produce into one partition, after some records that are not counted."""
+    return produced_by((MODULE, "produce"), servers, topic, records, batch_bytes, acks, partition)
 
 
 def consume(
     servers: str, topic: str, records: int, partitions: int = 1, isolation: Isolation = Isolation.READ_COMMITTED
 ) -> Flow:
     """Consume the partitions from their beginning. The time starts with the first records."""
-    return Flow(**run_load(MODULE, "consume", servers, topic, str(records), str(partitions), isolation))
+    said = run_load(MODULE, "consume", servers, topic, str(records), str(partitions), isolation, records=records)
+    return Flow(**said)
 
 
 def ping(servers: str, topic: str, records: int, acks: int = 1) -> Latencies:
     """1,000 records a second, each sent at once."""
-    return Latencies(**run_load(MODULE, "ping", servers, topic, str(records), "--acks", str(acks)))
+    return Latencies(**run_load(MODULE, "ping", servers, topic, str(records), "--acks", str(acks), records=records))
 
 
-def run_load(module: str, *arguments: str) -> dict[str, Any]:
+def produced_by(
+    load: Sequence[str], servers: str, topic: str, records: int, batch_bytes: int, acks: int, partition: int
+) -> Flow:
+    """Produce with the process of a load that takes these arguments."""
+    place = (servers, topic, str(records), str(batch_bytes))
+    options = ("--acks", str(acks), "--partition", str(partition))
+    return Flow(**run_load(*load, *place, *options, records=records))
+
+
+def load_deadline_s(records: int) -> int:
+    """Return the time that a load of so many records may take, with its start and its warm-up."""
+    return 2 * DEADLINE_S + records // RECORDS_PER_S_MIN
+
+
+def run_load(module: str, *arguments: str, records: int) -> dict[str, Any]:
     """Run the process of a load, and return the JSON object that it prints. Raises LoadFailed."""
     command = [sys.executable, "-m", module, *arguments]
-    deadline_s = 2 * DEADLINE_S
+    deadline_s = load_deadline_s(records)
     try:
         finished = subprocess.run(command, capture_output=True, text=True, timeout=deadline_s, check=False)
     except subprocess.TimeoutExpired:
-        raise LoadFailed(f"{' '.join(arguments)}: the load did not end within {deadline_s} s") from None
+        raise LoadFailed(
+            f"{' '.join(arguments)}: the load did not end within {deadline_s} s, though {RECORDS_PER_S_MIN} records a"
+            f" second would be fast enough: look for the reason in the server's log, or ask for fewer records"
+        ) from None
     if finished.returncode != 0:
         raise LoadFailed(f"{' '.join(arguments)}: the load failed: {finished.stderr.strip()}")
     said: dict[str, Any] = json.loads(finished.stdout)
@@ -111,12 +146,23 @@ def run_load(module: str, *arguments: str) -> dict[str, Any]:
 Servers = Annotated[str, typer.Argument()]
 Topic = Annotated[str, typer.Argument()]
 Records = Annotated[int, typer.Argument(min=1)]
+BatchBytes = Annotated[int, typer.Argument(min=1)]
 Acks = Annotated[int, typer.Option(min=-1, max=1)]
+Partition = Annotated[int, typer.Option(min=0)]
+
+
+@contextmanager
+def measured(records: int, before: int) -> Iterator[None]:
+    """Print the flow of these records, which the block exchanges; `before` came without being measured."""
+    began_s, cpu_s = time.perf_counter(), time.process_time()
+    yield
+    ended_s, cpu_s = time.perf_counter(), time.process_time() - cpu_s
+    _say(Flow(records=records, seconds=ended_s - began_s, cpu_s=cpu_s, began_s=began_s, all_records=before + records))
 
 
 @app.command("produce")
 def produce_here(
-    servers: Servers, topic: Topic, records: Records, batch_bytes: Annotated[int, typer.Argument()], acks: Acks
+    servers: Servers, topic: Topic, records: Records, batch_bytes: BatchBytes, acks: Acks, partition: Partition
 ) -> None:
     producer = confluent_kafka.Producer(
         {
@@ -128,27 +174,44 @@ def produce_here(
             "linger.ms": 5,
             "queue.buffering.max.messages": 200_000,
             "queue.buffering.max.kbytes": 1 << 20,
+            # None: a record may wait long in the queue of a slow server. Standing still is an error of its own.
+            "message.timeout.ms": 0,
         }
     )
-    _send(producer, topic, WARM_UP_RECORDS)
-    began_s = time.perf_counter()
-    _send(producer, topic, records)
-    _say(Flow(records=records, seconds=time.perf_counter() - began_s))
+    _send(producer, topic, partition, WARM_UP_RECORDS)
+    with measured(records, WARM_UP_RECORDS):
+        _send(producer, topic, partition, records)
 
 
-def _send(producer: confluent_kafka.Producer, topic: str, records: int) -> None:
+def _send(producer: confluent_kafka.Producer, topic: str, partition: int, records: int) -> None:
     value = b"x" * VALUE_BYTES
     failures: list[object] = []
     message = {"value": value, "callback": lambda error, _: failures.append(error) if error is not None else None}
-    sent = 0
-    while sent < records:
+    sent, left, progress_s = 0, len(producer), time.monotonic()
+    while sent < records and not failures:
         messages = [message] * min(_CALL_RECORDS, records - sent)
-        taken = producer.produce_batch(topic, messages, partition=0)
+        taken = producer.produce_batch(topic, messages, partition=partition)
         sent += taken
         # Full: until some are acknowledged.
         producer.poll(0 if taken == len(messages) else 0.002)
-    if producer.flush(DEADLINE_S) or failures:
-        raise SystemExit(f"not every record was acknowledged: {failures[:1]}")
+        before, left = left, len(producer)
+        # What poll returns would count errors of connections, too.
+        if taken or left != before:
+            progress_s = time.monotonic()
+        elif time.monotonic() - progress_s > DEADLINE_S:
+            break
+    _flush(producer, failures)
+
+
+def _flush(producer: confluent_kafka.Producer, failures: Sequence[object]) -> None:
+    """Wait until every record is acknowledged. Raises SystemExit if one is refused, or none for some time."""
+    left = len(producer)
+    while left and not failures:
+        before, left = left, producer.flush(DEADLINE_S)
+        if left == before:
+            raise SystemExit(f"{left} records were not acknowledged: none for {DEADLINE_S} s")
+    if failures:
+        raise SystemExit(f"not every record was acknowledged: {failures[0]}")
 
 
 @app.command("consume")
@@ -173,10 +236,9 @@ def consume_here(
     )
     consumer.assign([confluent_kafka.TopicPartition(topic, partition, 0) for partition in range(partitions)])
     read = len(_take(consumer, max(1, records // _FIRST_PART)))
-    began_s, before = time.perf_counter(), read
-    while read < records:
-        read += len(_take(consumer, records - read))
-    _say(Flow(records=read - before, seconds=time.perf_counter() - began_s))
+    with measured(records - read, read):
+        while read < records:
+            read += len(_take(consumer, records - read))
     consumer.close()
 
 
@@ -207,8 +269,7 @@ def ping_here(servers: Servers, topic: Topic, records: Records, acks: Acks) -> N
         while (left_s := due_s - time.perf_counter()) > 0:
             producer.poll(left_s)
         producer.produce(topic, value, partition=0, on_delivery=acknowledged)
-    if producer.flush(DEADLINE_S) or failures:
-        raise SystemExit(f"not every record was acknowledged: {failures[:1]}")
+    _flush(producer, failures)
     _say(Latencies.of(latencies_s[_WARM_UP_PINGS:]))
 
 

@@ -27,7 +27,8 @@ def latencies_us(address: str, topic: str, requests: int, acks: int, value_bytes
     Raises OSError. The first ones, to warm up, are not returned.
     """
     host, _, port = address.rpartition(":")
-    frame = _frame(topic, acks, value_bytes)
+    batch = build_batch([Record(-1, time.time_ns() // 1_000_000, None, b"x" * value_bytes)])
+    frame = produce_frame(topic, acks, batch)
     took_ns: list[int] = []
     with socket.create_connection((host, int(port)), _TIMEOUT_S) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -49,11 +50,12 @@ def _receive(connection: socket.socket) -> None:
         raise ConnectionError("the broker closed the connection")
 
 
-def _frame(topic: str, acks: int, value_bytes: int) -> bytes:
-    records = build_batch([Record(-1, time.time_ns() // 1_000_000, None, b"x" * value_bytes)])
+def produce_frame(topic: str, acks: int, batch: bytes, partition: int = 0) -> bytes:
+    """Return a produce request of one batch, as it is sent."""
+    data = PartitionProduceData(index=partition, records=batch)
     request = ProduceRequest(
         acks=acks,
         timeout_ms=_TIMEOUT_S * 1_000,
-        topic_data=(TopicProduceData(name=topic, partition_data=(PartitionProduceData(index=0, records=records),)),),
+        topic_data=(TopicProduceData(name=topic, partition_data=(data,)),),
     )
     return b"".join(encode_request(request, VERSION, correlation_id=7, client_id="lone"))

@@ -61,7 +61,8 @@ class Written:
 def write(client: Client, servers: str, topic: str, producers: int, lots: int, *, is_transactional: bool) -> Written:
     """Write `lots` with each of the producers, idempotent and with acks=all, after some that are not counted."""
     ends = "transactions" if is_transactional else "none"
-    said = run_load(MODULE, client, servers, topic, str(producers), str(lots), ends)
+    records = producers * lots * LOT_RECORDS
+    said = run_load(MODULE, client, servers, topic, str(producers), str(lots), ends, records=records)
     commit = said["commit"]
     return Written(
         lots=said["lots"],

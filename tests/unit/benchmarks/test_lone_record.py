@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import socket
-from threading import Thread
-
 import confluent_kafka
 import pytest
 
 from benchmarks.lone_record import WARM_UP, latencies_us
 from benchmarks.servers import DEADLINE_S, node
+from tests.support.closing_server import closing_server
 
 REQUESTS = 20
 
@@ -28,14 +26,5 @@ def test_every_request_is_answered_and_its_record_is_in_the_log(acks: int) -> No
 
 
 def test_a_broker_that_closes_the_connection_is_an_error() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def close() -> None:
-            connection, _ = listening.accept()
-            connection.close()
-
-        closing = Thread(target=close)
-        closing.start()
-        with pytest.raises(ConnectionError):
-            latencies_us(f"127.0.0.1:{listening.getsockname()[1]}", "alone", REQUESTS, 1, value_bytes=100)
-        closing.join()
+    with closing_server() as address, pytest.raises(ConnectionError):
+        latencies_us(address, "alone", REQUESTS, 1, value_bytes=100)
