@@ -10,7 +10,7 @@ import socket
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from typing import Final
+from typing import Annotated, Final
 
 import typer
 
@@ -27,6 +27,7 @@ from benchmarks.kafka_load import (
     Topic,
     measured,
     produced_by,
+    run_load,
 )
 from benchmarks.lone_record import VERSION, produce_frame
 from kraft.log.format.record_batch import build_batch
@@ -59,23 +60,37 @@ def produce(servers: str, topic: str, records: int, batch_bytes: int, acks: int 
     return produced_by((MODULE,), servers, topic, records, batch_bytes, acks, partition)
 
 
+def produce_at(servers: str, topic: str, records: int, batch_bytes: int, acks: int, batches_per_s: float) -> Flow:
+    """Produce whole batches into partition 0 at a fixed rate; one alone comes before that and is not counted."""
+    place = (servers, topic, str(records), str(batch_bytes))
+    options = ("--acks", str(acks), "--partition", "0", "--rate", str(batches_per_s))
+    return Flow(**run_load(MODULE, *place, *options, records=records))
+
+
 # --- the process -------------------------------------------------------------------------------------------------
 
 
 @app.command()
 def produce_here(
-    servers: Servers, topic: Topic, records: Records, batch_bytes: BatchBytes, acks: Acks, partition: Partition
+    servers: Servers,
+    topic: Topic,
+    records: Records,
+    batch_bytes: BatchBytes,
+    acks: Acks,
+    partition: Partition,
+    rate: Annotated[float | None, typer.Option(help="Batches a second; without, as fast as it goes.")] = None,
 ) -> None:
     try:
         batch, batch_records = largest_batch(batch_bytes)
         frame = produce_frame(topic, acks, batch, partition)
         with closing(_Connection(_leader(servers, topic, partition))) as connection:
             _begin(connection, frame)
-            before, counted = (math.ceil(each / batch_records) for each in (WARM_UP_RECORDS, records))
+            before = math.ceil(WARM_UP_RECORDS / batch_records) if rate is None else 0
+            counted = math.ceil(records / batch_records)
             _check(_exchange(connection, frame, before))
             # The one that began counts for those before, too.
             with measured(counted * batch_records, (1 + before) * batch_records):
-                responses = _exchange(connection, frame, counted)
+                responses = _exchange(connection, frame, counted, rate)
             _check(responses)
     except (OSError, ProtocolError, Refused) as failed:
         raise SystemExit(str(failed)) from None
@@ -102,12 +117,15 @@ def _begin(connection: _Connection, frame: bytes) -> None:
         time.sleep(_RETRY_S)
 
 
-def _exchange(connection: _Connection, frame: bytes, requests: int) -> list[bytes]:
+def _exchange(connection: _Connection, frame: bytes, requests: int, rate_hz: float | None = None) -> list[bytes]:
     """Send the request so many times, and return the responses, which nobody has looked at yet."""
     responses: list[bytes] = []
+    began_s = time.perf_counter()
     for number in range(requests):
         if number >= IN_FLIGHT:
             responses.append(connection.response())
+        if rate_hz is not None:
+            time.sleep(max(0.0, began_s + number / rate_hz - time.perf_counter()))
         connection.send(frame)
     while len(responses) < requests:
         responses.append(connection.response())
