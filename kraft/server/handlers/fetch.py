@@ -33,8 +33,8 @@ TURN_S_MAX: Final = 0.01
 
 
 WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Maximum bytes of records that all waiting fetches keep in memory. Further ones keep no more than their count, and
-read them once again for the response: a fetch that waits for `min_bytes` may have nearly as many."""
+"""Maximum bytes of records that all waiting fetches together keep in memory: each may have read nearly `min_bytes`. A
+fetch beyond it keeps only the count of its records, and reads them again for its response."""
 
 
 class _Bounds(Struct, frozen=True):
