@@ -1,4 +1,4 @@
-"""How far groups have read: for each partition the committed offset, what is not read yet, and who reads it."""
+"""Progress of groups: for each partition the committed offset, the records that are not read yet, and the reader."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from kraft.model.list_offsets import LATEST_TIMESTAMP
 
 
 class PartitionProgress(Struct, frozen=True, kw_only=True):
-    """How far a group has read one partition. None is what is not known."""
+    """Progress of a group in one partition. Fields are None if they are not known."""
 
     group_id: str
     partition: TopicPartition
     committed: OffsetAndMetadata | None
     log_end: int | None
+    """The high watermark, which Kafka's tools print as LOG-END-OFFSET."""
+
     unread_since_ms: int | None = None
     """Timestamp of the first record that was not read."""
 
@@ -26,7 +28,7 @@ class PartitionProgress(Struct, frozen=True, kw_only=True):
 
     @property
     def lag(self) -> int | None:
-        """Offsets between the committed one and the log end; negative if the log was truncated or created again."""
+        """Offsets between the committed one and `log_end`; negative if the log was truncated or created again."""
         return None if self.committed is None or self.log_end is None else self.log_end - self.committed.offset
 
     def lag_seconds(self, now_ms: int) -> float | None:
