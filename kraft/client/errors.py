@@ -69,7 +69,7 @@ class CommitFailed(Refusal):
 
 
 class SubscriptionConflict(KraftError):
-    """A call that does not fit the others.
+    """A call that does not fit the consumer's earlier calls or settings.
 
     `subscribe` and `assign` exclude each other, a poll needs one of them, and groups need group.id.
     """
@@ -91,7 +91,7 @@ class TransactionConflict(KraftError):
 
 
 class ProducerFenced(Refusal):
-    """Another producer uses the transactional id since; this one can only be closed."""
+    """A newer producer uses the transactional id; this one can only be closed."""
 
 
 class BufferExhausted(KraftError):

@@ -16,7 +16,7 @@ from kraft.client.sans_io.column_records import ColumnRecords, record_size
 from kraft.log.format.record_codec import Header
 
 INBOX_RECORDS_MAX: Final = 10_000
-"""Maximum of records in the inbox, and of those parked; `put` waits while there are as many, as for `buffer_memory`."""
+"""Maximum number of records in the inbox, and of those parked: `put` waits at it, as it does at `buffer_memory`."""
 
 LARGE_BYTES: Final = 1024
 """Size from which the bytes of a record are counted. Smaller ones are limited by their number."""
@@ -60,7 +60,7 @@ class Inbox:
         self._large_bytes = 0
         """Bytes of the large records here and in runs that are not queued."""
         self._parked = 0
-        """The number of records taken that wait for something else than their turn."""
+        """The number of records in runs that are parked."""
         self._taken = 0
         """The number of records taken so far. For the event loop alone."""
         self.is_closed = False
@@ -105,15 +105,15 @@ class Inbox:
         return list(_runs(taken))
 
     def park(self, run: Run) -> None:
-        """The records of a run that was taken wait for something else than their turn."""
+        """Count the records of a run that was taken and has to wait, such as for a look-up of its topic."""
         self._hold(records_more=len(run.records))
 
     def unpark(self, run: Run) -> None:
-        """They have waited."""
+        """Count them no longer: the wait is over."""
         self._hold(records_more=-len(run.records))
 
     def ended(self, run: Run) -> None:
-        """The records of a run that was taken are in batches, or have failed."""
+        """Release the bytes of a run that was taken: its records are in batches, or have failed."""
         if self._large_bytes:
             self._hold(bytes_more=-sum(map(_large, run.records.sizes())))
 

@@ -27,8 +27,8 @@ class RecordFuture(Future[RecordMetadata]):
     """Future of one record. It is running from the start, so it cannot be cancelled.
 
     It is a single object until somebody waits, because so many exist at a time that the garbage collector would take
-    longer over them than all the rest of `send`. Its condition is made then. From then on its state changes under the
-    condition, as `concurrent.futures.wait` needs it; until then under a guard that all share.
+    longer over them than all the rest of `send`. The first wait makes its condition. From then on its state changes
+    under the condition, as `concurrent.futures.wait` needs it; until then under a guard that all futures share.
     """
 
     _state = _RUNNING
@@ -40,14 +40,14 @@ class RecordFuture(Future[RecordMetadata]):
     _further_callbacks: list[Callback] | None = None
 
     def __init__(self) -> None:
-        """Make nothing: class attributes stand for the parts of a Future."""
+        """Leave out what Future.__init__ makes: attributes of the class stand for it, and `__getattr__`."""
 
     def __getattr__(self, name: str) -> Any:
         """Make what the methods of Future use, when they first do."""
         if name == "_condition":
             return self._made_condition()
         if name == "_result":
-            # Of a future that failed too: Future reads it beside the exception.
+            # Future reads it beside the exception, so a future that has failed needs one, too.
             return self._stored.metadata(self._row) if "_stored" in self.__dict__ else None
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -93,7 +93,7 @@ class RecordFuture(Future[RecordMetadata]):
     def _invoke_callbacks(self) -> None:
         """Call what was added until a method of Future finished this one."""
         with _guard:
-            # Whoever found it unfinished has added by now.
+            # A thread that found the future unfinished has added its callback by now.
             pass
         self._call_added()
 

@@ -228,7 +228,7 @@ class ConsumerSettings(ClientSettings):
     """group.id: the group that `subscribe` joins, and whose committed offsets are where reading starts."""
 
     group_instance_id: str | None = None
-    """group.instance.id: makes a static member: it keeps its partitions while it restarts."""
+    """group.instance.id: makes the consumer a static member, which keeps its partitions while it restarts."""
 
     group_protocol: str = "consumer"
     """group.protocol: consumer (KIP-848) or classic. Kafka's default is classic; here it is classic only if one of the

@@ -1,4 +1,4 @@
-"""What a consumer subscribes to, and what it calls when its group moves partitions."""
+"""A consumer's subscription: topics, and the callbacks for partitions that its group moves."""
 
 from __future__ import annotations
 

@@ -56,9 +56,10 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class GroupMetadata(Struct, frozen=True, kw_only=True):
-    """How a member of a group shows, when a transaction commits offsets, that it is one. `group_metadata` returns it.
+    """Identity of a group's member, by which the coordinator checks the offsets of a transaction.
 
-    Without a member, as for a consumer that is assigned partitions, the id is empty and the generation -1.
+    `Consumer.group_metadata` returns it. For a consumer that was assigned its partitions with `assign`, the id is empty
+    and the generation -1.
     """
 
     group_id: str

@@ -1,4 +1,4 @@
-"""How an admin client sends its requests; implemented by `Admin`, and used by the classes that it is made of."""
+"""Interface by which the parts of an admin client send requests; `Admin` implements it."""
 
 from __future__ import annotations
 

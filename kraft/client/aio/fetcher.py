@@ -159,7 +159,7 @@ class Fetcher:
             return
         since_ms = self._missing_since_ms.setdefault(partition, now_ms)
         if now_ms - since_ms >= MISSING_TOPIC_GRACE_MS:
-            # Topics grow, so this is tried again, as long, after the error was raised.
+            # Topics grow: after the error was raised, the partition is looked for again, for as long.
             del self._missing_since_ms[partition]
             self._fail(partition, refusal, is_passing=not has_number and track.is_read)
 

@@ -28,7 +28,7 @@ PARTITIONS_AT_ONCE: Final = 500
 
 
 class _Attempt(Struct, Generic[Item]):
-    """What one attempt brought."""
+    """Outcome of one attempt."""
 
     final: dict[TopicPartition, Item | Refusal] = field(default_factory=dict)
     passing: dict[TopicPartition, Refusal | Unreachable] = field(default_factory=dict)

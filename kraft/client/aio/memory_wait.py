@@ -7,7 +7,7 @@ from kraft.client.errors import BufferExhausted
 
 
 class MemoryWait:
-    """What some of the records waited for in vain, the others do not wait for again.
+    """One wait for all of the records: once it has timed out, the others that need memory fail without a wait.
 
     Otherwise each batch would wait as long as the first, and the records behind them as long as they all together.
     """

@@ -25,7 +25,7 @@ async def warn_of_missing_topics(group_id: str, topics: Iterable[str], metadata:
         # The member's own requests report what is wrong with the brokers.
         return
     for topic in missing:
-        log.warning("group %s: topic %r does not exist; it is read from when it is created", group_id, topic)
+        log.warning("group %s: topic %r does not exist; it will be read once it is created", group_id, topic)
 
 
 async def _missing(topics: Iterable[str], metadata: MetadataCache) -> list[str]:

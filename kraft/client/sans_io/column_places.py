@@ -93,7 +93,7 @@ def _places(
         partition = None if partitions is None else partitions[row]
         key = None if keys is None else keys[row]
         if partition is not None:
-            # Less than -1, so that it is told from none.
+            # A negative partition is refused later: -1 would let the record go to any.
             yield partition if partition >= 0 else partition - 1
         else:
             yield _ANY if key is None else partition_for_key(key, partition_count)

@@ -153,7 +153,7 @@ async def test_a_subscription_to_a_name_that_no_topic_can_have_is_refused() -> N
 async def test_a_missing_topic_is_logged_once_and_read_when_it_is_created(
     protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    warning = "group billing: topic 'ordrs' does not exist; it is read from when it is created"
+    warning = "group billing: topic 'ordrs' does not exist; it will be read once it is created"
     async with cluster_with_orders(1) as (cluster, _):
         settings = {"metadata_max_age_ms": 5_000, **PROTOCOLS[protocol]}
         async with member_of(cluster, **settings) as consumer:

@@ -48,9 +48,9 @@ class ConsumerMember(GroupMember):
         self._heartbeat_ms = 0
         """Interval of heartbeats, set by the coordinator."""
         self._unassigned_heartbeats = 0
-        """Answered in a row while the member has a regular expression and no partitions."""
+        """Heartbeats answered in a row while the member has a regular expression and no partitions."""
         self._told_subscription: _Subscription | None = None
-        """What the coordinator has; None if it is to be told everything."""
+        """The subscription that the coordinator has; None if the next heartbeat has to say everything."""
         self._sending_subscription = self._subscription
         self._told_owned: Places = NOWHERE
         self._sending_owned: Places | None = None

@@ -1,4 +1,4 @@
-"""What members of classic groups of consumers say to each other, inside JoinGroup and SyncGroup.
+"""Subscriptions and assignments of classic groups of consumers: the bytes inside JoinGroup and SyncGroup.
 
 The bytes begin with their version. Members may be programs of other clients, so any version may come. A later version
 begins as the ones before it do.

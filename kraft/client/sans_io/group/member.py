@@ -1,4 +1,4 @@
-"""What members of both group protocols have in common: one request in flight, retries, leaving, and idle consumers.
+"""Base of the members of both group protocols: one request in flight, retries, leaving, and idle consumers.
 
 A member says which request is due (`next_request`) and takes its outcome. What it is to read is in its `ownership`,
 whose steps the consumer runs inside its polls.
@@ -55,7 +55,7 @@ MUST_JOIN_AGAIN: Final = frozenset(
 
 
 class MemberIdentity(Struct, frozen=True):
-    """How a member shows, when it commits offsets, that it is one."""
+    """Identity that a member commits offsets with."""
 
     member_id: str
     instance_id: str | None

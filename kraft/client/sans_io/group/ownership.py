@@ -55,7 +55,7 @@ Step: TypeAlias = Revoke | Lose | Assign
 
 
 class Ownership:
-    """What a consumer owns, and what it is to own."""
+    """Partitions that a consumer owns, and those that it is to own."""
 
     def __init__(self) -> None:
         self.owned: Places = NOWHERE
@@ -75,12 +75,12 @@ class Ownership:
 
     @property
     def in_hand(self) -> Places:
-        """What the consumer may read and commit: what it owns, and what a running step assigns."""
+        """Partitions that the consumer may read and commit: those it owns, and those that a running step assigns."""
         return self.owned | self._running.places if isinstance(self._running, Assign) else self.owned
 
     @property
     def target(self) -> Places:
-        """What the consumer is to own."""
+        """Partitions that the consumer is to own."""
         return self._target
 
     def aim(self, target: Iterable[Place]) -> None:
