@@ -26,17 +26,30 @@ class Output(StrEnum):
 
 @app.command()
 def main(
-    cycles: Annotated[int, typer.Option(min=1, help="How many faults, one after the other.")] = 20,
-    faults: Annotated[str, typer.Option(help=f"Separated by commas, of: {', '.join(FAULTS)}.")] = ",".join(FAULTS),
-    seed: Annotated[int | None, typer.Option(help="Decides order, times and targets; by default a new one.")] = None,
+    cycles: Annotated[int, typer.Option(min=1, help="Number of faults, one after the other.")] = 20,
+    faults: Annotated[str, typer.Option(help=f"Faults to use, separated by commas: {', '.join(FAULTS)}.")] = ",".join(
+        FAULTS
+    ),
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the faults' order, times and targets. By default a new one.")
+    ] = None,
     duration: Annotated[float | None, typer.Option(min=1, help="Seconds after which no new fault begins.")] = None,
-    nodes: Annotated[int, typer.Option(min=3, max=9, help="Nodes of the cluster; the first three vote.")] = 3,
-    output: Annotated[Output, typer.Option(help="For people or for programs.")] = Output.TABLE,
+    nodes: Annotated[
+        int, typer.Option(min=3, max=9, help="Number of nodes; the first three are controllers, too.")
+    ] = 3,
+    output: Annotated[Output, typer.Option(help="Output format: table for people, json for programs.")] = Output.TABLE,
     directory: Annotated[
-        Path | None, typer.Option(help="Keep history and nodes here; by default they are kept when something is wrong.")
+        Path | None,
+        typer.Option(
+            help="Empty directory that keeps the history and the nodes' files. By default a temporary one, which is"
+            " kept when something is wrong."
+        ),
     ] = None,
 ) -> None:
-    """Break things, then see whether anything acknowledged is lost, doubled or out of order. Exit code 1 if so."""
+    """Inject faults into a cluster under load, then report lost, duplicated and misplaced records.
+
+    The exit code is 1 if an acknowledged record is lost, duplicated or out of order.
+    """
     plan = RunPlan(
         seed=SystemRandom().randrange(1_000_000) if seed is None else seed,
         cycles=cycles,

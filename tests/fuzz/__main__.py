@@ -39,15 +39,19 @@ def main() -> int:
 
     names = sorted(targets())
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60, help="for each target (default 60)")
+    parser.add_argument("--seconds", type=float, default=60, help="time for each target, in seconds (60)")
     parser.add_argument(
-        "--inputs", type=int, default=0, help="at most so many for each target; 0 (default) for no bound"
+        "--inputs", type=int, default=0, help="most inputs for each target; 0, the default, sets no limit"
     )
-    parser.add_argument("--target", action="append", choices=names, help="may be given again; all when left out")
+    parser.add_argument(
+        "--target", action="append", choices=names, help="target to run, may be repeated; by default all"
+    )
     parser.add_argument("--mode", choices=["atheris", "random"], help="atheris when it is installed, otherwise random")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--jobs", type=int, default=1, help="targets at the same time (default 1)")
-    parser.add_argument("--crashes", type=Path, help="keep inputs that crash in this folder (default: a temporary one)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random inputs (1)")
+    parser.add_argument("--jobs", type=int, default=1, help="targets at the same time (1)")
+    parser.add_argument(
+        "--crashes", type=Path, help="folder that keeps the inputs that crash; by default a temporary one"
+    )
     options = parser.parse_args()
     mode = options.mode or ("random" if find_spec("atheris") is None else "atheris")
     if options.mode is None and mode == "random":

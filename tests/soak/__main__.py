@@ -213,13 +213,18 @@ def main(arguments: list[str]) -> int:
     names = [program.name for program in PROGRAMS]
     listed = ", ".join(names)
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
-    parser.add_argument("--only", action="append", choices=names, metavar="NAME", help=f"may be given again: {listed}")
+    parser.add_argument(
+        "--only", action="append", choices=names, metavar="NAME", help=f"search to run, may be repeated: {listed}"
+    )
     parser.add_argument("--seed", type=int, help="one round with this seed, to repeat it")
     default_s = float(os.environ.get(SECONDS_VARIABLE) or SECONDS)
     parser.add_argument(
-        "--seconds", type=float, default=default_s, help=f"for all together (${SECONDS_VARIABLE}, or {SECONDS:g})"
+        "--seconds",
+        type=float,
+        default=default_s,
+        help=f"time for all searches together, in seconds (${SECONDS_VARIABLE}, or {SECONDS:g})",
     )
-    parser.add_argument("--logs", type=Path, default=LOGS, help=f"folder for what rounds print ({LOGS})")
+    parser.add_argument("--logs", type=Path, default=LOGS, help=f"folder for the output of rounds ({LOGS})")
     options = parser.parse_args(arguments)
     for name in (signal.SIGINT, signal.SIGTERM):
         # A shell may have started this with interrupts ignored, which children inherit.

@@ -24,8 +24,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--situation", choices=[one.name.lower().replace("_", "-") for one in Situation], action="append"
     )
-    parser.add_argument("--bits", type=int, default=BITS, help=f"how many of {BITS:,}, at random (all)")
-    parser.add_argument("--seed", type=int, default=1, help="of the choice of bits")
+    parser.add_argument(
+        "--bits", type=int, default=BITS, help=f"number of bits to flip, chosen at random; by default all {BITS:,}"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="seed of the choice of bits (1)")
     options = parser.parse_args(arguments)
     is_bad = False
     bits = range(BITS)

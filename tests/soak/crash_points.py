@@ -12,8 +12,8 @@ from tests.simulation.half_deleted import delete_halves
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak.crash_points", description=__doc__)
-    parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--seeds", type=int, default=10, help="of workloads")
+    parser.add_argument("--first-seed", type=int, default=0, help="first seed of a workload (0)")
+    parser.add_argument("--seeds", type=int, default=10, help="number of workloads (10)")
     options = parser.parse_args(arguments)
     total = Tally()
     failed_syncs = after_failed_syncs = half_deleted = refused = failures = 0

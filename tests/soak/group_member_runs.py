@@ -325,7 +325,9 @@ def _shown(each: Happening) -> str:
 
 
 def main(
-    protocol: Annotated[list[Protocol] | None, typer.Option(help="All without.")] = None,
+    protocol: Annotated[
+        list[Protocol] | None, typer.Option(help="Protocol of the members. May be repeated; by default all.")
+    ] = None,
     seed: Seed = None,
     kafka: Annotated[bool, typer.Option("--kafka", help="Apache Kafka in place of Kraft.")] = False,
 ) -> None:

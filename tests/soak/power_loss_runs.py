@@ -177,7 +177,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 def main(
     times: Annotated[int, typer.Option(min=1)] = 20,
     seed: Annotated[int | None, typer.Option(help="By default a new one, which is printed.")] = None,
-    only: Annotated[Loss | None, typer.Option(help="By default they take turns.")] = None,
+    only: Annotated[Loss | None, typer.Option(help="Kind of loss; by default all take turns.")] = None,
 ) -> None:
     """Fail the power of all nodes at once under load: nothing acknowledged is lost or duplicated, every node starts."""
     chosen = SystemRandom().randrange(1_000_000) if seed is None else seed

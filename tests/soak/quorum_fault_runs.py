@@ -81,7 +81,7 @@ def kill_controller(
 
 @app.command()
 def pause_leader(times: Times = 20, seed: Seed = None) -> None:
-    """SIGSTOP of the active controller, SIGCONT when another leads: nothing stale is acted on."""
+    """SIGSTOP of the active controller, SIGCONT when another leads: its stale decisions have no effect."""
     seed = chosen(seed)
     with judged(*FAILURES):
         _print_stale(stale_leader_runs.pause_leader(times=times, seed=seed, tell=_tell_stale), seed)
@@ -89,7 +89,7 @@ def pause_leader(times: Times = 20, seed: Seed = None) -> None:
 
 @app.command()
 def isolate_leader(times: Times = 20, seed: Seed = None) -> None:
-    """The active controller cut off from all others, but not from clients: nothing stale is acted on."""
+    """The active controller cut off from all others, but not from clients: its stale decisions have no effect."""
     seed = chosen(seed)
     with judged(*FAILURES):
         _print_stale(stale_leader_runs.isolate_leader(times=times, seed=seed, tell=_tell_stale), seed)

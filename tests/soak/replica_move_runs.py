@@ -137,7 +137,7 @@ def run(*, times: int, seed: int, tell: Callable[[str], None] = lambda _: None) 
 
 def main(
     times: Annotated[int, typer.Option(min=1, help="How often the broker is killed.")] = 30,
-    seed: Annotated[int, typer.Option(help="Of all chance.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of everything that is random.")] = 1,
 ) -> None:
     """Kills a broker whose replica moves, and counts what is lost."""
     verdict = run(times=times, seed=seed, tell=print)

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 def seed_options(program: str, description: str | None, *, seeds: int) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"python -m {program}", description=description)
-    parser.add_argument("--seeds", type=int, default=seeds)
-    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--seeds", type=int, default=seeds, help=f"number of seeds ({seeds})")
+    parser.add_argument("--first-seed", type=int, default=0, help="first seed (0)")
     return parser
 
 

@@ -69,7 +69,7 @@ class StaleLeaders:
 def pause_leader(
     *, times: int, seed: int, hold_s: tuple[float, float] = HOLD_S, tell: Callable[[StaleLeader], None]
 ) -> StaleLeaders:
-    """SIGSTOP, and SIGCONT when another controller leads. Raises AssertionError when anything stale was acted on."""
+    """SIGSTOP, and SIGCONT when another controller leads. Raises AssertionError when a stale decision had an effect."""
     with Cluster(nodes=VOTERS, overrides=SETTINGS) as cluster, surroundings(cluster) as running:
         return _Pauses(running, Random(seed), hold_s).go(times, tell)
 

@@ -37,12 +37,16 @@ ProducerIdOption = Annotated[
         "--producer-id", min=0, help="Producer id of the transaction, instead of --start-offset.", show_default=False
     ),
 ]
-_EPOCH_HELP: Final = "Epoch of the marker. With --producer-id."
+_EPOCH_HELP: Final = "{} epoch of the marker. With --producer-id."
 ProducerEpochOption = Annotated[
-    int | None, typer.Option("--producer-epoch", min=0, max=2**15 - 1, help=_EPOCH_HELP, show_default=False)
+    int | None,
+    typer.Option("--producer-epoch", min=0, max=2**15 - 1, help=_EPOCH_HELP.format("Producer"), show_default=False),
 ]
 CoordinatorEpochOption = Annotated[
-    int | None, typer.Option("--coordinator-epoch", min=-1, max=2**31 - 1, help=_EPOCH_HELP, show_default=False)
+    int | None,
+    typer.Option(
+        "--coordinator-epoch", min=-1, max=2**31 - 1, help=_EPOCH_HELP.format("Coordinator"), show_default=False
+    ),
 ]
 
 

@@ -107,7 +107,7 @@ def describe(
 ) -> None:
     """Show the transactions of transactional ids.
 
-    Without an open transaction it is the last one. Duration(s) is the time since an open transaction began, in seconds.
+    An id without an open transaction shows its last one. Duration(s) is the age of an open transaction, in seconds.
     """
     named = [*(positional or ()), *(transactional_id or ())]
     if not named:

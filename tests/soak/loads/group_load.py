@@ -217,7 +217,7 @@ class ConsumerMember(GroupMember):
 
 
 class GroupLoad(WorkingThread):
-    """Groups of both protocols, with a member each. The block checks them at its end; see `check_all`."""
+    """Groups of both protocols, with a member each. At the end of the block each member checks what is committed."""
 
     def __init__(self, servers: Sequence[str], topic: str, *, groups: int, partitions: int) -> None:
         super().__init__("group-load", REBALANCE_S * 2)
