@@ -91,8 +91,8 @@ def check_security(config: NodeConfig) -> None:
     elif config.is_broker and spans_machines(config) and not _is_here(config.listener(GRPC)):
         raise Conflict(
             "listener.security.protocol.map",
-            "CONTROLLER:SSL protects only the controllers; brokers copy partitions from each other over GRPC, which has"
-            " no TLS: set cluster.secret.file as well",
+            "CONTROLLER:SSL authenticates nodes on that listener only; brokers also call each other and copy partitions"
+            " on listeners without TLS: set cluster.secret.file as well",
         )
 
 

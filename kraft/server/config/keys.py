@@ -28,8 +28,9 @@ _FIXED_KEYS: Final = (
     ),
     Key(
         "inter.broker.listener.name",
-        only(GRPC, "brokers use the listener of that name among themselves"),
-        "Listener that brokers use among themselves; always GRPC.",
+        only(GRPC, "brokers call each other at the listener of that name"),
+        "Listener at which brokers call each other; always GRPC. Replicas are fetched at the first listener for Kafka's"
+        " protocol where it is reached.",
         GRPC,
     ),
     Key("ssl.keystore.type", _PEM_ONLY, "Format of ssl.keystore.location; always PEM. Kafka's default is JKS.", "PEM"),

@@ -10,7 +10,7 @@ from typing import Final
 from kraft.model.ids import BrokerId
 
 GRPC = "GRPC"
-"""The listener for gRPC clients, and for brokers among themselves."""
+"""The listener for gRPC clients, and for calls between brokers."""
 
 CONTROLLER = "CONTROLLER"
 """The listener for the quorum, and for brokers' requests to the active controller."""

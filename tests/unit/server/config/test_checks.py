@@ -134,7 +134,7 @@ SECRET = "cluster.secret.file=secret\n"
             "process.roles=broker\nnode.id=4\nlisteners=GRPC://localhost:9094\ncontroller.quorum.voters=1@10.0.0.1:1\n",
             "1@10.0.0.1:1 is on another machine: set cluster.secret.file",
         ),
-        (OPEN_BOTH + TLS, "brokers copy partitions from each other over GRPC, which has no TLS: set cluster.secret"),
+        (OPEN_BOTH + TLS, "copy partitions on listeners without TLS: set cluster.secret"),
         (
             "listener.security.protocol.map=CONTROLLER:SSL\n",
             "CONTROLLER:SSL needs a PEM file: set ssl.keystore.location",
