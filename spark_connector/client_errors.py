@@ -11,7 +11,7 @@ from spark_connector.cluster import ClusterError, Missing, OffsetOutOfRange, Rea
 
 @contextmanager
 def connector_errors() -> Iterator[None]:
-    """Of any call: raises Missing or ClusterError."""
+    """Raise Missing or ClusterError in place of the client's errors, whatever the call."""
     try:
         yield
     except Refusal as refusal:
@@ -24,7 +24,7 @@ def connector_errors() -> Iterator[None]:
 
 @contextmanager
 def read_errors() -> Iterator[None]:
-    """Of a read: raises also what its range may meet, as `Cluster.read` says."""
+    """The same for a read, whose range may meet further errors: `Cluster.read` lists them."""
     with connector_errors():
         try:
             yield

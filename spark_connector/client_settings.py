@@ -27,7 +27,7 @@ _REFUSED: Final = {
     "enable.auto.commit": "the query's position is in its checkpoint; group.id names a group that shows it",
     "interceptor.classes": "interceptors could change records",
 }
-"""What Spark's Kafka source refuses, with the reason."""
+"""Settings that Spark's Kafka source refuses, with the reason."""
 
 _OF_MEMBERS: Final = (
     "auto.commit.interval.ms",

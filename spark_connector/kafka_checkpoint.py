@@ -19,7 +19,7 @@ from spark_connector.offsets import OffsetsError, from_topics
 Topics = dict[str, dict[str, int]]
 
 _KRAFT_VERSION: Final = 1
-"""Of our offsets: the version without topic ids, which Spark's Kafka source does not know either."""
+"""Version of our offsets that has no topic ids, which Spark's Kafka source does not know either."""
 
 _VERSION: Final = "v1"
 _NO_OFFSETS: Final = "-"

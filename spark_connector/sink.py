@@ -38,7 +38,7 @@ TASKS_THAT_FIT: Final = 3_000
 """Tasks whose transactions are committed together with the default configuration of a cluster; more may be."""
 
 _RECORD_BYTES: Final = 110
-"""What the coordinator records at least for each transaction beside its id."""
+"""The least that the coordinator records for each transaction beside its id."""
 
 _TRANSACTIONS_TOPIC: Final = "__transaction_state"
 
@@ -61,7 +61,7 @@ class SinkError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Written(WriterCommitMessage):
-    """What one attempt of a task has written."""
+    """Commit message of one attempt of a task."""
 
     committer: str = ""
     """Transactional id under which the driver commits; empty if there is nothing to commit."""

@@ -1,4 +1,4 @@
-"""What a query reads: topics by name or by pattern, or partitions."""
+"""Subscription of a query: topics by name or by pattern, or partitions."""
 
 from __future__ import annotations
 

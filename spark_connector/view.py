@@ -32,7 +32,7 @@ class View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Differences:
-    """What a view lacks of a position."""
+    """Parts of a position that a view lacks."""
 
     missing: frozenset[str]
     """Subscribed topics that do not exist."""

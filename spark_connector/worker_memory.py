@@ -1,4 +1,4 @@
-"""What Spark's worker keeps from task to task is taken out of the garbage collector's sight.
+"""Exempts what Spark's worker keeps from task to task from garbage collection.
 
 A worker runs a full collection after every task. It looks at some 400,000 objects, all of modules that stay loaded, and
 takes 60 to 100 ms of CPU time: more than everything else that a small micro-batch does in Python.

@@ -1,1 +1,1 @@
-"""What coordinators decide: consumer groups and their offsets. Pure: no clock, no disk, no network."""
+"""Decisions of coordinators: groups, their offsets, and transactions. Pure: no clock, no disk, no network."""

@@ -1,4 +1,4 @@
-"""What consumers say in JoinGroup, and what they are assigned in SyncGroup.
+"""Subscriptions of consumers in JoinGroup, and their assignments in SyncGroup.
 
 The classic protocol carries these as bytes that only consumers read. A group of the consumer protocol that has classic
 members reads them, too. Each begins with its version (int16).

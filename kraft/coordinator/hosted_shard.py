@@ -116,7 +116,7 @@ class _Reload(Struct, frozen=True):
 
 
 class Surroundings(Struct, frozen=True, kw_only=True):
-    """What a shard depends on besides its state."""
+    """Facts and limits that a shard depends on besides its state."""
 
     context: Callable[[], Context]
     batch_bytes_max: Callable[[], int]

@@ -33,7 +33,7 @@ Ticket = NewType("Ticket", int)
 """A waiting request. Its number is unique for as long as the host runs."""
 
 TimerKey = Hashable
-"""What a timer is for, such as the session of one member. A timer that is set again replaces the earlier one."""
+"""Names a timer by its purpose, such as the session of one member. One that is set again replaces the earlier one."""
 
 
 class Context(Struct, frozen=True, kw_only=True):

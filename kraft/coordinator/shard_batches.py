@@ -1,4 +1,4 @@
-"""What a hosted shard writes: records with the states after them, in batches."""
+"""Batches that a hosted shard writes: records, with the states after them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Written(NamedTuple, Generic[Replicated]):
 
 
 class Write(NamedTuple, Generic[Replicated]):
-    """What a decision writes: its records, and the batch of them if they are part of a transaction."""
+    """Write of one decision: its records, and their batch if they are part of a transaction."""
 
     records: list[Written[Replicated]]
     transactional: Transactional | None = None

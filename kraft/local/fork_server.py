@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Struct
 
 REQUEST: Final = b"fork"
-"""What is sent: the command itself may be larger than a message, and is in the file that comes with it."""
+"""Content of a request. The command itself may be larger than a message, and is in the file that comes with it."""
 
 DESCRIPTORS_MAX: Final = 6
 """Those of the pipe for the status, the file, input and both outputs, and a descriptor to pass on if any."""

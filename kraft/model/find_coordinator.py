@@ -10,7 +10,7 @@ from kraft.model.errors import ErrorCode
 
 
 class CoordinatorType(IntEnum):
-    """What is coordinated. The numbers are Kafka's."""
+    """Kind of a coordinator. The numbers are Kafka's."""
 
     GROUP = 0
     TRANSACTION = 1

@@ -23,7 +23,7 @@ class ProduceRequest(Struct, frozen=True, kw_only=True):
     timeout_ms: int
     partitions: list[ProducePartition]
     transactional_id: str = ""
-    """Of the producer, if batches belong to a transaction. Their partitions are added to it (KIP-890)."""
+    """That of the producer, if batches belong to a transaction. Their partitions are added to it (KIP-890)."""
 
 
 class ProducePartitionResult(Struct, frozen=True, kw_only=True):

@@ -28,7 +28,7 @@ class VerifiedTransaction(Struct, frozen=True, kw_only=True):
 
     error_message: str = ""
     partition_error_codes: tuple[ErrorCode, ...] = ()
-    """Of each partition of the request, in its order; empty with an error of the whole."""
+    """One for each partition of the request, in its order; empty with an error of the whole."""
 
 
 class AddPartitionsToTxnResponse(Struct, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ class WriteTxnMarkersRequest(Struct, frozen=True, kw_only=True):
 
 class WrittenTxnMarker(Struct, frozen=True, kw_only=True):
     partition_error_codes: tuple[ErrorCode, ...]
-    """Of each partition of the marker, in its order."""
+    """One for each partition of the marker, in its order."""
 
 
 class WriteTxnMarkersResponse(Struct, frozen=True, kw_only=True):

@@ -109,7 +109,7 @@ class IntroducedChannel(grpc.aio.Channel):
 
 
 class ConnectionIntroduction(Struct, frozen=True):
-    """What a node says on a connection, and the proof that it expects there."""
+    """Introduction that a node sends on a connection, and the proof that it expects in return."""
 
     header: str
     proof: bytes

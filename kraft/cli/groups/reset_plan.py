@@ -55,7 +55,7 @@ Target: TypeAlias = ToEarliest | ToLatest | ToCurrent | ToOffset | ToTime | Shif
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """What is known of one partition before the reset."""
+    """Facts of one partition before the reset."""
 
     partition: TopicPartition
     committed: int | None

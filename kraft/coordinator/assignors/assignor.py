@@ -1,4 +1,4 @@
-"""What an assignor gets and returns.
+"""The contract of an assignor: its arguments and its result.
 
 An assignor is a pure function, and deterministic: equal arguments give equal assignments, in whatever order members and
 topics are listed. Every partition of every subscribed topic is assigned to exactly one member that subscribes to it.

@@ -1,4 +1,4 @@
-"""What the end of a timer leads to, and the timers of a group that was just loaded."""
+"""Decisions at the end of a timer, and the timers of a group that was just loaded."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class InitialDelay(Struct, frozen=True, kw_only=True):
 
     current_ms: int
     remaining_ms: int
-    """What the delay may be extended by."""
+    """Time by which the delay may be extended."""
 
     member_added: bool = False
     """A further member has come during the current delay, so that the delay is extended."""

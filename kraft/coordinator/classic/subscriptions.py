@@ -1,4 +1,4 @@
-"""What a classic group reads. The fate of its committed offsets depends on it."""
+"""Topics that a classic group reads. The fate of its committed offsets depends on them."""
 
 from __future__ import annotations
 

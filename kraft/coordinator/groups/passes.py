@@ -32,7 +32,7 @@ _OFFSETS_PER_GROUP: Final = 10
 
 
 class _Visit(Struct, frozen=True):
-    """What a pass does to one group."""
+    """Effect of a pass on one group."""
 
     tombstones: Tombstones
     removed: tuple[GroupRecord, ...] | None = None

@@ -35,7 +35,7 @@ class MigrationPolicy(StrEnum):
 class GroupShardSettings(Struct, frozen=True, kw_only=True):
     classic: ClassicSettings = ClassicSettings()
     consumer: GroupSettings = GroupSettings()
-    """Of groups of the consumer protocol without configs of their own."""
+    """Settings of groups of the consumer protocol without configs of their own."""
 
     consumer_group: Callable[[str], GroupSettings] | None = None
     """The settings of one group, by its id: `consumer` with the group's own configs, such as

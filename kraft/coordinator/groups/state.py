@@ -1,4 +1,4 @@
-"""What a decision of the group shard is made on."""
+"""State on which the group shard decides."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ __all__ = ["CommitPartition", "CommitTopic", "commit", "commit_bytes_min"]
 
 _TIMESTAMP_MAX: Final = 2**63 - 1
 _METADATA_BYTES_MAX: Final = 2**15 - 1
-"""What fits into version 1 of the record, and into responses before version 6 of OffsetFetch."""
+"""Limit of version 1 of the record, and of responses before version 6 of OffsetFetch."""
 
 _RECORD_BYTES_MIN: Final = 32
 """Fewer than the record of an offset takes beside its names and its metadata."""

@@ -13,7 +13,7 @@ from kraft.coordinator.offsets.tombstones import Tombstones, tombstones_that_fit
 
 
 class Expired(Struct, frozen=True, kw_only=True):
-    """What expires in one group."""
+    """Offsets that expire in one group."""
 
     tombstones: Tombstones
     group_removable: bool

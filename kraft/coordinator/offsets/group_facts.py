@@ -12,7 +12,7 @@ CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 
 
 class GroupFacts(Struct, frozen=True, kw_only=True):
-    """What a group says of itself, at the moment of a decision."""
+    """Facts of a group at the moment of a decision."""
 
     empty: bool
     """It has no members, so it may be removed with its last offset."""

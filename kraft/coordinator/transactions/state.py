@@ -1,4 +1,4 @@
-"""What a decision of the transaction shard is made on."""
+"""State on which the transaction shard decides."""
 
 from __future__ import annotations
 

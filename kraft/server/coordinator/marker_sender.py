@@ -54,7 +54,7 @@ class _Marker(NamedTuple):
 
 
 class _Shard:
-    """What was done for one shard that runs here."""
+    """Progress of the markers of one shard that runs here."""
 
     def __init__(self) -> None:
         self.seen: Transactions = NO_TRANSACTIONS

@@ -25,7 +25,7 @@ from kraft.server.replica.partitions import Partitions
 
 
 class TransactionSupport(IntEnum):
-    """What a producer understands of transactions, by the version of its request."""
+    """A producer's support of transactions, by the version of its request."""
 
     VERIFIES = 0
     """It adds partitions to transactions itself. Before version 11 of Produce."""

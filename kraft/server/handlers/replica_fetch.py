@@ -32,7 +32,7 @@ are told at one moment is answered by one request of the follower."""
 
 
 class _News(IntEnum):
-    """What a follower may learn from a response; higher is more urgent."""
+    """News that a response has for a follower; higher is more urgent."""
 
     NONE = 0
     HIGH_WATERMARK = 1

@@ -1,4 +1,4 @@
-"""What the APIs of transactional producers share."""
+"""Parts that the APIs of transactional producers share."""
 
 from __future__ import annotations
 
