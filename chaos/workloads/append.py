@@ -90,10 +90,10 @@ class AppendWorkload:
         self.errors: Counter[str] = Counter()
         """Number of errors that clients raised, by kind."""
         self.crashes: list[str] = []
-        """Threads of ours that ended by an error nobody expected."""
+        """Unexpected errors that ended a thread of the workload."""
 
     def start(self) -> None:
-        """Create the topic and set everybody to work. Raises what keeps the topic from being made."""
+        """Create the topic and start all threads. Raises what keeps the topic from being created."""
         self._create_topic()
         for number in range(1, self._plan.producers + 1):
             producer = Producer(self._bootstrap_servers, **_PRODUCER_SETTINGS)
