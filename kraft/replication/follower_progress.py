@@ -52,9 +52,9 @@ class FollowerProgress:
             # Under steady load the leader is always a little ahead. A follower that now has what the leader had at the
             # previous fetch keeps up, with one round trip of delay.
             self.caught_up_ms = self._last_fetch.at_ms
-        # As in Kafka not the largest so far. A log begins anew only in a new registration or leader epoch, but if one
-        # did otherwise, records would count that are gone. A fetch that another has overtaken, over an earlier
-        # connection, delays the high watermark until the next fetch.
+        # The latest offset counts, as in Kafka, not the largest. A log begins anew only with a new registration or
+        # leader epoch; if one ever did otherwise, the largest would count records that are gone. A fetch that arrives
+        # after a later one, over an earlier connection, delays the high watermark until the next fetch.
         self.durable_end = fetch_offset
         self._last_fetch = _Fetch(at_ms=now_ms, leader_end=leader_end)
 

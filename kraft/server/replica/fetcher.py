@@ -1,4 +1,4 @@
-"""Fetches partitions from their leaders: one stream to each leader, for all partitions that follow it.
+"""Fetches partitions from their leaders: one stream to each leader, for all partitions of it that this broker follows.
 
 A request names partitions that are ready at the same moment, and many requests may wait at the leader at the same
 time. A fetch from N tells the leader that everything below N is on this disk, so a partition is fetched again only
