@@ -8,11 +8,11 @@ PAUSE_MIN_S: Final = 1.0
 PAUSE_MAX_S: Final = 30.0
 
 STEADY_S: Final = 60.0
-"""Life after which a process counts as well: its next end is not part of a series."""
+"""Lifetime after which a process counts as healthy: its next end begins a new series."""
 
 
 class RestartPause:
-    """Doubles from end to end, and is short again after a life that was long enough."""
+    """Doubles with each end of the process, and is short again after a life of STEADY_S."""
 
     def __init__(self) -> None:
         self._next_s = PAUSE_MIN_S

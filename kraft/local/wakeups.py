@@ -21,7 +21,7 @@ class Wakeups:
         os.set_blocking(self._reading_end, False)
 
     def wait(self, timeout_s: float | None) -> None:
-        """Return at the next signal, or after this time; None means without an end. A signal before counts."""
+        """Return at the next signal, or after this time (None: no limit). A signal that came before the call counts."""
         if self.stop_requested:
             return
         ready, _, _ = select.select([self._reading_end], [], [], timeout_s)
