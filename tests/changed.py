@@ -2,7 +2,7 @@
 
 A file has changed if it differs from the merge base with the main branch, committed or not. These tests run:
 
-- those of the whole tree: its map, its checklist, its sizes;
+- those of the whole tree: its map, its documents, its checklist, its sizes;
 - test files that changed, and those at the place of a module that changed: `kraft/log/partition_log.py` has
   `tests/unit/log/test_partition_log*.py`;
 - test files that import a module that changed, directly or through its package or modules of `tests`, and those that
@@ -27,7 +27,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 MAIN_BRANCHES: Final = ("main", "origin/main")
 FILES_MAX: Final = 30
 FILES_OF_A_WORKER: Final = 8
-WHOLE_TREE: Final = tuple(f"tests/unit/test_{name}.py" for name in ("checklist", "house", "tidy"))
+WHOLE_TREE: Final = tuple(f"tests/unit/test_{name}.py" for name in ("checklist", "documents", "house", "tidy"))
 
 _GIT_DEADLINE_S: Final = 30.0
 
