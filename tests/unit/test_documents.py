@@ -15,8 +15,8 @@ from kraft.cli.main import application
 from kraft.server.config.keys import BY_NAME
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = sorted({*ROOT.glob("*.md"), *ROOT.glob("*/*.md"), *ROOT.glob("docs/adr/*.md"), *ROOT.glob("tests/*/*.md")})
 FOLDERS = ("benchmarks", "chaos", "docs", "kraft", "proto", "pyspark_kraft", "scripts", "spark_connector", "tests")
+DOCUMENTS = sorted({*ROOT.glob("*.md"), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.md"))})
 
 QUOTED = re.compile(r"`([^`\n]+)`")
 FILE = re.compile(r"(?<![\w./*-])[\w/-]*(?:\{[\w,/]+\})?[\w-]*\.(?:py|md|proto)(?!\w)")

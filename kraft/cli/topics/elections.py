@@ -51,6 +51,9 @@ def elect(
             print(f"Valid replica already elected for partitions {_joined(unneeded)}")
         for each, refusal in failed.items():
             print(f"Error completing leader election ({election_type.name}) for partition: {each}: {refusal}")
+        if not outcome:
+            # Kafka's tool prints nothing.
+            print("No partition needs an election.")
     if failed:
         raise ElectionsFailed(f"{len(failed)} replica(s) could not be elected")
 
