@@ -4,8 +4,8 @@ Each partition has at most one fetch that is not answered. Nothing here looks at
 metadata has changed, and `ask_again`: a partition is looked at after its log or its role changed, when it was answered,
 and when its pause is over.
 
-A request is answered as soon as there is news for one of its partitions, for all of them. So partitions that just had
-news are fetched without those that had none, and no request has many.
+A request is answered as soon as there is news for one of its partitions, for all of them. So partitions that had news
+a short time ago are fetched without those that had none, and no request has many.
 """
 
 from __future__ import annotations
@@ -25,6 +25,11 @@ from kraft.server.replica.partition import Partition
 PARTITIONS_PER_REQUEST_MAX: Final = 64
 """News for one partition costs both ends a step for each partition of the request."""
 
+NEWS_AGE_S_MAX: Final = 0.1
+"""A partition counts as one with news so long after its latest: an answer without news may be one for the news of
+another partition, or for the end of a short wait.
+"""
+
 
 class Fetch(Struct, frozen=True, kw_only=True):
     """The fetch of one partition."""
@@ -41,8 +46,8 @@ class FollowedPartitions:
         self._leader_id = leader_id
         self._wake = wake
         self._followed: dict[Partition, Subscription] = {}
-        self._had_news: set[Partition] = set()
-        """Partitions whose latest fetch brought something."""
+        self._had_news: dict[Partition, float] = {}
+        """The partitions that had news a short time ago, each with the time of its latest."""
         self._lively: dict[Partition, None] = {}
         """Partitions to look at that had news, in the order of their events."""
         self._quiet: dict[Partition, None] = {}
@@ -58,7 +63,7 @@ class FollowedPartitions:
         for gone in self._followed.keys() - set(found):
             self._followed.pop(gone).cancel()
             self._asked.pop(gone, None)
-            self._had_news.discard(gone)
+            self._had_news.pop(gone, None)
             self._end_pause(gone)
         for partition in found:
             if partition not in self._followed:
@@ -81,10 +86,7 @@ class FollowedPartitions:
         """Note that the fetch is over."""
         if self._asked.get(fetch.partition) is fetch.follower:
             del self._asked[fetch.partition]
-            if brought_news:
-                self._had_news.add(fetch.partition)
-            else:
-                self._had_news.discard(fetch.partition)
+            self._note_news(fetch.partition, brought_news)
             self._look_at(fetch.partition)
 
     def ask_again(self) -> None:
@@ -105,6 +107,13 @@ class FollowedPartitions:
             subscription.cancel()
             self._end_pause(partition)
         self._followed.clear()
+
+    def _note_news(self, partition: Partition, brought_news: bool) -> None:
+        now_s = asyncio.get_running_loop().time()
+        if brought_news:
+            self._had_news[partition] = now_s
+        elif (at_s := self._had_news.get(partition)) is not None and now_s - at_s >= NEWS_AGE_S_MAX:
+            del self._had_news[partition]
 
     def _take(self, partitions: dict[Partition, None]) -> list[Fetch]:
         fetches: list[Fetch] = []

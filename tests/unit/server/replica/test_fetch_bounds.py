@@ -10,6 +10,7 @@ import pytest
 
 from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
 from kraft.server.replica.fetcher import NEWS_WAIT_MS_MAX
+from kraft.server.replica.followed_partitions import PARTITIONS_PER_REQUEST_MAX
 from tests.support.server.replicas import Broker, batch, until, values_in
 from tests.support.virtual_time import run_virtually
 from tests.unit.server.replica.fetching_replicas import CONFIG, Leader, fetching, followed, honest_answers, led
@@ -93,3 +94,72 @@ def test_a_record_for_one_of_many_partitions_is_not_an_answer_for_all(leader: Le
     partitions, wait_ms = asked[0]
     assert partitions == [0]
     assert wait_ms <= NEWS_WAIT_MS_MAX
+
+
+def test_a_partition_with_records_all_the_time_is_not_fetched_with_idle_ones(leader: Leader, follower: Broker) -> None:
+    """The end of a short wait often comes before the next record, which would then be an answer for the idle ones."""
+
+    async def scenario() -> None:
+        busy, copy = led(leader), followed(follower)
+        for number in range(1, 10):
+            led(leader, number=number)
+            followed(follower, number=number)
+        async with fetching(leader, follower):
+            await until(lambda: len(leader.requests) == 1)
+            for number in range(100):
+                busy.append(batch(str(number)), 1)
+                await asyncio.sleep(0.005)
+            await until(lambda: len(values_in(copy)) == 100)
+
+    run_virtually(scenario())
+    of_busy = [[each.partition for each in request.partitions] for request in leader.requests[1:]]
+    assert [numbers for numbers in of_busy if 0 in numbers and len(numbers) > 1] == []
+
+
+def test_partitions_that_were_fetched_apart_are_fetched_together_again_when_all_are_idle(
+    leader: Leader, follower: Broker
+) -> None:
+    async def scenario() -> None:
+        sources = [led(leader, number=number) for number in range(5)]
+        copies = [followed(follower, number=number) for number in range(5)]
+        async with fetching(leader, follower):
+            await until(lambda: len(leader.requests) == 1)
+            for number, source in enumerate(sources):
+                await asyncio.sleep(0.037)
+                source.append(batch(str(number)), 1)
+            await until(lambda: all(len(values_in(copy)) == 1 for copy in copies))
+            await asyncio.sleep(2)
+            leader.requests.clear()
+            await asyncio.sleep(2)
+
+    run_virtually(scenario())
+    assert [len(request.partitions) for request in leader.requests] == [5] * 4
+
+
+def test_full_requests_do_not_end_at_one_moment(leader: Leader, follower: Broker) -> None:
+    """Each takes a step for each of its partitions, and others would wait for all of them."""
+
+    async def scenario() -> None:
+        for number in range(4 * PARTITIONS_PER_REQUEST_MAX):
+            led(leader, number=number)
+            followed(follower, number=number)
+        async with fetching(leader, follower):
+            await until(lambda: len(leader.requests) == 4)
+
+    run_virtually(scenario())
+    waits_ms = [request.max_wait_ms for request in leader.requests[:4]]
+    assert len(set(waits_ms)) == 4
+    assert all(CONFIG.fetch_wait_max_ms * 3 / 4 <= wait_ms <= CONFIG.fetch_wait_max_ms for wait_ms in waits_ms)
+
+
+def test_a_fetch_after_news_waits_no_longer_than_replica_fetch_wait_max_ms(leader: Leader, follower: Broker) -> None:
+    async def scenario() -> None:
+        source, copy = led(leader), followed(follower)
+        async with fetching(leader, follower, config=replace(CONFIG, fetch_wait_max_ms=20)):
+            for number in range(10):
+                source.append(batch(str(number)), 1)
+                await asyncio.sleep(0.013)
+            await until(lambda: len(values_in(copy)) == 10)
+
+    run_virtually(scenario())
+    assert max(request.max_wait_ms for request in leader.requests) <= 20

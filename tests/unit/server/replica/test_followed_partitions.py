@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kraft.model.ids import BrokerId, Offset, TopicPartition
-from kraft.server.replica.followed_partitions import PARTITIONS_PER_REQUEST_MAX, FollowedPartitions
+from kraft.server.replica.followed_partitions import NEWS_AGE_S_MAX, PARTITIONS_PER_REQUEST_MAX, FollowedPartitions
 from kraft.server.replica.partition import Partition
 from tests.support.server.replicas import Broker, follow, leaders_batch
 
@@ -116,9 +116,27 @@ async def test_partitions_with_news_are_fetched_without_those_that_had_none(brok
     (lively,), had_news = watched.partitions.take_ready()
     assert (lively.partition.topic_partition.partition, had_news) == (1, True)
     assert watched.ready() == [(0, 0), (2, 0)]
+    await asyncio.sleep(NEWS_AGE_S_MAX)
     watched.partitions.answered(lively, brought_news=False)
     (again,), had_news = watched.partitions.take_ready()
     assert (again.partition, had_news) == (lively.partition, False)
+
+
+async def test_an_answer_for_the_news_of_another_partition_does_not_put_a_busy_one_among_the_idle(
+    broker: Broker,
+) -> None:
+    watched = Followed(*(followed(broker, number) for number in range(3)))
+    first, second, idle = watched.partitions.take_ready()[0]
+    watched.partitions.answered(idle, brought_news=False)
+    for fetch in (first, second):
+        watched.partitions.answered(fetch, brought_news=True)
+    together, _ = watched.partitions.take_ready()
+    assert [fetch.partition for fetch in together] == [first.partition, second.partition]
+    watched.ready()
+    watched.partitions.answered(together[0], brought_news=True)
+    watched.partitions.answered(together[1], brought_news=False)
+    again, had_news = watched.partitions.take_ready()
+    assert ([fetch.partition for fetch in again], had_news) == ([first.partition, second.partition], True)
 
 
 async def test_partitions_without_news_have_their_turn_though_others_always_have_news(broker: Broker) -> None:
