@@ -56,7 +56,9 @@ REQUESTS_IN_FLIGHT_MAX: Final = 512
 """Beyond it partitions wait, and are fetched together, until a request is answered."""
 
 NEWS_WAIT_MS_MAX: Final = 100
-"""Longest wait of a fetch of partitions that just had news. Then they are fetched with the others again."""
+"""Longest wait of a fetch of partitions that had news a short time ago. Those that had none for long enough are then
+fetched with the others again.
+"""
 
 FULL_REQUEST_WAITS: Final = 8
 """The number of different waits of full requests; the shortest is three quarters of the longest."""

@@ -163,3 +163,22 @@ def test_a_fetch_after_news_waits_no_longer_than_replica_fetch_wait_max_ms(leade
 
     run_virtually(scenario())
     assert max(request.max_wait_ms for request in leader.requests) <= 20
+
+
+def test_a_full_request_of_partitions_with_news_waits_no_longer_than_a_small_one(
+    leader: Leader, follower: Broker
+) -> None:
+    async def scenario() -> None:
+        sources = [led(leader, number=number) for number in range(PARTITIONS_PER_REQUEST_MAX)]
+        copies = [followed(follower, number=number) for number in range(PARTITIONS_PER_REQUEST_MAX)]
+        async with fetching(leader, follower):
+            await until(lambda: len(leader.requests) == 1)
+            leader.requests.clear()
+            for source in sources:
+                source.append(batch("value"), 1)
+            await until(lambda: all(copy.durable_end == 1 for copy in copies))
+            await until(lambda: bool(leader.requests))
+
+    run_virtually(scenario())
+    assert len(leader.requests[0].partitions) == PARTITIONS_PER_REQUEST_MAX
+    assert leader.requests[0].max_wait_ms <= NEWS_WAIT_MS_MAX
