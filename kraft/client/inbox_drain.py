@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from kraft.client.aio.memory_wait import MemoryWait
 from kraft.client.aio.producer import Producer
@@ -14,11 +15,15 @@ from kraft.client.inbox import Inbox, Run
 
 log = logging.getLogger("kraft.client")
 
+_Sought: TypeAlias = tuple[str, int | None]
+"""A topic that is looked up, or one partition of a topic, which may be new."""
+
 
 class InboxDrain:
     """A task that takes records out of the inbox while there are any, and tasks that look topics up.
 
-    Records of a topic that is being looked up are parked, so that those of other topics go past them.
+    Records of a topic that is being looked up are parked, so that those of other topics go past them; so are records
+    for a partition that the topic does not have yet.
     """
 
     def __init__(self, inbox: Inbox, producer: Producer) -> None:
@@ -26,9 +31,9 @@ class InboxDrain:
         self._producer = producer
         self._taken: deque[Run | asyncio.Future[None]] = deque()
         """What is to be queued next, and futures that end when it is their turn."""
-        self._parked: dict[str, deque[Run]] = {}
-        self._lookups: dict[str, asyncio.Task[None]] = {}
-        """For each topic, the task that ends when what was parked is queued or has failed."""
+        self._parked: dict[_Sought, deque[Run]] = {}
+        self._lookups: dict[_Sought, asyncio.Task[None]] = {}
+        """The tasks that end when what was parked is queued or has failed."""
         self._found: set[str] = set()
         self._warned: set[str] = set()
         """Topics whose failed look-up was logged."""
@@ -45,10 +50,13 @@ class InboxDrain:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="producer inbox")
         return self._task
 
-    async def wait(self, timeout_ms: int | None = None, topic: str | None = None) -> bool:
+    async def wait(
+        self, timeout_ms: int | None = None, topic: str | None = None, last_partition: int | None = None
+    ) -> bool:
         """Wait until the records now in the inbox are in their batches, or those of one topic.
 
-        Records that threads go on to send are not waited for. Return False if the timeout passes first.
+        Of a topic, only partitions up to the last one are waited for if they are missing, none without it. Records that
+        threads go on to send are not waited for. Return False if the timeout passes first.
         """
         loop = asyncio.get_running_loop()
         until_s = None if timeout_ms is None else loop.time() + timeout_ms / 1000
@@ -57,7 +65,11 @@ class InboxDrain:
         # Started also for a record whose thread has not called the event loop yet.
         waited: list[asyncio.Future[None]] = [self.start(), passed]
         done, _ = await asyncio.wait(waited, timeout=_left_s(loop, until_s), return_when=asyncio.FIRST_COMPLETED)
-        lookups = [task for name, task in self._lookups.items() if topic in (None, name)]
+        lookups = [
+            task
+            for (name, number), task in self._lookups.items()
+            if topic is None or (topic == name and (number is None or _is_at_most(number, last_partition)))
+        ]
         if not done or not lookups:
             return bool(done)
         _, late = await asyncio.wait(lookups, timeout=_left_s(loop, until_s))
@@ -97,10 +109,20 @@ class InboxDrain:
         if isinstance(run, asyncio.Future):
             if not run.done():
                 run.set_result(None)
-        elif run.topic in self._found:
-            await self._queue(run)
+        elif (sought := self._sought(run)) is not None:
+            self._park(run, sought)
         else:
-            self._park(run)
+            await self._queue(run)
+
+    def _sought(self, run: Run) -> _Sought | None:
+        """Return what has to be found before the records can be queued."""
+        if run.topic not in self._found:
+            return run.topic, None
+        if run.partition is None:
+            return None
+        place = run.topic, run.partition
+        # Behind those that are parked, also if the partition was found by another look-up meanwhile.
+        return place if place in self._parked or self._producer.lacks(run.topic, run.partition) else None
 
     async def _queue(self, run: Run) -> None:
         try:
@@ -117,39 +139,45 @@ class InboxDrain:
             self._inbox.ended(run)
             self._count(run)
 
-    def _park(self, run: Run) -> None:
-        if run.topic not in self._parked:
-            self._parked[run.topic] = deque()
-            task = asyncio.get_running_loop().create_task(self._look_up(run.topic), name=f"topic {run.topic}")
-            self._lookups[run.topic] = task
-        self._parked[run.topic].append(run)
+    def _park(self, run: Run, sought: _Sought) -> None:
+        if sought not in self._parked:
+            self._parked[sought] = deque()
+            name = f"topic {run.topic}" if sought[1] is None else f"partition {run.topic}-{run.partition}"
+            self._lookups[sought] = asyncio.get_running_loop().create_task(self._look_up(sought), name=name)
+        self._parked[sought].append(run)
         self._inbox.park(run)
         self._count(run)
 
-    async def _look_up(self, topic: str) -> None:
-        """Wait for metadata of the topic. The records that were parked before a look-up that failed share its error."""
+    async def _look_up(self, sought: _Sought) -> None:
+        """Wait for metadata. The records that were parked before a look-up that failed share its error."""
+        topic, partition = sought
         try:
-            await self._producer.find_topic(topic)
+            await self._producer.find_topic(topic, partition)
         except Exception as error:  # noqa: BLE001  The records' futures carry it to the sender.
             if topic not in self._warned:
                 # The sender may never look at its futures.
                 self._warned.add(topic)
                 log.warning("records not sent: %s", error)
-            del self._lookups[topic]
-            self._fail(self._unparked(topic), error)
+            self._lookup_ended(sought)
+            self._fail(self._unparked(sought), error)
             return
         self._found.add(topic)
         queued: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        parked = self._unparked(topic)
+        parked = self._unparked(sought)
         self._passed -= sum(len(run.records) for run in parked)
         # Before what was taken since, which may be of the same topic.
         self._taken.extendleft([queued, *reversed(parked)])
         self.start()
         await queued
-        del self._lookups[topic]
+        self._lookup_ended(sought)
 
-    def _unparked(self, topic: str) -> deque[Run]:
-        runs = self._parked.pop(topic)
+    def _lookup_ended(self, sought: _Sought) -> None:
+        # Of a topic that was created again with fewer partitions, the next look-up may have begun.
+        if self._lookups[sought] is asyncio.current_task():
+            del self._lookups[sought]
+
+    def _unparked(self, sought: _Sought) -> deque[Run]:
+        runs = self._parked.pop(sought)
         for run in runs:
             self._inbox.unpark(run)
         return runs
@@ -166,6 +194,10 @@ class InboxDrain:
             _, passed = self._waits.popleft()
             if not passed.done():
                 passed.set_result(None)
+
+
+def _is_at_most(number: int, last: int | None) -> bool:
+    return isinstance(last, int) and number <= last
 
 
 def _left_s(loop: asyncio.AbstractEventLoop, until_s: float | None) -> float | None:

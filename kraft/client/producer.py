@@ -19,6 +19,7 @@ from kraft.client.inbox_drain import InboxDrain
 from kraft.client.loop_thread import LoopThread, shared_loop
 from kraft.client.network import Network
 from kraft.client.record_future import RecordFuture
+from kraft.client.sans_io.column_places import last_partition
 from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS
 from kraft.client.transactions import PreparedTransaction
 from kraft.client.values import ColumnsToSend, Delay, Delivery, GroupMetadata, OffsetAndMetadata, RecordMetadata
@@ -74,8 +75,8 @@ class Producer:
     ) -> Future[RecordMetadata]:
         """Queue one record and return a future of its RecordMetadata. Errors, a missing topic too, are in the future.
 
-        A topic that is not found is also logged once. Raises TypeError for arguments of a wrong type, such as text as
-        the value. With transactional.id, raises TransactionConflict unless a transaction is open, and
+        A topic or partition that is not found is also logged once. Raises TypeError for arguments of a wrong type, such
+        as text as the value. With transactional.id, raises TransactionConflict unless a transaction is open, and
         TransactionAborted if it has failed.
 
         The future cannot be cancelled, as in Kafka: a record that is queued is sent.
@@ -114,7 +115,7 @@ class Producer:
         """
 
         async def produce() -> Future[Delivery]:
-            await self._drain.wait(topic=topic)
+            await self._drain.wait(topic=topic, last_partition=partition)
             many = await self._producer.produce_many(
                 topic, values, keys, partition=partition, timestamps_ms=timestamps_ms
             )
@@ -126,7 +127,7 @@ class Producer:
         """Queue records as columns, also with headers and to several partitions. Waits and raises as `produce_many`."""
 
         async def send() -> Future[Delivery]:
-            await self._drain.wait(topic=topic)
+            await self._drain.wait(topic=topic, last_partition=last_partition(columns))
             return _thread_future(await self._producer.send_columns(topic, columns))
 
         return self._thread.run(send())

@@ -141,9 +141,13 @@ class Producer:
             await self.send(topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
         )
 
-    async def find_topic(self, topic: str) -> None:
-        """Wait for metadata of the topic, as `send` does."""
-        await self._started().partition_count(topic)
+    async def find_topic(self, topic: str, partition: int | None = None) -> None:
+        """Wait for metadata of the topic, or for one of its partitions, as `send` does. Raises as `send` does."""
+        place_of(topic, await self._started().partition_count(topic, partition), None, partition)
+
+    def lacks(self, topic: str, partition: int) -> bool:
+        """True if the topic, which was found, does not have the partition, which `send` would wait for."""
+        return self._sender is not None and self._sender.lacks(topic, partition)
 
     async def submit(
         self,

@@ -76,6 +76,11 @@ class Sender:
             count = await self._metadata.until_has(TopicPartition(topic, partition), self._settings.max_block_ms)
         return count
 
+    def lacks(self, topic: str, partition: int) -> bool:
+        """True if the topic is known, and not to have this partition."""
+        count = self._metadata.partition_count(topic)
+        return count is not None and partition >= count
+
     def fitting(self, partition: TopicPartition, ends: Sequence[int], start: int) -> int:
         """Return the end of the records from `start` on that one batch takes; `ends` are the sums of their sizes."""
         return self._buffer.fitting(partition, ends, start)

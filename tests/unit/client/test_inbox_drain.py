@@ -15,8 +15,10 @@ from kraft.client import BufferExhausted, ClientClosed, Producer, metadata_cache
 from kraft.client.inbox import Inbox, Run
 from kraft.client.loop_thread import shared_loop
 from kraft.client.network import Network
-from kraft.client.values import RecordMetadata
+from kraft.client.values import ColumnsToSend, RecordMetadata
+from kraft.model.errors import Refusal
 from tests.support.client.fake_cluster import FakeCluster
+from tests.support.client.fake_partition import FakePartition
 from tests.support.waiting import until
 
 
@@ -76,6 +78,52 @@ def test_records_go_past_those_of_a_topic_that_is_looked_up(
         assert producer.flush()
         assert [future.result(0).offset for future in late] == list(range(6))
     assert cluster.values("late") == [b"%d" % number for number in range(6)]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_records_go_past_those_of_a_partition_that_is_waited_for(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, is_known: bool
+) -> None:
+    monkeypatch.setattr(metadata_cache, "MISSING_TOPIC_GRACE_MS", 60_000)
+    cluster.create("orders")
+    with producer_of(cluster) as producer:
+        if is_known:
+            producer.send("orders", b"x").result(30)
+        late = [producer.send("orders", b"%d" % number, partition=1) for number in range(3)]
+        for partition in (0, None, 0):
+            assert producer.send("orders", b"x", partition=partition).result(30).partition == 0
+            late.append(producer.send("orders", b"%d" % len(late), partition=1))
+        assert producer.produce_many("orders", [b"x"]).result(30).records == 1
+        assert producer.produce_many("orders", [b"x"], partition=0).result(30).records == 1
+        columns = ColumnsToSend(values=[b"x", b"y"], partitions=[0, None])
+        assert producer.send_columns("orders", columns).result(30).records == 2
+        assert not any(future.done() for future in late)
+        assert not producer.flush(timeout_ms=1), "its record is not even in a batch"
+        cluster.topics["orders"].append(FakePartition(leader_id=1))
+        assert producer.produce_many("orders", [b"6"], partition=1).result(30).records == 1
+        assert [future.result(0).offset for future in late] == list(range(6))
+    assert cluster.values("orders", 1) == [b"%d" % number for number in range(7)]
+
+
+def test_records_of_a_partition_that_never_comes_fail_and_later_ones_of_a_new_one_do_not(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(metadata_cache, "MISSING_TOPIC_GRACE_MS", 200)
+    cluster.create("orders")
+    with producer_of(cluster) as producer:
+        futures = [producer.send("orders", b"x", partition=7) for _ in range(3)]
+        for future in futures:
+            with pytest.raises(Refusal, match="topic 'orders' has partitions 0 to 0, not 7"):
+                future.result(30)
+        assert producer.flush(60_000)
+        assert len([each for each in caplog.records if "not 7" in each.message]) == 1
+        cluster.topics["orders"] += [FakePartition(leader_id=1) for _ in range(7)]
+
+        def is_stored() -> bool:
+            return producer.send("orders", b"x", partition=7).exception(30) is None
+
+        until(is_stored, "the new partition is not found")
+        assert (producer._inbox._parked, producer._drain._lookups) == (0, {})
 
 
 def test_records_of_a_topic_keep_their_order_if_it_is_found_while_others_wait_for_memory(cluster: FakeCluster) -> None:
