@@ -290,11 +290,6 @@ class Sender:
             if self._transactions is not None:
                 self._transactions.written()
             link.submit(attempts, now_ms)
-            # Partitions that are in this request go after those that it had no room for.
-            served = {attempt.batch.partition for attempt in attempts}
-            partitions = [each for each in partitions if each not in served] + [
-                each for each in partitions if each in served
-            ]
 
     def _no_leader(self, partition: TopicPartition) -> str:
         refusal = self._metadata.refusal_of(partition.topic)

@@ -239,10 +239,13 @@ class SendBuffer:
         return self._settings.max_in_flight_requests_per_connection
 
     def drain(self, leader: str, partitions: Iterable[TopicPartition], now_ms: int) -> list[Attempt]:
-        """Return the batches of one request to this leader: at most one per partition, `max_request_size` in total."""
+        """Return the batches of one request to this leader: at most one per partition, `max_request_size` in total.
+
+        Partitions that the last requests had no room for come first.
+        """
         attempts: list[Attempt] = []
         room = self._settings.max_request_size
-        for partition in partitions:
+        for partition in sorted(partitions, key=lambda each: self._lanes[each].last_attempt):
             lane = self._lanes[partition]
             if not self.is_ready(partition, now_ms) or (lane.in_flight and lane.leader != leader):
                 continue
@@ -299,7 +302,7 @@ class SendBuffer:
         self._attempts += 1
         batch.sent_ms = now_ms
         lane.leader = leader
-        lane.in_flight[batch] = self._attempts
+        lane.in_flight[batch] = lane.last_attempt = self._attempts
         lane.is_retrying = False
         return Attempt(batch, self._attempts)
 

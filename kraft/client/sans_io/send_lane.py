@@ -17,6 +17,8 @@ class Lane:
         """The last batch, while records are still added to it. It is not in `batches` yet."""
         self.in_flight: dict[Batch, int] = {}
         """Each batch that waits for its response, with the number of the attempt."""
+        self.last_attempt = 0
+        """The number of the last attempt of any of its batches."""
         self.leader = ""
         self.retry_at_ms = 0
         self.failures = 0

@@ -160,6 +160,29 @@ def test_callbacks_that_are_added_while_the_future_ends_are_called_once() -> Non
         assert list(called) == [one] * 3
 
 
+def test_a_callback_that_a_thread_is_just_adding_is_called_by_the_thread_that_finishes_the_future(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    future = RecordFuture()
+    called: list[Future[RecordMetadata]] = []
+    # Waited for before, as the guard is held to make the condition, too.
+    with pytest.raises(TimeoutError):
+        future.exception(0)
+
+    class HeldByAnother:
+        """The guard, which the other thread, for which the future was not done yet, leaves once it has added."""
+
+        def __enter__(self) -> None:
+            future._callback = called.append
+
+        def __exit__(self, *_: object) -> None:
+            """Nothing is left to do."""
+
+    monkeypatch.setattr(record_future, "_guard", HeldByAnother())
+    future.set_exception(OSError("down"))
+    assert called == [future]
+
+
 def test_a_forked_process_can_use_futures_although_another_thread_held_the_guard() -> None:
     with record_future._guard:
         child = os.fork()

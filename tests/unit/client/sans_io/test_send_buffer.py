@@ -97,15 +97,15 @@ def test_a_batch_does_not_linger_while_somebody_waits_for_memory() -> None:
 
 def test_a_request_takes_one_batch_of_each_partition_up_to_its_bound() -> None:
     buffer = buffer_with(batch_size=1, max_request_size=1_000)
-    others = [TopicPartition("orders", number) for number in range(3)]
+    others = [TopicPartition("orders", number) for number in range(1, 4)]
     for partition in others:
         put(buffer, b"x" * 350, b"y", partition=partition)
 
     first = buffer.drain("b1", others, 0)
-    second = buffer.drain("b1", others[2:], 0)
+    second = buffer.drain("b1", others, 0)
 
-    assert [attempt.batch.partition.partition for attempt in first] == [0, 1]
-    assert [attempt.batch.partition.partition for attempt in second] == [2]
+    assert [attempt.batch.partition.partition for attempt in first] == [1, 2]
+    assert [attempt.batch.partition.partition for attempt in second] == [3]
 
 
 def test_no_more_than_five_batches_of_a_partition_are_in_flight() -> None:
@@ -215,6 +215,35 @@ def test_a_new_leader_gets_what_the_old_one_did_not_answer_at_once() -> None:
     # What the old leader says now no longer counts.
     assert buffer.answered(old[0], result(base_offset=9), 0) == []
     assert told.delivered_offsets == []
+
+
+def test_the_failures_of_a_former_leader_do_not_delay_what_the_new_one_gets() -> None:
+    buffer = buffer_with()
+    put(buffer, b"a")
+    for now_ms in (0, 200):
+        (attempt,) = drain(buffer, leader="b1", now_ms=now_ms)
+        buffer.lost(attempt, "down", now_ms)
+    assert drain(buffer, leader="b2", now_ms=200) == []
+
+    buffer.leader_moved(ORDERS, "b2")
+    (attempt,) = drain(buffer, leader="b2", now_ms=200)
+
+    buffer.lost(attempt, "down", 200)
+    assert buffer.next_deadline_ms(200) == 300, "the backoff does not begin anew"
+
+
+def test_partitions_take_turns_if_a_request_has_no_room_for_all() -> None:
+    buffer = new_buffer(max_request_size=100)
+    partitions = [TopicPartition("orders", number) for number in range(3)]
+    for partition in partitions:
+        # Five batches of each may be in flight once its first is stored.
+        put(buffer, b"first", partition=partition)
+    for attempt in drain(buffer):
+        buffer.answered(attempt, result(base_offset=0), 0)
+    put(buffer, b"a", b"a", b"a", b"a", partition=partitions[0])
+    put(buffer, b"b", b"b", partition=partitions[1])
+    put(buffer, b"c", partition=partitions[2])
+    assert payloads(drain(buffer)) == [b"a", b"b", b"c", b"a", b"b", b"a", b"a"]
 
 
 def test_without_idempotence_the_old_leader_is_waited_for() -> None:
