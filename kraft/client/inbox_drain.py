@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from kraft.client.aio.memory_wait import MemoryWait
 from kraft.client.aio.producer import Producer
@@ -14,6 +14,10 @@ from kraft.client.errors import ClientClosed
 from kraft.client.inbox import Inbox, Run
 
 log = logging.getLogger("kraft.client")
+
+RUNS_AT_ONCE: Final = 100
+"""Runs queued before other tasks of the event loop have their turn: those of consumers, whose heartbeats must not wait,
+are among them."""
 
 _Sought: TypeAlias = tuple[str, int | None]
 """A topic that is looked up, or one partition of a topic, which may be new."""
@@ -95,7 +99,9 @@ class InboxDrain:
 
     async def _run(self) -> None:
         while self._taken or self._take():
-            while self._taken:
+            for _ in range(RUNS_AT_ONCE):
+                if not self._taken:
+                    break
                 await self._pass(self._taken.popleft())
             # Lets the other tasks run, however fast threads send.
             await asyncio.sleep(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from collections.abc import Callable
@@ -11,8 +12,9 @@ from typing import Any
 import pytest
 
 import kraft.client.inbox
-from kraft.client import BufferExhausted, ClientClosed, Producer, metadata_cache
+from kraft.client import BufferExhausted, ClientClosed, Producer, aio, metadata_cache
 from kraft.client.inbox import Inbox, Run
+from kraft.client.inbox_drain import RUNS_AT_ONCE
 from kraft.client.loop_thread import shared_loop
 from kraft.client.network import Network
 from kraft.client.values import ColumnsToSend, RecordMetadata
@@ -78,6 +80,38 @@ def test_records_go_past_those_of_a_topic_that_is_looked_up(
         assert producer.flush()
         assert [future.result(0).offset for future in late] == list(range(6))
     assert cluster.values("late") == [b"%d" % number for number in range(6)]
+
+
+def test_other_tasks_of_the_event_loop_have_their_turn_while_many_records_are_queued(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create("orders", partitions=2)
+    submit, gate = aio.Producer.submit, threading.Event()
+    turns = [0]
+
+    async def counted(producer: aio.Producer, *arguments: Any) -> None:
+        turns[-1] += 1
+        await submit(producer, *arguments)
+
+    async def take_turns(futures: list[Future[RecordMetadata]]) -> None:
+        """As the heartbeats of a group's member do, which use the same event loop."""
+        while sum(turns) < len(futures):
+            turns.append(0)
+            await asyncio.sleep(0)
+
+    # No batch is full, or sent before the flush, so nothing else gives others a turn.
+    with producer_of(cluster, linger_ms=60_000, batch_size=1_000_000) as producer:
+        producer.send("orders", b"x")
+        producer.flush()
+        monkeypatch.setattr(aio.Producer, "submit", counted)
+        shared_loop().call_soon(lambda: gate.wait(60))
+        futures = [producer.send("orders", b"x", partition=number % 2) for number in range(2_000)]
+        turning = shared_loop().start(take_turns(futures))
+        gate.set()
+        turning.result(60)
+        assert max(turns) <= RUNS_AT_ONCE
+        assert producer.flush(60_000)
+        assert [future.result(0).partition for future in futures] == [0, 1] * 1_000
 
 
 @pytest.mark.parametrize("is_known", [True, False])
