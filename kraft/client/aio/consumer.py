@@ -265,13 +265,12 @@ class Consumer:
 
     async def _next_parts(self, engine: Engine, deadline_ms: int, max_records: int | None) -> list[PartitionColumns]:
         while True:
-            if self._group is not None and not await self._group.reconcile(engine, deadline_ms):
-                return []
+            held = frozenset() if self._group is None else await self._group.reconcile(engine)
             # Each error is raised once before the records of other partitions, and again when there are none.
             if (error := self._buffer.next_error(raised_before=False)) is not None:
                 engine.fetcher.wake_up()
                 raise error
-            taken = list(self._output.take(max_records))
+            taken = list(self._output.take(max_records, held))
             if taken:
                 engine.fetcher.wake_up()
             if parts := [part for part in taken if part.columns.offsets]:

@@ -22,7 +22,7 @@ from kraft.client.sans_io.backoff import Backoff
 from kraft.client.sans_io.group.classic_member import ClassicMember
 from kraft.client.sans_io.group.consumer_member import ConsumerMember
 from kraft.client.sans_io.group.member import GroupMember, MemberIdentity
-from kraft.client.sans_io.group.ownership import Assign, Lose, Ownership, Revoke, Step
+from kraft.client.sans_io.group.ownership import Assign, Lose, Revoke, Step
 from kraft.client.sans_io.progress import Progress
 from kraft.client.sans_io.record_output import RecordOutput
 from kraft.client.settings import ConsumerSettings
@@ -75,7 +75,9 @@ class Group:
         self._missing_topics: asyncio.Task[None] | None = None
         """Looks for the topics of the present subscription; None before the poll after `subscribe`."""
         self._last_commit: asyncio.Task[None] | None = None
-        """The commit before the revocation that is due; no records are returned until it has ended."""
+        """The commit before the revocation that is due."""
+        self._held: frozenset[TopicPartition] = frozenset()
+        """The partitions of that revocation: none of their records are returned that the commit does not cover."""
         self._auto_commit_at_ms = 0
         self._assignments = count()
         self._assigned_by: dict[TopicPartition, int] = {}
@@ -115,26 +117,31 @@ class Group:
             self._membership.member.poll_ended(self._clock.monotonic_ms())
             self._membership.wake_up()
 
-    async def reconcile(self, engine: Engine, deadline_ms: int) -> bool:
+    async def reconcile(self, engine: Engine) -> frozenset[TopicPartition]:
         """Carry out the steps towards the present assignment, with the user's callbacks.
 
-        Return False if a commit before a revocation has not ended by the deadline: the next poll goes on. Raises what a
-        callback raises, and the Refusal after which the consumer cannot be a member.
+        Return the partitions of which no records may be returned: those that are revoked when the commit before it has
+        ended, of which the fetcher gives notice. Raises what a callback raises, and the Refusal after which the
+        consumer cannot be a member.
         """
         membership = self._membership
         if membership is None:
-            return True
+            return frozenset()
         ownership = membership.member.ownership
         while (step := ownership.next_step()) is not None:
-            if not await self._may_begin(step, engine, deadline_ms, ownership):
-                return False
+            if not self._may_begin(step, engine):
+                ownership.step_failed()
+                # For a caller whose polls do not wait.
+                await asyncio.sleep(0)
+                return self._held
+            self._forget_last_commit()
             await self._carry_out(step, membership, engine)
-        self._last_commit = None
+        self._forget_last_commit()
         if membership.failure is not None:
             raise membership.failure
         if membership.member.error is not None:
             raise membership.member.error
-        return True
+        return frozenset()
 
     def _new_member(self) -> GroupMember:
         if self._settings.group_protocol == "classic":
@@ -145,24 +152,20 @@ class Group:
         assert self.subscription is not None
         member.subscribe(self.subscription.topics, self.subscription.pattern)
 
-    async def _may_begin(self, step: Step, engine: Engine, deadline_ms: int, ownership: Ownership) -> bool:
-        """Commit before a revocation if commits are automatic. Return False if that has not ended by the deadline."""
+    def _may_begin(self, step: Step, engine: Engine) -> bool:
+        """Commit before a revocation if commits are automatic. Return False until that has ended."""
         if not isinstance(step, Revoke) or not self._settings.enable_auto_commit:
-            self._last_commit = None
             return True
-        if self._last_commit is None:
+        partitions = frozenset(step.partitions)
+        # Records of other partitions were returned since the commit began.
+        if self._last_commit is None or not partitions <= self._held:
+            self._held = partitions
             self._last_commit = self.commit_later(engine, self.consumed(), self._log_failure)
-        try:
-            left_s = max(0, deadline_ms - self._clock.monotonic_ms()) / 1000
-            ended, _ = await asyncio.wait([self._last_commit], timeout=left_s)
-        except asyncio.CancelledError:
-            ownership.step_failed()
-            raise
-        if not ended:
-            ownership.step_failed()
-            return False
-        self._last_commit = None
-        return True
+            self._last_commit.add_done_callback(lambda _: engine.fetcher.notify())
+        return self._last_commit.done()
+
+    def _forget_last_commit(self) -> None:
+        self._last_commit, self._held = None, frozenset()
 
     async def _carry_out(self, step: Step, membership: Membership, engine: Engine) -> None:
         member = membership.member
@@ -306,7 +309,8 @@ class Group:
 
     def _commit_in_poll(self, engine: Engine) -> None:
         now_ms = self._clock.monotonic_ms()
-        is_busy = self._auto_commit is not None and not self._auto_commit.done()
+        # Behind the commit before a revocation, one could only begin when the partitions were taken away.
+        is_busy = self._last_commit is not None or (self._auto_commit is not None and not self._auto_commit.done())
         if not self._settings.enable_auto_commit or is_busy or now_ms < self._auto_commit_at_ms:
             return
         self._auto_commit_at_ms = now_ms + self._settings.auto_commit_interval_ms
@@ -343,6 +347,7 @@ class Group:
                 await self._give_up(membership)
         finally:
             self._membership = self.subscription = None
+            self._forget_last_commit()
             self._take_away(self._output.assigned)
             if membership is not None:
                 await membership.leave(deadline_ms)

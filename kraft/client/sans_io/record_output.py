@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from msgspec.structs import replace
 
@@ -39,15 +39,17 @@ class RecordOutput:
     def tracks(self) -> list[Track]:
         return self._buffer.tracks
 
-    def take(self, max_records: int | None) -> Iterator[PartitionColumns]:
+    def take(self, max_records: int | None, held: Container[TopicPartition] = ()) -> Iterator[PartitionColumns]:
         """Yield parts of at most `max_records` together, partition by partition, and advance the positions.
 
+        Held partitions are left out, as paused ones are.
         A part may be empty: of a batch that has no records for a reader, or none left after a compaction.
         """
         left = max_records
         for _ in range(len(self._turns)):
             track = self._buffer.track(self._turns[0])
-            while not track.is_paused and (left is None or left > 0):
+            is_left_out = track.is_paused or track.partition in held
+            while not is_left_out and (left is None or left > 0):
                 part = self._next_part(track, left)
                 if part is None:
                     break

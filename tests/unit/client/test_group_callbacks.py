@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from kraft.model.ids import TopicPartition
 from tests.support.client.fake_cluster import FakeCluster, tp
 from tests.support.client.fake_groups import FakeGroups
 from tests.unit.client.clients import fill, read
-from tests.unit.client.members import GROUP, RECORDS, cluster_with_orders, member_of, reader, until
+from tests.unit.client.members import GROUP, PROTOCOLS, RECORDS, cluster_with_orders, member_of, reader, until
 
 
 async def test_partitions_of_an_excluded_member_are_lost_and_not_committed(
@@ -176,6 +177,40 @@ async def test_polls_end_in_time_while_a_commit_before_a_revocation_does_not(pro
         await first.close()
         await second.close()
         assert second.records == []
+
+
+@pytest.mark.parametrize("settings", [PROTOCOLS["consumer"], PROTOCOLS["cooperative"]], ids=["consumer", "cooperative"])
+async def test_partitions_that_stay_are_read_while_a_commit_before_a_revocation_does_not_end(
+    settings: dict[str, Any],
+) -> None:
+    async with cluster_with_orders(4) as (cluster, groups):
+        first = member_of(cluster, 1, **settings)
+        revoked: list[TopicPartition] = []
+        first.subscribe("orders", on_revoked=revoked.extend)
+        await read(first, 4 * RECORDS)
+        groups.may_commit.clear()
+        second = reader(cluster, 2, **settings)
+        now_s = asyncio.get_running_loop().time
+        late: Counter[int] = Counter()
+        began_s = now_s()
+        while now_s() - began_s < 20:
+            late.update(record.partition for record in await first.poll(timeout_ms=100))
+            if now_s() - began_s > 10 and not late:
+                for number in range(4):
+                    fill(cluster, "orders", RECORDS, number)
+                cluster.news()
+        assert list(late.values()) == [RECORDS] * 2, "those that it keeps, and none of those that it gives up"
+        assert revoked == []
+        groups.may_commit.set()
+        while len(second.consumer.assignment()) < 2:
+            late.update(record.partition for record in await first.poll(timeout_ms=100))
+        assert {each.partition for each in revoked} == set(range(4)) - set(late)
+        assert {groups.committed(GROUP, "orders", each.partition) for each in revoked} == {RECORDS}
+        while len(second.records) < 2 * RECORDS:
+            await first.poll(timeout_ms=100)
+        await first.close()
+        await second.close()
+        assert [groups.committed(GROUP, "orders", number) for number in range(4)] == [2 * RECORDS] * 4
 
 
 async def test_a_partition_is_lost_although_its_assignment_was_interrupted(protocol: dict[str, Any]) -> None:
