@@ -6,11 +6,13 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from types import TracebackType
 from typing import Any
 
+from kraft.client.aio.dropped import close_when_dropped
 from kraft.client.aio.engine import Engine
-from kraft.client.aio.group import Group, needs_group
+from kraft.client.aio.group import Group, close_dropped, needs_group
 from kraft.client.arguments import checked_mapping, checked_number, checked_partitions
 from kraft.client.batches import decode_columns, records_of, split_batches
 from kraft.client.errors import ClientClosed, SubscriptionConflict
@@ -485,14 +487,11 @@ class Consumer:
         if self._is_closed:
             raise ClientClosed("the consumer is closed")
         if self._engine is None:
-            committed = None if self._group is None else self._start_offsets
-            self._engine = Engine(self._buffer, self._settings, self._network, committed)
+            group = self._group
+            start_offsets = None if group is None else group.start_offsets
+            self._engine = engine = Engine(self._buffer, self._settings, self._network, start_offsets)
+            engine.when_dropped = close_when_dropped(self, partial(close_dropped, engine, group, self._clock))
         return self._engine
-
-    async def _start_offsets(
-        self, partitions: list[TopicPartition], timeout_ms: int
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        return await self._with_group("assign").start_offsets(self.engine(), partitions, timeout_ms)
 
     def _wake_up(self) -> None:
         if self._engine is not None:

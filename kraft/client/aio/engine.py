@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncGenerator
+import weakref
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import partial
+from typing import Any, TypeAlias
 
 from kraft.client.aio.coordinators import Coordinators
 from kraft.client.aio.fetcher import CommittedLookup, Fetcher
@@ -18,16 +21,22 @@ from kraft.client.sans_io.fetch_buffer import FetchBuffer
 from kraft.client.sans_io.read_epochs import ReadEpochs
 from kraft.client.sans_io.track import Chunk
 from kraft.client.settings import ConsumerSettings
+from kraft.client.values import OffsetAndMetadata
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.rpc.peers import Unreachable
+
+StartOffsets: TypeAlias = Callable[
+    ["Engine", list[TopicPartition], int], Awaitable[dict[TopicPartition, OffsetAndMetadata]]
+]
+"""A `CommittedLookup` by the coordinators of an engine."""
 
 
 class Engine:
     """Fetches into a consumer's buffer, and serves the calls of the consumer that need the network."""
 
     def __init__(
-        self, buffer: FetchBuffer, settings: ConsumerSettings, network: Network, committed: CommittedLookup | None
+        self, buffer: FetchBuffer, settings: ConsumerSettings, network: Network, start_offsets: StartOffsets | None
     ) -> None:
         self._settings = settings
         self._network = network
@@ -42,10 +51,15 @@ class Engine:
         )
         self.coordinators = Coordinators(self._connections, self.metadata.any_broker, backoff, network.clock)
         self._kafka_addresses = KafkaAddresses(self._connections, network.clock)
+        self.when_dropped: weakref.finalize[..., Any] | None = None
+        """Closes this when the consumer is dropped; set by it."""
         self._fetchers: list[Fetcher] = []
+        committed = None if start_offsets is None else partial(start_offsets, self)
         self.fetcher = self._new_fetcher(buffer, settings, committed)
 
     async def close(self) -> None:
+        if self.when_dropped is not None:
+            self.when_dropped.detach()
         for fetcher in self._fetchers:
             await fetcher.close()
         await self.metadata.close()

@@ -31,10 +31,14 @@ from kraft.client.values import GroupMetadata, OffsetAndMetadata
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.rpc.peers import Unreachable
+from kraft.runtime.clock import Clock
 
 log = logging.getLogger("kraft.client")
 
 Consumed = dict[TopicPartition, OffsetAndMetadata]
+
+LEAVE_DROPPED_MS: Final = 30_000
+"""Timeout of the last commit, and of leaving the group, of a consumer that was dropped without a close."""
 
 _LOST: Final = (
     "the consumer is no longer a member of the group, which may have given them to another one; the next poll joins "
@@ -92,6 +96,11 @@ class Group:
         if self._membership is not None:
             self._subscribe_member(self._membership.member)
             self._membership.wake_up()
+
+    def forget_callbacks(self) -> None:
+        """Call the user no more: the consumer was dropped."""
+        if self.subscription is not None:
+            self.subscription = Subscription(topics=self.subscription.topics, pattern=self.subscription.pattern)
 
     # --- polls ------------------------------------------------------------------------------------------------
 
@@ -376,3 +385,13 @@ def _check_pattern(pattern: str) -> None:
 def needs_group(call: str) -> SubscriptionConflict:
     """Return the error for a call of a consumer without a group."""
     return SubscriptionConflict(f"{call}: the consumer has no group; give group.id")
+
+
+async def close_dropped(engine: Engine, group: Group | None, clock: Clock) -> None:
+    """Close what a dropped consumer has left. The last poll's records may not be processed, so they do not count."""
+    try:
+        if group is not None:
+            group.forget_callbacks()
+            await group.unsubscribe(engine, clock.monotonic_ms() + LEAVE_DROPPED_MS, only_processed=True)
+    finally:
+        await engine.close()

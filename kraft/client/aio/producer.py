@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import weakref
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import accumulate
 from types import TracebackType
 from typing import Any, Final
 
+from kraft.client.aio.dropped import close_when_dropped
 from kraft.client.aio.memory_wait import MemoryWait
 from kraft.client.aio.sender import Sender
 from kraft.client.aio.transactions import Transactions
@@ -72,6 +75,7 @@ class Producer:
                 is_temporary=self._settings.transactional_id_temporary,
             )
             self._transactions = Transactions(transactional_id, self._state, self._started, self._network.clock)
+        self._when_dropped: weakref.finalize[..., Any] | None = None
         self._is_closed = False
 
     @property
@@ -401,6 +405,8 @@ class Producer:
             self._is_closed = True
             if self._sender is not None:
                 sender, self._sender = self._sender, None
+                if self._when_dropped is not None:
+                    self._when_dropped.detach()
                 try:
                     await sender.flush(timeout_ms)
                 finally:
@@ -412,7 +418,8 @@ class Producer:
         if self._is_closed:
             raise ClientClosed("the producer is closed")
         if self._sender is None:
-            self._sender = Sender(self._settings, self._network, self._state)
+            self._sender = sender = Sender(self._settings, self._network, self._state)
+            self._when_dropped = close_when_dropped(self, partial(_close_dropped, sender))
         return self._sender
 
     def _new_future(self) -> asyncio.Future[Any]:
@@ -442,6 +449,14 @@ class Producer:
     def _check_size(self, size: int) -> None:
         if size > self._settings.max_request_size:
             raise RecordTooLarge(size, self._settings.max_request_size)
+
+
+async def _close_dropped(sender: Sender) -> None:
+    """Store what was sent, and close the connections."""
+    try:
+        await sender.flush(None)
+    finally:
+        await sender.close()
 
 
 def _retrieve(future: asyncio.Future[Any]) -> None:

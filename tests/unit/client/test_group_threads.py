@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from queue import SimpleQueue
@@ -14,6 +15,7 @@ from kraft.client.loop_thread import CallingThread, shared_loop
 from kraft.client.network import Network
 from tests.support.client.fake_cluster import FakeCluster, tp
 from tests.support.client.fake_groups import FakeGroups
+from tests.support.waiting import until
 from tests.unit.client.clients import fill
 from tests.unit.client.members import GROUP, RECORDS, place
 
@@ -232,3 +234,24 @@ def read_some(consumer: Consumer, count: int) -> list[ConsumerRecord]:
     while not (records := consumer.poll(10_000, count)):
         pass
     return records
+
+
+def test_a_consumer_that_is_dropped_leaves_its_group_but_not_in_a_forked_process(cluster: FakeCluster) -> None:
+    consumer = member_of(cluster)
+    consumer.subscribe("orders", on_revoked=print)
+    assert consumer.poll(30_000)
+    child = os.fork()
+    if not child:
+        # The parent's consumer goes on.
+        del consumer
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert consumer.assignment()
+    assert cluster.closed == 0
+    with pytest.warns(ResourceWarning, match="a consumer was dropped without a close"):
+        del consumer
+    until(lambda: cluster.closed == 1, "the connections are open")
+    # It would wait for the dropped member's session otherwise.
+    with member_of(cluster) as next_member:
+        next_member.subscribe("orders")
+        assert next_member.poll(30_000)

@@ -1,0 +1,75 @@
+"""Clients that are dropped without a close leave no task, connection or member behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+
+import pytest
+
+from kraft.client.aio import Producer
+from tests.support.client.fake_cluster import FakeCluster, tp
+from tests.support.virtual_time import virtual_network
+from tests.unit.client.clients import consumer_of, fill
+from tests.unit.client.members import GROUP, cluster_with_orders, member_of
+from tests.unit.client.members import until as eventually
+
+DROPPED = r"a (consumer|producer) was dropped without a close"
+
+
+async def test_a_consumer_that_is_dropped_closes_its_connections() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders")
+    fill(cluster, "orders", 5)
+    consumer = consumer_of(cluster, auto_offset_reset="earliest")
+    consumer.assign([tp("orders")])
+    assert await consumer.poll(10_000)
+    with pytest.warns(ResourceWarning, match=DROPPED):
+        del consumer
+    await eventually(lambda: bool(cluster.closed) and len(asyncio.all_tasks()) == 1)
+
+
+async def test_a_member_that_is_dropped_leaves_its_group_and_commits_without_the_last_poll() -> None:
+    async with cluster_with_orders(1) as (cluster, groups):
+        revoked: list[object] = []
+        consumer = member_of(cluster)
+        consumer.subscribe("orders", on_revoked=revoked.append)
+        assert len(await consumer.poll(10_000, max_records=5)) == 5
+        assert len(await consumer.poll(10_000, max_records=5)) == 5
+        with pytest.warns(ResourceWarning, match=DROPPED):
+            del consumer
+        await eventually(lambda: bool(cluster.closed))
+        assert groups.committed(GROUP, "orders", 0) == 5
+        assert revoked == [], "its owner has dropped it, and expects no calls"
+        async with member_of(cluster, 2) as next_member:
+            next_member.subscribe("orders")
+            began_s = asyncio.get_running_loop().time()
+            assert await next_member.poll(30_000)
+            assert asyncio.get_running_loop().time() - began_s < 10, "the group waited for the dropped member"
+
+
+async def test_a_producer_that_is_dropped_stores_what_was_sent() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders")
+    producer = Producer(cluster.bootstrap_servers, network=virtual_network(cluster), linger_ms=60_000)
+    future = await producer.send("orders", b"x")
+    with pytest.warns(ResourceWarning, match=DROPPED):
+        del producer
+    assert (await future).offset == 0
+    await eventually(lambda: bool(cluster.closed) and len(asyncio.all_tasks()) == 1)
+
+
+async def test_clients_that_were_closed_or_never_used_are_dropped_without_a_warning(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    cluster = FakeCluster()
+    cluster.create("orders")
+    producer, consumer = Producer(cluster.bootstrap_servers, network=virtual_network(cluster)), consumer_of(cluster)
+    await producer.send_and_wait("orders", b"x")
+    await consumer.end_offsets([tp("orders")])
+    await producer.close()
+    await consumer.close()
+    unused = consumer_of(cluster)
+    del producer, consumer, unused
+    gc.collect()
+    assert [each for each in recwarn if issubclass(each.category, ResourceWarning)] == []
