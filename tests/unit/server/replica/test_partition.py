@@ -182,6 +182,23 @@ def test_an_answer_to_a_proposal_of_an_earlier_leadership_changes_nothing(broker
     assert partition.leader is None
 
 
+def test_a_refusal_for_an_earlier_leadership_does_not_stop_the_repetition_of_the_new_proposal(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition, isr=(1,))
+    fetched(partition, 0)
+    lead(partition, epoch=1, partition_epoch=1, isr=(1,))
+    fetched(partition, 0)
+    earlier, current = broker.proposals
+    assert (earlier.attempt, earlier.leader_epoch) == (current.attempt, 0)
+    fenced = AlterPartitionResult(
+        error_code=ErrorCode.FENCED_LEADER_EPOCH, leader_epoch=LeaderEpoch(1), partition_epoch=PartitionEpoch(1)
+    )
+    partition.alter_partition_answered(earlier, fenced)
+    broker.now_ms += 10_000
+    partition.tick()
+    assert [proposal.leader_epoch for proposal in broker.proposals] == [0, 1, 1]
+
+
 def test_an_accepted_proposal_is_the_isr(broker: Broker) -> None:
     partition = broker.open()
     lead(partition, isr=(1,))
