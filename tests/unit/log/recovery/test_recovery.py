@@ -99,6 +99,15 @@ def test_a_log_that_lost_what_was_durable_is_refused() -> None:
         open_log(disk)
 
 
+@pytest.mark.parametrize("clean_shutdown", [True, False])
+def test_a_log_that_lost_whole_durable_batches_at_its_end_is_refused(clean_shutdown: bool) -> None:
+    disk = disk_with(4)
+    *kept, _ = split(disk.read_file(FIRST_LOG))
+    disk.write_file(FIRST_LOG, b"".join(bytes(batch) for _, batch in kept))
+    with pytest.raises(Corruption, match="the log ends at offset 3, but everything below 4 was durable"):
+        open_log(disk, clean_shutdown=clean_shutdown)
+
+
 def test_nothing_is_torn_after_a_clean_shutdown() -> None:
     disk = disk_with(4)
     disk.write_file(FIRST_LOG, disk.read_file(FIRST_LOG) + b"more")
