@@ -16,6 +16,7 @@ from kraft.quorum.messages import (
     Message,
     PreVoteRequest,
     PreVoteResponse,
+    SnapshotPart,
     VoteRequest,
     VoteResponse,
     to_engine,
@@ -204,6 +205,39 @@ def test_a_voter_promises_its_vote_for_a_later_term_a_log_not_behind_its_own_and
     assert follower.hears(3, question(2, last_log=(9, 0))) == [], "longer, and of an earlier term"
     assert follower.hears(3, question(1, last_log=(2, 1))) == [(3, PreVoteResponse(term=1, granted=False))]
     assert follower.engine.raftCurrentTerm == 1
+
+
+def test_a_part_of_a_snapshot_from_an_earlier_term_is_neither_installed_nor_a_sign_of_a_leader(
+    follower: Follower,
+) -> None:
+    installed: list[tuple[int, int]] = []
+    follower.transport.install_snapshot = lambda sender, term, _: installed.append((sender, term))
+    follower.hears(3, VoteRequest(term=5, last_log_index=1, last_log_term=0))
+    follower.hears_nothing_for_long()
+
+    def part(term: int) -> SnapshotPart:
+        return SnapshotPart(term=term, index=9, index_term=1, number=0, content=b"state", is_last=True)
+
+    assert follower.hears(2, part(4)) == []
+    assert installed == []
+    assert follower.hears(3, question(6, last_log=(1, 0))) == [(3, would_vote(6))]
+    follower.hears(2, part(5))
+    assert installed == [(2, 5)]
+    assert follower.hears(3, question(6, last_log=(1, 0))) == [], "there is a leader again"
+
+
+def test_an_installed_snapshot_is_acknowledged_in_the_term_of_its_sender_alone(follower: Follower) -> None:
+    follower.hears(2, append(entry(2, 1)))
+    follower.sent.clear()
+    follower.transport.snapshot_installed(2, 1, 2)
+    follower.step()
+    assert follower.sent == acknowledged(3)
+    follower.hears_nothing_for_long()
+    follower.hears(3, VoteRequest(term=5, last_log_index=2, last_log_term=1))
+    follower.sent.clear()
+    follower.transport.snapshot_installed(2, 1, 2)
+    follower.step()
+    assert follower.sent == []
 
 
 def test_a_voter_that_has_voted_promises_nothing_to_another_for_a_while(follower: Follower) -> None:
