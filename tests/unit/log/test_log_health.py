@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 
 import pytest
 
 from kraft.log.log_config import LogConfig
+from kraft.log.partition_log import PartitionLog
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset
 from tests.support.disks.memory_disk import MemoryDisk
@@ -59,6 +61,26 @@ def test_a_failed_roll_takes_the_log_offline() -> None:
     disk.fails_next_sync = True
     with pytest.raises(Refusal, match="goes offline"):
         log.roll()
+    assert (log.synced_end_offset, log.log_end_offset) == (0, 1)
+
+
+@pytest.mark.parametrize("work", [PartitionLog.roll, PartitionLog.settle])
+def test_a_sync_that_fails_for_want_of_room_takes_the_log_offline(
+    monkeypatch: pytest.MonkeyPatch, work: Callable[[PartitionLog], None]
+) -> None:
+    """The kernel may have dropped what it could not write, and the next sync would succeed without it."""
+    disk = MemoryDisk()
+    log = open_log(disk)
+    append(log, "a")
+
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as without_room:
+        without_room.setattr(disk, "check_sync", full)
+        with pytest.raises(Refusal, match="goes offline"):
+            work(log)
+    assert "No space left" in refused(log, batch_of("b")).message
     assert (log.synced_end_offset, log.log_end_offset) == (0, 1)
 
 
