@@ -288,8 +288,10 @@ async def test_a_log_start_that_moves_on_is_news_for_a_follower_that_waits(broke
     await settle()
     assert not waiting.done()
     partition.delete_records(1)
+    began = asyncio.get_running_loop().time()
     (result,) = (await waiting).partitions
     assert (result.log_start_offset, result.high_watermark, result.records) == (1, 1, b"")
+    assert asyncio.get_running_loop().time() == began
 
 
 async def test_a_fetch_reports_the_followers_log_start_offset(broker: Broker) -> None:
