@@ -150,8 +150,10 @@ def test_followers_stale_terms_and_large_payloads_are_refused(tmp_path: Path) ->
             await propose(follower, b"not here")
         assert refusal.value.leader_id == leader.config.node_id
         assert refusal.value.error_code is ErrorCode.NOT_CONTROLLER
+        committed = leader.quorum.commit_index
         with pytest.raises(NotLeader):
             await leader.quorum.propose(b"not now", leader.quorum.term + 1, DEADLINE_S)
+        assert leader.quorum.commit_index == committed, "it was refused before it was appended"
         with pytest.raises(PayloadTooLarge):
             await propose(leader, bytes(leader.config.payload_bytes_max + 1))
         largest = bytes(leader.config.payload_bytes_max)
