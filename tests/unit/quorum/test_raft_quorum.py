@@ -121,6 +121,7 @@ def test_a_barrier_fails_on_an_isolated_leader_that_still_believes_to_lead(tmp_p
         leader = await cluster.leader()
         index = await propose(leader, b"something")
         assert await leader.quorum.barrier(DEADLINE_S) > index
+        assert leader.listener.events.count(leader.quorum.term) == 1, "its leadership is announced once"
         cluster.isolate(leader.config.node_id)
         assert leader.quorum.is_leader
         with pytest.raises(ProposalUnknown):
