@@ -10,7 +10,6 @@ import random
 import time
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 
 import confluent_kafka
 import kafka
@@ -22,6 +21,7 @@ from kraft.testing import Cluster
 from tests.end_to_end.kafka.kafka_matrix import CLIENTS, CODECS
 from tests.end_to_end.kafka.kafka_records import Place, Record, Section
 from tests.end_to_end.kafka.kafka_writers import write_by_confluent, write_by_kraft
+from tests.support.log.segment_files import read_segments
 from tests.support.waiting import until
 
 DEADLINE_S = 30
@@ -48,11 +48,11 @@ def record(key: bytes, value: bytes) -> Record:
 def batches(cluster: Cluster, node_id: int, place: Place) -> list[BatchHeader]:
     """Return the batches of the node's replica, as on its disk."""
     directory = cluster.directory / f"node-{node_id}" / f"{place.topic}-{place.partition}"
-    return [header for path in sorted(directory.glob("*.log")) for header in headers_of(path)]
+    return [header for segment in read_segments(directory) for header in headers_of(segment)]
 
 
-def headers_of(path: Path) -> Iterator[BatchHeader]:
-    data, position = memoryview(path.read_bytes()), 0
+def headers_of(segment: bytes) -> Iterator[BatchHeader]:
+    data, position = memoryview(segment), 0
     while position < len(data):
         header = read_header(data, position)
         yield header
