@@ -36,8 +36,8 @@ class InboxDrain:
         self._taken: deque[Run | asyncio.Future[None]] = deque()
         """What is to be queued next, and futures that end when it is their turn."""
         self._parked: dict[_Sought, deque[Run]] = {}
-        self._lookups: dict[_Sought, asyncio.Task[None]] = {}
-        """The tasks that end when what was parked is queued or has failed."""
+        self._lookups: dict[_Sought, asyncio.Task[set[_Sought]]] = {}
+        """The tasks that end when what was parked is queued, has failed, or waits for what is in the result."""
         self._found: set[str] = set()
         self._warned: set[str] = set()
         """Topics whose failed look-up was logged."""
@@ -69,15 +69,23 @@ class InboxDrain:
         # Started also for a record whose thread has not called the event loop yet.
         waited: list[asyncio.Future[None]] = [self.start(), passed]
         done, _ = await asyncio.wait(waited, timeout=_left_s(loop, until_s), return_when=asyncio.FIRST_COMPLETED)
-        lookups = [
+        late = not done
+        sought = set(self._lookups)
+        while not late and (lookups := self._lookups_of(sought, topic, last_partition)):
+            ended, still_running = await asyncio.wait(lookups, timeout=_left_s(loop, until_s))
+            late = bool(still_running)
+            sought = {further for task in ended if not task.cancelled() for further in task.result()}
+        return not late
+
+    def _lookups_of(
+        self, sought: set[_Sought], topic: str | None, last_partition: int | None
+    ) -> list[asyncio.Task[set[_Sought]]]:
+        return [
             task
             for (name, number), task in self._lookups.items()
-            if topic is None or (topic == name and (number is None or _is_at_most(number, last_partition)))
+            if (name, number) in sought
+            and (topic is None or (topic == name and (number is None or _is_at_most(number, last_partition))))
         ]
-        if not done or not lookups:
-            return bool(done)
-        _, late = await asyncio.wait(lookups, timeout=_left_s(loop, until_s))
-        return not late
 
     def cancel(self) -> None:
         """Stop, because the producer is closed; `fail_rest` fails what is left."""
@@ -154,8 +162,11 @@ class InboxDrain:
         self._inbox.park(run)
         self._count(run)
 
-    async def _look_up(self, sought: _Sought) -> None:
-        """Wait for metadata. The records that were parked before a look-up that failed share its error."""
+    async def _look_up(self, sought: _Sought) -> set[_Sought]:
+        """Wait for metadata. The records that were parked before a look-up that failed share its error.
+
+        Return what some of the records wait for next: partitions that the topic, now found, does not have.
+        """
         topic, partition = sought
         try:
             await self._producer.find_topic(topic, partition)
@@ -166,7 +177,7 @@ class InboxDrain:
                 log.warning("records not sent: %s", error)
             self._lookup_ended(sought)
             self._fail(self._unparked(sought), error)
-            return
+            return set()
         self._found.add(topic)
         queued: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         parked = self._unparked(sought)
@@ -176,6 +187,7 @@ class InboxDrain:
         self.start()
         await queued
         self._lookup_ended(sought)
+        return {further for run in parked if (further := self._sought(run)) is not None}
 
     def _lookup_ended(self, sought: _Sought) -> None:
         # Of a topic that was created again with fewer partitions, the next look-up may have begun.

@@ -14,7 +14,7 @@ import pytest
 import kraft.client.inbox
 from kraft.client import BufferExhausted, ClientClosed, Producer, aio, metadata_cache
 from kraft.client.inbox import Inbox, Run
-from kraft.client.inbox_drain import RUNS_AT_ONCE
+from kraft.client.inbox_drain import RUNS_AT_ONCE, InboxDrain
 from kraft.client.loop_thread import shared_loop
 from kraft.client.network import Network
 from kraft.client.values import ColumnsToSend, RecordMetadata
@@ -137,6 +137,63 @@ def test_records_go_past_those_of_a_partition_that_is_waited_for(
         assert producer.produce_many("orders", [b"6"], partition=1).result(30).records == 1
         assert [future.result(0).offset for future in late] == list(range(6))
     assert cluster.values("orders", 1) == [b"%d" % number for number in range(7)]
+
+
+@pytest.mark.parametrize("call", [lambda producer: producer.flush(60_000), Producer.close])
+def test_a_call_waits_for_records_whose_topic_and_then_their_partition_are_looked_up(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, call: Callable[[Producer], object]
+) -> None:
+    monkeypatch.setattr(metadata_cache, "MISSING_TOPIC_GRACE_MS", 60_000)
+    cluster.create("orders")
+    cluster.hidden_topics.add("orders")
+    with producer_of(cluster) as producer:
+        future = producer.send("orders", b"x", partition=1)
+        calling = _waiting_call(monkeypatch, call, producer)
+        monkeypatch.setattr(metadata_cache, "MISSING_TOPIC_GRACE_MS", 500)
+        cluster.hidden_topics.clear()
+        calling.join(60)
+        assert future.done()
+        with pytest.raises(Refusal, match="topic 'orders' has partitions 0 to 0, not 1"):
+            future.result(0)
+
+
+def test_records_are_stored_in_order_if_their_topic_and_then_their_partition_are_looked_up(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata_cache, "MISSING_TOPIC_GRACE_MS", 60_000)
+    cluster.create("orders")
+    cluster.hidden_topics.add("orders")
+    with producer_of(cluster) as producer:
+        futures = [producer.send("orders", b"%d" % number, partition=1) for number in range(3)]
+
+        def produce(producer: Producer) -> None:
+            producer.produce_many("orders", [b"3"], partition=1).result(60)
+
+        calling = _waiting_call(monkeypatch, produce, producer)
+        cluster.hidden_topics.clear()
+        until(lambda: ("orders", 1) in producer._drain._parked, "the partition is not looked up")
+        cluster.topics["orders"].append(FakePartition(leader_id=1))
+        calling.join(60)
+        assert [future.result(60).offset for future in futures] == [0, 1, 2]
+    assert cluster.values("orders", 1) == [b"0", b"1", b"2", b"3"]
+
+
+def _waiting_call(
+    monkeypatch: pytest.MonkeyPatch, call: Callable[[Producer], object], producer: Producer
+) -> threading.Thread:
+    """Start a thread whose call waits for what is in the inbox, and return it once it does."""
+    wait_for_inbox, waits = InboxDrain.wait, threading.Event()
+
+    async def wait_and_tell(drain: InboxDrain, *arguments: Any, **others: Any) -> bool:
+        # Nothing else runs on the event loop before the call waits.
+        waits.set()
+        return await wait_for_inbox(drain, *arguments, **others)
+
+    monkeypatch.setattr(InboxDrain, "wait", wait_and_tell)
+    calling = threading.Thread(target=call, args=(producer,), daemon=True)
+    calling.start()
+    assert waits.wait(60)
+    return calling
 
 
 def test_records_of_a_partition_that_never_comes_fail_and_later_ones_of_a_new_one_do_not(
