@@ -71,6 +71,10 @@ class MetadataCache:
         self._missing: dict[str, Refusal] = {}
         self._lacking_until_ms: dict[TopicPartition, int] = {}
         """Partitions that were waited for in vain, with the time until which they are not waited for again."""
+        self._responses = 0
+        """The number of refreshes that succeeded."""
+        self._in_turn = asyncio.Lock()
+        """Held during the refresh of a task that waits for a partition."""
         self._refreshed_at_ms: int | None = None
         self._refreshes_without_change = 0
         self._refreshing: asyncio.Task[None] | None = None
@@ -136,14 +140,14 @@ class MetadataCache:
         if partition.partition < count or now_ms < self._lacking_until_ms.get(partition, 0):
             return count
         until_ms = now_ms + min(timeout_ms, MISSING_TOPIC_GRACE_MS)
-        failures = 0
+        failures, seen = 0, self._responses
         while partition.partition >= count:
             failures += 1
             delay_ms = self._backoff.delay_ms(failures)
             if self._clock.monotonic_ms() + delay_ms >= until_ms:
                 self._lacking_until_ms[partition] = self._clock.monotonic_ms() + MISSING_TOPIC_GRACE_MS
                 return count
-            await self.refresh(until_ms - self._clock.monotonic_ms())
+            seen = await self._refresh_after(seen, until_ms)
             count = self.partition_count(partition.topic) or 0
             if partition.partition >= count:
                 self.any_broker.ask_another()
@@ -178,6 +182,17 @@ class MetadataCache:
             raise
         self.trouble = ""
         self._learn(response, request.topics)
+
+    async def _refresh_after(self, seen: int, deadline_ms: int) -> int:
+        """Refresh, unless there was a response after the one with this number: tasks that wait share it.
+
+        Return the number of the last response. Raises as `refresh` does.
+        """
+        async with self._in_turn:
+            if self._responses == seen:
+                # What is left of the time when those before have failed.
+                await self.refresh(max(1, deadline_ms - self._clock.monotonic_ms()))
+            return self._responses
 
     async def fetch(self, request: MetadataRequest, timeout_ms: int) -> MetadataResponse:
         """Send one metadata request to any broker, and remember the brokers that the response names."""
@@ -227,6 +242,7 @@ class MetadataCache:
             known.leaders[partition.partition] = (leader_id, leader_epoch)
 
     def _learn(self, response: MetadataResponse, asked: list[str]) -> None:
+        self._responses += 1
         self._restart_age()
         described = {topic.topic: topic for topic in response.topics}
         for name in asked:

@@ -144,6 +144,38 @@ def test_a_partition_that_is_missing_is_waited_for_once() -> None:
     in_cluster(scenario)
 
 
+def test_partitions_that_are_missing_together_are_looked_for_in_the_same_responses() -> None:
+    async def scenario(cluster: FakeCluster, cache: MetadataCache) -> None:
+        await cache.topic("orders", 1_000)
+
+        async def requests_of(partitions: range) -> int:
+            cluster.calls.clear()
+            missing = [cache.until_has(tp("orders", partition), 60_000) for partition in partitions]
+            assert set(await asyncio.gather(*missing)) == {3}
+            return len(cluster.calls)
+
+        alone = await requests_of(range(3, 4))
+        assert alone > 1
+        assert await requests_of(range(4, 200)) <= 2 * alone
+
+    in_cluster(scenario)
+
+
+def test_all_that_wait_for_partitions_fail_in_time_when_no_broker_answers() -> None:
+    async def scenario(cluster: FakeCluster, cache: MetadataCache) -> None:
+        loop = asyncio.get_running_loop()
+        await cache.topic("orders", 1_000)
+        for broker in cluster.brokers.values():
+            broker.hangs = True
+        began_s = loop.time()
+        waiting = [cache.until_has(tp("orders", partition), 60_000) for partition in range(3, 20)]
+        outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+        assert {type(each) for each in outcomes} == {NoBrokerReachable}
+        assert loop.time() - began_s < 2 * MISSING_TOPIC_GRACE_MS / 1_000
+
+    in_cluster(scenario)
+
+
 def test_refreshes_in_the_background_do_not_follow_each_other_faster_than_the_backoff() -> None:
     async def scenario(cluster: FakeCluster, cache: MetadataCache) -> None:
         await cache.topic("orders", 1_000)
