@@ -276,8 +276,9 @@ async def _close(drain: InboxDrain, producer: AsyncProducer, clock: Clock, timeo
 def _close_dropped(thread: LoopThread, drain: InboxDrain, producer: AsyncProducer, clock: Clock) -> None:
     """Store what was sent, and close the connections of a producer that was dropped without a close."""
     if thread.is_of_this_process():
-        warnings.warn("a producer was dropped without a close()", ResourceWarning, stacklevel=2)
         thread.run_soon(_close(drain, producer, clock, None))
+        # Last, as a warning may be an error.
+        warnings.warn("a producer was dropped without a close()", ResourceWarning, stacklevel=2)
 
 
 def _thread_future(many: asyncio.Future[Delivery]) -> Future[Delivery]:

@@ -15,7 +15,7 @@ Callback: TypeAlias = Callable[[list[TopicPartition]], Awaitable[None] | None]
 """Gets the partitions that are assigned, revoked or lost. Runs inside a poll, which waits for it."""
 
 
-class Subscription(Struct, frozen=True, kw_only=True):
+class Subscription(Struct, frozen=True, kw_only=True, weakref=True):
     """Topics by name, by a regular expression, or both."""
 
     topics: frozenset[str] = frozenset()
@@ -24,6 +24,10 @@ class Subscription(Struct, frozen=True, kw_only=True):
     on_revoked: Callback | None = None
     on_lost: Callback | None = None
     """`on_revoked` is called if there is none."""
+
+    @property
+    def without_callbacks(self) -> Subscription:
+        return Subscription(topics=self.topics, pattern=self.pattern)
 
 
 def listed_topics(topics: object) -> list[str]:

@@ -23,7 +23,7 @@ from kraft.client.sans_io.progress import Progress
 from kraft.client.sans_io.record_output import RecordOutput
 from kraft.client.sans_io.track import Chunk
 from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS, ConsumerSettings, settings_of
-from kraft.client.subscription import Callback, subscription_to
+from kraft.client.subscription import Callback, Subscription, subscription_to
 from kraft.client.values import ConsumerRecord, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, PartitionColumns
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
@@ -65,6 +65,8 @@ class Consumer:
         self._group: Group | None = None
         if (group_id := self._settings.group_id) is not None:
             self._group = Group(group_id, self._settings, self._network, self._output, self._progress)
+        self._subscription: Subscription | None = None
+        """Its callbacks, which the group does not keep."""
         self.iterated: Iterator[ConsumerRecord] = iter(())
         """What an iteration has fetched; `poll_for_iteration` fetches more."""
         self._engine: Engine | None = None
@@ -131,6 +133,7 @@ class Consumer:
         if self._group.subscription is None and self._output.assigned:
             raise SubscriptionConflict("subscribe: the consumer was assigned partitions; call unsubscribe before")
         self._group.subscribe(subscription)
+        self._subscription = subscription
 
     def subscription(self) -> list[str]:
         """Return the topics that the consumer subscribes to by name, sorted."""
@@ -368,9 +371,7 @@ class Consumer:
     def _to_commit(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        if offsets is None:
-            return self._with_group("commit").consumed()
-        return checked_offsets(offsets)
+        return self._with_group("commit").consumed() if offsets is None else checked_offsets(offsets)
 
     def _with_group(self, call: str) -> Group:
         if self._group is None:
@@ -487,10 +488,9 @@ class Consumer:
         if self._is_closed:
             raise ClientClosed("the consumer is closed")
         if self._engine is None:
-            group = self._group
-            start_offsets = None if group is None else group.start_offsets
+            start_offsets = None if self._group is None else self._group.start_offsets
             self._engine = engine = Engine(self._buffer, self._settings, self._network, start_offsets)
-            engine.when_dropped = close_when_dropped(self, partial(close_dropped, engine, group, self._clock))
+            engine.when_dropped = close_when_dropped(self, partial(close_dropped, engine, self._group, self._clock))
         return self._engine
 
     def _wake_up(self) -> None:

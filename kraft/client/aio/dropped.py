@@ -31,10 +31,11 @@ def _dropped(name: str, loop: asyncio.AbstractEventLoop, process_id: int, close:
     if os.getpid() != process_id:
         # A forked process has neither the loop nor the connections.
         return
-    warnings.warn(f"a {name} was dropped without a close()", ResourceWarning, stacklevel=2)
     if not loop.is_closed():
         # The garbage collector may run in any thread.
         loop.call_soon_threadsafe(_begin, close)
+    # Last, as a warning may be an error.
+    warnings.warn(f"a {name} was dropped without a close()", ResourceWarning, stacklevel=2)
 
 
 def _begin(close: Close) -> None:

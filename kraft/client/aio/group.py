@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import logging
 import re
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import count
@@ -72,6 +73,9 @@ class Group:
         )
         self._member_id = str(UUID(bytes=network.entropy.bytes(16), version=4))
         self.subscription: Subscription | None = None
+        """Without callbacks, which may know the consumer: tasks know the group, and must not keep it alive."""
+        self._callbacks: weakref.ref[Subscription] | None = None
+        """The subscription with its callbacks, which the consumer keeps."""
         self.is_in_callback = False
         self._membership: Membership | None = None
         self._commits: Commits | None = None
@@ -88,10 +92,13 @@ class Group:
         """Number of the assignment that gave each partition to the member."""
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Subscribe, or replace the subscription. The consumer joins with its next poll. Raises ValueError."""
+        """Subscribe, or replace the subscription, which the caller has to keep for as long as its callbacks are called.
+
+        The consumer joins with its next poll. Raises ValueError.
+        """
         if self._settings.group_protocol == "classic":
             _check_pattern(subscription.pattern)
-        self.subscription = subscription
+        self.subscription, self._callbacks = subscription.without_callbacks, weakref.ref(subscription)
         self._stop_missing_topics()
         if self._membership is not None:
             self._subscribe_member(self._membership.member)
@@ -99,8 +106,7 @@ class Group:
 
     def forget_callbacks(self) -> None:
         """Call the user no more: the consumer was dropped."""
-        if self.subscription is not None:
-            self.subscription = Subscription(topics=self.subscription.topics, pattern=self.subscription.pattern)
+        self._callbacks = None
 
     # --- polls ------------------------------------------------------------------------------------------------
 
@@ -178,7 +184,7 @@ class Group:
 
     async def _carry_out(self, step: Step, membership: Membership, engine: Engine) -> None:
         member = membership.member
-        subscription = self.subscription or Subscription()
+        subscription = self._with_callbacks()
         try:
             match step:
                 case Revoke():
@@ -214,6 +220,9 @@ class Group:
         for partition in taken:
             self._progress.forget(partition)
             self._assigned_by.pop(partition, None)
+
+    def _with_callbacks(self) -> Subscription:
+        return (self._callbacks and self._callbacks()) or Subscription()
 
     async def _call(self, callback: Callback | None, partitions: list[TopicPartition], membership: Membership) -> None:
         if callback is None:
@@ -367,7 +376,7 @@ class Group:
             self._missing_topics = None
 
     async def _give_up(self, membership: Membership) -> None:
-        subscription = self.subscription or Subscription()
+        subscription = self._with_callbacks()
         ownership = membership.member.ownership
         partitions = sorted(TopicPartition(place.topic, place.partition) for place in ownership.owned)
         if partitions:

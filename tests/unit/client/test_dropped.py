@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
+import warnings
 
 import pytest
 
-from kraft.client.aio import Producer
+from kraft.client.aio import Consumer, Producer
 from tests.support.client.fake_cluster import FakeCluster, tp
 from tests.support.virtual_time import virtual_network
 from tests.unit.client.clients import consumer_of, fill
@@ -17,13 +19,18 @@ from tests.unit.client.members import until as eventually
 DROPPED = r"a (consumer|producer) was dropped without a close"
 
 
-async def test_a_consumer_that_is_dropped_closes_its_connections() -> None:
-    cluster = FakeCluster()
+async def _used_consumer(cluster: FakeCluster) -> Consumer:
     cluster.create("orders")
     fill(cluster, "orders", 5)
     consumer = consumer_of(cluster, auto_offset_reset="earliest")
     consumer.assign([tp("orders")])
     assert await consumer.poll(10_000)
+    return consumer
+
+
+async def test_a_consumer_that_is_dropped_closes_its_connections() -> None:
+    cluster = FakeCluster()
+    consumer = await _used_consumer(cluster)
     with pytest.warns(ResourceWarning, match=DROPPED):
         del consumer
     await eventually(lambda: bool(cluster.closed) and len(asyncio.all_tasks()) == 1)
@@ -46,6 +53,45 @@ async def test_a_member_that_is_dropped_leaves_its_group_and_commits_without_the
             began_s = asyncio.get_running_loop().time()
             assert await next_member.poll(30_000)
             assert asyncio.get_running_loop().time() - began_s < 10, "the group waited for the dropped member"
+
+
+class Reader:
+    """Owns a consumer, whose callbacks are its methods."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self.consumer = member_of(cluster)
+        self.consumer.subscribe("orders", on_revoked=self.revoked)
+
+    def revoked(self, _: object) -> None:
+        raise AssertionError("its owner has dropped it, and expects no calls")
+
+
+def _drop(readers: list[Reader]) -> None:
+    readers.clear()
+    gc.collect()
+
+
+async def test_a_member_that_is_dropped_with_the_owner_of_its_callbacks_leaves_its_group() -> None:
+    async with cluster_with_orders(1) as (cluster, groups):
+        readers = [Reader(cluster)]
+        for _ in range(2):
+            assert len(await readers[0].consumer.poll(10_000, max_records=5)) == 5
+        with pytest.warns(ResourceWarning, match=DROPPED):
+            _drop(readers)
+        await eventually(lambda: bool(cluster.closed))
+        assert groups.committed(GROUP, "orders", 0) == 5
+
+
+async def test_a_client_that_is_dropped_is_closed_although_warnings_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = FakeCluster()
+    consumer = await _used_consumer(cluster)
+    raised: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: raised.append(unraisable.exc_type))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        del consumer
+    assert raised == [ResourceWarning]
+    await eventually(lambda: bool(cluster.closed))
 
 
 async def test_a_producer_that_is_dropped_stores_what_was_sent() -> None:
