@@ -94,12 +94,16 @@ def test_a_record_outside_of_a_transaction_is_refused_at_once(cluster: FakeClust
             producer.send("orders", b"pizza")
 
 
-def test_a_record_without_a_topic_fails_its_transaction(cluster: FakeCluster) -> None:
+@pytest.mark.parametrize(("topic", "partition", "reason"), [("nowhere", None, "nowhere"), ("orders", 99, "not 99")])
+def test_a_record_without_a_topic_or_partition_fails_its_transaction(
+    cluster: FakeCluster, topic: str, partition: int | None, reason: str
+) -> None:
     with producer_of(cluster, max_block_ms=2_000) as producer:
         producer.begin_transaction()
+        # The topic of the first record is looked up, and with it that of the other, before its partition is.
         producer.send("orders", b"pizza")
-        missing = producer.send("nowhere", b"pizza")
-        with pytest.raises(TransactionAborted, match="nowhere"):
+        missing = producer.send(topic, b"pizza", partition=partition)
+        with pytest.raises(TransactionAborted, match=reason):
             producer.commit_transaction(timeout_ms=LIMIT_S * 1_000)
         with pytest.raises(Refusal):
             missing.result(LIMIT_S)
