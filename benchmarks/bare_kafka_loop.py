@@ -3,7 +3,8 @@
 `loop` decodes a produce request, computes the batch's checksum, writes it to a file and encodes the response. `floor`
 does nothing with it but the system calls: it writes the request to the file and sends an earlier response again. Both
 answer a fetch with the last batch that came, whose offsets alone are put right. Every topic exists, with one partition.
-`python -m benchmarks.bare_kafka_loop loop|floor` prints its port, and ends with its standard input.
+`python -m benchmarks.bare_kafka_loop loop|floor FILE` appends to the file, prints its port, and ends when its standard
+input does.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import asyncio
 import os
 import sys
 from enum import StrEnum
-from tempfile import TemporaryFile
+from pathlib import Path
 from typing import Final
 from uuid import UUID
 
@@ -165,10 +166,10 @@ def _fetched(request: FetchRequest) -> FetchResponse:
     return FetchResponse(responses=(FetchableTopicResponse(topic=topic.topic, partitions=(data,)),))
 
 
-async def _serve(kind: Kind) -> None:
+async def _serve(kind: Kind, path: Path) -> None:
     loop = asyncio.get_running_loop()
     port = 0
-    with TemporaryFile() as file:
+    with path.open("ab", buffering=0) as file:
         server = await loop.create_server(lambda: BareLoop(kind, port, file.fileno()), HOST, 0)
         port = server.sockets[0].getsockname()[1]
         print(port, flush=True)
@@ -178,4 +179,4 @@ async def _serve(kind: Kind) -> None:
 
 if __name__ == "__main__":
     keep_freed_memory()
-    asyncio.run(_serve(Kind(sys.argv[1])))
+    asyncio.run(_serve(Kind(sys.argv[1]), Path(sys.argv[2])))

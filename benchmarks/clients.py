@@ -68,7 +68,7 @@ def measure(server: Server, plan: Plan) -> Report:
                     _flow(server, client, f"{client}-{size}-{number}", plan.records, size, figures)
             for client in turns:
                 topic = f"wait-{client}-{number}"
-                server.make_topic(topic, 1)
+                server.topics.make(topic, 1)
                 waits[client].append(
                     client_load.wait(client, _address(server, client), topic, plan.waits, plan.sizes[0])
                 )
@@ -120,12 +120,12 @@ def _flow(
         into.loads.append(load())
         into.node_us.append((server.cpu_s() - before_s) / counted * 1e6)
 
-    server.make_topic(topic, 1)
+    server.topics.make(topic, 1)
     with_warm_up = records + WARM_UP_RECORDS
     measured("send", with_warm_up, lambda: client_load.send(client, address, topic, records, size))
     measured("poll", with_warm_up, lambda: client_load.poll(client, address, topic, with_warm_up))
     if client.can_send_many:
-        server.make_topic(f"{topic}-many", 1)
+        server.topics.make(f"{topic}-many", 1)
         measured(
             "send many", with_warm_up, lambda: client_load.send_many(client, address, f"{topic}-many", records, size)
         )

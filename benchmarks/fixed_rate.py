@@ -101,7 +101,7 @@ def idle_cores(server: Server, seconds: float) -> float:
 def _measure_once(server: Server, topic: str, pace: Pace, plan: Plan, idle: float, into: Figures) -> None:
     batch_records = prepared_load.largest_batch(pace.batch_bytes)[1]
     batches = max(1, round(pace.batches_per_s * plan.seconds))
-    server.make_topic(topic, 1)
+    server.topics.make(topic, 1)
     before_s, began_s = server.cpu_s(), time.monotonic()
     flow = prepared_load.produce_at(
         server.address, topic, batches * batch_records, pace.batch_bytes, ACKS_ALL, pace.batches_per_s

@@ -14,7 +14,7 @@ import typer
 from benchmarks import group_load
 from benchmarks.group_load import Answers
 from benchmarks.report import Cell, Output, Report, print_report, say
-from benchmarks.servers import Server, beside_server, node, topic_maker
+from benchmarks.servers import AdminTopics, Server, beside_server, node
 from kraft.testing import Cluster
 
 GROUPS: Final = 10_000
@@ -100,8 +100,8 @@ class Run:
 def measure_requests(servers: Sequence[Server], groups: int, members: int, rounds: int) -> Report:
     runs = [Run(server) for server in servers]
     for server in servers:
-        server.make_topic("positions", PARTITIONS)
-        server.make_topic(WIDE, members)
+        server.topics.make("positions", PARTITIONS)
+        server.topics.make(WIDE, members)
     names = group_load.groups(groups)
     for number in range(rounds):
         for run in runs:
@@ -168,7 +168,7 @@ def _load_row(groups: int) -> Mapping[str, Cell]:
     names = group_load.groups(groups)
     with Cluster(1, overrides={"log.durability": "page-cache"}) as cluster:
         address, running = cluster.kafka_bootstrap_servers, cluster.node(1)
-        topic_maker(address)("positions", PARTITIONS)
+        AdminTopics(address).make("positions", PARTITIONS)
         asyncio.run(_commit_all(address, names))
         running.kill()
         began_s = time.perf_counter()

@@ -6,12 +6,16 @@ With a prepared load, only what goes in: the load then leaves the cores to the s
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Annotated, Final
 
 import typer
@@ -22,7 +26,7 @@ from benchmarks.bare_kafka_loop import HOST, Kind
 from benchmarks.kafka_load import Flow, Latencies, LoadFailed
 from benchmarks.loads import Load, produce_with
 from benchmarks.report import Cell, Output, Report, print_report
-from benchmarks.servers import Server, beside_server, nodes, topic_maker
+from benchmarks.servers import REMOVAL, AdminTopics, Server, beside_server, nodes
 from kraft.server.config.values import Durability
 from tests.support.kafka.kafka_broker import kafka_processes
 from tests.support.kafka.kafka_jars import fetched_kafka_jars
@@ -39,6 +43,9 @@ WARM_UP_RECORDS_MAX: Final = 10_000_000
 
 DEADLINE_S: Final = 30
 
+_REMOVED_S: Final = 2.5
+"""Time in which brokers remove the files of a topic: they tell no client when they have."""
+
 NAMES: Final = {Durability.PAGE_CACHE: "kraft", Durability.FSYNC: "kraft, synced"}
 
 
@@ -54,6 +61,8 @@ class Plan:
     """Produced to each server before the first round, beside what each load warms up with: for Java's compiler."""
     load: Load = Load.LIBRDKAFKA
     """Prepared: in only, without pings."""
+    pause_s: float = _REMOVED_S
+    """After each flow, while its files are removed."""
 
     @property
     def acks(self) -> int:
@@ -80,11 +89,12 @@ def measure(servers: Sequence[Server], plan: Plan, of: Server) -> Report:
     with Progress(transient=True) as progress:
         if plan.warm_up_records:
             for server in progress.track(servers, description="warming up"):
-                server.make_topic("warm-up", 1)
+                server.topics.make("warm-up", 1)
                 for size in BATCH_BYTES:
                     produce(
                         server.address, "warm-up", max(1, plan.warm_up_records // len(BATCH_BYTES)), size, plan.acks
                     )
+                server.topics.remove("warm-up")
         for number in progress.track(range(plan.rounds), description="measuring"):
             # Who is first differs, so that none always follows the same other one.
             turns = (*servers[number % len(servers) :], *servers[: number % len(servers)])
@@ -94,7 +104,7 @@ def measure(servers: Sequence[Server], plan: Plan, of: Server) -> Report:
             if plan.load is Load.PREPARED:
                 continue
             for server in turns:
-                server.make_topic(f"ping-{number}", 1)
+                server.topics.make(f"ping-{number}", 1)
                 found = kafka_load.ping(server.address, f"ping-{number}", plan.pings, plan.acks)
                 latencies[server.name].append(found)
             if plan.nodes == 1:
@@ -134,7 +144,7 @@ def _notes(plan: Plan, of: Server) -> list[str]:
 
 
 def _flow(server: Server, topic: str, plan: Plan, batch_bytes: int, into: Figures) -> None:
-    server.make_topic(topic, 1)
+    server.topics.make(topic, 1)
     before_s = server.cpu_s()
     flow_in = produce_with(plan.load)(server.address, topic, plan.records, batch_bytes, plan.acks)
     into.flows_in.append(flow_in)
@@ -144,6 +154,10 @@ def _flow(server: Server, topic: str, plan: Plan, batch_bytes: int, into: Figure
         flow_out = kafka_load.consume(server.address, topic, plan.records)
         into.flows_out.append(flow_out)
         into.out_us.append((server.cpu_s() - between_s) / flow_out.all_records * 1e6)
+    # The next flow uses this one's memory again: on a virtual machine, the first use of memory can cost more than all
+    # that a broker does.
+    server.topics.remove(topic)
+    time.sleep(plan.pause_s)
 
 
 def _row(
@@ -192,13 +206,34 @@ def _rate(flows: Sequence[Flow]) -> float:
 # --- the servers -------------------------------------------------------------------------------------------------
 
 
+class _OneFile:
+    """Topics of a server that has every topic, in one file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def make(self, topic: str, partitions: int) -> None:
+        """Do nothing: each topic is there."""
+
+    def remove(self, topic: str) -> None:
+        os.truncate(self._path, 0)
+
+
 @contextmanager
 def _bare(name: str, kind: Kind) -> Iterator[Server]:
-    command = [sys.executable, "-m", "benchmarks.bare_kafka_loop", kind]
     # In a session of its own, as nodes are: Linux shares a busy CPU between sessions first, and in the session of the
     # load the answers of this server would come a hundred times sooner.
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True) as process:
+    with (
+        TemporaryDirectory(prefix="bare-") as directory,
+        subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.bare_kafka_loop", kind, Path(directory, "requests")],
+            stdin=pipe,
+            stdout=pipe,
+            text=True,
+            start_new_session=True,
+        ) as process,
+    ):
         assert process.stdin is not None, "asked for"
         assert process.stdout is not None, "asked for"
         port = int(process.stdout.readline())
@@ -207,7 +242,7 @@ def _bare(name: str, kind: Kind) -> Iterator[Server]:
                 name=name,
                 address=f"{HOST}:{port}",
                 pids=(process.pid,),
-                make_topic=lambda topic, partitions: None,
+                topics=_OneFile(Path(directory, "requests")),
             )
         finally:
             process.stdin.close()
@@ -216,10 +251,10 @@ def _bare(name: str, kind: Kind) -> Iterator[Server]:
 
 @contextmanager
 def _kafka(count: int) -> Iterator[Server]:
-    with kafka_processes(fetched_kafka_jars(), {}, count, measured=True) as brokers:
+    with kafka_processes(fetched_kafka_jars(), REMOVAL, count, measured=True) as brokers:
         address = ",".join(each.address for each in brokers)
         pids = tuple(each.pid for each in brokers)
-        yield Server(name="kafka", address=address, pids=pids, make_topic=topic_maker(address, count))
+        yield Server(name="kafka", address=address, pids=pids, topics=AdminTopics(address, count))
 
 
 @contextmanager

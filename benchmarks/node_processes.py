@@ -23,7 +23,7 @@ from benchmarks.cpu_clock import process_cpu_s
 from benchmarks.kafka_load import VALUE_BYTES, Flow, LoadFailed
 from benchmarks.loads import Load, produce_with
 from benchmarks.report import Cell, Output, Report, print_report
-from benchmarks.servers import Server, topic_maker
+from benchmarks.servers import AdminTopics, Server
 from kraft.local import background_start
 from kraft.local.background_start import NotStarted
 from kraft.local.cluster_files import HOST
@@ -92,7 +92,7 @@ def measure(servers: Sequence[Server], plan: Plan) -> Report:
 
 
 def _measure_once(server: Server, topic: str, plan: Plan, into: Figures) -> None:
-    server.make_topic(topic, plan.partitions)
+    server.topics.make(topic, plan.partitions)
     before_s = {pid: process_cpu_s(pid) for pid in server.pids}
     flows = _flows(server, topic, plan)
     used_s = [process_cpu_s(pid) - before_s[pid] for pid in server.pids]
@@ -152,7 +152,7 @@ def processes_of_one_file(count: int) -> Iterator[Server]:
         node = psutil.Process(started.pid)
         try:
             pids = tuple(each.pid for each in node.children()) if count > 1 else (node.pid,)
-            yield Server(name=f"{count}", address=address, pids=pids, make_topic=topic_maker(address))
+            yield Server(name=f"{count}", address=address, pids=pids, topics=AdminTopics(address))
         finally:
             _stop(node)
 

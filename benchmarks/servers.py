@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import typer
 from confluent_kafka.admin import AdminClient
@@ -20,6 +20,19 @@ from kraft.testing import Cluster
 DEADLINE_S: Final = 30
 MIB: Final = 1 << 20
 
+REMOVAL: Final = {"log.segment.delete.delay.ms": "1000"}
+"""For brokers, so that the files of a removed topic are soon gone, and with them the page cache that they fill."""
+
+
+class Topics(Protocol):
+    """Topics of a server."""
+
+    def make(self, topic: str, partitions: int) -> None:
+        """Make a topic. Raises KafkaException."""
+
+    def remove(self, topic: str) -> None:
+        """Remove a topic; its files are gone a little later. Raises KafkaException."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
@@ -29,8 +42,7 @@ class Server:
     address: str
     """For clients of Kafka's protocol."""
     pids: tuple[int, ...]
-    make_topic: Callable[[str, int], None]
-    """With the name and the number of partitions."""
+    topics: Topics
     grpc_address: str | None = None
     """For `kraft.client`; None if they are not ours."""
 
@@ -57,13 +69,13 @@ def node() -> Iterator[Server]:
 @contextmanager
 def nodes(name: str, count: int, durability: Durability) -> Iterator[Server]:
     """A cluster of Kraft for the duration of the context. Each node has a replica of each partition."""
-    with Cluster(count, overrides={"log.durability": durability}) as cluster:
+    with Cluster(count, overrides={"log.durability": durability, **REMOVAL}) as cluster:
         address = cluster.kafka_bootstrap_servers
         yield Server(
             name=name,
             address=address,
             pids=tuple(each.pid for each in cluster.nodes),
-            make_topic=topic_maker(address, count),
+            topics=AdminTopics(address, count),
             grpc_address=cluster.bootstrap_servers,
         )
 
@@ -74,18 +86,23 @@ def beside_server(text: str) -> Server:
     address, *pids = rest.split(",")
     if not (name and address and pids and all(map(_is_running, pids))):
         raise typer.BadParameter(f"{text!r}: NAME=HOST:PORT,PID of a broker that runs, as in kafka=127.0.0.1:9092,4711")
-    return Server(name=name, address=address, pids=tuple(map(int, pids)), make_topic=topic_maker(address, len(pids)))
+    return Server(name=name, address=address, pids=tuple(map(int, pids)), topics=AdminTopics(address, len(pids)))
 
 
 def _is_running(pid: str) -> bool:
     return pid.isdecimal() and Path(f"/proc/{pid}").is_dir()
 
 
-def topic_maker(address: str, replicas: int = 1) -> Callable[[str, int], None]:
-    # Errors only: it outlives the brokers, and would log that they are gone.
-    admin = AdminClient({"bootstrap.servers": address, "log_level": 2})
+class AdminTopics:
+    """Topics of brokers that have Kafka's admin requests."""
 
-    def make(topic: str, partitions: int) -> None:
-        admin.create_topics([NewTopic(topic, partitions, replicas)])[topic].result(DEADLINE_S)
+    def __init__(self, address: str, replicas: int = 1) -> None:
+        # Errors only: it outlives the brokers, and would log that they are gone.
+        self._admin = AdminClient({"bootstrap.servers": address, "log_level": 2})
+        self._replicas = replicas
 
-    return make
+    def make(self, topic: str, partitions: int) -> None:
+        self._admin.create_topics([NewTopic(topic, partitions, self._replicas)])[topic].result(DEADLINE_S)
+
+    def remove(self, topic: str) -> None:
+        self._admin.delete_topics([topic])[topic].result(DEADLINE_S)

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from benchmarks.report import Cell, Output, Report, print_report
-from benchmarks.servers import Server, node, topic_maker
+from benchmarks.servers import AdminTopics, Server, node
 from benchmarks.spark_processes import CannotYet, SessionFailed, SparkProcess, first_batch, spark_process
 from benchmarks.spark_session import (
     BARE_FORMAT,
@@ -221,7 +221,7 @@ class Runner:
 
     def _new_topic(self, kind: str, number: int) -> str:
         topic = f"{kind}-{self.run}-{number}"
-        self.server.make_topic(topic, PARTITIONS)
+        self.server.topics.make(topic, PARTITIONS)
         return topic
 
 
@@ -335,7 +335,7 @@ def _notes(plan: Plan, jar: str, first: str) -> list[str]:
 @contextmanager
 def _kafka() -> Iterator[Server]:
     with kafka_processes(fetched_kafka_jars(), {}, measured=True) as [only]:
-        yield Server(name="kafka", address=only.address, pids=(only.pid,), make_topic=topic_maker(only.address))
+        yield Server(name="kafka", address=only.address, pids=(only.pid,), topics=AdminTopics(only.address))
 
 
 def _fill(server: Server, plan: Plan, progress: Progress) -> None:
@@ -348,7 +348,7 @@ def _fill(server: Server, plan: Plan, progress: Progress) -> None:
         topics[_read_topic(Measure.BATCH_LARGE), LARGE_BYTES] = plan.records_of(Measure.BATCH_LARGE)
     for (topic, value_bytes), records in topics.items():
         task = progress.add_task(f"{topic} on {server.name}", total=records)
-        server.make_topic(topic, PARTITIONS)
+        server.topics.make(topic, PARTITIONS)
         value, sent = b"x" * value_bytes, [0] * PARTITIONS
         lot_max = min(_LOT_RECORDS, max(1, records // 20))
         while (left := records - sum(sent)) > 0:

@@ -128,7 +128,7 @@ def _measure_once(subject: Subject, topic: str, producers: int, plan: Plan, into
     written, plain = f"transactions-{topic}", f"plain-{topic}"
     all_lots = producers * (WARM_UP_LOTS + lots)
     for name, taken, is_transactional in ((written, into.transactions, True), (plain, into.plain, False)):
-        server.make_topic(name, PARTITIONS)
+        server.topics.make(name, PARTITIONS)
         before_s = server.cpu_s()
         taken.written.append(
             transaction_load.write(

@@ -11,7 +11,7 @@ RECORDS = 10_000
 
 def test_a_report_has_the_cpu_of_the_load_and_of_the_server() -> None:
     with node() as server:
-        report = measure([server], Plan(records=RECORDS, rounds=1, pings=100, warm_up_records=2), server)
+        report = measure([server], Plan(records=RECORDS, rounds=1, pings=100, warm_up_records=2, pause_s=0), server)
     assert [row["batch bytes"] for row in report.rows] == [*BATCH_BYTES]
     for row in report.rows:
         assert {"p50 ms", "alone us", "MiB loaded"} <= row.keys()
@@ -23,7 +23,7 @@ def test_a_report_has_the_cpu_of_the_load_and_of_the_server() -> None:
 
 def test_a_report_of_a_prepared_load_has_what_goes_in_alone() -> None:
     with node() as server:
-        report = measure([server], Plan(records=RECORDS, rounds=1, load=Load.PREPARED), server)
+        report = measure([server], Plan(records=RECORDS, rounds=1, load=Load.PREPARED, pause_s=0), server)
     assert "prepared load" in report.title
     for row in report.rows:
         flow = ["in: records/s", "in: MB/s", "in: x", "in: us", "in: load us"]

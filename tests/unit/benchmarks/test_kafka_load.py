@@ -51,7 +51,7 @@ def test_a_load_without_any_progress_ends(monkeypatch: pytest.MonkeyPatch, recor
 @pytest.mark.parametrize("acks", [1, -1])
 def test_every_record_is_in_the_partition_and_counted_once(server: Server, load: Load, acks: int) -> None:
     topic = f"{load}-{acks}"
-    server.make_topic(topic, 2)
+    server.topics.make(topic, 2)
     flow = produce_with(load)(server.address, topic, RECORDS, 65_536, acks, partition=1)
     assert end_offsets(server.address, topic, 2) == {0: 0, 1: flow.all_records}
     assert flow.records >= RECORDS
@@ -61,7 +61,7 @@ def test_every_record_is_in_the_partition_and_counted_once(server: Server, load:
 
 
 def test_a_consumer_counts_every_record_once(server: Server) -> None:
-    server.make_topic("read", 1)
+    server.topics.make("read", 1)
     written = produce_with(Load.PREPARED)(server.address, "read", RECORDS, 65_536)
     read = kafka_load.consume(server.address, "read", written.all_records)
     assert read.all_records == written.all_records > read.records

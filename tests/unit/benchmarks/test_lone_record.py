@@ -15,7 +15,7 @@ REQUESTS = 20
 @pytest.mark.parametrize("acks", [1, -1])
 def test_every_request_is_answered_and_its_record_is_in_the_log(acks: int) -> None:
     with node() as server:
-        server.make_topic("alone", 1)
+        server.topics.make("alone", 1)
         took_us = latencies_us(server.address, "alone", REQUESTS, acks, value_bytes=100)
         consumer = confluent_kafka.Consumer({"bootstrap.servers": server.address, "group.id": "any"})
         partition = confluent_kafka.TopicPartition("alone", 0)

@@ -29,7 +29,7 @@ def test_a_batch_has_one_record_at_least() -> None:
 
 def test_a_batch_that_the_server_refuses_ends_the_load_with_one_line() -> None:
     with node() as server:
-        server.make_topic("large", 1)
+        server.topics.make("large", 1)
         with pytest.raises(LoadFailed, match=r"the load failed: the first request was refused: MESSAGE_TOO_LARGE$"):
             produce(server.address, "large", 1, batch_bytes=2_000_000)
 

@@ -4,8 +4,9 @@ import os
 
 import pytest
 import typer
+from confluent_kafka.admin import AdminClient
 
-from benchmarks.servers import beside_server
+from benchmarks.servers import DEADLINE_S, AdminTopics, beside_server, node
 
 
 def test_a_server_beside_is_one_process_or_all_of_a_cluster() -> None:
@@ -20,3 +21,13 @@ def test_a_server_beside_is_one_process_or_all_of_a_cluster() -> None:
 def test_a_server_beside_needs_an_address_and_processes_that_run(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="NAME=HOST:PORT,PID"):
         beside_server(text)
+
+
+def test_a_topic_that_is_removed_is_gone() -> None:
+    with node() as server:
+        topics = AdminTopics(server.address)
+        for name in ("kept", "removed"):
+            topics.make(name, 1)
+        topics.remove("removed")
+        admin = AdminClient({"bootstrap.servers": server.address, "log_level": 2})
+        assert {"kept"} == {name for name in admin.list_topics(timeout=DEADLINE_S).topics if not name.startswith("__")}

@@ -36,9 +36,17 @@ class AnsweringSession:
                 return Taken(done=Done(seconds=self.seconds, records=self.counted), cpu_s=0.02)
 
 
+class AnyTopic:
+    def make(self, topic: str, partitions: int) -> None:
+        """Do nothing: every topic is there."""
+
+    def remove(self, topic: str) -> None:
+        """Do nothing."""
+
+
 def runner(name: str, session: AnsweringSession) -> Runner:
     subject = Subject(name=name, format=name, options={}, kafka_address="localhost:9092")
-    server = Server(name=name, address="localhost:9092", pids=(), make_topic=lambda topic, partitions: None)
+    server = Server(name=name, address="localhost:9092", pids=(), topics=AnyTopic())
     return Runner(subject=subject, server=server, session=cast(SparkProcess, session), run=name)
 
 
