@@ -12,7 +12,7 @@ from struct import Struct
 from typing import Final
 
 from kraft.server.kafka_listener.large_requests import LARGE_FROM_BYTES, WITHOUT_TURNS, LargeRequests
-from kraft.server.kafka_listener.receive_memory import ReceiveMemory
+from kraft.server.kafka_listener.receive_memory import SMALL_BYTES_MAX, ReceiveMemory
 from kraft.server.loop.budget import Budget
 
 SIZE_BYTES: Final = 4
@@ -34,6 +34,12 @@ TRUST_FACTOR: Final = 4
 """A frame gets this many times the room that its sender has filled, since its size is only a claim. If the step
 after this one would hold the whole frame, its full size is allocated now. Each step copies what has arrived, so a frame
 takes at most 1.25 times its size.
+"""
+
+
+JOINED_BYTES_MAX: Final = SMALL_BYTES_MAX
+"""A frame up to this size whose rest waits in the socket is received with those after it: its beginning is copied back
+into the scratch buffer. Larger ones get memory of their own, so that less is copied.
 """
 
 
@@ -68,6 +74,8 @@ class ReceiveBuffer:
 
         self._arrived_bytes = 0
         self._slow_checks = 0
+        self._more_waits = False
+        """The last bytes received filled the scratch buffer, so the socket is likely to have more."""
         self._kept: memoryview | None = None
         self._filled = 0
         """Number of bytes of `_kept` that have been received."""
@@ -92,9 +100,14 @@ class ReceiveBuffer:
 
     def room(self) -> memoryview:
         """Return where to receive the next bytes. Never empty after `has_room` was True."""
+        begin = 0
         if self._kept is not None:
-            return self._kept[self._filled :]
-        return self._scratch[:KEPT_BYTES_MIN] if self._memory.is_used_up else self._scratch
+            if self._filled < len(self._kept):
+                return self._kept[self._filled :]
+            rest = self._view[self._position :]
+            begin = len(rest)
+            self._scratch[:begin] = rest
+        return self._scratch[begin : begin + KEPT_BYTES_MIN] if self._memory.is_used_up else self._scratch[begin:]
 
     def received(self, count: int) -> bool:
         """Count `count` bytes received at the beginning of `room()`.
@@ -103,8 +116,12 @@ class ReceiveBuffer:
         take; `keep_rest` must then be called before another connection receives.
         """
         self.is_empty = False
-        if self._kept is None:
-            self._view = self._scratch[:count]
+        if self._kept is None or self._filled == len(self._kept):
+            end = len(self._view) - self._position + count
+            self.clear()
+            self.is_empty = False
+            self._view = self._scratch[:end]
+            self._more_waits = end == len(self._scratch)
             return True
         self._filled += count
         self._arrived_bytes += count
@@ -163,7 +180,7 @@ class ReceiveBuffer:
         wanted = KEPT_BYTES_MIN if size is None else SIZE_BYTES + size
         if wanted <= left:
             return False
-        if self._filled < len(self._kept):
+        if self._filled < len(self._kept) or self._may_join(wanted):
             return True
         if self._position:
             self._keep_only_rest()
@@ -198,6 +215,16 @@ class ReceiveBuffer:
             self._budget.release(self)
         self._view, self._position, self._filled, self._whole_at = self._none, 0, 0, 0
         self.is_empty = True
+
+    def _may_join(self, frame_bytes: int) -> bool:
+        """Return whether the rest of a frame is to be received into the scratch buffer, behind its beginning."""
+        memory = self._memory
+        return (
+            self._more_waits
+            and frame_bytes <= JOINED_BYTES_MAX
+            and not memory.is_used_up
+            and not memory.small.waiting_count
+        )
 
     def _take_turn(self, frame: memoryview) -> bool:
         self.has_turn = self._large.begin(self, frame, self._granted)
