@@ -25,6 +25,12 @@ FRAME_BYTES_MIN: Final = 8
 
 KEPT_BYTES_MIN: Final = 1_024
 
+ROOM_BYTES_MIN: Final = 256 * 1024
+"""Bytes that a connection receives at once, at first. Each time they are all there and every complete request among
+them is begun, it doubles, up to the whole scratch buffer: fewer turns of the loop for the same requests. Where one
+stays behind it is this again, since what stays is kept.
+"""
+
 ARRIVED_BYTES_MIN: Final = 16 * 1024
 """A request is slow if less than this arrives in a second; its connection closes if others wait for its memory."""
 
@@ -74,8 +80,9 @@ class ReceiveBuffer:
 
         self._arrived_bytes = 0
         self._slow_checks = 0
+        self._room_bytes = min(ROOM_BYTES_MIN, len(scratch))
         self._more_waits = False
-        """The last bytes received filled the scratch buffer, so the socket is likely to have more."""
+        """The last bytes received filled the room, so the socket is likely to have more."""
         self._kept: memoryview | None = None
         self._filled = 0
         """Number of bytes of `_kept` that have been received."""
@@ -107,7 +114,8 @@ class ReceiveBuffer:
             rest = self._view[self._position :]
             begin = len(rest)
             self._scratch[:begin] = rest
-        return self._scratch[begin : begin + KEPT_BYTES_MIN] if self._memory.is_used_up else self._scratch[begin:]
+        end = begin + KEPT_BYTES_MIN if self._memory.is_used_up else self._room_bytes
+        return self._scratch[begin:end]
 
     def received(self, count: int) -> bool:
         """Count `count` bytes received at the beginning of `room()`.
@@ -121,8 +129,9 @@ class ReceiveBuffer:
             self.clear()
             self.is_empty = False
             self._view = self._scratch[:end]
-            self._more_waits = end == len(self._scratch)
+            self._more_waits = end >= self._room_bytes
             return True
+        self._more_waits = False
         self._filled += count
         self._arrived_bytes += count
         if self._filled < self._whole_at and self._filled < len(self._kept):
@@ -164,6 +173,8 @@ class ReceiveBuffer:
 
     def keep_rest(self) -> None:
         """Move the bytes not taken out of the scratch buffer, which the next connection uses."""
+        if self._kept is None:
+            self._resize_room()
         if self.is_empty:
             self.clear()
         elif self._kept is None:
@@ -216,12 +227,18 @@ class ReceiveBuffer:
         self._view, self._position, self._filled, self._whole_at = self._none, 0, 0, 0
         self.is_empty = True
 
+    def _resize_room(self) -> None:
+        if not self.is_empty and self.peek_frame() is not None:
+            self._room_bytes = min(ROOM_BYTES_MIN, len(self._scratch))
+        elif self._more_waits:
+            self._room_bytes = min(2 * self._room_bytes, len(self._scratch))
+
     def _may_join(self, frame_bytes: int) -> bool:
         """Return whether the rest of a frame is to be received into the scratch buffer, behind its beginning."""
         memory = self._memory
         return (
             self._more_waits
-            and frame_bytes <= JOINED_BYTES_MAX
+            and frame_bytes <= min(JOINED_BYTES_MAX, self._room_bytes // 2)
             and not memory.is_used_up
             and not memory.small.waiting_count
         )

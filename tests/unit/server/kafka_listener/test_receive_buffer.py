@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from kraft.server.kafka_listener.large_requests import OTHER_SHARE, LargeRequests
 from kraft.server.kafka_listener.receive_buffer import (
     ARRIVED_BYTES_MIN,
+    JOINED_BYTES_MAX,
     KEPT_BYTES_MIN,
+    ROOM_BYTES_MIN,
     SIZE_BYTES,
     SLOW_CHECKS_MAX,
     BadFrame,
@@ -120,6 +122,69 @@ def test_frames_that_arrive_together_and_whole_are_not_copied() -> None:
     assert first.obj is connections.scratch.obj
     assert taken(buffer) == b"second one"
     assert buffer.next_frame() is None
+
+
+def test_a_rest_that_waits_in_the_socket_is_received_with_the_frames_after_it() -> None:
+    connections = Connections(scratch_bytes=ROOM_BYTES_MIN)
+    one, other = connections.new(1), connections.new(2)
+    sent = [bytes([number]) * 60_000 for number in range(12)]
+    data = b"".join(map(frame, sent))
+    found = feed(one, data[:ROOM_BYTES_MIN])
+    assert len(found) == 4
+    assert feed(other, frame(b"a whole frame of the other")) == [b"a whole frame of the other"]
+    assert one.has_room()
+    rest_bytes = ROOM_BYTES_MIN - 4 * (SIZE_BYTES + 60_000)
+    assert len(one.room()) == ROOM_BYTES_MIN - rest_bytes
+    assert connections.memory.held_bytes == rest_bytes, "not the room for a whole frame"
+    assert found + feed(one, data[ROOM_BYTES_MIN:]) == sent
+    assert connections.memory.held_bytes == 0
+
+
+@pytest.mark.parametrize("frame_bytes", [60_000, 70_000])
+def test_a_rest_gets_memory_of_its_own_if_its_frame_is_large_or_no_more_waits(frame_bytes: int) -> None:
+    connections = Connections(scratch_bytes=ROOM_BYTES_MIN)
+    buffer = connections.new()
+    data = b"".join(frame(bytes(frame_bytes)) for _ in range(4))
+    first = ROOM_BYTES_MIN if frame_bytes > JOINED_BYTES_MAX else ROOM_BYTES_MIN - 30_000
+    feed(buffer, data[:first])
+    assert buffer.has_room()
+    assert len(buffer.room()) < frame_bytes
+    feed(buffer, data[first:])
+    assert buffer.is_empty
+
+
+def test_a_rest_gets_memory_of_its_own_while_memory_is_used_up() -> None:
+    connections = Connections(scratch_bytes=ROOM_BYTES_MIN, budget_bytes=100_000)
+    buffer, other = connections.new(1), connections.new(2)
+    data = b"".join(frame(bytes([number]) * 60_000) for number in range(5))
+    found = feed(buffer, data[:ROOM_BYTES_MIN])
+    connections.memory.small.hold(other, 200_000)
+    assert buffer.has_room()
+    assert len(buffer.room()) == SIZE_BYTES + 60_000 - (ROOM_BYTES_MIN - 4 * (SIZE_BYTES + 60_000))
+    assert len(found + feed(buffer, data[ROOM_BYTES_MIN:])) == 5
+
+
+def test_more_is_received_at_once_while_every_frame_is_taken() -> None:
+    connections = Connections(scratch_bytes=4 * ROOM_BYTES_MIN)
+    buffer = connections.new()
+    whole = frame(bytes(1_020))
+    rooms = []
+    for _ in range(4):
+        rooms.append(len(buffer.room()))
+        feed(buffer, whole * (rooms[-1] // len(whole)))
+    assert rooms == [ROOM_BYTES_MIN, 2 * ROOM_BYTES_MIN, 4 * ROOM_BYTES_MIN, 4 * ROOM_BYTES_MIN]
+    feed(buffer, whole)
+    assert len(buffer.room()) == 4 * ROOM_BYTES_MIN, "a read that is not full changes nothing"
+    data = whole * (len(buffer.room()) // len(whole))
+    buffer.room()[:] = data
+    buffer.received(len(data))
+    for _ in range(len(data) // len(whole) - 1):
+        assert buffer.next_frame() is not None
+    buffer.keep_rest()
+    assert not buffer.has_room(), "a complete frame stays behind"
+    assert buffer.next_frame() is not None
+    buffer.keep_rest()
+    assert len(buffer.room()) == ROOM_BYTES_MIN
 
 
 def test_what_is_left_over_survives_other_connections() -> None:
