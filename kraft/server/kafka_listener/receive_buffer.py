@@ -31,6 +31,9 @@ them is begun, it doubles, up to the whole scratch buffer: fewer turns of the lo
 stays behind it is this again, since what stays is kept.
 """
 
+ROOM_PART: Final = 3
+"""What is above that is at most this part of the memory left for large requests: all of it may stay behind."""
+
 ARRIVED_BYTES_MIN: Final = 16 * 1024
 """A request is slow if less than this arrives in a second; its connection closes if others wait for its memory."""
 
@@ -80,7 +83,10 @@ class ReceiveBuffer:
 
         self._arrived_bytes = 0
         self._slow_checks = 0
-        self._room_bytes = min(ROOM_BYTES_MIN, len(scratch))
+        self._first_room_bytes = min(ROOM_BYTES_MIN, len(scratch))
+        self._room_bytes = self._first_room_bytes
+        self._room_end = 0
+        """End of the last room in the scratch buffer."""
         self._more_waits = False
         """The last bytes received filled the room, so the socket is likely to have more."""
         self._kept: memoryview | None = None
@@ -114,8 +120,10 @@ class ReceiveBuffer:
             rest = self._view[self._position :]
             begin = len(rest)
             self._scratch[:begin] = rest
-        end = begin + KEPT_BYTES_MIN if self._memory.is_used_up else self._room_bytes
-        return self._scratch[begin:end]
+        memory = self._memory
+        fair_bytes = max(memory.large.left // ROOM_PART, self._first_room_bytes)
+        self._room_end = begin + KEPT_BYTES_MIN if memory.is_used_up else min(self._room_bytes, fair_bytes)
+        return self._scratch[begin : self._room_end]
 
     def received(self, count: int) -> bool:
         """Count `count` bytes received at the beginning of `room()`.
@@ -129,7 +137,7 @@ class ReceiveBuffer:
             self.clear()
             self.is_empty = False
             self._view = self._scratch[:end]
-            self._more_waits = end >= self._room_bytes
+            self._more_waits = end == self._room_end >= self._first_room_bytes
             return True
         self._more_waits = False
         self._filled += count
@@ -191,10 +199,12 @@ class ReceiveBuffer:
         wanted = KEPT_BYTES_MIN if size is None else SIZE_BYTES + size
         if wanted <= left:
             return False
-        if self._filled < len(self._kept) or self._may_join(wanted):
+        if self._filled < len(self._kept):
             return True
         if self._position:
             self._keep_only_rest()
+        if self._may_join(wanted):
+            return True
         size_bytes = max(TRUST_FACTOR * left, KEPT_BYTES_MIN)
         if TRUST_FACTOR * size_bytes >= wanted:
             size_bytes = wanted
@@ -225,11 +235,12 @@ class ReceiveBuffer:
             self._slow_checks = 0
             self._budget.release(self)
         self._view, self._position, self._filled, self._whole_at = self._none, 0, 0, 0
+        self._more_waits = False
         self.is_empty = True
 
     def _resize_room(self) -> None:
         if not self.is_empty and self.peek_frame() is not None:
-            self._room_bytes = min(ROOM_BYTES_MIN, len(self._scratch))
+            self._room_bytes = self._first_room_bytes
         elif self._more_waits:
             self._room_bytes = min(2 * self._room_bytes, len(self._scratch))
 

@@ -10,6 +10,7 @@ from kraft.server.kafka_listener.receive_buffer import (
     JOINED_BYTES_MAX,
     KEPT_BYTES_MIN,
     ROOM_BYTES_MIN,
+    ROOM_PART,
     SIZE_BYTES,
     SLOW_CHECKS_MAX,
     BadFrame,
@@ -164,8 +165,60 @@ def test_a_rest_gets_memory_of_its_own_while_memory_is_used_up() -> None:
     assert len(found + feed(buffer, data[ROOM_BYTES_MIN:])) == 5
 
 
+def test_what_was_taken_is_released_before_a_rest_is_received_with_the_frames_after_it() -> None:
+    connections = Connections(scratch_bytes=ROOM_BYTES_MIN, budget_bytes=8 * FRAME_BYTES_MAX)
+    buffer = connections.new()
+    whole, begun = frame(bytes(1_020)), frame(b"b" * 60_000)
+    count = ROOM_BYTES_MIN // len(whole) - 1
+    buffer.room()[:] = whole * count + begun[: len(whole)]
+    buffer.received(ROOM_BYTES_MIN)
+    assert buffer.next_frame() is not None
+    buffer.keep_rest()
+    for _ in range(count - 1):
+        assert buffer.next_frame() is not None
+    buffer.keep_rest()
+    assert buffer.has_room()
+    assert connections.memory.held_bytes <= 60_000 + SIZE_BYTES
+    assert feed(buffer, begun[len(whole) :] + whole) == [b"b" * 60_000, bytes(1_020)]
+
+
+def test_a_rest_is_received_in_little_room_if_memory_was_used_up_meanwhile() -> None:
+    connections = Connections(scratch_bytes=ROOM_BYTES_MIN, budget_bytes=8 * FRAME_BYTES_MAX)
+    buffer, other = connections.new(1), connections.new(2)
+    data = b"".join(frame(bytes([number]) * 60_000) for number in range(5))
+    found = feed(buffer, data[:ROOM_BYTES_MIN])
+    assert buffer.has_room()
+    connections.memory.small.hold(other, connections.memory.small.size_max)
+    assert len(buffer.room()) == KEPT_BYTES_MIN
+    assert len(found + feed(buffer, data[ROOM_BYTES_MIN:])) == 5
+
+
+def test_no_more_is_received_at_once_without_a_full_read() -> None:
+    connections = Connections(scratch_bytes=8 * ROOM_BYTES_MIN, budget_bytes=64 * FRAME_BYTES_MAX)
+    buffer = connections.new()
+    whole = frame(bytes(1_020))
+    feed(buffer, whole * (ROOM_BYTES_MIN // len(whole)))
+    for _ in range(3):
+        feed(buffer, whole)
+        buffer.keep_rest()
+    assert len(buffer.room()) == 2 * ROOM_BYTES_MIN
+
+
+def test_no_more_is_received_at_once_than_a_part_of_the_memory_that_is_left() -> None:
+    connections = Connections(scratch_bytes=8 * ROOM_BYTES_MIN, budget_bytes=64 * FRAME_BYTES_MAX)
+    buffer, other, large = connections.new(1), connections.new(2), connections.memory.large
+    whole = frame(bytes(1_020))
+    for _ in range(4):
+        feed(buffer, whole * (len(buffer.room()) // len(whole)))
+    assert len(buffer.room()) == 8 * ROOM_BYTES_MIN
+    large.hold(other, large.size_max - ROOM_PART * (ROOM_BYTES_MIN + 1_024))
+    assert len(buffer.room()) == ROOM_BYTES_MIN + 1_024
+    large.hold(other, large.size_max - 1)
+    assert len(buffer.room()) == ROOM_BYTES_MIN
+
+
 def test_more_is_received_at_once_while_every_frame_is_taken() -> None:
-    connections = Connections(scratch_bytes=4 * ROOM_BYTES_MIN)
+    connections = Connections(scratch_bytes=4 * ROOM_BYTES_MIN, budget_bytes=64 * FRAME_BYTES_MAX)
     buffer = connections.new()
     whole = frame(bytes(1_020))
     rooms = []
