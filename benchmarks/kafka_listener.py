@@ -44,7 +44,7 @@ WARM_UP_RECORDS_MAX: Final = 10_000_000
 DEADLINE_S: Final = 30
 
 _REMOVED_S: Final = 2.5
-"""Time in which brokers remove the files of a topic: they tell no client when they have."""
+"""Time in which brokers remove the files of a topic, with the key of REMOVAL."""
 
 NAMES: Final = {Durability.PAGE_CACHE: "kraft", Durability.FSYNC: "kraft, synced"}
 
@@ -62,7 +62,7 @@ class Plan:
     load: Load = Load.LIBRDKAFKA
     """Prepared: in only, without pings."""
     pause_s: float = _REMOVED_S
-    """After each flow, while its files are removed."""
+    """After each flow and warm-up, while its files are removed."""
 
     @property
     def acks(self) -> int:
@@ -94,7 +94,7 @@ def measure(servers: Sequence[Server], plan: Plan, of: Server) -> Report:
                     produce(
                         server.address, "warm-up", max(1, plan.warm_up_records // len(BATCH_BYTES)), size, plan.acks
                     )
-                server.topics.remove("warm-up")
+                _remove(server, "warm-up", plan)
         for number in progress.track(range(plan.rounds), description="measuring"):
             # Who is first differs, so that none always follows the same other one.
             turns = (*servers[number % len(servers) :], *servers[: number % len(servers)])
@@ -154,9 +154,16 @@ def _flow(server: Server, topic: str, plan: Plan, batch_bytes: int, into: Figure
         flow_out = kafka_load.consume(server.address, topic, plan.records)
         into.flows_out.append(flow_out)
         into.out_us.append((server.cpu_s() - between_s) / flow_out.all_records * 1e6)
-    # The next flow uses this one's memory again: on a virtual machine, the first use of memory can cost more than all
-    # that a broker does.
+    _remove(server, topic, plan)
+
+
+def _remove(server: Server, topic: str, plan: Plan) -> None:
+    """Remove a topic, so that the next flow uses its memory again.
+
+    On a virtual machine, the first use of memory can cost more than all that a broker does.
+    """
     server.topics.remove(topic)
+    # A pause and not a wait: no broker says when it has removed files. If it takes longer, rates are less steady.
     time.sleep(plan.pause_s)
 
 

@@ -45,7 +45,6 @@ after this one would hold the whole frame, its full size is allocated now. Each 
 takes at most 1.25 times its size.
 """
 
-
 JOINED_BYTES_MAX: Final = SMALL_BYTES_MAX
 """A frame up to this size whose rest waits in the socket is received with those after it: its beginning is copied back
 into the scratch buffer. Larger ones get memory of their own, so that less is copied.
@@ -117,9 +116,8 @@ class ReceiveBuffer:
         if self._kept is not None:
             if self._filled < len(self._kept):
                 return self._kept[self._filled :]
-            rest = self._view[self._position :]
-            begin = len(rest)
-            self._scratch[:begin] = rest
+            begin = self._filled
+            self._scratch[:begin] = self._kept
         memory = self._memory
         fair_bytes = max(memory.large.left // ROOM_PART, self._first_room_bytes)
         self._room_end = begin + KEPT_BYTES_MIN if memory.is_used_up else min(self._room_bytes, fair_bytes)
@@ -131,14 +129,14 @@ class ReceiveBuffer:
         Return False if a large frame is still incomplete and more must be received, True if there may be a frame to
         take; `keep_rest` must then be called before another connection receives.
         """
-        self.is_empty = False
         if self._kept is None or self._filled == len(self._kept):
-            end = len(self._view) - self._position + count
+            end = self._filled + count
             self.clear()
-            self.is_empty = False
             self._view = self._scratch[:end]
             self._more_waits = end == self._room_end >= self._first_room_bytes
+            self.is_empty = False
             return True
+        self.is_empty = False
         self._more_waits = False
         self._filled += count
         self._arrived_bytes += count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import confluent_kafka
 import pytest
 
 from benchmarks import kafka_load
@@ -45,6 +46,18 @@ def test_a_load_without_any_progress_ends(monkeypatch: pytest.MonkeyPatch, recor
     monkeypatch.setattr(kafka_load, "WARM_UP_RECORDS", records)
     with pytest.raises(SystemExit, match="records were not acknowledged: none for 1 s"):
         kafka_load.produce_here(NOBODY, "orders", 1, 65_536, acks=1, partition=0)
+
+
+def test_a_load_on_a_partition_that_is_known_to_be_missing_fails(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.topics.make("one", 1)
+    producer = confluent_kafka.Producer({"bootstrap.servers": server.address})
+    producer.produce("one", b"x", partition=0)
+    assert producer.flush(30) == 0
+    monkeypatch.setattr(kafka_load, "DEADLINE_S", 1)
+    with pytest.raises(SystemExit, match="only 0 of 10 records were taken"):
+        kafka_load._send(producer, "one", 5, 10, [])
 
 
 @pytest.mark.parametrize("load", Load)
