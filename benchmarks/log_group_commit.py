@@ -33,7 +33,7 @@ class GroupCommit:
             if not self._ticket.has_run:
                 return
             self._complete()
-        if self._log.dirty and self._log.unsynced_bytes >= self._unsynced_bytes:
+        if self._log.dirty and self._log.has_unsynced(self._unsynced_bytes):
             self._ticket = self._log.prepare_sync()
             self._running = self._thread.submit(self._ticket.run)
 

@@ -107,14 +107,10 @@ class PartitionLog:
         """True if there are records that are not durable."""
         return self._files.sync.synced_end < self._files.log_end
 
-    @property
-    def unsynced_records(self) -> int:
-        """Number of records appended since the last sync was prepared."""
-        return self._files.sync.unsynced_records
-
-    @property
-    def unsynced_bytes(self) -> int:
-        return self._files.sync.unsynced_bytes
+    def has_unsynced(self, bytes_min: int) -> bool:
+        """Return whether that much, or `flush.messages` records, were appended since the last sync was prepared."""
+        sync = self._files.sync
+        return sync.unsynced_bytes >= bytes_min or sync.unsynced_records >= self._config.flush_messages
 
     @property
     def cleaned_end_offset(self) -> Offset:
@@ -244,7 +240,9 @@ class PartitionLog:
 
     def _change_before(self, headers: Sequence[BatchHeader], markers: Markers) -> Change[None] | None:
         """Return the change that has to be durable before these batches are appended; None if there is none."""
-        files, size = self._files, sum([header.size_bytes for header in headers])
+        files, size = self._files, 0
+        for header in headers:
+            size += header.size_bytes
         rolls = must_roll_before(files.active, self._config, size, headers[-1])
         must_prepare = files.begins_epoch(headers) or (bool(markers) and files.begins_aborts(markers))
         return self._prepare_append(headers, markers, rolls) if rolls or must_prepare else None

@@ -59,9 +59,9 @@ class RealFile:
 
     def _append_some(self, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
         start = self._size
-        written = _progress(os.pwritev(self._descriptor, pieces, start))
+        written = os.pwritev(self._descriptor, pieces, start)
         if written < sum(map(len, pieces)):
-            self.write_at(start + written, b"".join(pieces)[written:])
+            self.write_at(start + _progress(written), b"".join(pieces)[written:])
         else:
             self._size = start + written
 

@@ -165,10 +165,9 @@ class _DecoderWriter:
 
     def _sized(self, form: Sized, nullable: bool, target: str) -> None:
         source = self.source
-        self._length(form.value.strip())
+        self._length(form.value.strip(), _STRING_BYTES_MAX if form is Sized.STRING else None)
         with self._unless_null(nullable, target):
-            limit = f"0 <= n <= {_STRING_BYTES_MAX}" if form is Sized.STRING else "0 <= n"
-            with source.block(f"if not {limit} or n > end - p:"):
+            with source.block("if not 0 <= n <= end - p:"):
                 source.line("raise wrong_length(MESSAGE, n, p, end)")
             cut = "data[p : p + n]"
             value = {Sized.STRING: f'str({cut}, "utf-8")', Sized.BYTES: f"bytes({cut})", Sized.RECORDS: cut}[form]
@@ -214,17 +213,21 @@ class _DecoderWriter:
 
     # --- pieces ------------------------------------------------------------------------------------------------
 
-    def _length(self, code: str) -> None:
-        """Write code that puts a length into `n`; -1 for null."""
+    def _length(self, code: str, length_max: int | None = None) -> None:
+        """Write code that puts a length into `n`; -1 for null. A length of fixed size must keep `length_max`."""
         if not self._is_flexible:
             self._run.append((code, "n"))
             self._flush()
             return
         self._flush()
-        self.source.line("n = data[p] - 1")
-        self.source.line("p += 1")
-        with self.source.block("if n > 126:"):
-            self.source.line("n, p = decode_length(data, p - 1)")
+        source = self.source
+        source.line("n = data[p] - 1")
+        source.line("p += 1")
+        with source.block("if n > 126:"):
+            source.line("n, p = decode_length(data, p - 1)")
+            if length_max is not None:
+                with source.block(f"if n > {length_max}:"):
+                    source.line("raise wrong_length(MESSAGE, n, p, end)")
 
     def _unless_null(self, nullable: bool, target: str) -> AbstractContextManager[None]:
         if not nullable:

@@ -32,15 +32,13 @@ def is_old(active: Segment, config: LogConfig, now_ms: int) -> bool:
     first_ms = active.first_timestamp_ms
     if first_ms < 0:
         return False
-    age_ms, age_ms_max = now_ms - first_ms, _age_ms_max(config)
+    age_ms, age_ms_max = now_ms - first_ms, config.segment_ms
+    if config.compacts:
+        # An active segment is never cleaned.
+        age_ms_max = min(age_ms_max, config.max_compaction_lag_ms)
     return age_ms > age_ms_max or (
         config.segment_jitter_ms > 0 and age_ms > age_ms_max - _jitter_ms(active, config, age_ms_max)
     )
-
-
-def _age_ms_max(config: LogConfig) -> int:
-    """Return the age at which to roll: at most `max.compaction.lag.ms`, because an active segment is never cleaned."""
-    return min(config.segment_ms, config.max_compaction_lag_ms) if config.compacts else config.segment_ms
 
 
 def _jitter_ms(active: Segment, config: LogConfig, age_ms_max: int) -> int:

@@ -131,7 +131,8 @@ class ReceiveBuffer:
         """
         if self._kept is None or self._filled == len(self._kept):
             end = self._filled + count
-            self.clear()
+            if self._kept is not None:
+                self.clear()
             self._view = self._scratch[:end]
             self._more_waits = end == self._room_end >= self._first_room_bytes
             self.is_empty = False

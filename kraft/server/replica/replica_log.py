@@ -198,7 +198,7 @@ class ReplicaLog(ABC):
             return
         if self._unsynced_since_ms is None:
             self._unsynced_since_ms = self._surroundings.monotonic_ms()
-        if log.unsynced_bytes >= UNSYNCED_BYTES_MAX or log.unsynced_records >= log.config.flush_messages:
+        if log.has_unsynced(UNSYNCED_BYTES_MAX):
             self._request_sync()
 
     def flush_if_due(self) -> None:

@@ -11,7 +11,7 @@ from kraft.model import produce as values
 from kraft.model.errors import ErrorCode, RecordError, Refusal
 from kraft.server.handlers.produce_verification import TransactionSupport
 from kraft.server.kafka_listener.apis.leaders import Leaders
-from kraft.server.kafka_listener.apis.produced import ProducedTopic, are_appended, encode_produced
+from kraft.server.kafka_listener.apis.produced import ProducedTopic, encode_produced
 from kraft.server.kafka_listener.connection import CloseConnection
 from kraft.server.kafka_listener.requests import EncodedMessage, RequestContext
 from kraft.server.replica.waiting_appends import WaitingClient
@@ -97,8 +97,8 @@ class ProduceApi:
             if any(topic.name is None for topic in topics):
                 raise CloseConnection("produce request with acks=0 failed: unknown topic id")
             return None
-        if are_appended(topics, answer.partitions):
-            return EncodedMessage(ProduceResponse, encode_produced(topics, answer.partitions, version))
+        if (usual := encode_produced(topics, answer.partitions, version)) is not None:
+            return EncodedMessage(ProduceResponse, usual)
         results = iter(answer.partitions)
         responses = tuple(self._topic(topic, results, version) for topic in topics)
         leaders = {each.current_leader.leader_id for topic in responses for each in topic.partition_responses}

@@ -49,24 +49,24 @@ class ProducedTopic(Struct, frozen=True):
     partitions: list[int]
 
 
-def are_appended(topics: Sequence[ProducedTopic], results: Sequence[ProducePartitionResult]) -> bool:
-    """Return whether the response is the usual one."""
-    if any(topic.name is None for topic in topics):
-        return False
-    return all(result.error_code is ErrorCode.NONE for result in results)
-
-
-def encode_produced(topics: Sequence[ProducedTopic], results: Sequence[ProducePartitionResult], version: int) -> bytes:
-    """Encode the response to a request whose batches were all appended; the results are in its order."""
+def encode_produced(
+    topics: Sequence[ProducedTopic], results: Sequence[ProducePartitionResult], version: int
+) -> bytes | None:
+    """Encode the response to a request, with results in its order; None unless all its batches were appended."""
     result_bytes, no_errors, no_tagged_fields = _LAYOUTS[version]
     rest = iter(results)
     out = _length(len(topics), version)
     for topic in topics:
+        if topic.name is None:
+            return None
         partitions = topic.partitions
         out += _topic_head(topic.topic, topic.topic_id, len(partitions), version)
         for index, result in zip(partitions, rest, strict=False):
-            numbers = result.base_offset, result.log_append_time_ms, result.log_start_offset
-            out += _RESULT.pack(index, 0, *numbers)[:result_bytes]
+            if result.error_code is not ErrorCode.NONE:
+                return None
+            out += _RESULT.pack(index, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset)[
+                :result_bytes
+            ]
             out += no_errors
         out += no_tagged_fields
     out += _NOT_THROTTLED

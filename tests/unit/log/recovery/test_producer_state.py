@@ -68,6 +68,22 @@ def test_the_sequence_wraps_inside_a_batch() -> None:
     assert known.check(batch(2)) == Accept()
 
 
+@pytest.mark.parametrize("counts", [(1, 1, 1, 1, 1), (2, 1, 3, 1, 2), (7, 7, 7, 7, 7)], ids=str)
+@pytest.mark.parametrize("before_wrap", range(36))
+def test_retries_are_found_wherever_the_sequence_wraps(before_wrap: int, counts: tuple[int, ...]) -> None:
+    known, sent, sequence = ProducerStates(), [], SEQUENCE_MAX + 1 - before_wrap
+    for number, count in enumerate(counts):
+        sent.append(batch(sequence & SEQUENCE_MAX, count, offset=100 * number))
+        assert known.check(sent[-1]) == Accept()
+        known.update(sent[-1])
+        sequence += count
+        for retried in sent:
+            assert known.check(retried._replace(base_offset=0)) == Duplicate(
+                base_offset=Offset(retried.base_offset), last_offset=retried.last_offset, timestamp_ms=1_000
+            )
+    assert known.check(batch(sequence & SEQUENCE_MAX)) == Accept()
+
+
 def test_an_unknown_producer_may_begin_anywhere() -> None:
     assert ProducerStates().check(batch(42)) == Accept()
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from kraft.model.errors import ErrorCode
 from kraft.model.produce import ProducePartitionResult
-from kraft.server.kafka_listener.apis.produced import ProducedTopic, are_appended, encode_produced
+from kraft.server.kafka_listener.apis.produced import ProducedTopic, encode_produced
 from kraft.wire.codec import encode
 from kraft.wire.schema.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceResponse
 
@@ -72,6 +72,9 @@ def test_a_response_is_packed_unless_a_topic_is_unknown_or_a_partition_refused()
     known = topic(chance, 2)
     appended = [result(chance, index) for index in known.partitions]
     refused = ProducePartitionResult(topic="orders", partition=7, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    assert are_appended([known], appended)
-    assert not are_appended([known, replace(known, name=None)], appended)
-    assert not are_appended([known], [*appended, refused])
+    unknown = replace(known, name=None)
+    for version in ProduceRequest.versions:
+        assert encode_produced([known], appended, version) is not None
+        assert encode_produced([known, unknown], appended, version) is None
+        assert encode_produced([known], [appended[0], refused], version) is None
+        assert encode_produced([known, known], [*appended, appended[0], refused], version) is None
