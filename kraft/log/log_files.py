@@ -57,8 +57,9 @@ class LogFiles:
         self._begun: Segment | None = None
         """A segment that a change has begun and not yet added; closed with the log if the change is cancelled."""
         run_now(self._begin(config))
-        self._log_end = self.active.next_offset
-        self.sync.mark_durable_up_to(self._log_end)
+        self.log_end = self.active.next_offset
+        """The offset after the last batch; during a change, the end before it."""
+        self.sync.mark_durable_up_to(self.log_end)
 
     def _begin(self, config: LogConfig) -> Change[None]:
         if not self._epochs_are_written:
@@ -94,18 +95,13 @@ class LogFiles:
         start = self._checkpoint.log_start_offset
         return max(start, self._segments[0].base_offset) if self._segments else start
 
-    @property
-    def log_end(self) -> Offset:
-        """The offset after the last batch; during a change, the end before it."""
-        return self._log_end
-
     def still_has(self, segments: Sequence[Segment]) -> bool:
         """Return whether the files of all these segments are in place under their names, as the loop sees it now."""
         return all(segment in self._segments and segment not in self._being_replaced for segment in segments)
 
     def read(self, start: Offset, bytes_max: int, upper: Offset) -> bytes:
         """Return whole batches, as `PartitionLog.read` does."""
-        end = self._log_end
+        end = self.log_end
         is_sparse = self._checkpoint.is_sparse
         return lookup.read(self._segments, start, bytes_max, min(upper, end), self._epochs, is_sparse, end)
 
@@ -128,7 +124,7 @@ class LogFiles:
 
     def rebuild_producers(self) -> ProducerStates:
         """Return the state of the producers, from the snapshots and the batches."""
-        return rebuild_producers(self._snapshots, self._segments, self._log_end)
+        return rebuild_producers(self._snapshots, self._segments, self.log_end)
 
     # --- growing ---------------------------------------------------------------------------------------------
 
@@ -142,7 +138,7 @@ class LogFiles:
         except OSError:
             self._drop_unused_epochs()
             raise
-        self._log_end = active.next_offset
+        self.log_end = active.next_offset
         sync = self.sync
         sync.unsynced_records += records
         sync.unsynced_bytes += size
@@ -166,9 +162,9 @@ class LogFiles:
         old = self.active
         yield from self._health.sync(old.file)
         yield from old.finish()
-        self.sync.mark_durable_up_to(self._log_end)
+        self.sync.mark_durable_up_to(self.log_end)
         yield from self._write_producers(producers)
-        yield from self._begin_segment(self._log_end, config)
+        yield from self._begin_segment(self.log_end, config)
         self.sync.note_roll()
         old.release_indexes()
         yield from self._drop_stale_snapshots()
@@ -177,7 +173,7 @@ class LogFiles:
         """Make everything durable and bring the files beside the segments up to date. Also raises Refusal."""
         yield from self._health.sync(self.active.file)
         yield from self.active.write_indexes()
-        self.sync.mark_durable_up_to(self._log_end)
+        self.sync.mark_durable_up_to(self.log_end)
         yield from self._write_producers(producers)
         yield from self._drop_stale_snapshots()
 
@@ -216,19 +212,19 @@ class LogFiles:
             yield from self._write_epochs()
         except OSError as error:
             self._health.tolerate_full_disk(error)
-            yield from self._cut_epochs(self._log_end)
+            yield from self._cut_epochs(self.log_end)
             raise
 
     def drop_empty_epochs(self) -> Change[None]:
         """Drop epochs in which this replica led and wrote nothing: its next leader may send records of earlier ones."""
-        if self._epochs.entries[-1].start_offset >= self._log_end:
-            yield from self._cut_epochs(self._log_end)
+        if self._epochs.entries[-1].start_offset >= self.log_end:
+            yield from self._cut_epochs(self.log_end)
 
     def _drop_unused_epochs(self) -> None:
         """Drop epochs whose records could not be written. The next append writes the file first."""
         # Otherwise followers would be sent an epoch beyond the log's end, and the next records would have to be of it.
         before = self._epochs.latest_epoch
-        self._epochs = self._epochs.up_to(self._log_end)
+        self._epochs = self._epochs.up_to(self.log_end)
         if self._epochs.latest_epoch != before:
             self._epochs_are_written = False
 
@@ -293,7 +289,7 @@ class LogFiles:
     def _write_producers(self, producers: ProducerStates) -> Change[None]:
         """Write the producers' state, then move the recovery point to the durable end."""
         recovery_point = self.sync.synced_end
-        yield from self._snapshots.write(self._log_end, producers.states)
+        yield from self._snapshots.write(self.log_end, producers.states)
         yield from self._save(replace(self._checkpoint, recovery_point=recovery_point))
 
     def _drop_stale_snapshots(self) -> Change[None]:
@@ -312,7 +308,7 @@ class LogFiles:
         )
         yield from self._save(checkpoint)
         yield from self._take_over_epochs(original.epochs)
-        yield from self._snapshots.write(self._log_end, producers.states)
+        yield from self._snapshots.write(self.log_end, producers.states)
 
     def _take_over_epochs(self, epochs: LeaderEpochCache) -> Change[None]:
         before = self._epochs
@@ -398,12 +394,12 @@ class LogFiles:
         try:
             yield from self._cut_off(offset)
         except OSError as error:
-            # The rest may end below `_log_end`: an append there would leave a hole.
+            # The rest may end below `log_end`: an append there would leave a hole.
             self._health.fail(error)
         self._require_aborted_index()
-        self._log_end = self.active.next_offset
-        self.sync.mark_durable_up_to(self._log_end)
-        yield from self._cut_epochs(self._log_end)
+        self.log_end = self.active.next_offset
+        self.sync.mark_durable_up_to(self.log_end)
+        yield from self._cut_epochs(self.log_end)
 
     def _lower_claims(self, offset: Offset, last_base: Offset) -> Change[None]:
         """Remove from snapshots and checkpoint what they say of records from `offset` on, before the log ends there.
@@ -437,7 +433,7 @@ class LogFiles:
         # Before a segment exists: recovery of a log with segments would keep the epochs below its end.
         yield from self._cut_epochs(Offset(0))
         yield from self._begin_segment(offset, config)
-        self._log_end = offset
+        self.log_end = offset
         self.sync.restart_at(offset)
 
     def _remove_last(self) -> Change[None]:

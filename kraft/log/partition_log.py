@@ -48,6 +48,8 @@ class PartitionLog:
     ) -> None:
         self.topic_partition = topic_partition
         self.directory = directory
+        self.parent = parent_of(directory)
+        """The log directory that has it."""
         self.recovery_report: RecoveryReport = recovered.report
         self._disk = disk
         self._config = config
@@ -475,7 +477,7 @@ class PartitionLog:
 
     def moved_to(self, directory: str) -> None:
         """Note that the log's directory was renamed to this."""
-        self.directory = directory
+        self.directory, self.parent = directory, parent_of(directory)
         self._files.moved_to(directory)
         self._health.moved_to(directory)
 

@@ -23,11 +23,7 @@ class RealFile:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._size = os.fstat(descriptor).st_size
-
-    @property
-    def size(self) -> int:
-        return self._size
+        self.size = os.fstat(descriptor).st_size
 
     def read_at(self, position: int, size: int) -> bytes:
         data = os.pread(self._descriptor, size, position)
@@ -46,10 +42,10 @@ class RealFile:
         written = 0
         while written < len(view):
             written += _progress(os.pwrite(self._descriptor, view[written:], position + written))
-        self._size = max(self._size, position + len(view))
+        self.size = max(self.size, position + len(view))
 
     def append(self, pieces: Sequence[bytes | bytearray | memoryview]) -> int:
-        position = self._size
+        position = self.size
         if len(pieces) <= _PIECES_MAX:
             self._append_some(pieces)
             return position
@@ -58,20 +54,20 @@ class RealFile:
         return position
 
     def _append_some(self, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
-        start = self._size
+        start = self.size
         written = os.pwritev(self._descriptor, pieces, start)
         if written < sum(map(len, pieces)):
             self.write_at(start + _progress(written), b"".join(pieces)[written:])
         else:
-            self._size = start + written
+            self.size = start + written
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._descriptor, size)
-        self._size = size
+        self.size = size
 
     def reserve(self, size: int) -> None:
         # os.posix_fallocate would grow the file, and recovery would find zeros after the records.
-        arguments = map(ctypes.c_int64, (self._size, max(size - self._size, 1)))
+        arguments = map(ctypes.c_int64, (self.size, max(size - self.size, 1)))
         if _libc.fallocate(self._descriptor, _FALLOCATE_KEEP_SIZE, *arguments) != 0:
             number = ctypes.get_errno()
             if number not in _CANNOT_RESERVE:

@@ -28,7 +28,8 @@ def decode(message: type[M], version: int, data: Buffer, position: int = 0, elem
 
     Its records are memoryviews of `data`; everything else is copied. Raises ProtocolError and nothing else.
     """
-    decoded, _ = _decoder(message, version)(memoryview(data), position, elements_max)
+    read = _decoders.get((message, version)) or _new_decoder(message, version)
+    decoded, _ = read(memoryview(data), position, elements_max)
     made: M = decoded
     return made
 
@@ -47,11 +48,9 @@ def encode(message: Message, version: int, head: bytearray | None = None) -> lis
     return write(message, bytearray() if head is None else head)
 
 
-def _decoder(message: type[Message], version: int) -> Decode:
-    read = _decoders.get((message, version))
-    if read is None:
-        _check(message, version)
-        read = _decoders[message, version] = decoder(message, version)
+def _new_decoder(message: type[Message], version: int) -> Decode:
+    _check(message, version)
+    read = _decoders[message, version] = decoder(message, version)
     return read
 
 

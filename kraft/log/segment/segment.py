@@ -191,19 +191,20 @@ class Segment:
         if not self.next_offset <= last_offset <= self.base_offset + RELATIVE_OFFSET_MAX:
             reason = f"a batch that ends at offset {last_offset} cannot follow {self.next_offset - 1} in this segment"
             raise Corruption(self.path, position, reason)
-        self._note_timestamp(header)
-        if index.note_batch(last_offset, position, header.size_bytes):
+        self._note_timestamp(header, last_offset)
+        size = header.size_bytes
+        if index.note_batch(last_offset, position, size):
             time_index.note(self.max_timestamp_ms, self.max_timestamp_offset)
             self.index_bytes = max(index.size_bytes, time_index.size_bytes)
         if position == 0:
             self._first_timestamp_ms = header.max_timestamp_ms
         self.next_offset = Offset(last_offset + 1)
-        return position + header.size_bytes
+        return position + size
 
-    def _note_timestamp(self, header: BatchHeader) -> None:
+    def _note_timestamp(self, header: BatchHeader, last_offset: Offset) -> None:
         # The header of a batch that compaction has emptied still has the timestamp of its records.
         if header.max_timestamp_ms > self.max_timestamp_ms and header.record_count:
-            self.max_timestamp_ms, self.max_timestamp_offset = header.max_timestamp_ms, header.last_offset
+            self.max_timestamp_ms, self.max_timestamp_offset = header.max_timestamp_ms, last_offset
 
     def reserve(self, size: int) -> None:
         """Reserve disk space up to this file size."""
@@ -320,7 +321,7 @@ class Segment:
             return
         for found, header in self.scan(position):
             self.next_offset = header.next_offset
-            self._note_timestamp(header)
+            self._note_timestamp(header, header.last_offset)
             # The bytes after it may be anything.
             if found + header.size_bytes >= end_position:
                 break
@@ -391,7 +392,7 @@ class Segment:
         indexed_ms = self.max_timestamp_ms
         for _, header in self.scan(position):
             self.next_offset = header.next_offset
-            self._note_timestamp(header)
+            self._note_timestamp(header, header.last_offset)
         if self.max_timestamp_ms != indexed_ms:
             raise ValueError("the time index lacks the largest timestamp")
 

@@ -131,8 +131,6 @@ class ProduceVerification:
 
 def origin_of(origins: Origins, wanted: ProducePartition) -> AppendOrigin:
     """Return the origin of the records for a partition. Raises the Refusal of its verification."""
-    if not origins:
-        return CLIENT
     origin = origins.get(TopicPartition(wanted.topic, wanted.partition), CLIENT)
     if isinstance(origin, Refusal):
         raise origin

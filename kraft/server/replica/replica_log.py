@@ -80,7 +80,7 @@ class ReplicaLog(ABC):
     @property
     def log_directory(self) -> LogDirectory:
         """The log directory that has the partition's directory."""
-        return LogDirectory(self.log.directory.rpartition("/")[0])
+        return LogDirectory(self.log.parent)
 
     @property
     def durable_end(self) -> Offset:

@@ -75,7 +75,7 @@ class ProduceApi:
                     transactional_id=request.transactional_id or "",
                 ),
                 call.waiting,
-                _support(call.version),
+                _SUPPORT[call.version],
             )
         except Refusal as refusal:
             raise _failed_unanswered(refusal) from None
@@ -144,6 +144,9 @@ def _support(version: int) -> TransactionSupport:
     if version >= _ADDS_FROM:
         return TransactionSupport.ADDS
     return TransactionSupport.ABORTABLE if version >= _ABORTABLE_FROM else TransactionSupport.VERIFIES
+
+
+_SUPPORT: Final = {version: _support(version) for version in ProduceRequest.versions}
 
 
 def _failed_unanswered(refusal: Refusal) -> CloseConnection:

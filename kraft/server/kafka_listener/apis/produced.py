@@ -60,7 +60,8 @@ def encode_produced(
         if topic.name is None:
             return None
         partitions = topic.partitions
-        out += _topic_head(topic.topic, topic.topic_id, len(partitions), version)
+        named = topic.topic if version < _TOPIC_IDS_FROM else topic.topic_id
+        out += _topic_head(named, len(partitions), version)
         for index, result in zip(partitions, rest, strict=False):
             if result.error_code is not ErrorCode.NONE:
                 return None
@@ -88,11 +89,11 @@ _LAYOUTS: Final = {version: _layout(version) for version in ProduceResponse.vers
 
 
 @lru_cache(_TOPICS_MAX)
-def _topic_head(topic: str, topic_id: UUID, partitions: int, version: int) -> bytes:
-    """Encode the topic, and the number of its partitions."""
-    if version >= _TOPIC_IDS_FROM:
-        return topic_id.bytes + _length(partitions, version)
-    name = topic.encode()
+def _topic_head(named: str | UUID, partitions: int, version: int) -> bytes:
+    """Encode the topic's name, or its id, and the number of its partitions."""
+    if isinstance(named, UUID):
+        return named.bytes + _length(partitions, version)
+    name = named.encode()
     size = _length(len(name), version) if version >= _FLEXIBLE_FROM else _SHORT.pack(len(name))
     return size + name + _length(partitions, version)
 
