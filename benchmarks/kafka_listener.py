@@ -26,10 +26,8 @@ from benchmarks.bare_kafka_loop import HOST, Kind
 from benchmarks.kafka_load import Flow, Latencies, LoadFailed
 from benchmarks.loads import Load, produce_with
 from benchmarks.report import Cell, Output, Report, print_report
-from benchmarks.servers import REMOVAL, AdminTopics, Server, beside_server, nodes
+from benchmarks.servers import Server, beside_server, kafka, nodes
 from kraft.server.config.values import Durability
-from tests.support.kafka.kafka_broker import kafka_processes
-from tests.support.kafka.kafka_jars import fetched_kafka_jars
 from tests.support.maven_jars import JarsMissing
 
 RECORDS: Final = 500_000
@@ -257,14 +255,6 @@ def _bare(name: str, kind: Kind) -> Iterator[Server]:
 
 
 @contextmanager
-def _kafka(count: int) -> Iterator[Server]:
-    with kafka_processes(fetched_kafka_jars(), REMOVAL, count, measured=True) as brokers:
-        address = ",".join(each.address for each in brokers)
-        pids = tuple(each.pid for each in brokers)
-        yield Server(name="kafka", address=address, pids=pids, topics=AdminTopics(address, count))
-
-
-@contextmanager
 def _servers(
     plan: Plan, durability: Sequence[Durability], beside: Sequence[Server], *, has_kafka: bool
 ) -> Iterator[list[Server]]:
@@ -273,7 +263,7 @@ def _servers(
         servers = [running.enter_context(nodes(NAMES[each], plan.nodes, each)) for each in durability]
         servers += beside
         if has_kafka:
-            servers.append(running.enter_context(_kafka(plan.nodes)))
+            servers.append(running.enter_context(kafka(plan.nodes)))
         if plan.nodes == 1:
             servers.append(running.enter_context(_bare("bare loop", Kind.LOOP)))
             servers.append(running.enter_context(_bare("floor", Kind.FLOOR)))
@@ -301,7 +291,7 @@ def main(
         list[Durability] | None,
         typer.Option(help="Of ours; several times for several. By default page-cache, with more nodes both."),
     ] = None,
-    kafka: Annotated[bool, typer.Option("--kafka", help="Apache Kafka beside us, from Maven's jars.")] = False,
+    has_kafka: Annotated[bool, typer.Option("--kafka", help="Apache Kafka beside us, from Maven's jars.")] = False,
     beside: Annotated[
         list[str] | None, typer.Option(help="NAME=HOST:PORT,PID of another broker that runs, with no records yet.")
     ] = None,
@@ -312,7 +302,7 @@ def main(
     durability = durability or ([Durability.PAGE_CACHE] if node_count == 1 else list(NAMES))
     others = list(map(beside_server, beside or ()))
     try:
-        with _servers(plan, durability, others, has_kafka=kafka) as servers:
+        with _servers(plan, durability, others, has_kafka=has_kafka) as servers:
             by_name = {server.name: server for server in servers}
             of = by_name.get("kafka") or by_name.get("bare loop") or servers[0]
             print_report(measure(servers, plan, of), output)

@@ -16,6 +16,8 @@ from confluent_kafka.cimpl import NewTopic
 from benchmarks.cpu_clock import process_cpu_s
 from kraft.server.config.values import Durability
 from kraft.testing import Cluster
+from tests.support.kafka.kafka_broker import kafka_processes
+from tests.support.kafka.kafka_jars import fetched_kafka_jars
 
 DEADLINE_S: Final = 30
 MIB: Final = 1 << 20
@@ -78,6 +80,20 @@ def nodes(name: str, count: int, durability: Durability) -> Iterator[Server]:
             topics=AdminTopics(address, count),
             grpc_address=cluster.bootstrap_servers,
         )
+
+
+@contextmanager
+def kafka(count: int) -> Iterator[Server]:
+    """A cluster of Apache Kafka for the duration of the context, its own topics on all nodes. Raises JarsMissing."""
+    replicas = {
+        "offsets.topic.replication.factor": str(count),
+        "transaction.state.log.replication.factor": str(count),
+        "transaction.state.log.min.isr": str(min(2, count)),
+    }
+    with kafka_processes(fetched_kafka_jars(), REMOVAL | replicas, count, measured=True) as brokers:
+        address = ",".join(each.address for each in brokers)
+        pids = tuple(each.pid for each in brokers)
+        yield Server(name="kafka", address=address, pids=pids, topics=AdminTopics(address, count))
 
 
 def beside_server(text: str) -> Server:

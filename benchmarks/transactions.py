@@ -14,9 +14,10 @@ import typer
 from benchmarks import kafka_load, transaction_load
 from benchmarks.kafka_load import Flow, Isolation, LoadFailed
 from benchmarks.report import Cell, Output, Report, print_report, say
-from benchmarks.servers import Server, beside_server, nodes
+from benchmarks.servers import Server, beside_server, kafka, nodes
 from benchmarks.transaction_load import LOT_RECORDS, PARTITIONS, WARM_UP_LOTS, Client, Written
 from kraft.server.config.values import Durability
+from tests.support.maven_jars import JarsMissing
 
 TRANSACTIONS: Final = 300
 ROUNDS: Final = 3
@@ -184,8 +185,9 @@ def main(
     transactions: Annotated[int, typer.Option(min=10, help="Of all producers together, in each round.")] = TRANSACTIONS,
     rounds: Annotated[int, typer.Option(min=1, help="After one that is not counted.")] = ROUNDS,
     node_count: Annotated[
-        int, typer.Option("--nodes", min=1, max=5, help="Nodes of each cluster of Kraft, and replicas of each topic.")
+        int, typer.Option("--nodes", min=1, max=5, help="Nodes of each cluster, and replicas of each topic.")
     ] = 1,
+    has_kafka: Annotated[bool, typer.Option("--kafka", help="Apache Kafka beside us, from Maven's jars.")] = False,
     beside: Annotated[
         list[str] | None,
         typer.Option(help="NAME=HOST:PORT,PID of another broker that runs; with one PID for each node of a cluster."),
@@ -200,8 +202,10 @@ def main(
                 running.enter_context(nodes("kraft", node_count, Durability.FSYNC)),
                 running.enter_context(nodes("kraft, page cache", node_count, Durability.PAGE_CACHE)),
             ]
+            if has_kafka:
+                others.append(running.enter_context(kafka(node_count)))
             print_report(measure([*own, *others], Plan(transactions=transactions, rounds=rounds)), output)
-    except LoadFailed as failed:
+    except (LoadFailed, JarsMissing) as failed:
         raise SystemExit(f"transactions: {failed}") from None
 
 
