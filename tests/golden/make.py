@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+import typer
+
 from kraft.log.format.compression import Codec
 from tests.golden.clients import built_by_aiokafka, built_by_kafka_python, built_by_librdkafka
 from tests.golden.records import RECORDS
@@ -15,6 +17,7 @@ PRODUCER: Final = (4000, 3, 0)
 
 
 def main() -> None:
+    """Build the golden batches again with the installed clients, in place."""
     for codec in Codec:
         _write(f"kafka-python-{codec.config_name}", built_by_kafka_python(RECORDS, codec))
         _write(f"aiokafka-{codec.config_name}", built_by_aiokafka(RECORDS, codec))
@@ -30,4 +33,4 @@ def _write(name: str, batch: bytes) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
+import typer
+
 from kraft.wire.declaration import Struct
 from tests.golden.group_records import GROUP_IDS, RECORDS, Golden
 from tests.support.kafka.kafka_jars import kafka_jars
@@ -20,6 +22,7 @@ _DEADLINE_S: Final = 120.0
 
 
 def main() -> None:
+    """Have Kafka encode the golden records of __consumer_offsets again, in place."""
     inputs = [json.dumps(each) for each in (*map(_as_json, RECORDS), *GROUP_IDS)]
     finished = subprocess.run(
         ["java", "-cp", f"{kafka_jars()}/*", str(_PROGRAM), str(PARTITIONS)],
@@ -77,4 +80,4 @@ def write_lines(path: Path, lines: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -13,6 +13,7 @@ from typing import Any, Final
 import aiokafka
 import confluent_kafka
 import kafka
+import typer
 
 from kraft.wire.api_keys import ApiKey
 from tests.golden.recording_broker import GROUP, TOPIC, recording_broker
@@ -34,6 +35,7 @@ _WAIT_S: Final = 20.0
 
 
 def main() -> None:
+    """Record the requests of the installed clients again, in place."""
     FOLDER.mkdir(exist_ok=True)
     for name, talk in (("librdkafka", _librdkafka), ("kafka-python", _kafka_python), ("aiokafka", _aiokafka)):
         with recording_broker() as broker:
@@ -111,4 +113,4 @@ def _write(client: str, api_key: ApiKey, version: int, frame: bytes) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

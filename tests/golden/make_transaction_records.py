@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
+import typer
+
 from tests.golden.make_group_records import json_value, write_lines
 from tests.golden.transaction_records import RECORDS
 from tests.support.kafka.kafka_jars import kafka_jars
@@ -17,6 +19,7 @@ _DEADLINE_S: Final = 120.0
 
 
 def main() -> None:
+    """Have Kafka encode the golden records of __transaction_state again, in place."""
     inputs = [
         {
             "id": record.key.transactional_id,
@@ -37,4 +40,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)
