@@ -144,10 +144,9 @@ def main(
 ) -> None:
     """CPU of a cluster for one batch at rates of 200, 40 and 1,000 batches a second."""
     others = [beside_server(text) for text in beside or ()]
-    name = "kraft" if durability is Durability.PAGE_CACHE else "kraft, synced"
     try:
         with ExitStack() as running:
-            servers = [running.enter_context(nodes(name, node_count, durability)), *others]
+            servers = [running.enter_context(nodes(node_count, durability)), *others]
             print_report(measure(servers, Plan(rounds=rounds, seconds=seconds)), output)
     except LoadFailed as failed:
         raise SystemExit(f"fixed_rate: {failed}") from None

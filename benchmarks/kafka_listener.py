@@ -26,7 +26,7 @@ from benchmarks.bare_kafka_loop import HOST, Kind
 from benchmarks.kafka_load import Flow, Latencies, LoadFailed
 from benchmarks.loads import Load, produce_with
 from benchmarks.report import Cell, Output, Report, print_report
-from benchmarks.servers import Server, beside_server, kafka, nodes
+from benchmarks.servers import OWN_NAMES, Server, beside_server, kafka, nodes
 from kraft.server.config.values import Durability
 from tests.support.maven_jars import JarsMissing
 
@@ -43,8 +43,6 @@ DEADLINE_S: Final = 30
 
 _REMOVED_S: Final = 2.5
 """Time in which brokers remove the files of a topic, with the key of REMOVAL."""
-
-NAMES: Final = {Durability.PAGE_CACHE: "kraft", Durability.FSYNC: "kraft, synced"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +77,6 @@ class Figures:
 
 def measure(servers: Sequence[Server], plan: Plan, of: Server) -> Report:
     """Measure the servers in turns; ratios are beside `of`."""
-    produce = produce_with(plan.load)
     started_mib = {server.name: server.resident_mib() for server in servers}
     figures = {(server.name, size): Figures() for size in BATCH_BYTES for server in servers}
     latencies: dict[str, list[Latencies]] = {server.name: [] for server in servers}
@@ -87,12 +84,7 @@ def measure(servers: Sequence[Server], plan: Plan, of: Server) -> Report:
     with Progress(transient=True) as progress:
         if plan.warm_up_records:
             for server in progress.track(servers, description="warming up"):
-                server.topics.make("warm-up", 1)
-                for size in BATCH_BYTES:
-                    produce(
-                        server.address, "warm-up", max(1, plan.warm_up_records // len(BATCH_BYTES)), size, plan.acks
-                    )
-                _remove(server, "warm-up", plan)
+                _warm_up(server, plan)
         for number in progress.track(range(plan.rounds), description="measuring"):
             # Who is first differs, so that none always follows the same other one.
             turns = (*servers[number % len(servers) :], *servers[: number % len(servers)])
@@ -108,11 +100,12 @@ def measure(servers: Sequence[Server], plan: Plan, of: Server) -> Report:
             if plan.nodes == 1:
                 for server in turns:
                     alone_us[server.name].append(_alone_us(server, f"ping-{number}", plan))
-    rows = [
-        _row(server, size, figures, latencies[server.name], alone_us[server.name], started_mib[server.name], of=of)
-        for size in BATCH_BYTES
-        for server in servers
-    ]
+    rows = [_flows(server, size, figures, of) for size in BATCH_BYTES for server in servers]
+    # What does not depend on the size of batches stands in the first row of each server.
+    for row, server in zip(rows, servers, strict=False):
+        row |= _of_server(server, latencies[server.name], alone_us[server.name], started_mib[server.name])
+    for row in rows[len(servers) :]:
+        row |= {name: None for name in rows[0] if name not in row}
     acks, replicas = ("1", "one replica") if plan.nodes == 1 else ("all", f"{plan.nodes} replicas")
     values = f"{kafka_load.VALUE_BYTES}-byte values"
     return Report(
@@ -124,21 +117,34 @@ def measure(servers: Sequence[Server], plan: Plan, of: Server) -> Report:
 
 
 def _notes(plan: Plan, of: Server) -> list[str]:
-    pinged = [
-        f"p50 and p99: {kafka_load.PING_RATE_HZ:,} records a second, each sent at once, {plan.pings:,} a round.",
-        "alone us: median of one request after the other over a bare socket; least: of the best round.",
-    ]
-    return [
+    has_pings, is_one_node = plan.load is Load.LIBRDKAFKA, plan.nodes == 1
+    notes = [
         f"Medians of {plan.rounds} rounds of {plan.records:,} records, the servers in turns, on the load's cores.",
         plan.load.meaning,
         f"Before the first round, {plan.warm_up_records:,} records went to each server, in batches of each size.",
-        *(pinged if plan.load is Load.LIBRDKAFKA else ()),
         "us: CPU of all the server's processes, a record, in the kernel and outside of it.",
         "load us: the same of the load. If it is above that of the server, the load may be the limit, not the server.",
         f"x: beside {of.name}.",
-        "bare loop: decodes a request, computes its checksum, writes it to a file, and keeps no state.",
-        "floor: receives, writes and sends, and looks at no request. Both answer fetches from memory.",
     ]
+    if has_pings:
+        rate = f"{kafka_load.PING_RATE_HZ:,} records a second, each sent at once, {plan.pings:,} a round"
+        notes.append(f"p50 and p99: {rate}.")
+    if has_pings and is_one_node:
+        notes.append("alone us: median of one request after the other over a bare socket; least: of the best round.")
+    if is_one_node:
+        notes += [
+            "bare loop: decodes a request, computes its checksum, writes it to a file, and keeps no state.",
+            "floor: receives, writes and sends, and looks at no request. Both answer fetches from memory.",
+        ]
+    return notes
+
+
+def _warm_up(server: Server, plan: Plan) -> None:
+    records = max(1, plan.warm_up_records // len(BATCH_BYTES))
+    server.topics.make("warm-up", 1)
+    for size in BATCH_BYTES:
+        produce_with(plan.load)(server.address, "warm-up", records, size, plan.acks)
+    _remove(server, "warm-up", plan)
 
 
 def _flow(server: Server, topic: str, plan: Plan, batch_bytes: int, into: Figures) -> None:
@@ -165,22 +171,21 @@ def _remove(server: Server, topic: str, plan: Plan) -> None:
     time.sleep(plan.pause_s)
 
 
-def _row(
-    server: Server,
-    size: int,
-    figures: dict[tuple[str, int], Figures],
-    latencies: Sequence[Latencies],
-    alone_us: Sequence[float],
-    started_mib: float,
-    of: Server,
-) -> dict[str, Cell]:
+def _flows(server: Server, size: int, figures: dict[tuple[str, int], Figures], of: Server) -> dict[str, Cell]:
     own, beside = figures[server.name, size], figures[of.name, size]
     row: dict[str, Cell] = {"server": server.name, "batch bytes": size}
     row |= _direction("in", own.flows_in, own.in_us, beside.flows_in)
     if own.flows_out:
         row |= _direction("out", own.flows_out, own.out_us, beside.flows_out)
+    return row
+
+
+def _of_server(
+    server: Server, latencies: Sequence[Latencies], alone_us: Sequence[float], started_mib: float
+) -> dict[str, Cell]:
+    row: dict[str, Cell] = {}
     if latencies:
-        row |= {
+        row = {
             "p50 ms": median(latency.p50_ms for latency in latencies),
             "p99 ms": median(latency.p99_ms for latency in latencies),
             "alone us": median(alone_us) if alone_us else None,
@@ -260,7 +265,7 @@ def _servers(
 ) -> Iterator[list[Server]]:
     """Ours, then the other brokers, and, beside a single node, the bare loop and the floor."""
     with ExitStack() as running:
-        servers = [running.enter_context(nodes(NAMES[each], plan.nodes, each)) for each in durability]
+        servers = [running.enter_context(nodes(plan.nodes, each)) for each in durability]
         servers += beside
         if has_kafka:
             servers.append(running.enter_context(kafka(plan.nodes)))
@@ -299,7 +304,7 @@ def main(
 ) -> None:
     """Records in and out, latency, CPU and memory, beside Kafka and beside servers that keep no state."""
     plan = Plan(records=records, rounds=rounds, pings=pings, nodes=node_count, warm_up_records=warm_up, load=load)
-    durability = durability or ([Durability.PAGE_CACHE] if node_count == 1 else list(NAMES))
+    durability = durability or ([Durability.PAGE_CACHE] if node_count == 1 else list(OWN_NAMES))
     others = list(map(beside_server, beside or ()))
     try:
         with _servers(plan, durability, others, has_kafka=has_kafka) as servers:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 import typer
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -21,6 +22,10 @@ from tests.support.kafka.kafka_jars import fetched_kafka_jars
 
 DEADLINE_S: Final = 30
 MIB: Final = 1 << 20
+
+OWN_NAMES: Final = {Durability.PAGE_CACHE: "kraft, page cache", Durability.FSYNC: "kraft, synced"}
+
+_ANSWER_S: Final = 5
 
 REMOVAL: Final = {"log.segment.delete.delay.ms": "1000"}
 """For brokers, so that the files of a removed topic are soon gone, and with them the page cache that they fill."""
@@ -64,17 +69,17 @@ def _resident_mib(pid: int) -> float:
 @contextmanager
 def node() -> Iterator[Server]:
     """A node of Kraft for the duration of the context. It syncs nothing before it acknowledges, as Kafka by default."""
-    with nodes("kraft", 1, Durability.PAGE_CACHE) as server:
+    with nodes(1, Durability.PAGE_CACHE) as server:
         yield server
 
 
 @contextmanager
-def nodes(name: str, count: int, durability: Durability) -> Iterator[Server]:
+def nodes(count: int, durability: Durability) -> Iterator[Server]:
     """A cluster of Kraft for the duration of the context. Each node has a replica of each partition."""
     with Cluster(count, overrides={"log.durability": durability, **REMOVAL}) as cluster:
         address = cluster.kafka_bootstrap_servers
         yield Server(
-            name=name,
+            name=OWN_NAMES[durability],
             address=address,
             pids=tuple(each.pid for each in cluster.nodes),
             topics=AdminTopics(address, count),
@@ -102,7 +107,10 @@ def beside_server(text: str) -> Server:
     address, *pids = rest.split(",")
     if not (name and address and pids and all(map(_is_running, pids))):
         raise typer.BadParameter(f"{text!r}: NAME=HOST:PORT,PID of a broker that runs, as in kafka=127.0.0.1:9092,4711")
-    return Server(name=name, address=address, pids=tuple(map(int, pids)), topics=AdminTopics(address, len(pids)))
+    topics = AdminTopics(address, len(pids))
+    if not topics.are_reached():
+        raise typer.BadParameter(f"{text!r}: no broker answers at {address}")
+    return Server(name=name, address=address, pids=tuple(map(int, pids)), topics=topics)
 
 
 def _is_running(pid: str) -> bool:
@@ -116,6 +124,14 @@ class AdminTopics:
         # Errors only: it outlives the brokers, and would log that they are gone.
         self._admin = AdminClient({"bootstrap.servers": address, "log_level": 2})
         self._replicas = replicas
+
+    def are_reached(self) -> bool:
+        """Return whether a broker answers."""
+        try:
+            self._admin.list_topics(timeout=_ANSWER_S)
+        except KafkaException:
+            return False
+        return True
 
     def make(self, topic: str, partitions: int) -> None:
         self._admin.create_topics([NewTopic(topic, partitions, self._replicas)])[topic].result(DEADLINE_S)

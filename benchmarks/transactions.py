@@ -94,7 +94,8 @@ def measure(servers: Sequence[Server], plan: Plan) -> Report:
         for count in plan.producers:
             for subject in subjects:
                 taken = figures[subject.name, count] if number > 0 else Figures()
-                say(f"round {number} of {plan.rounds}: {subject.name}, producers: {count}")
+                when = f"round {number} of {plan.rounds}" if number > 0 else "warm-up"
+                say(f"{when}: {subject.name}, producers: {count}")
                 _measure_once(subject, f"{run}-{subject.client}-{count}-{number}", count, plan, taken)
     rows = [
         row
@@ -105,8 +106,7 @@ def measure(servers: Sequence[Server], plan: Plan) -> Report:
     return Report(
         title=f"Transactions of {LOT_RECORDS} records of {kafka_load.VALUE_BYTES} bytes in {PARTITIONS} partitions,"
         f" {len(servers[0].pids)} node(s), as many replicas",
-        durability="kraft syncs on each in-sync replica before it acknowledges; in the page cache it does not, as Kafka"
-        " by default",
+        durability="synced: on each in-sync replica before it acknowledges; in the page cache not, as Kafka by default",
         rows=rows,
         notes=_notes(plan, servers[-1].name),
     )
@@ -114,9 +114,9 @@ def measure(servers: Sequence[Server], plan: Plan) -> Report:
 
 def _notes(plan: Plan, last: str) -> list[str]:
     counted = f"{plan.rounds} rounds of {plan.transactions:,} transactions"
-    before = f"{plan.warm_up_rounds} before them, and in each {WARM_UP_LOTS} transactions of each producer"
     return [
-        f"Medians of {counted}, the servers in turns; the load has the same cores. Not counted: {before}.",
+        f"Medians of {counted}, the servers in turns; the load has the same cores.",
+        f"Not counted: a round before them, and in each round the first {WARM_UP_LOTS} transactions of each producer.",
         "A producer sends a lot of records, flushes, and commits; then it begins the next lot.",
         "plain: the same lots, with acks=all and idempotent, without transactions. of plain: beside them.",
         f"CPU ms: of the server, on all its nodes, a lot. x: beside {last}.",
@@ -199,8 +199,8 @@ def main(
     try:
         with ExitStack() as running:
             own = [
-                running.enter_context(nodes("kraft", node_count, Durability.FSYNC)),
-                running.enter_context(nodes("kraft, page cache", node_count, Durability.PAGE_CACHE)),
+                running.enter_context(nodes(node_count, Durability.FSYNC)),
+                running.enter_context(nodes(node_count, Durability.PAGE_CACHE)),
             ]
             if has_kafka:
                 others.append(running.enter_context(kafka(node_count)))

@@ -106,7 +106,11 @@ def _run(directory: Path, nodes: int, base_port: int | None, forks: ForkServer, 
     plans = _plan(existing, nodes, base_port if base_port is not None else _base_port_of(existing))
     _check_ports_are_free(plans)
     cluster_id = existing[0].cluster_id if existing else None
-    cluster_files.write(directory, plans, cluster_id or storage.random_cluster_id())
+    try:
+        cluster_files.write(directory, plans, cluster_id or storage.random_cluster_id())
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise _Refused(f"{directory}: cannot be written to: {reason}: choose another --data-dir") from None
     cluster = LocalCluster(directory, plans, launch=forks.launch)
     try:
         cluster.start()

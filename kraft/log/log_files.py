@@ -144,6 +144,10 @@ class LogFiles:
         sync.unsynced_bytes += size
         sync.bytes_since_checkpoint += size
 
+    def note_aborted(self, aborted: AbortedTransaction) -> None:
+        """Note a transaction that a marker in the last batches has aborted."""
+        self.active.aborted.append(aborted)
+
     def _begin_segment(self, base_offset: Offset, config: LogConfig) -> Change[None]:
         directory = self._directory
 

@@ -263,7 +263,7 @@ class PartitionLog:
         update = self._producers.update
         for header in headers:
             if header.producer_id >= 0 and (aborted := update(header, markers.get(header.base_offset))) is not None:
-                self._files.active.aborted.append(aborted)
+                self._files.note_aborted(aborted)
 
     # --- reading ---------------------------------------------------------------------------------------------
 

@@ -112,6 +112,18 @@ def test_a_kept_cluster_comes_back_as_itself(start_dev: Callable[..., Dev], base
     assert (tmp_path / "node-1" / "meta.properties").read_text() == meta
 
 
+@pytest.mark.parametrize("place", ["file", "file/below", "/proc/none"])
+def test_a_directory_that_cannot_be_written_to_is_refused_in_one_line(
+    base_port: str, tmp_path: Path, place: str
+) -> None:
+    (tmp_path / "file").touch()
+    directory = tmp_path / place
+    refused = PROGRAMS.run([*KRAFT, "dev", "--base-port", base_port, "--data-dir", str(directory)], 60)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    reason = {"file": "File exists", "file/below": "Not a directory", "/proc/none": "No such file or directory"}[place]
+    assert refused.stderr == f"kraft: {directory}: cannot be written to: {reason}: choose another --data-dir\n"
+
+
 def test_nodes_that_nobody_gave_an_id_are_numbered_and_keep_their_numbers(
     start_dev: Callable[..., Dev], base_port: str, tmp_path: Path
 ) -> None:

@@ -12,13 +12,13 @@ from kraft.server.config.values import Durability
 
 def test_every_client_has_a_row_with_transactions_and_one_without() -> None:
     plan = Plan(transactions=4, rounds=1, warm_up_rounds=0, producers=(2,), reads=1)
-    with nodes("kraft", 1, Durability.PAGE_CACHE) as server:
+    with nodes(1, Durability.PAGE_CACHE) as server:
         report = measure([server], plan)
     assert [(row["server"], row["lots"]) for row in report.rows] == [
-        ("kraft, own client", "transactions"),
-        ("kraft, own client", "plain"),
-        ("kraft", "transactions"),
-        ("kraft", "plain"),
+        ("kraft, page cache, own client", "transactions"),
+        ("kraft, page cache, own client", "plain"),
+        ("kraft, page cache", "transactions"),
+        ("kraft, page cache", "plain"),
     ]
     only_transactions = {"of plain", "committed", "uncommitted", "read x", "commit p50 ms", "commit p99 ms"}
     for row in report.rows:
