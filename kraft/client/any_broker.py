@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
@@ -11,11 +12,15 @@ from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.rpc.peers import NotAdmitted, NotGrpc, NotServed, Unreachable
 from kraft.runtime.clock import Clock
 
+log = logging.getLogger("kraft.client")
+
 Answer = TypeVar("Answer")
 
 ATTEMPT_MAX_MS: Final = 3_000
 """A node that hangs delays a call by at most this before the next one is tried."""
 
+WARNED_AFTER_MS: Final = 2_000
+"""Time without an answer from any address after which a warning names them."""
 
 _OTHER_LISTENER: Final = (
     "this port does not speak Kraft's gRPC client protocol; use the address of a GRPC listener (default port 9094)"
@@ -34,8 +39,7 @@ class NoBrokerReachable(Unreachable, KraftError):
         self.timeout_ms = timeout_ms
 
     def __str__(self) -> str:
-        tried = "; ".join(f"{address}: {reason}" for address, reason in self.reasons.items())
-        return f"no broker answered within {self.timeout_ms / 1000:g} s ({tried})"
+        return f"no broker answered within {self.timeout_ms / 1000:g} s ({_tried(self.reasons)})"
 
 
 class AnyBroker:
@@ -56,6 +60,9 @@ class AnyBroker:
         self._clock = clock
         self._refused_timeout_ms = refused_timeout_ms
         """Set to 0 by the first answer or Refusal: from then on, calls wait for a cluster that restarts."""
+        self._unanswered_since_ms: int | None = None
+        """Since when no address has answered; None if the last one did."""
+        self._has_warned = False
 
     def learn(self, addresses: Iterable[str]) -> None:
         """Replace the known brokers. The bootstrap servers are kept, in case no broker answers."""
@@ -111,24 +118,42 @@ class AnyBroker:
                     self._silent.add(address)
                     is_hopeless = is_hopeless and (error.nobody_listens or other_listener is not None)
                 except Refusal as error:
-                    self._silent.discard(address)
-                    self._refused_timeout_ms = 0
+                    self._note_answer(address)
                     if not is_transient(error.error_code):
                         raise
                     refusal = error
                     reasons[address] = str(error)
                 else:
                     self._preferred = address
-                    self._silent.discard(address)
-                    self._refused_timeout_ms = 0
+                    self._note_answer(address)
                     return answer
             rounds += 1
+            if refusal is None:
+                self._note_silence(began_ms, reasons)
             delay_ms = self._backoff.delay_ms(rounds)
             if is_hopeless and refusal is None and self._refused_timeout_ms:
                 timeout_ms = min(timeout_ms, self._refused_timeout_ms)
             if self._clock.monotonic_ms() + delay_ms >= began_ms + timeout_ms:
                 raise refusal or NoBrokerReachable(reasons, timeout_ms)
             await asyncio.sleep(delay_ms / 1000)
+
+    def _note_answer(self, address: str) -> None:
+        self._silent.discard(address)
+        self._refused_timeout_ms = 0
+        self._unanswered_since_ms, self._has_warned = None, False
+
+    def _note_silence(self, began_ms: int, reasons: dict[str, str]) -> None:
+        """Warn once of a silence that lasts: programs wait in it for a minute and more, or for ever."""
+        if self._unanswered_since_ms is None:
+            self._unanswered_since_ms = began_ms
+        silent_ms = self._clock.monotonic_ms() - self._unanswered_since_ms
+        if silent_ms >= WARNED_AFTER_MS and not self._has_warned:
+            self._has_warned = True
+            log.warning("no broker has answered for %.0f s, trying again: %s", silent_ms / 1_000, _tried(reasons))
+
+
+def _tried(reasons: dict[str, str]) -> str:
+    return "; ".join(f"{address}: {reason}" for address, reason in reasons.items())
 
 
 def _other_listener(error: Unreachable) -> str | None:

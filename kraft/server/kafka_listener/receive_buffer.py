@@ -51,6 +51,15 @@ into the scratch buffer. Larger ones get memory of their own, so that less is co
 """
 
 
+_OTHER_PROTOCOLS: Final = {
+    b"PRI ": "a client of gRPC, which needs the address of a GRPC listener",
+    b"GET ": "a client of HTTP, which this listener does not serve",
+    b"POST": "a client of HTTP, which this listener does not serve",
+    b"\x16\x03": "a client of TLS, which this listener does not serve",
+}
+"""First bytes that are taken for a size, and what sends them."""
+
+
 class BadFrame(Exception):
     """Invalid frame size: the bytes are not Kafka's protocol, or the request is larger than allowed."""
 
@@ -287,7 +296,13 @@ class ReceiveBuffer:
         size: int = _SIZE.unpack_from(self._view, self._position)[0]
         if not FRAME_BYTES_MIN <= size <= self._frame_bytes_max:
             raise BadFrame(
-                f"request of {size} bytes: must have {FRAME_BYTES_MIN} to "
+                _other_protocol(bytes(self._view[self._position : self._position + SIZE_BYTES]))
+                or f"request of {size} bytes: must have {FRAME_BYTES_MIN} to "
                 f"{self._frame_bytes_max} (socket.request.max.bytes)"
             )
         return size
+
+
+def _other_protocol(start: bytes) -> str | None:
+    """Return what sends these first bytes, if not a client of Kafka's protocol; None if they do not show it."""
+    return next((what for first, what in _OTHER_PROTOCOLS.items() if start.startswith(first)), None)

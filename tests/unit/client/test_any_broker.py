@@ -90,3 +90,33 @@ async def test_a_name_with_an_address_where_nothing_listens_is_still_that_of_ano
 async def test_an_address_that_may_answer_later_is_waited_for() -> None:
     error = await failure(NotGrpc("broker-1:9092", "closed"), Unreachable("broker-2:9094", "no answer"))
     assert error.timeout_ms == TIMEOUT_MS
+
+
+async def test_a_silence_that_lasts_is_logged_once_and_again_after_an_answer(caplog: pytest.LogCaptureFixture) -> None:
+    backoff = Backoff(first_ms=100, max_ms=300, chance=lambda: 0.5)
+    nodes = AnyBroker(["broker-1:9094"], backoff, LoopClock())
+    answers = False
+
+    async def ask(address: str, _: float) -> str:
+        if answers:
+            return address
+        raise Unreachable(address, "connection refused")
+
+    # Calls with short timeouts, one after the other, as a member of a group makes them.
+    for _ in range(3):
+        with pytest.raises(NoBrokerReachable):
+            await nodes.call(ask, 900)
+    assert caplog.messages == []
+    for _ in range(3):
+        with pytest.raises(NoBrokerReachable):
+            await nodes.call(ask, 900)
+    assert caplog.messages == ["no broker has answered for 2 s, trying again: broker-1:9094: connection refused"]
+    answers = True
+    await nodes.call(ask, 900)
+    answers = False
+    with pytest.raises(NoBrokerReachable):
+        await nodes.call(ask, 1_500)
+    assert len(caplog.messages) == 1
+    with pytest.raises(NoBrokerReachable):
+        await nodes.call(ask, 5_000)
+    assert len(caplog.messages) == 2

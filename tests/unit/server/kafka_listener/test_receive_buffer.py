@@ -262,7 +262,7 @@ def test_whole_frames_wait_for_their_turn() -> None:
     assert not buffer.is_partial
 
 
-@pytest.mark.parametrize("size", [-1, 0, 7, FRAME_BYTES_MAX + 1, 0x47455420])
+@pytest.mark.parametrize("size", [-1, 0, 7, FRAME_BYTES_MAX + 1])
 def test_a_size_that_no_request_has_is_refused(size: int) -> None:
     buffer = Connections().new()
     with pytest.raises(BadFrame, match=rf"request of {size} bytes"):
@@ -443,3 +443,18 @@ def test_a_request_that_goes_on_arriving_is_not_slow_though_others_wait() -> Non
     for begin in range(4_000, 56_000, ARRIVED_BYTES_MIN):
         feed(first, large[begin : begin + ARRIVED_BYTES_MIN])
         assert not first.is_slow()
+
+
+@pytest.mark.parametrize(
+    ("start", "named"),
+    [
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "a client of gRPC, which needs the address of a GRPC listener"),
+        (b"GET /metrics HTTP/1.1\r\n", "a client of HTTP"),
+        (b"POST / HTTP/1.1\r\n", "a client of HTTP"),
+        (b"\x16\x03\x01\x02\x00\x01", "a client of TLS"),
+        (b"\x16\x04\x01\x02\x00\x01", "request of 369361154 bytes: must have 8 to 100000"),
+    ],
+)
+def test_a_client_of_another_protocol_is_named(start: bytes, named: str) -> None:
+    with pytest.raises(BadFrame, match=named):
+        feed(Connections().new(), start)
