@@ -84,6 +84,18 @@ def test_retries_are_found_wherever_the_sequence_wraps(before_wrap: int, counts:
     assert known.check(batch(sequence & SEQUENCE_MAX)) == Accept()
 
 
+def test_a_retry_is_found_on_a_replica_that_remembers_more_than_an_earlier_leader() -> None:
+    sent = [batch(0, offset=0), batch(1, count=2, offset=1)]
+    leader, follower = states(*sent), states(*sent)
+    leader.expire(0, 1_000)
+    leader.expire(1_000, 1_000)
+    retried = batch(0, offset=3)
+    assert leader.check(retried) == Accept()
+    follower.update(retried)
+    found = Duplicate(base_offset=Offset(1), last_offset=Offset(2), timestamp_ms=1_000)
+    assert follower.check(batch(1, count=2)) == found
+
+
 def test_an_unknown_producer_may_begin_anywhere() -> None:
     assert ProducerStates().check(batch(42)) == Accept()
 
