@@ -73,12 +73,10 @@ class ProducerState(NamedTuple):
 
     def duplicate_of(self, header: BatchHeader) -> Duplicate | None:
         """Return the batch of the same epoch and sequences that is in the log; None if there is none."""
-        if header.producer_epoch == self.epoch and (batches := self.batches):
+        if header.producer_epoch == self.epoch:
             first_sequence = header.base_sequence
-            if first_sequence > batches[-1].last_sequence >= batches[0].first_sequence:
-                # Behind all of them, as nearly always: sequences ascend where they do not wrap around to 0.
-                return None
-            for batch in batches:
+            # Sequences may step back: a leader that has forgotten the producer accepts any.
+            for batch in self.batches:
                 if batch.first_sequence == first_sequence and batch.last_sequence == header.last_sequence:
                     return Duplicate(
                         base_offset=batch.base_offset, last_offset=batch.last_offset, timestamp_ms=batch.timestamp_ms
