@@ -14,6 +14,7 @@ from tests.support.log.log_building import (
     NOW_MS,
     ORDERS,
     append,
+    batch_of,
     open_log,
     read_all,
 )
@@ -33,6 +34,14 @@ def test_a_segment_is_closed_when_its_first_record_is_old_by_the_clock_of_the_re
         append(log, "v", timestamp_ms=timestamp_ms)
     assert [segment.base_offset for segment in log.segments()] == [0, 3, 4]
     assert [segment.max_timestamp_ms for segment in log.segments()] == [6_000, 6_001, 9_000]
+
+
+def test_the_batches_of_one_append_begin_a_segment_unless_they_all_fit() -> None:
+    batch = batch_of("v")
+    log = open_log(MemoryDisk(), LogConfig(segment_bytes=4 * len(batch)))
+    for count in (2, 2, 2, 3):
+        log.append_as_leader(batch * count, LeaderEpoch(0), NOW_MS)
+    assert [segment.base_offset for segment in log.segments()] == [0, 4, 6]
 
 
 def test_the_next_append_rolls_a_compacted_log_whose_first_record_waits_longer_than_the_compaction_lag() -> None:
