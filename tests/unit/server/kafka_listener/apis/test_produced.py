@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from kraft.model.errors import ErrorCode
 from kraft.model.produce import ProducePartitionResult
+from kraft.server.kafka_listener.apis import produced
 from kraft.server.kafka_listener.apis.produced import ProducedTopic, encode_produced
 from kraft.wire.codec import encode
 from kraft.wire.schema.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceResponse
@@ -78,3 +79,13 @@ def test_a_response_is_packed_unless_a_topic_is_unknown_or_a_partition_refused()
         assert encode_produced([known, unknown], appended, version) is None
         assert encode_produced([known], [appended[0], refused], version) is None
         assert encode_produced([known, known], [*appended, appended[0], refused], version) is None
+
+
+def test_only_topics_that_were_appended_to_are_remembered() -> None:
+    refused = ProducePartitionResult(topic="no", partition=0, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    before = produced._topic_head.cache_info()
+    for number in range(10):
+        name = f"{number}" * 32_767
+        encode_produced([ProducedTopic(name, UUID(int=0), name, [0])], [refused], 12)
+        encode_produced([ProducedTopic(name, UUID(int=0), name, [])], [], 12)
+    assert produced._topic_head.cache_info() == before
