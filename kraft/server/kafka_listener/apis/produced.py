@@ -52,23 +52,29 @@ class ProducedTopic(Struct, frozen=True):
 def encode_produced(
     topics: Sequence[ProducedTopic], results: Sequence[ProducePartitionResult], version: int
 ) -> bytes | None:
-    """Encode the response to a request, with results in its order; None unless all its batches were appended."""
+    """Encode the response to a request, with results in its order.
+
+    None unless each topic has batches and all of them were appended.
+    """
     result_bytes, no_errors, no_tagged_fields = _LAYOUTS[version]
     rest = iter(results)
     out = _length(len(topics), version)
     for topic in topics:
-        if topic.name is None:
-            return None
         partitions = topic.partitions
-        named = topic.topic if version < _TOPIC_IDS_FROM else topic.topic_id
-        out += _topic_head(named, len(partitions), version)
+        if topic.name is None or not partitions:
+            return None
+        appended = b""
         for index, result in zip(partitions, rest, strict=False):
             if result.error_code is not ErrorCode.NONE:
                 return None
-            out += _RESULT.pack(index, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset)[
+            appended += _RESULT.pack(index, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset)[
                 :result_bytes
             ]
-            out += no_errors
+            appended += no_errors
+        # Only now, because it is remembered: a client may name any topic, and names that no topic has can be long.
+        named = topic.topic if version < _TOPIC_IDS_FROM else topic.topic_id
+        out += _topic_head(named, len(partitions), version)
+        out += appended
         out += no_tagged_fields
     out += _NOT_THROTTLED
     out += no_tagged_fields

@@ -13,7 +13,7 @@ from kraft.server.kafka_listener.apis.produced import ProducedTopic, encode_prod
 from kraft.wire.codec import encode
 from kraft.wire.schema.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceResponse
 
-PARTITIONS = [(), (1,), (1, 1), (3, 0, 2), (200,), (1,) * 130]
+PARTITIONS = [(), (1,), (1, 1), (3, 1, 2), (200,), (1,) * 130]
 """Number of partitions of each topic of a response; 126 is the last length of one byte."""
 
 
@@ -68,7 +68,7 @@ def test_the_packed_response_is_that_of_the_declarations(version: int, partition
     assert encode_produced(topics, results, version) == declared(topics, results, version)
 
 
-def test_a_response_is_packed_unless_a_topic_is_unknown_or_a_partition_refused() -> None:
+def test_a_response_is_packed_unless_a_topic_is_unknown_or_empty_or_a_partition_refused() -> None:
     chance = Random(1)
     known = topic(chance, 2)
     appended = [result(chance, index) for index in known.partitions]
@@ -77,6 +77,7 @@ def test_a_response_is_packed_unless_a_topic_is_unknown_or_a_partition_refused()
     for version in ProduceRequest.versions:
         assert encode_produced([known], appended, version) is not None
         assert encode_produced([known, unknown], appended, version) is None
+        assert encode_produced([known, replace(known, partitions=[])], appended, version) is None
         assert encode_produced([known], [appended[0], refused], version) is None
         assert encode_produced([known, known], [*appended, appended[0], refused], version) is None
 
