@@ -19,12 +19,12 @@ from benchmarks import prepared_load
 from benchmarks.kafka_load import VALUE_BYTES, LoadFailed
 from benchmarks.report import Cell, Output, Report, print_report
 from benchmarks.servers import Server, beside_server, nodes
+from kraft.model.produce import ACKS_ALL
 from kraft.server.config.values import Durability
 
 NODES_MAX: Final = 5
 ROUNDS: Final = 3
 SECONDS: Final = 10.0
-ACKS_ALL: Final = -1
 
 
 @dataclass(frozen=True, slots=True)

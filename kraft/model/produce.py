@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import Struct, field
 
 from kraft.model.errors import ErrorCode, RecordError
+
+ACKS_NONE: Final = 0
+ACKS_LEADER: Final = 1
+ACKS_ALL: Final = -1
+"""`acks`: whose copies of the records are waited for."""
 
 
 class ProducePartition(Struct, frozen=True, kw_only=True):
@@ -16,7 +23,7 @@ class ProducePartition(Struct, frozen=True, kw_only=True):
 
 
 class ProduceRequest(Struct, frozen=True, kw_only=True):
-    """Request to append batches. `acks` is 0, 1 or -1 (all in-sync replicas); `timeout_ms` limits the wait for them."""
+    """Request to append batches. `acks` is one of the constants above; `timeout_ms` limits the wait."""
 
     request_id: int
     acks: int

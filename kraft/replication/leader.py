@@ -26,6 +26,7 @@ from kraft.metadata.image import PartitionImage
 from kraft.model.alter_partition import AlterPartitionResult, IsrMember
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId, Offset, PartitionEpoch, TopicId
+from kraft.model.produce import ACKS_ALL
 from kraft.replication.effects import HighWatermarkAdvanced, IsrChanged, LeaderEffect, ProposeIsr
 from kraft.replication.follower_progress import UNKNOWN_OFFSET, FollowerProgress
 
@@ -185,7 +186,7 @@ class PartitionLeader:
 
     def check_produce(self, acks: int) -> None:
         """Raise Refusal NOT_ENOUGH_REPLICAS for acks=all while the ISR is below its minimum."""
-        if acks == -1 and self.below_minimum_isr:
+        if acks == ACKS_ALL and self.below_minimum_isr:
             raise Refusal(ErrorCode.NOT_ENOUGH_REPLICAS, self._shortage())
 
     def acks_result(self, required_offset: Offset) -> ErrorCode | None:

@@ -35,6 +35,7 @@ from kraft.log.append_work import AppendMustWait, AppendOrigin, ProducedRecords
 from kraft.log.format.compression import Codec
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset
+from kraft.model.produce import ACKS_ALL
 from kraft.server.coordinator.shard_kind import ShardKind
 from kraft.server.coordinator.shard_load import Replayed, load
 from kraft.server.loop import background
@@ -50,7 +51,6 @@ Volatile = TypeVar("Volatile")
 Command = TypeVar("Command")
 Record = TypeVar("Record")
 
-ACKS_ALL: Final = -1
 
 APPEND_TURN_S_MAX: Final = 30.0
 """Longest wait of a batch for its turn at the log, such as behind a roll. Later it is not appended any more."""

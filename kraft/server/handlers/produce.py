@@ -27,7 +27,15 @@ from kraft.log.format.record_batch import HEADER_BYTES, Buffer
 from kraft.metadata.topic_names import check_not_internal
 from kraft.model.errors import ErrorCode, InvalidRecords, Refusal
 from kraft.model.ids import Offset
-from kraft.model.produce import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
+from kraft.model.produce import (
+    ACKS_ALL,
+    ACKS_LEADER,
+    ACKS_NONE,
+    ProducePartition,
+    ProducePartitionResult,
+    ProduceRequest,
+    ProduceResponse,
+)
 from kraft.rpc.call import Served
 from kraft.rpc.calls import PRODUCE
 from kraft.server.handlers.produce_verification import (
@@ -44,7 +52,6 @@ from kraft.server.replica.partition import Partition, ProduceOutcome
 from kraft.server.replica.partitions import Partitions
 from kraft.server.replica.waiting_appends import WaitingAppend, WaitingAppends, WaitingClient
 
-ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 _ACKS: Final = frozenset((ACKS_NONE, ACKS_LEADER, ACKS_ALL))
 
 TURN_S_MIN: Final = 5.0
@@ -54,7 +61,7 @@ TURN_S_MIN: Final = 5.0
 class _Appended(Struct, frozen=True, kw_only=True):
     partition: Partition
     result: AppendResult
-    outcome: ProduceOutcome
+    replicated: ProduceOutcome
 
 
 _Ended = _Appended | Refusal
@@ -66,7 +73,7 @@ class _Append(Struct, frozen=True):
     partition: int
     outcome: _Ended | asyncio.Future[_Ended]
 
-    def ended(self) -> _Ended:
+    def outcome_by_now(self) -> _Ended:
         """Return the outcome; if there is none yet, a refusal, and the append will be refused when its turn comes."""
         outcome = self.outcome
         if not isinstance(outcome, asyncio.Future):
@@ -94,9 +101,9 @@ class _Begun(Struct, frozen=True, kw_only=True):
     def parked(self) -> list[asyncio.Future[ErrorCode]]:
         """Return the outcomes of appended records that wait for replicas."""
         return [
-            one.outcome
-            for one in (append.ended() for append in self.appends)
-            if isinstance(one, _Appended) and isinstance(one.outcome, asyncio.Future)
+            one.replicated
+            for one in (append.outcome_by_now() for append in self.appends)
+            if isinstance(one, _Appended) and isinstance(one.replicated, asyncio.Future)
         ]
 
 
@@ -203,7 +210,7 @@ class ProduceHandler:
             outcome = self._append(wanted, request, client, origins)
             appends.append(_Append(wanted.topic, wanted.partition, outcome))
             if isinstance(outcome, _Appended):
-                has_parked = has_parked or not isinstance(outcome.outcome, ErrorCode)
+                has_parked = has_parked or not isinstance(outcome.replicated, ErrorCode)
             elif not isinstance(outcome, Refusal):
                 waiting.append(outcome)
         return _Begun(
@@ -245,8 +252,8 @@ class ProduceHandler:
             self._refused_sequences.check(partition, sent, _now_s())
         result = partition.append(records, acks, origin)
         required = Offset(result.last_offset + 1)
-        outcome = partition.park_produce(required) if acks == ACKS_ALL else ErrorCode.NONE
-        return _Appended(partition=partition, result=result, outcome=outcome)
+        replicated = partition.park_produce(required) if acks == ACKS_ALL else ErrorCode.NONE
+        return _Appended(partition=partition, result=result, replicated=replicated)
 
     def _append_in_turn(
         self,
@@ -266,9 +273,9 @@ class ProduceHandler:
         def ended(how: _Ended) -> None:
             if not outcome.done():
                 outcome.set_result(how)
-            elif isinstance(how, _Appended) and isinstance(how.outcome, asyncio.Future):
+            elif isinstance(how, _Appended) and isinstance(how.replicated, asyncio.Future):
                 # Its client has disconnected, or got the response that it timed out.
-                how.outcome.cancel()
+                how.replicated.cancel()
             if client is not None:
                 client.ended()
 
@@ -308,7 +315,7 @@ class ProduceHandler:
         """Return the response; appends without an outcome timed out. With acks=0, raises the Refusal of an append."""
         if begun.acks == ACKS_NONE:
             for append in begun.appends:
-                if isinstance(one := append.ended(), Refusal):
+                if isinstance(one := append.outcome_by_now(), Refusal):
                     raise one
             return None
         results = [self._result(append) for append in begun.appends]
@@ -316,9 +323,9 @@ class ProduceHandler:
 
     def _result(self, append: _Append) -> ProducePartitionResult:
         topic, partition = append.topic, append.partition
-        match one := append.ended():
+        match one := append.outcome_by_now():
             case _Appended():
-                code = _error_code(one.outcome)
+                code = _error_code(one.replicated)
                 if code is not ErrorCode.NONE:
                     return self._refused(topic, partition, code, "")
                 result, held = one.result, one.partition

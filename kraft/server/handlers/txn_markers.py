@@ -17,6 +17,7 @@ from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset
 from kraft.model.partitions import PartitionName
+from kraft.model.produce import ACKS_ALL
 from kraft.model.transaction_partitions import (
     TxnMarker,
     WriteTxnMarkersRequest,
@@ -31,8 +32,6 @@ from kraft.server.loop.turns import Turns
 from kraft.server.replica.partition import Partition, ProduceOutcome
 from kraft.server.replica.partitions import Partitions
 from kraft.server.replica.waiting_appends import WaitingAppend, WaitingAppends
-
-ACKS_ALL: Final = -1
 
 WRITTEN_S_MAX: Final = 4.0
 """How long a request waits until the replicas have its markers; the coordinator's deadline is longer."""

@@ -352,7 +352,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _read_on(self) -> None:
         if self._is_draining and not self._replies:
             self._half_close()
-        elif not self._is_draining and self._unread_since_s is None and self._buffer.has_room():
+        elif not self._is_draining and self._unread_since_s is None and self._buffer.make_room():
             if not self._is_reading:
                 self._is_reading = True
                 self._transport.resume_reading()

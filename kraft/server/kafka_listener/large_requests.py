@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable
 from typing import Final
 
 from kraft.server.loop.budget import Beyond, Budget
+from kraft.wire.api_keys import ApiKey
 
 LARGE_FROM_BYTES: Final = 256
 """A larger frame may name more than a few topics or partitions, and counts as large."""
@@ -27,10 +28,10 @@ OTHER_SHARE: Final = 256
 three bytes takes up to 600 in the request and its response together.
 """
 
-WITHOUT_TURNS: Final = frozenset((0, 11, 14))
-"""Second bytes of the frames of Produce, JoinGroup and SyncGroup; the first byte of every Kafka API key is 0."""
+WITHOUT_TURNS: Final = frozenset(map(int, (ApiKey.PRODUCE, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP)))
+"""Second bytes of the frames of these requests; the first byte of every Kafka API key is 0."""
 
-_FETCH_KEY: Final = 1
+_FETCH_KEY: Final = int(ApiKey.FETCH)
 
 
 class LargeRequests:

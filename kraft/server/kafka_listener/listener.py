@@ -111,7 +111,7 @@ class KafkaListener:
             for connection in list(self._connections):
                 connection.check()
             large = self._memory.large
-            if self._memory.receive.held_bytes_most() > self._crowd_bytes or large.bytes_most > VERY_LARGE_BYTES:
+            if self._memory.receive.take_held_most() > self._crowd_bytes or large.bytes_most > VERY_LARGE_BYTES:
                 self._return_memory_soon()
             large.bytes_most = 0
 

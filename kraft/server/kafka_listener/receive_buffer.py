@@ -75,8 +75,8 @@ class ReceiveBuffer:
     ) -> None:
         """Set up an empty buffer.
 
-        `granted` is called when memory is free after `has_room` was False, and when a large frame that `next_frame` did
-        not return has its turn.
+        `granted` is called when memory is free after `make_room` was False, and when a large frame that `next_frame`
+        did not return has its turn.
         """
         self._scratch = scratch
         self._frame_bytes_max = frame_bytes_max
@@ -120,7 +120,7 @@ class ReceiveBuffer:
         return self._budget.is_waiting(self)
 
     def room(self) -> memoryview:
-        """Return where to receive the next bytes. Never empty after `has_room` was True."""
+        """Return where to receive the next bytes. Never empty after `make_room` was True."""
         begin = 0
         if self._kept is not None:
             if self._filled < len(self._kept):
@@ -196,7 +196,7 @@ class ReceiveBuffer:
         elif self._kept is None:
             self._keep_only_rest()
 
-    def has_room(self) -> bool:
+    def make_room(self) -> bool:
         """Make room for more of an incomplete frame. Raises BadFrame.
 
         False: other connections hold the memory at present, or a complete frame waits here for its turn.

@@ -51,7 +51,7 @@ class ReceiveMemory:
     def held_bytes(self) -> int:
         return self.small.held + self.large.held
 
-    def held_bytes_most(self) -> int:
+    def take_held_most(self) -> int:
         """Return the most bytes held at one time since the last call."""
         most = self.small.held_most + self.large.held_most
         self.small.held_most = self.large.held_most = 0

@@ -50,7 +50,7 @@ def taken(buffer: ReceiveBuffer) -> bytes | None:
 def feed(buffer: ReceiveBuffer, data: bytes, step: int | None = None) -> list[bytes]:
     """Receive the bytes in pieces, as large as the room and at most `step`; return the complete frames."""
     found = []
-    while data and buffer.has_room():
+    while data and buffer.make_room():
         room = buffer.room()
         count = min(len(room), len(data), step or len(data))
         room[:count] = data[:count]
@@ -78,7 +78,7 @@ def test_a_large_frame_is_looked_at_when_it_is_whole_and_not_before() -> None:
     data = frame(bytes(50_000)) + frame(b"behind it")
     looked_at, arrived = [], 0
     while arrived < len(data):
-        assert buffer.has_room()
+        assert buffer.make_room()
         room = buffer.room()
         count = min(1_000, len(room), len(data) - arrived)
         room[:count] = data[arrived : arrived + count]
@@ -133,7 +133,7 @@ def test_a_rest_that_waits_in_the_socket_is_received_with_the_frames_after_it() 
     found = feed(one, data[:ROOM_BYTES_MIN])
     assert len(found) == 4
     assert feed(other, frame(b"a whole frame of the other")) == [b"a whole frame of the other"]
-    assert one.has_room()
+    assert one.make_room()
     rest_bytes = ROOM_BYTES_MIN - 4 * (SIZE_BYTES + 60_000)
     assert len(one.room()) == ROOM_BYTES_MIN - rest_bytes
     assert connections.memory.held_bytes == rest_bytes, "not the room for a whole frame"
@@ -148,7 +148,7 @@ def test_a_rest_gets_memory_of_its_own_if_its_frame_is_large_or_no_more_waits(fr
     data = b"".join(frame(bytes(frame_bytes)) for _ in range(4))
     first = ROOM_BYTES_MIN if frame_bytes > JOINED_BYTES_MAX else ROOM_BYTES_MIN - 30_000
     feed(buffer, data[:first])
-    assert buffer.has_room()
+    assert buffer.make_room()
     assert len(buffer.room()) < frame_bytes
     feed(buffer, data[first:])
     assert buffer.is_empty
@@ -160,7 +160,7 @@ def test_a_rest_gets_memory_of_its_own_while_memory_is_used_up() -> None:
     data = b"".join(frame(bytes([number]) * 60_000) for number in range(5))
     found = feed(buffer, data[:ROOM_BYTES_MIN])
     connections.memory.small.hold(other, 200_000)
-    assert buffer.has_room()
+    assert buffer.make_room()
     assert len(buffer.room()) == SIZE_BYTES + 60_000 - (ROOM_BYTES_MIN - 4 * (SIZE_BYTES + 60_000))
     assert len(found + feed(buffer, data[ROOM_BYTES_MIN:])) == 5
 
@@ -177,7 +177,7 @@ def test_what_was_taken_is_released_before_a_rest_is_received_with_the_frames_af
     for _ in range(count - 1):
         assert buffer.next_frame() is not None
     buffer.keep_rest()
-    assert buffer.has_room()
+    assert buffer.make_room()
     assert connections.memory.held_bytes <= 60_000 + SIZE_BYTES
     assert feed(buffer, begun[len(whole) :] + whole) == [b"b" * 60_000, bytes(1_020)]
 
@@ -187,7 +187,7 @@ def test_a_rest_is_received_in_little_room_if_memory_was_used_up_meanwhile() -> 
     buffer, other = connections.new(1), connections.new(2)
     data = b"".join(frame(bytes([number]) * 60_000) for number in range(5))
     found = feed(buffer, data[:ROOM_BYTES_MIN])
-    assert buffer.has_room()
+    assert buffer.make_room()
     connections.memory.small.hold(other, connections.memory.small.size_max)
     assert len(buffer.room()) == KEPT_BYTES_MIN
     assert len(found + feed(buffer, data[ROOM_BYTES_MIN:])) == 5
@@ -234,7 +234,7 @@ def test_more_is_received_at_once_while_every_frame_is_taken() -> None:
     for _ in range(len(data) // len(whole) - 1):
         assert buffer.next_frame() is not None
     buffer.keep_rest()
-    assert not buffer.has_room(), "a complete frame stays behind"
+    assert not buffer.make_room(), "a complete frame stays behind"
     assert buffer.next_frame() is not None
     buffer.keep_rest()
     assert len(buffer.room()) == ROOM_BYTES_MIN
@@ -256,7 +256,7 @@ def test_whole_frames_wait_for_their_turn() -> None:
     assert taken(buffer) == b"first one"
     buffer.keep_rest()
     assert not buffer.is_partial
-    assert not buffer.has_room(), "nothing more is read as long as one waits"
+    assert not buffer.make_room(), "nothing more is read as long as one waits"
     assert taken(buffer) == b"second one"
     buffer.keep_rest()
     assert not buffer.is_partial
@@ -273,7 +273,7 @@ def test_a_claimed_size_costs_no_more_than_what_came_is_worth() -> None:
     connections = Connections()
     buffer = connections.new()
     feed(buffer, FRAME_BYTES_MAX.to_bytes(4, "big") + bytes(16))
-    assert buffer.has_room()
+    assert buffer.make_room()
     assert connections.memory.held_bytes == KEPT_BYTES_MIN
 
 
@@ -281,7 +281,7 @@ def test_a_frame_that_grows_is_there_twice_in_a_quarter_of_its_room_at_most() ->
     connections = Connections(scratch_bytes=512, budget_bytes=FRAME_BYTES_MAX)
     buffer, lent = connections.new(), [0]
     data = frame(bytes(65_536))
-    while data and buffer.has_room():
+    while data and buffer.make_room():
         if connections.memory.held_bytes != lent[-1]:
             lent.append(connections.memory.held_bytes)
         feed(buffer, data[:512])
@@ -296,15 +296,15 @@ def test_a_connection_without_memory_waits_until_it_has_enough() -> None:
     large = frame(bytes(50_000))
     # The first that was not granted memory has priority, so that at least one finishes.
     feed(first, large[:4_000])
-    assert first.has_room()
+    assert first.make_room()
     feed(second, large[:1_000])
     feed(third, large[:1_000])
-    assert not second.has_room()
-    assert not third.has_room()
+    assert not second.make_room()
+    assert not third.make_room()
     assert feed(first, large[4_000:]) == [bytes(50_000)]
     assert connections.granted == [2, 3]
-    assert second.has_room()
-    assert third.has_room(), "now it has the right of way"
+    assert second.make_room()
+    assert third.make_room(), "now it has the right of way"
     assert feed(third, large[1_000:]) == [bytes(50_000)]
 
 
@@ -322,11 +322,11 @@ def test_a_connection_that_goes_on_and_on_keeps_no_right_of_way() -> None:
     large = frame(bytes(9_000))
     feed(busy, large + large[:3_500])
     feed(other, large[:1_000])
-    assert busy.has_room()
-    assert not other.has_room()
+    assert busy.make_room()
+    assert not other.make_room()
     assert feed(busy, large[3_500:] + large[:10]) == [bytes(9_000)]
     assert connections.granted == [2]
-    assert other.has_room()
+    assert other.make_room()
 
 
 def test_a_large_frame_is_kept_until_it_is_its_turn_and_what_follows_it_too() -> None:
@@ -337,7 +337,7 @@ def test_a_large_frame_is_kept_until_it_is_its_turn_and_what_follows_it_too() ->
     assert one.has_turn
     assert feed(other, frame(large) + frame(b"it follows")) == []
     assert not other.is_partial, "it is all there, and nobody keeps us waiting"
-    assert not other.has_room(), "nothing more is read meanwhile"
+    assert not other.make_room(), "nothing more is read meanwhile"
     assert connections.memory.held_bytes > len(large)
     one.finished()
     assert connections.granted == [2]
@@ -382,7 +382,7 @@ def test_small_requests_do_not_wait_for_the_memory_of_large_ones() -> None:
     holders = [connections.new(number) for number in range(20)]
     for holder in holders:
         feed(holder, large[:900])
-    assert [holder.has_room() for holder in holders].count(False) > 0
+    assert [holder.make_room() for holder in holders].count(False) > 0
     small = frame(bytes(16_000))
     assert feed(connections.new(), small, 1_000) == [bytes(16_000)]
 
@@ -393,7 +393,7 @@ def test_a_large_request_whose_size_arrives_in_two_pieces_takes_no_memory_of_sma
     large = frame(bytes(SMALL_BYTES_MAX + 1))
     feed(buffer, large[:2])
     feed(buffer, large[2:2_000])
-    assert buffer.has_room()
+    assert buffer.make_room()
     assert connections.memory.small.held == 0
     assert connections.memory.large.held >= 2_000
     assert feed(buffer, large[2_000:]) == [bytes(SMALL_BYTES_MAX + 1)]
@@ -404,10 +404,10 @@ def test_a_request_that_hardly_goes_on_is_slow_when_others_wait_for_its_memory()
     lazy, busy = connections.new(1), connections.new(2)
     large = frame(bytes(50_000))
     feed(lazy, large[:4_000])
-    assert lazy.has_room(), "with the right of way"
+    assert lazy.make_room(), "with the right of way"
     assert [lazy.is_slow() for _ in range(5)] == [False] * 5, "nobody else wants the memory"
     feed(busy, large[:1_000])
-    assert not busy.has_room()
+    assert not busy.make_room()
     assert [lazy.is_slow() for _ in range(SLOW_CHECKS_MAX)] == [False] * (SLOW_CHECKS_MAX - 1) + [True]
     assert [busy.is_slow() for _ in range(5)] == [False] * 5, "who waits for memory cannot go on"
     begun = connections.new(3)
@@ -422,9 +422,9 @@ def test_a_connection_that_does_not_use_granted_memory_is_slow() -> None:
     large = frame(bytes(50_000))
     for buffer in (first, second, third):
         feed(buffer, large[:1_100])
-    assert first.has_room()
-    assert not second.has_room()
-    assert not third.has_room()
+    assert first.make_room()
+    assert not second.make_room()
+    assert not third.make_room()
     first.clear()
     assert (connections.granted, second.is_waiting, third.is_waiting) == ([2], False, True)
     assert [second.is_slow() for _ in range(SLOW_CHECKS_MAX)][-1]
@@ -437,9 +437,9 @@ def test_a_request_that_goes_on_arriving_is_not_slow_though_others_wait() -> Non
     first, other = connections.new(1), connections.new(2)
     large = frame(bytes(64_000))
     feed(first, large[:4_000])
-    assert first.has_room()
+    assert first.make_room()
     feed(other, large[:1_000])
-    assert not other.has_room()
+    assert not other.make_room()
     for begin in range(4_000, 56_000, ARRIVED_BYTES_MIN):
         feed(first, large[begin : begin + ARRIVED_BYTES_MIN])
         assert not first.is_slow()
