@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 CLOSE_DEADLINE_S: Final = 1.0
 
 ALIVE_S: Final = 1.0
-"""A stream that carried a frame within this time is alive: voters send one at least every quarter of a second."""
+"""A stream that carried a frame within this time is alive: voters send one at least every half a second."""
 
 Receive = Callable[[int, list[Message]], None]
 
