@@ -23,6 +23,7 @@ from kraft.rpc.cluster_calls import HEARTBEAT, LIVENESS_STREAM, REGISTER_BROKER
 from kraft.rpc.peers import Unreachable
 from kraft.server.cluster.controller_client import ControllerClient, NoController
 from kraft.server.cluster.own_registration import OwnRegistration
+from kraft.server.loop.periods import period_end
 
 log = structlog.get_logger()
 
@@ -182,7 +183,7 @@ class BrokerLifecycle:
             if self.is_fenced and not was_fenced:
                 await self._log_fenced(metadata)
             if not self.is_fenced:
-                await asyncio.sleep(self._heartbeat_interval_s)
+                await period_end(self._heartbeat_interval_s)
             elif self._has_operator_fence(metadata.image):
                 await metadata.until(lambda image: not self._has_operator_fence(image), self._heartbeat_interval_s)
             else:

@@ -18,6 +18,7 @@ from kraft.server.broker.metadata import BrokerMetadata
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.values import CONTROLLER, GRPC, Durability, host_and_port
 from kraft.server.identity.world import NodeWorld
+from kraft.server.loop.periods import period_end
 from kraft.server.replica.failures import ReplicaFailures
 from kraft.server.replica.fetcher import LeaderLink, ReplicaFetcher
 from kraft.server.replica.isr_proposals import IsrProposals
@@ -95,7 +96,7 @@ class BrokerReplicas:
     async def tick(self) -> None:
         """Call every partition's `tick` periodically, until cancelled."""
         while True:
-            await asyncio.sleep(REPLICATION_TICK_S)
+            await period_end(REPLICATION_TICK_S)
             for partition in self._logs.partitions:
                 partition.tick()
 

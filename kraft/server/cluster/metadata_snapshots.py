@@ -5,7 +5,6 @@ An image never changes, so a thread can write it without blocking the event loop
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
@@ -19,6 +18,7 @@ from kraft.metadata.snapshot_records import snapshot_records
 from kraft.model.errors import Corruption
 from kraft.quorum.snapshots import SnapshotId, SnapshotStore
 from kraft.rpc.metadata_codec import decode_records, encode_records
+from kraft.server.loop.periods import period_end
 from kraft.server.loop.threads import in_thread
 
 log = structlog.get_logger()
@@ -148,7 +148,7 @@ class MetadataSnapshots:
     async def run(self) -> None:
         """Write a snapshot whenever it is due, until cancelled."""
         while True:
-            await asyncio.sleep(CHECK_INTERVAL_S)
+            await period_end(CHECK_INTERVAL_S)
             if self.is_due:
                 await self.write()
 

@@ -23,6 +23,7 @@ from kraft.model.liveness import LivenessRequest, LivenessResponse
 from kraft.runtime.clock import Clock
 from kraft.server.controller.dialling import nobody_listens
 from kraft.server.controller.state_machine_host import StateMachineHost
+from kraft.server.loop.periods import period_left_s
 
 log = structlog.get_logger()
 
@@ -72,7 +73,7 @@ class BrokerWatch:
                 self._look_now.clear()
                 # `asyncio.wait_for` may lose a cancellation that comes together with the event.
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_INTERVAL_S if self._host.active else None):
+                    async with asyncio.timeout(period_left_s(LOOK_INTERVAL_S) if self._host.active else None):
                         await self._look_now.wait()
 
     async def fence_expired(self) -> None:

@@ -6,7 +6,6 @@ leader if their topic allows it. Eligible leader replicas that are no longer nee
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import Final
@@ -21,6 +20,7 @@ from kraft.model.errors import Refusal
 from kraft.runtime.clock import Clock
 from kraft.server.config.components import LeaderElections
 from kraft.server.controller.state_machine_host import StateMachineHost
+from kraft.server.loop.periods import period_end
 
 log = structlog.get_logger()
 
@@ -57,7 +57,7 @@ class LeaderBalance:
     async def run(self) -> None:
         """Hold elections when they are due. Runs until cancelled."""
         while True:
-            await asyncio.sleep(LOOK_INTERVAL_S)
+            await period_end(LOOK_INTERVAL_S)
             if self._host.active:
                 await self._hold_due()
 

@@ -43,6 +43,7 @@ from kraft.server.handlers.client_quotas import ControllerClientQuotasHandler
 from kraft.server.handlers.features import ControllerFeaturesHandler, FeaturesOfOthers
 from kraft.server.handlers.metadata_queries import MetadataQueries
 from kraft.server.handlers.partition_changes import ControllerPartitionChangesHandler
+from kraft.server.loop.periods import period_end
 
 log = structlog.get_logger()
 
@@ -140,7 +141,7 @@ class QuorumController:
             assert self._quorum is not None
             self._view.update(self._quorum.describe(), self.host.committed_index, self.host.image.brokers)
             await self._initialise_and_fence()
-            await asyncio.sleep(LOOK_INTERVAL_S)
+            await period_end(LOOK_INTERVAL_S)
 
     async def _initialise_and_fence(self) -> None:
         try:

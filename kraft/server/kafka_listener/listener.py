@@ -15,6 +15,7 @@ from kraft.runtime.allocator import release_freed_memory
 from kraft.server.kafka_listener.connection import ConnectionLimits, KafkaConnection, Requests
 from kraft.server.kafka_listener.memory import ListenerMemory
 from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer
+from kraft.server.loop.periods import period_end
 
 log = structlog.get_logger()
 
@@ -107,7 +108,7 @@ class KafkaListener:
 
     async def _check_connections(self) -> None:
         while True:
-            await asyncio.sleep(CHECK_PERIOD_S)
+            await period_end(CHECK_PERIOD_S)
             for connection in list(self._connections):
                 connection.check()
             large = self._memory.large

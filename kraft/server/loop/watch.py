@@ -8,9 +8,12 @@ from typing import Final, NamedTuple
 
 import structlog
 
+from kraft.server.loop.periods import period_left_s
+
 log = structlog.get_logger()
 
-SAMPLE_S: Final = 0.05
+SAMPLE_S: Final = 0.125
+"""Other periodic tasks have multiples of it as their periods, so they wake when the watch does anyway."""
 
 HELD_MS_MIN: Final = 100.0
 """Shorter holds are not logged."""
@@ -56,22 +59,49 @@ class Holds:
 
 
 async def watch_loop() -> None:
-    """Log holds until cancelled. A hold shows as a timer that fires late: it was up to `SAMPLE_S` longer."""
-    loop, holds = asyncio.get_running_loop(), Holds(HELD_MS_MIN, REPORT_INTERVAL_S)
-    while True:
-        due_s = loop.time() + SAMPLE_S
-        loop_cpu_s, process_cpu_s = time.thread_time(), time.process_time()
-        await asyncio.sleep(SAMPLE_S)
-        now_s = loop.time()
+    """Log holds until cancelled."""
+    loop = asyncio.get_running_loop()
+    samples = _Samples(loop)
+    try:
+        await loop.create_future()
+    finally:
+        samples.end()
+
+
+class _Samples:
+    """A hold shows as a timer that fires late: it was up to `SAMPLE_S` longer.
+
+    The timer is a bare one: a task that sleeps would take a second turn of the loop each time.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._holds = Holds(HELD_MS_MIN, REPORT_INTERVAL_S)
+        self._begin()
+
+    def end(self) -> None:
+        self._timer.cancel()
+
+    def _begin(self) -> None:
+        self._loop_cpu_s, self._process_cpu_s = time.thread_time(), time.process_time()
+        self._timer = self._loop.call_later(period_left_s(SAMPLE_S), self._take)
+
+    def _take(self) -> None:
+        now_s = self._loop.time()
         hold = Hold(
-            held_ms=(now_s - due_s) * 1_000,
-            loop_cpu_ms=(time.thread_time() - loop_cpu_s) * 1_000,
-            process_cpu_ms=(time.process_time() - process_cpu_s) * 1_000,
+            held_ms=(now_s - self._timer.when()) * 1_000,
+            loop_cpu_ms=(time.thread_time() - self._loop_cpu_s) * 1_000,
+            process_cpu_ms=(time.process_time() - self._process_cpu_s) * 1_000,
         )
-        reported = holds.note(hold, now_s)
+        reported = self._holds.note(hold, now_s)
         if reported is not None:
-            facts = {name: round(ms, 1) for name, ms in reported._asdict().items()}
-            if reported.was_work:
-                log.warning("event loop blocked", cause="work on the loop", **facts)
-            else:
-                log.info("event loop blocked", cause="other threads or processes, or a pause", **facts)
+            _log(reported)
+        self._begin()
+
+
+def _log(hold: Hold) -> None:
+    facts = {name: round(ms, 1) for name, ms in hold._asdict().items()}
+    if hold.was_work:
+        log.warning("event loop blocked", cause="work on the loop", **facts)
+    else:
+        log.info("event loop blocked", cause="other threads or processes, or a pause", **facts)

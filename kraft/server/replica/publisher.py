@@ -32,6 +32,7 @@ from kraft.model.ids import (
     TopicPartition,
 )
 from kraft.server.cluster.own_registration import OwnRegistration
+from kraft.server.loop.periods import period_end
 from kraft.server.replica.deletions import ReplicaDeletions
 from kraft.server.replica.failures import ReplicaFailures
 from kraft.server.replica.fetcher import ReplicaFetcher
@@ -365,7 +366,7 @@ class ReplicaPublisher:
     async def create_delayed(self) -> None:
         """Create the replicas for which there was no room, as soon as there is, until cancelled."""
         while True:
-            await asyncio.sleep(CREATION_RETRY_S)
+            await period_end(CREATION_RETRY_S)
             for replica in self._partitions.offline:
                 if replica.damage is not Damage.NOT_CREATED or replica.log_directory is not None:
                     continue

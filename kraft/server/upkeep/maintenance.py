@@ -18,6 +18,7 @@ from kraft.log.disk import Disk
 from kraft.model.errors import Corruption, Refusal
 from kraft.model.ids import Offset
 from kraft.server.config.components import LogMaintenance
+from kraft.server.loop.periods import period_end
 from kraft.server.replica.log_changes import ChangeOutcome
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
@@ -177,7 +178,7 @@ class LogMaintenanceTasks:
 
     async def _flush_logs(self) -> None:
         while True:
-            await asyncio.sleep(self._config.flush_check_interval_ms / 1_000)
+            await period_end(self._config.flush_check_interval_ms / 1_000)
             for partition in self._partitions:
                 partition.flush_if_due()
 
@@ -190,7 +191,7 @@ class LogMaintenanceTasks:
 
     async def _watch_disk_space(self) -> None:
         while True:
-            await asyncio.sleep(DISK_SPACE_CHECK_INTERVAL_S)
+            await period_end(DISK_SPACE_CHECK_INTERVAL_S)
             self._disk_space.recheck()
 
 

@@ -45,3 +45,19 @@ def test_a_blocked_loop_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {entry["event"] for entry in logs} == {"event loop blocked"}
     assert logs[0]["held_ms"] >= 100
     assert set(logs[0]) >= {"loop_cpu_ms", "process_cpu_ms"}
+
+
+def test_a_watch_that_was_cancelled_reports_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "SAMPLE_S", 0.001)
+
+    async def scenario() -> None:
+        watching = asyncio.create_task(watch_loop())
+        await asyncio.sleep(0.01)
+        watching.cancel()
+        await asyncio.sleep(0)
+        time.sleep(0.15)  # noqa: ASYNC251  It would be reported if the watch went on.
+        await asyncio.sleep(0.01)
+
+    with capture_logs() as logs:
+        asyncio.run(scenario())
+    assert logs == []
