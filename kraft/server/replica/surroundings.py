@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class PartitionSurroundings(Struct, frozen=True, kw_only=True):
-    """Settings and callbacks that all partitions of a broker share. Times are monotonic milliseconds, except `wall_ms`."""
+    """Settings and callbacks that all partitions of a broker share. Times are monotonic ms, except `wall_ms`."""
 
     broker_id: BrokerId
     replica_lag_time_max_ms: int
