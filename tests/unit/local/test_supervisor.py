@@ -83,7 +83,9 @@ if number in map(int, os.environ["STUBBORN"].split()):
 else:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 if number in map(int, os.environ["BROKEN"].split()):
-    sys.exit("kraft: no disk")
+    # One write, so that nothing of the other process stands in it.
+    os.write(2, b"kraft: no disk\\n")
+    sys.exit(1)
 os.write(2, b"runs %d\\n" % number)
 while True:
     signal.pause()

@@ -54,7 +54,8 @@ def test_a_request_may_take_its_time_while_it_waits_for_memory_that_others_have(
         assert await waits.answer() == b"answer to " + request
 
     (line,) = run(test, impatient(request_s_max=1.5))
-    assert "had not arrived completely" in line["reason"]
+    # Which limit is passed first depends on how old the request is at the first check.
+    assert line["reason"].startswith(("request had not arrived completely", "request arrived too slowly"))
 
 
 def test_large_answers_and_small_ones_arrive_in_their_order() -> None:
