@@ -108,7 +108,7 @@ def beside_server(text: str) -> Server:
     if not (name and address and pids and all(map(_is_running, pids))):
         raise typer.BadParameter(f"{text!r}: NAME=HOST:PORT,PID of a broker that runs, as in kafka=127.0.0.1:9092,4711")
     topics = AdminTopics(address, len(pids))
-    if not topics.are_reached():
+    if not topics.broker_answers():
         raise typer.BadParameter(f"{text!r}: no broker answers at {address}")
     return Server(name=name, address=address, pids=tuple(map(int, pids)), topics=topics)
 
@@ -125,7 +125,7 @@ class AdminTopics:
         self._admin = AdminClient({"bootstrap.servers": address, "log_level": 2})
         self._replicas = replicas
 
-    def are_reached(self) -> bool:
+    def broker_answers(self) -> bool:
         """Return whether a broker answers."""
         try:
             self._admin.list_topics(timeout=_ANSWER_S)

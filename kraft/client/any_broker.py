@@ -149,7 +149,7 @@ class AnyBroker:
         silent_ms = self._clock.monotonic_ms() - self._unanswered_since_ms
         if silent_ms >= WARNED_AFTER_MS and not self._has_warned:
             self._has_warned = True
-            log.warning("no broker has answered for %.0f s, trying again: %s", silent_ms / 1_000, _tried(reasons))
+            log.warning("no broker has answered for %.0f s (%s)", silent_ms / 1_000, _tried(reasons))
 
 
 def _tried(reasons: dict[str, str]) -> str:

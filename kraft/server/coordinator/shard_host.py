@@ -51,7 +51,6 @@ Volatile = TypeVar("Volatile")
 Command = TypeVar("Command")
 Record = TypeVar("Record")
 
-
 APPEND_TURN_S_MAX: Final = 30.0
 """Longest wait of a batch for its turn at the log, such as behind a roll. Later it is not appended any more."""
 

@@ -52,12 +52,12 @@ into the scratch buffer. Larger ones get memory of their own, so that less is co
 
 
 _OTHER_PROTOCOLS: Final = {
-    b"PRI ": "a client of gRPC, which needs the address of a GRPC listener",
-    b"GET ": "a client of HTTP, which this listener does not serve",
-    b"POST": "a client of HTTP, which this listener does not serve",
-    b"\x16\x03": "a client of TLS, which this listener does not serve",
+    b"PRI ": "the client speaks gRPC: it needs the address of a GRPC listener",
+    b"GET ": "the client speaks HTTP, which this listener does not serve",
+    b"POST": "the client speaks HTTP, which this listener does not serve",
+    b"\x16\x03": "the client speaks TLS, which this listener does not serve",
 }
-"""First bytes that are taken for a size, and what sends them."""
+"""First bytes that look like a size, and what they show."""
 
 
 class BadFrame(Exception):
@@ -304,5 +304,5 @@ class ReceiveBuffer:
 
 
 def _other_protocol(start: bytes) -> str | None:
-    """Return what sends these first bytes, if not a client of Kafka's protocol; None if they do not show it."""
+    """Return which other protocol these first bytes are of, in one line; None if they do not show it."""
     return next((what for first, what in _OTHER_PROTOCOLS.items() if start.startswith(first)), None)

@@ -93,10 +93,11 @@ class _Samples:
             loop_cpu_ms=(time.thread_time() - self._loop_cpu_s) * 1_000,
             process_cpu_ms=(time.process_time() - self._process_cpu_s) * 1_000,
         )
+        # First, so that the watch goes on whatever becomes of the log line.
+        self._begin()
         reported = self._holds.note(hold, now_s)
         if reported is not None:
             _log(reported)
-        self._begin()
 
 
 def _log(hold: Hold) -> None:

@@ -168,7 +168,7 @@ def test_only_so_many_pipelined_requests_are_under_way() -> None:
 @pytest.mark.parametrize(
     ("sent", "reason"),
     [
-        (b"GET / HTTP/1.1\r\n\r\n", "a client of HTTP, which this listener does not serve"),
+        (b"GET / HTTP/1.1\r\n\r\n", "the client speaks HTTP, which this listener does not serve"),
         (b"".join(framed(b"shut, please")), "asked to shut"),
         (b"".join(framed(b"bug in here")), "internal error"),
     ],

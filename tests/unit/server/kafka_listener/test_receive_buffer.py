@@ -448,10 +448,10 @@ def test_a_request_that_goes_on_arriving_is_not_slow_though_others_wait() -> Non
 @pytest.mark.parametrize(
     ("start", "named"),
     [
-        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "a client of gRPC, which needs the address of a GRPC listener"),
-        (b"GET /metrics HTTP/1.1\r\n", "a client of HTTP"),
-        (b"POST / HTTP/1.1\r\n", "a client of HTTP"),
-        (b"\x16\x03\x01\x02\x00\x01", "a client of TLS"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "the client speaks gRPC: it needs the address of a GRPC listener"),
+        (b"GET /metrics HTTP/1.1\r\n", "the client speaks HTTP"),
+        (b"POST / HTTP/1.1\r\n", "the client speaks HTTP"),
+        (b"\x16\x03\x01\x02\x00\x01", "the client speaks TLS"),
         (b"\x16\x04\x01\x02\x00\x01", "request of 369361154 bytes: must have 8 to 100000"),
     ],
 )

@@ -8,6 +8,7 @@ from structlog.testing import capture_logs
 
 from kraft.server.loop import watch
 from kraft.server.loop.watch import Hold, Holds, watch_loop
+from tests.support.virtual_time import run_virtually
 
 
 def noted(holds: Holds, held_ms: float, now_s: float) -> float | None:
@@ -47,17 +48,38 @@ def test_a_blocked_loop_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(logs[0]) >= {"loop_cpu_ms", "process_cpu_ms"}
 
 
-def test_a_watch_that_was_cancelled_reports_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "SAMPLE_S", 0.001)
+def test_a_watch_that_was_cancelled_takes_no_more_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken_s: list[float] = []
+    monkeypatch.setattr(Holds, "note", lambda _holds, _hold, now_s: taken_s.append(now_s))
 
-    async def scenario() -> None:
+    async def scenario() -> int:
         watching = asyncio.create_task(watch_loop())
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(10 * watch.SAMPLE_S)
         watching.cancel()
         await asyncio.sleep(0)
-        time.sleep(0.15)  # noqa: ASYNC251  It would be reported if the watch went on.
-        await asyncio.sleep(0.01)
+        taken = len(taken_s)
+        await asyncio.sleep(10 * watch.SAMPLE_S)
+        return taken
 
-    with capture_logs() as logs:
-        asyncio.run(scenario())
-    assert logs == []
+    assert run_virtually(scenario()) == len(taken_s) == 10
+
+
+def test_the_watch_goes_on_after_a_line_that_could_not_be_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken_s: list[float] = []
+
+    def note(_holds: Holds, _hold: Hold, now_s: float) -> None:
+        taken_s.append(now_s)
+        raise OSError("no standard error")
+
+    monkeypatch.setattr(Holds, "note", note)
+
+    async def scenario() -> list[object]:
+        failures: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["exception"]))
+        watching = asyncio.create_task(watch_loop())
+        await asyncio.sleep(3.5 * watch.SAMPLE_S)
+        watching.cancel()
+        await asyncio.sleep(0)
+        return failures
+
+    assert len(run_virtually(scenario())) == len(taken_s) == 3
