@@ -129,12 +129,12 @@ class BrokerApis:
             metadata.controllers,
             self._config.topics,
             listener,
-            metadata.lost_leaders.replaced,
+            self._replicas.leader_checks.known_to_lead,
             self._coordinators.topics.values(),
         )
 
     def _find_coordinator_handler(self, listener: str) -> FindCoordinatorHandler:
         metadata = self._metadata
         return FindCoordinatorHandler(
-            metadata.image, listener, self._coordinators.topics, metadata.lost_leaders.replaced
+            metadata.image, listener, self._coordinators.topics, self._replicas.leader_checks.known_to_lead
         )

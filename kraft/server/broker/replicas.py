@@ -9,12 +9,16 @@ from typing import Final
 
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.image import MetadataImage
+from kraft.model.errors import Refusal
 from kraft.model.ids import BrokerId
+from kraft.model.list_offsets import ListOffsetsRequest
+from kraft.rpc.calls import LIST_OFFSETS
 from kraft.rpc.cluster_calls import REPLICA_FETCH
 from kraft.rpc.frame_exchange import ExchangeLink
-from kraft.rpc.peers import Connections
+from kraft.rpc.peers import Connections, NotAdmitted, NotServed, Peer, Unreachable
 from kraft.server.broker.logs import BrokerLogs
 from kraft.server.broker.metadata import BrokerMetadata
+from kraft.server.cluster.leader_checks import SILENCE_S_MAX, LeaderChecks, LeaderLost
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.values import CONTROLLER, GRPC, Durability, host_and_port
 from kraft.server.identity.world import NodeWorld
@@ -49,6 +53,7 @@ class BrokerReplicas:
         self._logs = logs
         self._topic_defaults = TopicDefaultsInEffect(config.settings, config.topics.configs, str(config.node_id))
         self.connections = Connections(world.credentials.dial_broker)
+        self.leader_checks = LeaderChecks(metadata.image, config.node_id, self._ask, metadata.lost_leaders)
         self._removal_thread = ThreadPoolExecutor(1, thread_name_prefix="log-removal")
         # Copies replicas that move from one log directory to another.
         self._move_thread = ThreadPoolExecutor(1, thread_name_prefix="log-move")
@@ -151,10 +156,27 @@ class BrokerReplicas:
 
     def _link_to(self, broker_id: BrokerId) -> LeaderLink | None:
         """Return the ways to the broker at its currently registered addresses; None if it has none."""
-        registration = self._metadata.image().broker(broker_id)
-        endpoint = None if registration is None else registration.endpoint(GRPC)
-        if registration is None or endpoint is None:
+        peer, registration = self._peer(broker_id), self._metadata.image().broker(broker_id)
+        if peer is None or registration is None:
             return None
         kafka = (each for each in registration.endpoints if each.listener not in (GRPC, CONTROLLER))
-        peer = self.connections.peer(host_and_port(endpoint.host, endpoint.port))
         return ExchangeLink(peer, next(kafka, None), REPLICA_FETCH)
+
+    def _peer(self, broker_id: BrokerId) -> Peer | None:
+        registration = self._metadata.image().broker(broker_id)
+        endpoint = None if registration is None else registration.endpoint(GRPC)
+        return None if endpoint is None else self.connections.peer(host_and_port(endpoint.host, endpoint.port))
+
+    async def _ask(self, broker_id: BrokerId) -> None:
+        """Return when the broker has answered a question about nothing. Raises LeaderLost."""
+        peer = self._peer(broker_id)
+        if peer is None:
+            return
+        try:
+            # The caller waits for a shorter time, after which nothing is known: only a broken connection is a loss.
+            await peer.call(LIST_OFFSETS, ListOffsetsRequest(partitions=[]), 2 * SILENCE_S_MAX)
+        except (NotAdmitted, NotServed, Refusal):
+            # It is alive.
+            return
+        except Unreachable as error:
+            raise LeaderLost(str(error)) from error

@@ -37,21 +37,21 @@ class FindCoordinatorHandler:
         image: Callable[[], MetadataImage],
         listener: str,
         topics: Mapping[CoordinatorType, InternalTopic],
-        lost_leaders_replaced: Callable[[Iterable[str]], Awaitable[None]],
+        known_to_lead: Callable[[Iterable[str]], Awaitable[None]],
     ) -> None:
         """`topics` have the state of each type of coordinators, and are created when one is looked for.
 
-        `lost_leaders_replaced` waits briefly if a leader of these topics has just disconnected.
+        `known_to_lead` waits briefly until the leaders of these topics have answered, or those lost are replaced.
         """
         self._image = image
         self._listener = listener
         self._topics = topics
-        self._lost_leaders_replaced = lost_leaders_replaced
+        self._known_to_lead = known_to_lead
 
     async def handle(self, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
         """Return the coordinator of each key, or its error code."""
         if (topic := self._topics.get(request.key_type)) is not None:
-            await self._lost_leaders_replaced((topic.name,))
+            await self._known_to_lead((topic.name,))
         turns, found = Turns(KEYS_AT_ONCE), []
         for key in request.keys:
             try:

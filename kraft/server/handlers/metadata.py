@@ -34,10 +34,10 @@ class MetadataHandler:
         controllers: ControllerClient,
         defaults: TopicDefaults,
         listener: str,
-        lost_leaders_replaced: Callable[[Iterable[str]], Awaitable[None]],
+        known_to_lead: Callable[[Iterable[str]], Awaitable[None]],
         internal_topics: Iterable[InternalTopic] = (),
     ) -> None:
-        """`lost_leaders_replaced` waits briefly if a leader of these topics has just disconnected.
+        """`known_to_lead` waits briefly until the leaders of these topics have answered, or those lost are replaced.
 
         `internal_topics` are created as they plan it.
         """
@@ -45,12 +45,12 @@ class MetadataHandler:
         self._controllers = controllers
         self._defaults = defaults
         self._listener = listener
-        self._lost_leaders_replaced = lost_leaders_replaced
+        self._known_to_lead = known_to_lead
         self._internal_topics = {each.name: each for each in internal_topics}
 
     async def handle(self, request: MetadataRequest) -> MetadataResponse:
         if not request.all_topics:
-            await self._lost_leaders_replaced(request.topics)
+            await self._known_to_lead(request.topics)
         image = self._loader.image
         names = sorted(image.topic_ids) if request.all_topics else request.topics
         missing = [name for name in dict.fromkeys(names) if image.topic(name) is None]

@@ -58,7 +58,9 @@ def kafka_apis(handlers: BrokerHandlers, surroundings: KafkaSurroundings) -> Map
         ApiKey.FETCH: FetchApi(
             fetch.begin, leaders, surroundings.sessions, surroundings.waiting_fetches, surroundings.monotonic_ms
         ),
-        ApiKey.LIST_OFFSETS: ListOffsetsApi(handlers.list_offsets.handle),
+        ApiKey.LIST_OFFSETS: ListOffsetsApi(
+            handlers.list_offsets.handle, leaders, surroundings.broker_id, surroundings.monotonic_ms
+        ),
         ApiKey.METADATA: MetadataApi(
             handlers.metadata.handle, leaders, surroundings.broker_id, surroundings.fenced_lately
         ),

@@ -15,6 +15,7 @@ from kraft.model.errors import ErrorCode
 from kraft.rpc.frame_exchange import HELLO_KEY, refusing
 from kraft.rpc.introductions import Unintroduced
 from kraft.server.kafka_listener.connection import CloseConnection, ResponseBytes, TakenOver
+from kraft.server.kafka_listener.repeated_refusals import RepeatedRefusals
 from kraft.server.kafka_listener.unread_responses import UnreadResponses
 from kraft.server.replica.waiting_appends import WaitingClient
 from kraft.wire.api_keys import ApiKey, request_type
@@ -47,6 +48,9 @@ class RequestContext(Struct, frozen=True, kw_only=True):
 
     waiting: WaitingClient | None = None
     """Counts the waiting appends of this connection. None: they are not counted."""
+
+    repeated: RepeatedRefusals | None = None
+    """Counts refused requests that this connection repeats. None: they are not counted."""
 
 
 class EncodedMessage(Struct, frozen=True):
@@ -89,6 +93,7 @@ class KafkaRequests:
         self._elements_max = elements_max
         self._nodes = nodes
         self._waiting = WaitingClient()
+        self._repeated = RepeatedRefusals()
 
     def when_pipelined(self, go_on: Callable[[], None]) -> None:
         self._waiting.go_on = go_on
@@ -117,6 +122,7 @@ class KafkaRequests:
             frame_bytes=len(frame),
             unread=self._unread,
             waiting=self._waiting,
+            repeated=self._repeated,
         )
         response = api(request, call)
         if response is None or isinstance(response, (Message, EncodedMessage)):

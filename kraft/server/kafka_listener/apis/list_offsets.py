@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from kraft.model import list_offsets as values
 from kraft.model.errors import ErrorCode
+from kraft.model.ids import NO_BROKER, BrokerId
+from kraft.server.kafka_listener.apis.leaders import Leaders
+from kraft.server.kafka_listener.connection import CloseConnection
+from kraft.server.kafka_listener.repeated_refusals import REPEATED_MIN, RepeatedRefusals
 from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.schema.list_offsets import (
     ListOffsetsPartition,
@@ -31,8 +35,12 @@ _SPECIAL_FROM: Final[Mapping[int, int]] = {
 
 
 class ListOffsetsApi:
-    def __init__(self, handle: Handle) -> None:
+    def __init__(self, handle: Handle, leaders: Leaders, broker_id: BrokerId, monotonic_ms: Callable[[], int]) -> None:
+        """`broker_id` is the broker that answers."""
         self._handle = handle
+        self._leaders = leaders
+        self._broker_id = broker_id
+        self._monotonic_ms = monotonic_ms
 
     async def __call__(self, request: ListOffsetsRequest, call: RequestContext) -> ListOffsetsResponse:
         answer = await self._handle(
@@ -51,6 +59,8 @@ class ListOffsetsApi:
                 reads_committed=request.isolation_level == READ_COMMITTED,
             )
         )
+        if call.repeated is not None:
+            self._check_repeated(answer.partitions, call.repeated)
         results = iter(answer.partitions)
         return ListOffsetsResponse(
             topics=tuple(
@@ -61,6 +71,30 @@ class ListOffsetsApi:
                 for topic in request.topics
             )
         )
+
+    def _check_repeated(self, results: Iterable[values.ListOffsetsPartitionResult], repeated: RepeatedRefusals) -> None:
+        """Raise CloseConnection if the client only repeats a request for partitions that another broker leads.
+
+        A client that has refreshed its metadata also comes here while this broker does not know yet that it leads, or
+        while nobody leads.
+        """
+        elsewhere = frozenset(
+            (each.topic, each.partition)
+            for each in results
+            if each.error_code is not ErrorCode.NONE and self._is_led_elsewhere(each)
+        )
+        if not elsewhere:
+            repeated.answered()
+        elif repeated.are_endless(elsewhere, self._monotonic_ms()):
+            topic, partition = min(elsewhere)
+            raise CloseConnection(
+                f"ListOffsets was repeated {REPEATED_MIN} times for partitions that other brokers lead, {topic}-"
+                f"{partition} the first: the client does not refresh its metadata, and does when its connection closes"
+            )
+
+    def _is_led_elsewhere(self, result: values.ListOffsetsPartitionResult) -> bool:
+        leader_id, _ = self._leaders.current_leader(result.topic, result.partition, result.error_code)
+        return leader_id not in (NO_BROKER, self._broker_id)
 
 
 def _is_known(partition: ListOffsetsPartition, version: int) -> bool:

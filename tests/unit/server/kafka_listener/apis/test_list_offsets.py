@@ -1,12 +1,19 @@
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.records import PartitionChanged
 from kraft.model.errors import ErrorCode
+from kraft.model.ids import NO_BROKER, BrokerId, LeaderEpoch, PartitionEpoch
 from kraft.server.handlers.list_offsets import ListOffsetsHandler
 from kraft.server.kafka_listener.apis.list_offsets import ListOffsetsApi
+from kraft.server.kafka_listener.connection import CloseConnection
+from kraft.server.kafka_listener.repeated_refusals import REPEATED_MIN, RepeatedRefusals
+from kraft.server.kafka_listener.requests import RequestContext
 from kraft.server.loop.slow_reads import SlowReads
 from kraft.wire.schema.list_offsets import (
     ListOffsetsPartition,
@@ -15,10 +22,11 @@ from kraft.wire.schema.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from tests.support.cluster_images import ORDERS
 from tests.support.log.transactional_log import VERIFIED, transactional
 from tests.support.server.replicas import Broker, InlineExecutor, batch, lead
-from tests.support.virtual_time import run_virtually
-from tests.unit.server.kafka_listener.apis.listener import answered, partitions_of, versions_of
+from tests.support.virtual_time import LoopClock, run_virtually
+from tests.unit.server.kafka_listener.apis.listener import IMAGE, answered, leaders, partitions_of, versions_of
 
 VERSIONS = versions_of(ListOffsetsRequest)
 
@@ -35,9 +43,15 @@ def broker(tmp_path: Path) -> Broker:
     return broker
 
 
+def api_of(broker: Broker, image: MetadataImage = IMAGE) -> ListOffsetsApi:
+    """That of broker 1, the leader of all partitions but one."""
+    handler = ListOffsetsHandler(broker.partitions, SlowReads(InlineExecutor()))
+    return ListOffsetsApi(handler.handle, leaders(image), BrokerId(1), LoopClock().monotonic_ms)
+
+
 def ask(broker: Broker, version: int, *topics: ListOffsetsTopic, isolation_level: int = 0) -> ListOffsetsResponse:
     request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=topics)
-    api = ListOffsetsApi(ListOffsetsHandler(broker.partitions, SlowReads(InlineExecutor())).handle)
+    api = api_of(broker)
     response: ListOffsetsResponse = run_virtually(answered(api, request, version, ListOffsetsResponse))
     return response
 
@@ -132,3 +146,57 @@ def test_a_client_with_an_old_epoch_is_fenced(broker: Broker, version: int) -> N
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_time_that_stands_for_nothing_is_refused(broker: Broker, version: int) -> None:
     assert only(ask(broker, version, topic("orders", (0, -77)))).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+# --- a client that repeats a request at the wrong broker ---
+
+
+async def asked_for_ever(api: ListOffsetsApi, *topics: ListOffsetsTopic, times: int = 3 * REPEATED_MIN) -> int:
+    """Return how many of these requests were answered, every 100 ms one, before the connection closed."""
+    call = RequestContext(version=7, client_id="", peer="", repeated=RepeatedRefusals())
+    for count in range(times):
+        try:
+            await api(ListOffsetsRequest(replica_id=-1, topics=topics[count % len(topics) :][:1]), call)
+        except CloseConnection:
+            return count
+        await asyncio.sleep(0.1)
+    return times
+
+
+def led_by(leader: int) -> MetadataImage:
+    """`orders` with another leader of its third partition, which is not led by the broker."""
+    changed = PartitionChanged(
+        topic_id=ORDERS,
+        partition=2,
+        leader=BrokerId(leader),
+        isr=[BrokerId(2), BrokerId(1)],
+        leader_epoch=LeaderEpoch(1),
+        partition_epoch=PartitionEpoch(1),
+    )
+    return IMAGE.replay([changed])
+
+
+async def test_a_client_that_only_repeats_its_request_at_a_broker_that_does_not_lead_is_disconnected(
+    broker: Broker,
+) -> None:
+    assert await asked_for_ever(api_of(broker), topic("orders", (2, -1))) == REPEATED_MIN
+
+
+async def test_answers_for_other_partitions_of_the_request_do_not_help_such_a_client(broker: Broker) -> None:
+    assert await asked_for_ever(api_of(broker), topic("orders", (0, -1), (2, -1))) == REPEATED_MIN
+
+
+async def test_a_client_whose_other_requests_are_answered_is_not_disconnected(broker: Broker) -> None:
+    asked = topic("orders", (2, -1)), topic("orders", (0, -1))
+    assert await asked_for_ever(api_of(broker), *asked, times=100) == 100
+
+
+@pytest.mark.parametrize("leader", [1, NO_BROKER])
+async def test_a_client_that_may_have_fresher_metadata_than_the_broker_is_not_disconnected(
+    broker: Broker, leader: int
+) -> None:
+    assert await asked_for_ever(api_of(broker, led_by(leader)), topic("orders", (2, -1)), times=100) == 100
+
+
+async def test_a_client_that_asks_for_what_does_not_exist_is_not_disconnected(broker: Broker) -> None:
+    assert await asked_for_ever(api_of(broker), topic("payments", (0, -1)), times=100) == 100

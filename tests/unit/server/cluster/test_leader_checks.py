@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+
+from kraft.model.ids import BrokerId
+from kraft.server.cluster.leader_checks import PERIOD_S, SILENCE_S_MAX, LeaderChecks, LeaderLost
+from tests.support.cluster_images import cluster, with_topic
+from tests.support.virtual_time import LoopClock
+
+IMAGE = with_topic(cluster(1, 2, 3), [2, 1], [3, 1], [1, 2])
+"""Brokers 2, 3 and 1 lead a partition each."""
+
+ROUND_TRIP_S = 0.005
+
+
+class Cluster:
+    """The other brokers, as broker 1 reaches them."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+        self.dead: set[int] = set()
+        self.paused: set[int] = set()
+        self.losses: list[int] = []
+        self.waited_for: list[tuple[str, ...]] = []
+        self.checks = LeaderChecks(lambda: IMAGE, BrokerId(1), self._ask, self)
+
+    async def _ask(self, broker_id: BrokerId) -> None:
+        self.asked.append(broker_id)
+        await asyncio.sleep(ROUND_TRIP_S)
+        if broker_id in self.dead:
+            raise LeaderLost("it is dead")
+        if broker_id in self.paused:
+            await asyncio.Event().wait()
+
+    def lost(self, broker_id: BrokerId) -> None:
+        self.losses.append(broker_id)
+
+    async def replaced(self, topics: Iterable[str]) -> None:
+        self.waited_for.append(tuple(topics))
+
+    async def took_ms(self, *topics: str) -> int:
+        return await took_ms(lambda: self.checks.known_to_lead(topics))
+
+
+async def took_ms(call: Callable[[], Awaitable[object]]) -> int:
+    began_ms = LoopClock().monotonic_ms()
+    await call()
+    return LoopClock().monotonic_ms() - began_ms
+
+
+async def test_the_other_leaders_are_asked_once_each() -> None:
+    brokers = Cluster()
+    assert await brokers.took_ms("orders", "payments") == 5
+    assert sorted(brokers.asked) == [2, 3]
+    assert not brokers.losses
+    assert brokers.waited_for == [("orders", "payments")]
+
+
+async def test_nobody_is_asked_about_unknown_topics() -> None:
+    brokers = Cluster()
+    assert await brokers.took_ms("payments") == 0
+    assert not brokers.asked
+
+
+async def test_a_leader_whose_connection_breaks_is_noted_before_its_replacement_is_waited_for() -> None:
+    brokers = Cluster()
+    brokers.dead = {2}
+    await brokers.checks.known_to_lead(["orders"])
+    assert brokers.losses == [2]
+
+
+async def test_requests_that_come_together_share_a_question_that_begins_after_them() -> None:
+    brokers = Cluster()
+
+    async def later(after_s: float) -> int:
+        await asyncio.sleep(after_s)
+        return await brokers.took_ms("orders")
+
+    took = await asyncio.gather(*(later(each) for each in (0.0, 0.001, 0.002, 0.003)))
+    assert sorted(brokers.asked) == [2, 2, 3, 3]
+    # The first question began before the others came, so it says nothing of what happened since.
+    assert took == [5, *(round(1_000 * (PERIOD_S + ROUND_TRIP_S)) - each for each in (1, 2, 3))]
+
+
+async def test_a_paused_leader_delays_answers_once_and_again_after_it_has_answered() -> None:
+    brokers = Cluster()
+    brokers.paused = {2}
+    longest_ms = round(1_000 * SILENCE_S_MAX)
+    first, second = await asyncio.gather(brokers.took_ms("orders"), brokers.took_ms("orders"))
+    assert first == second == longest_ms
+    assert await brokers.took_ms("orders") <= 5
+    assert not brokers.losses
+    await asyncio.sleep(2 * SILENCE_S_MAX)
+    brokers.paused = set()
+    await brokers.took_ms("orders")
+    await asyncio.sleep(SILENCE_S_MAX)
+    brokers.paused = {2}
+    assert await brokers.took_ms("orders") == longest_ms
+
+
+async def test_a_wait_that_is_cancelled_does_not_cancel_those_of_others() -> None:
+    brokers = Cluster()
+    waits = [asyncio.create_task(brokers.took_ms("orders")) for _ in range(2)]
+    await asyncio.sleep(0.001)
+    waits[0].cancel()
+    assert await waits[1] == 5
