@@ -269,7 +269,10 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
         waiting = self._decided if self._in_flight is None else (self._in_flight, *self._decided)
         if any(each.is_of_producer(transactional.producer_id) for each in waiting):
             return unavailable(f"records of producer {transactional.producer_id} are still being written; retry")
-        return self._surroundings.producer_refusal(transactional.batch, transactional.origin)
+        refusal = self._surroundings.producer_refusal(transactional.batch, transactional.origin)
+        if refusal is None or refusal.error_code is not ErrorCode.NOT_ENOUGH_REPLICAS:
+            return refusal
+        return client_refusal(refusal)
 
     def _transactional(self, records: list[LogRecord], producer: Producer) -> Transactional:
         batch = build_batch(
@@ -279,7 +282,7 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
             producer_epoch=producer.epoch,
             transactional=True,
         )
-        origin = AppendOrigin(is_coordinator=True, guard=producer.guard)
+        origin = AppendOrigin(is_coordinator=True, guard=producer.guard, is_verified_again=True)
         return Transactional(producer_id=producer.producer_id, batch=batch, origin=origin)
 
     def _encoded(self, decision: Decision[Volatile, Record]) -> list[LogRecord] | Refusal:

@@ -44,11 +44,17 @@ class AppendOrigin(Struct, frozen=True, kw_only=True):
     guard: VerificationGuard | None = None
     """Guard of the verification that allows these records to open a transaction."""
 
+    is_verified_again: bool = False
+    """True if these records are verified anew when they are sent again: their sender named its transactional id."""
+
     transaction_version: int = 0
     """Transaction version of a marker: from 2 on the coordinator bumps the producer epoch for it (KIP-890)."""
 
 
 CLIENT: Final = AppendOrigin()
+
+TRANSACTIONAL_CLIENT: Final = AppendOrigin(is_verified_again=True)
+"""Origin of records for which no verification was begun, because their transaction was open or nobody led here."""
 
 RunChange = Callable[[Change[None]], object]
 """Runs a change that an append needs, or schedules it and raises."""

@@ -25,7 +25,7 @@ from kraft.coordinator.transactions.transaction import (
     EPOCH_BUMP,
     ProducerIdAndEpoch,
 )
-from kraft.log.append_work import CLIENT, AppendOrigin
+from kraft.log.append_work import TRANSACTIONAL_CLIENT, AppendOrigin
 from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
 from kraft.log.format.record_batch import read_header
 from kraft.metadata.topic_names import OFFSETS_TOPIC
@@ -107,8 +107,18 @@ class Brokers:
     ) -> None:
         """Verify that the partition is in the transaction, or add it, and append."""
         answered: Answer = partial(self._respond, answer)
+
+        def append(origin: AppendOrigin) -> None:
+            """Append with the lead that the broker has by now."""
+            present = self.partitions[place].leader_on(leader.replica)
+            if present is None:
+                answered(NOT_LEADER)
+            else:
+                present.append(batch, origin, self.network.now_ms, answered)
+
         if leader.is_gone:
-            answered(NOT_LEADER)
+            # The request may wait for the verification of another partition.
+            self.network.send(partial(append, TRANSACTIONAL_CLIENT), may_repeat=False)
             return
         header, adds = read_header(batch), support is TransactionSupport.ADDS
         log = leader.log
@@ -116,12 +126,12 @@ class Brokers:
             header.producer_id, header.producer_epoch, header.base_sequence, begins_at_zero=adds
         )
         if guard is None:
-            leader.append(batch, CLIENT, self.network.now_ms, answered)
+            append(TRANSACTIONAL_CLIENT)
             return
 
         def verified(refusal: Refusal | None) -> None:
             if refusal is None:
-                leader.append(batch, AppendOrigin(guard=guard), self.network.now_ms, answered)
+                append(AppendOrigin(guard=guard, is_verified_again=True))
                 return
             told = for_producer(refusal, support)
             log.transactions.verification_refused(header.producer_id, guard, told)

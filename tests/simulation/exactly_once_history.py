@@ -27,6 +27,7 @@ class Invariant(StrEnum):
     ACKNOWLEDGED_IS_KEPT = "what is acknowledged to a producer is in the committed log"
     STABLE_MOVES = "the last stable offset moves within the transaction timeout"
     REFUSED_ALONE = "a producer that the log refuses costs nobody else anything"
+    TOLD_RIGHT = "no producer is told that its transaction is not open unless it has ended"
     GOES_ON = "without faults every producer commits again"
 
 

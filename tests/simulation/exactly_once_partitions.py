@@ -105,6 +105,7 @@ class Leader:
 
     def resign(self) -> None:
         self.is_gone = True
+        self.log.transactions.end_verifications()
         waiting, self._waiting = self._waiting, []
         for _, answer in waiting:
             answer(NOT_LEADER)
@@ -136,6 +137,11 @@ class Partition:
         """Return a leader as one may know it."""
         return self._random.choice([self.leader, self.late_leader or self.leader])
 
+    def leader_on(self, replica: Replica) -> Leader | None:
+        """Return the leader that runs on the broker of this replica, if one does."""
+        leaders = [self.leader] if self.late_leader is None else [self.leader, self.late_leader]
+        return next((each for each in leaders if each.replica is replica), None)
+
     def _followers(self) -> list[Replica]:
         late = None if self.late_leader is None else self.late_leader.replica
         return [each for each in self._replicas if each is not self.leader.replica and each is not late]
@@ -143,9 +149,13 @@ class Partition:
     # --- elections ---------------------------------------------------------------------------------------------------
 
     def elect(self) -> None:
-        """Let a follower lead. The earlier leader goes on as before."""
+        """Let a follower lead, and the earlier leader go on as before; or let that one lead in the next epoch."""
         self.resign()
         earlier = self.leader
+        if self._random.random() < 0.2:
+            earlier.resign()
+            self.leader = Leader(earlier.replica, earlier.epoch + 1, earlier.high_watermark)
+            return
         chosen = self._random.choice(self._followers())
         self.late_leader = earlier
         self.leader = Leader(chosen, earlier.epoch + 1, earlier.high_watermark)

@@ -34,7 +34,7 @@ from kraft.model.init_producer_id import InitProducerIdRequest
 from kraft.server.handlers.produce_verification import TransactionSupport
 from tests.simulation.exactly_once_brokers import OFFSETS, Brokers
 from tests.simulation.exactly_once_coordinators import GroupHost
-from tests.simulation.exactly_once_history import Output
+from tests.simulation.exactly_once_history import Invariant, Output, Violation
 
 TIMEOUT_MS: Final = 1_200
 
@@ -308,6 +308,9 @@ class Producer:
             codes = {each.error_code for topic in response for each in topic.partitions} - {ErrorCode.NONE}
             refusal = Refusal(codes.pop(), "an offset was refused") if codes else None
         if refusal is not None:
+            if refusal.error_code is ErrorCode.INVALID_TXN_STATE:
+                # A transaction that the coordinator has ended is known by its epoch.
+                raise Violation(Invariant.TOLD_RIGHT, f"{self._number} of {self._name}: {refusal.message}")
             self.refusals.append(refusal.error_code)
             self._fail(refusal)
             return

@@ -22,6 +22,7 @@ from kraft.log.log_transactions import LogTransactions
 from kraft.log.recovery import producer_state
 from kraft.log.recovery.producer_state import Accept, Duplicate, ProducerState, ProducerStates
 from kraft.log.transactions.verification import Verifications
+from kraft.model.errors import ErrorCode, Refusal
 from tests.simulation import exactly_once_coordinators
 from tests.simulation.exactly_once_brokers import Brokers
 from tests.simulation.exactly_once_coordinators import TransactionHost
@@ -60,6 +61,15 @@ def marking_with_any_coordinator_epoch() -> AbstractContextManager[object]:
 def marking_in_any_epoch() -> AbstractContextManager[object]:
     """A late marker ends the next transaction of a producer whose epoch was bumped."""
     return patch.object(producer_state, "_check_marker", lambda *_: None)
+
+
+def refusing_for_good_what_is_not_verified() -> AbstractContextManager[object]:
+    """A batch whose verification has ended is refused as one of no transaction, which ends most producers."""
+
+    def for_good(producer_id: int, origin: AppendOrigin) -> Refusal:
+        return Refusal(ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} has no open transaction")
+
+    return patch.object(producer_state, "_unverified", for_good)
 
 
 def expiring_after_the_transaction() -> AbstractContextManager[object]:

@@ -42,6 +42,7 @@ def test_a_seed_replays_exactly() -> None:
         (weakened.committing_as_anybody, Invariant.EXACTLY_ONCE, 0),
         (weakened.fetching_before_the_marker, Invariant.EXACTLY_ONCE, 7),
         (weakened.forgetting_transactions_at_a_truncation, Invariant.ALL_OR_NOTHING, 0),
+        (weakened.refusing_for_good_what_is_not_verified, Invariant.TOLD_RIGHT, 48),
         (weakened.marking_in_any_epoch, Invariant.MARKER_HAS_THE_EPOCH, 41),
         (transactions_weakened.ending_from_any_epoch, Invariant.ENDED_BY_ITS_OWN, 7),
         (transactions_weakened.ending_without_bump, Invariant.MARKER_HAS_THE_EPOCH, 0),

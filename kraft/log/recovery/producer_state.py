@@ -172,8 +172,8 @@ class ProducerStates:
     ) -> Accept | Duplicate:
         """Return whether the batch is new or a duplicate. A marker invalidates the verifications of its transaction.
 
-        Raises Refusal with INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE or, for a marker,
-        TRANSACTION_COORDINATOR_FENCED.
+        Raises Refusal with INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE,
+        NOT_ENOUGH_REPLICAS if the batch has to be verified again or, for a marker, TRANSACTION_COORDINATOR_FENCED.
         """
         if header.producer_id < 0:
             return ACCEPT
@@ -208,10 +208,7 @@ class ProducerStates:
         producer_id = header.producer_id
         is_open = self.has_open_transaction(producer_id, header.producer_epoch)
         if not is_open and not self.verifications.allows(producer_id, origin.guard):
-            raise Refusal(
-                ErrorCode.INVALID_TXN_STATE,
-                f"the records of producer {producer_id} are not part of an open transaction",
-            )
+            raise _unverified(producer_id, origin)
         verification = self.verifications.get(producer_id)
         if verification is None or origin.is_coordinator:
             return
@@ -334,6 +331,19 @@ class ProducerStates:
 
     def clear(self) -> None:
         self.replace({})
+
+
+def _unverified(producer_id: int, origin: AppendOrigin) -> Refusal:
+    """Return the refusal of records that may not begin a transaction here.
+
+    Their verification may have ended with a lead, or their transaction while they waited. The log cannot tell, and most
+    producers end at INVALID_TXN_STATE: they send the records again, and the coordinator tells, as after a verification
+    that could not be made.
+    """
+    problem = f"the records of producer {producer_id} are not part of an open transaction"
+    if origin.is_verified_again:
+        return Refusal(ErrorCode.NOT_ENOUGH_REPLICAS, f"{problem} here, or are not verified any more; retry")
+    return Refusal(ErrorCode.INVALID_TXN_STATE, f"{problem}: send them with their transactional id")
 
 
 def _check_sequence(state: ProducerState, header: BatchHeader) -> None:

@@ -231,7 +231,7 @@ class ProduceHandler:
                 raise Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}: must be 0, 1 or -1 (all)")
             partition = self._partitions.by_name(wanted.topic, wanted.partition)
             check_not_internal(wanted.topic)
-            origin = origin_of(origins, wanted) if origins else CLIENT
+            origin = CLIENT if self._verification is None else origin_of(origins, request, wanted)
             if partition.waiting_appends.waiting:
                 return self._append_in_turn(partition, wanted, request, client, None, origin)
             try:

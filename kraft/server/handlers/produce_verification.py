@@ -14,7 +14,7 @@ from contextlib import suppress
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from kraft.log.append_work import CLIENT, AppendOrigin
+from kraft.log.append_work import CLIENT, TRANSACTIONAL_CLIENT, AppendOrigin
 from kraft.log.format.record_batch import BatchHeader, split
 from kraft.log.transactions.verification import NOT_REQUIRED, VerificationGuard
 from kraft.metadata.topic_names import check_not_internal
@@ -104,7 +104,7 @@ class ProduceVerification:
         self, unverified: Unverified, producer: _Producer, guards: Mapping[TopicPartition, VerificationGuard]
     ) -> Origins:
         origins: dict[TopicPartition, AppendOrigin | Refusal] = {
-            partition: AppendOrigin(guard=guard) for partition, guard in guards.items()
+            partition: AppendOrigin(guard=guard, is_verified_again=True) for partition, guard in guards.items()
         }
         asked = [partition for partition, guard in guards.items() if guard is not NOT_REQUIRED]
         if asked:
@@ -129,9 +129,11 @@ class ProduceVerification:
             partition.log.transactions.verification_refused(producer.producer_id, guard, refusal)
 
 
-def origin_of(origins: Origins, wanted: ProducePartition) -> AppendOrigin:
-    """Return the origin of the records for a partition. Raises the Refusal of its verification."""
-    origin = origins.get(TopicPartition(wanted.topic, wanted.partition), CLIENT)
+def origin_of(origins: Origins, request: ProduceRequest, wanted: ProducePartition) -> AppendOrigin:
+    """Return the origin of a request's records for a partition. Raises the Refusal of its verification."""
+    if not request.transactional_id:
+        return CLIENT
+    origin = origins.get(TopicPartition(wanted.topic, wanted.partition), TRANSACTIONAL_CLIENT)
     if isinstance(origin, Refusal):
         raise origin
     return origin

@@ -181,7 +181,7 @@ def test_a_transactional_batch_has_its_producer_and_no_sequence() -> None:
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 3, -1)
     assert header.is_transactional
     assert not header.is_control
-    assert appended.origin == AppendOrigin(is_coordinator=True, guard=guard)
+    assert appended.origin == AppendOrigin(is_coordinator=True, guard=guard, is_verified_again=True)
     assert appended.origin.guard is guard
 
 

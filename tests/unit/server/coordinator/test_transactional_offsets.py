@@ -233,7 +233,7 @@ async def test_a_marker_between_the_verification_and_the_append_ends_it(tmp_path
             assert await end(broker, is_commit=is_commit) is ErrorCode.NONE
 
         broker.transactions.meanwhile = ended
-        assert await commit(broker, 5) is ErrorCode.INVALID_TXN_STATE
+        assert await commit(broker, 5) is ErrorCode.COORDINATOR_NOT_AVAILABLE, "its retry is verified anew"
         assert not broker.coordinators.view(GROUP).latest.offsets.pending.producers
         broker.transactions.meanwhile = None
         assert await commit(broker, 5) is ErrorCode.NONE

@@ -317,6 +317,6 @@ async def test_a_transactional_batch_that_nobody_has_verified_is_refused(broker:
     result = await only(ProduceHandler(broker.partitions).handle(request(transactional(7, 0, "a"))))
     assert (result.error_code, result.error_message) == (
         ErrorCode.INVALID_TXN_STATE,
-        "the records of producer 7 are not part of an open transaction",
+        "the records of producer 7 are not part of an open transaction: send them with their transactional id",
     )
     assert values_in(partition) == []
