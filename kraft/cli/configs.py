@@ -20,9 +20,10 @@ from kraft.cli.options import (
     open_admin,
     optional_topic_name,
 )
-from kraft.cli.printing import print_json
+from kraft.cli.printing import print_json, say
 from kraft.cli.quotas import (
     ANY,
+    NOT_ENFORCED,
     QUOTA_TYPES,
     ClientDefaultsOption,
     ClientOption,
@@ -175,7 +176,8 @@ def alter(
 ) -> None:
     """Set or reset configs of a topic, broker or group, or quotas.
 
-    Changes take effect without a restart. Quotas are those of users, client ids or IP addresses.
+    Changes of configs take effect without a restart. Quotas are those of users, client ids or IP addresses; they are
+    kept and shown, but not enforced yet.
     """
     quotas = entity_of(user, user_defaults, client, client_defaults, ip, ip_defaults)
     kind, name = _entity(
@@ -188,6 +190,8 @@ def alter(
         with open_admin(bootstrap_server, timeout_ms) as admin:
             alter_quotas(admin, entity, to_set, to_delete, validate_only=validate_only)
         _report(output, "quotas", in_words(entity), validate_only=validate_only)
+        if to_set:
+            say(f"Warning: {NOT_ENFORCED}")
         return
     if kind not in SUPPORTED:
         raise _not_supported(kind)
@@ -239,7 +243,8 @@ def _check_alterations(set_configs: dict[str, str], delete_configs: list[str]) -
 
 def _report(output: Output, kind: str, words: str, *, validate_only: bool, name: str | None = None) -> None:
     if output is Output.JSON:
-        print_json({"entity_type": kind, "entity_name": words if name is None else name, "altered": not validate_only})
+        report = {"entity_type": kind, "entity_name": words if name is None else name, "altered": not validate_only}
+        print_json({**report, "enforced": False} if kind == "quotas" else report)
     elif validate_only:
         print(f"Config for {words} can be updated; nothing changed.")
     else:

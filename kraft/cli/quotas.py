@@ -28,6 +28,8 @@ _WORDS: Final = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
 QUOTA_TYPES: Final = {"users": "user", "clients": "client-id", "ips": "ip"}
 """The entity type of a quota, by Kafka's --entity-type."""
 
+NOT_ENFORCED: Final = "quotas are kept and shown, but not enforced yet: no client is slowed down."
+
 ANY: Final = ""
 """Name that matches every entity of a type; no entity has an empty name."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import structlog
 from msgspec.structs import replace
 
 from kraft.metadata.quota_decisions import alter_client_quotas
@@ -10,6 +11,8 @@ from kraft.rpc.call import Served
 from kraft.rpc.calls import ALTER_CLIENT_QUOTAS
 from kraft.server.handlers.decisions import Decisions
 from kraft.server.handlers.forwarding import Forwarder
+
+log = structlog.get_logger()
 
 
 class ClientQuotasHandler:
@@ -33,9 +36,17 @@ class ControllerClientQuotasHandler:
 
     def __init__(self, decisions: Decisions) -> None:
         self._decisions = decisions
+        self._has_warned = False
 
     async def alter(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-        return await self._decisions.submit(lambda image: alter_client_quotas(image, request))
+        answer = await self._decisions.submit(lambda image: alter_client_quotas(image, request))
+        if answer.changed and not request.validate_only and not self._has_warned:
+            # Clients of Kafka's protocol have no other way to learn it.
+            self._has_warned = True
+            log.warning(
+                "client quotas changed, and not enforced yet", remedy="do not rely on them to slow clients down"
+            )
+        return answer
 
     def served(self) -> list[Served]:
         return [ALTER_CLIENT_QUOTAS.served_by(self.alter)]

@@ -302,6 +302,7 @@ def test_quotas_are_set_and_described_in_kafkas_words(kraft: Shell) -> None:
     assert kraft.succeed("configs", "alter", *of_clients, "--add-config", "producer_byte_rate=1024") == (
         "Completed updating config for client-id 'loader'.\n"
     )
+    assert kraft.err == "Warning: quotas are kept and shown, but not enforced yet: no client is slowed down.\n"
     both = ("--user", "anna", "--client", "loader")
     setting = ("--add-config", "consumer_byte_rate=5,request_percentage=12.5")
     kraft.succeed("configs", "alter", *both, *setting)
@@ -323,6 +324,9 @@ def test_quotas_are_set_and_described_in_kafkas_words(kraft: Shell) -> None:
         "Quota configs for the default user-principal are producer_byte_rate=1.0\n"
     )
     kraft.succeed("configs", "alter", *both, "--delete-config", "consumer_byte_rate")
+    assert kraft.err == ""
+    again = ("configs", "alter", *both, "--add-config", "request_percentage=12.5", "--output", "json")
+    assert json.loads(kraft.succeed(*again))["enforced"] is False
     described = json.loads(kraft.succeed("configs", "describe", *both, "--output", "json"))
     assert described == [{"entity": {"client-id": "loader", "user": "anna"}, "quotas": {"request_percentage": 12.5}}]
     assert "there is no quota 'retention.ms' for such an entity" in kraft.fail(
