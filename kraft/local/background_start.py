@@ -22,6 +22,7 @@ from kraft.model.brokers import DescribeBrokersRequest
 from kraft.model.errors import Refusal
 from kraft.model.ids import BrokerId
 from kraft.model.metadata import MetadataRequest
+from kraft.runtime.disk import make_directories, open_privately
 from kraft.server.config.loading import ConfigError
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.processes import processes
@@ -58,8 +59,8 @@ def start(config: NodeConfig, log_file: Path, deadline_s: float, command: Sequen
     running. If this call is interrupted, the node is stopped.
     """
     try:
-        log_file.parent.mkdir(parents=True, exist_ok=True)
-        with log_file.open("ab") as log:
+        make_directories(log_file.parent)
+        with open(log_file, "ab", opener=open_privately) as log:
             begin = log.tell() if log_file.is_file() else 0
             process = subprocess.Popen(
                 [*command, "server", "start", "-c", str(config.file.absolute())],

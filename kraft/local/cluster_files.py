@@ -12,6 +12,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from kraft.model.ids import BrokerId
+from kraft.runtime.disk import make_directories
 from kraft.server.config import loading, properties
 from kraft.server.config.group_settings import OFFSETS_REPLICATION_FACTOR, OFFSETS_REPLICATION_FACTOR_DEFAULT
 from kraft.server.config.node_config import NodeConfig
@@ -64,7 +65,7 @@ def write(directory: Path, plans: Sequence[NodePlan], cluster_id: str) -> None:
     Raises ConfigError or StorageError for settings that a node cannot start with.
     """
     shared = _shared_settings(plans, cluster_id)
-    directory.mkdir(parents=True, exist_ok=True)
+    make_directories(directory)
     machine_secret.write_new(secret_file(directory))
     for plan in plans:
         file = config_file(directory, plan.node_id)

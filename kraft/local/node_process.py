@@ -18,6 +18,7 @@ import psutil
 
 from kraft.local.cluster_files import NodePlan, config_file, log_file
 from kraft.local.launching import KRAFT, Launch, Process, launch
+from kraft.runtime.disk import open_privately
 from kraft.server.process import lifeline
 
 STOP_DEADLINE_S = 30.0
@@ -70,7 +71,7 @@ class NodeProcess:
         self._cut_lifeline()
         reading_end, writing_end = os.pipe()
         try:
-            with self.log_path.open("ab") as log:
+            with open(self.log_path, "ab", opener=open_privately) as log:
                 command = [*self._command, "server", "start", "-c", str(self.config_path)]
                 self._process = self._launch(command, log, reading_end, lifeline.ENVIRONMENT_VARIABLE)
         except BaseException:

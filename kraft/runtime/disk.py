@@ -7,8 +7,15 @@ import errno
 import os
 import shutil
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
 
 _TEMPORARY_SUFFIX = ".tmp"
+
+FILE_MODE: Final = 0o600
+"""Permissions of new files: what they hold is for this user only. Files that exist keep theirs."""
+
+DIRECTORY_MODE: Final = 0o700
 
 _PIECES_MAX = 1024
 """The most pieces that the kernel accepts in one call (IOV_MAX)."""
@@ -16,6 +23,20 @@ _PIECES_MAX = 1024
 _FALLOCATE_KEEP_SIZE = 1
 _CANNOT_RESERVE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 _libc = ctypes.CDLL(None, use_errno=True)
+
+
+def open_privately(path: str, flags: int) -> int:
+    """Open a file as the `opener` of Python's `open`; a new one is for this user only."""
+    return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
+
+
+def make_directories(path: str | Path) -> None:
+    """Make a directory and those above it, for this user only. Those that exist keep their permissions."""
+    directory = Path(path)
+    if not directory.parent.exists():
+        # `os.makedirs` gives its mode to the last directory alone.
+        make_directories(directory.parent)
+    directory.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
 
 
 class RealFile:
@@ -87,7 +108,7 @@ class RealDisk:
 
     def open(self, path: str, create: bool) -> RealFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return RealFile(os.open(path, flags, 0o644))
+        return RealFile(os.open(path, flags, FILE_MODE))
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -98,7 +119,7 @@ class RealDisk:
 
     def write_atomically(self, path: str, data: bytes) -> None:
         temporary = path + _TEMPORARY_SUFFIX
-        with open(temporary, "wb") as file:
+        with open(temporary, "wb", opener=open_privately) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -109,7 +130,7 @@ class RealDisk:
         return sorted(os.listdir(directory))
 
     def make_dir(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        make_directories(path)
 
     def remove(self, path: str) -> None:
         os.remove(path)

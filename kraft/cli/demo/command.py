@@ -50,7 +50,9 @@ def _directory(chosen: Path | None, keep: bool) -> Iterator[Path]:
     if chosen is not None and chosen.exists() and (not chosen.is_dir() or any(chosen.iterdir())):
         raise DemoFailed(f"--data-dir {chosen} is not an empty directory: choose another one")
     directory = Path(tempfile.mkdtemp(prefix="kraft-demo-")) if chosen is None else chosen.absolute()
-    directory.mkdir(parents=True, exist_ok=True)
+    from kraft.runtime.disk import make_directories
+
+    make_directories(directory)
     try:
         yield directory
     finally:

@@ -103,8 +103,9 @@ def security_warnings(config: NodeConfig) -> list[ConfigWarning]:
             f"{listener} is open to other machines, and clients are not authenticated: anybody who reaches it can read,"
             " write and administer: keep it in a trusted network",
         )
-        for listener in config.kafka_listeners
-        if not _is_here(listener)
+        for listener in config.listeners
+        # CONTROLLER is for nodes only, which authenticate each other.
+        if listener.name != CONTROLLER and not _is_here(listener)
     ]
     grpc = config.listener(GRPC)
     if grpc is not None and not _is_here(grpc) and config.security.secret_file is None:

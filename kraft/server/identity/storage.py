@@ -23,7 +23,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from kraft.model.ids import BrokerId, DirectoryId, uuid_from_text, uuid_to_text
-from kraft.runtime.disk import RealDisk
+from kraft.runtime.disk import FILE_MODE, RealDisk
 from kraft.server.config import properties
 from kraft.server.config.loading import ConfigError
 from kraft.server.config.node_config import NodeConfig
@@ -346,7 +346,7 @@ def _random_directory_id() -> UUID:
 def _lock_one(directory: Path, name: str) -> int:
     with _writing_to(directory):
         RealDisk().make_dir(str(directory))
-        descriptor = os.open(directory / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(directory / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with _writing_to(directory):

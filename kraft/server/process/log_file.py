@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import sys
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from typing import TextIO
 
+from kraft.runtime.disk import make_directories, open_privately
 from kraft.server.config.components import LoggingSettings
 from kraft.server.config.loading import ConfigError
 
@@ -20,7 +22,7 @@ class LogFile(RotatingFileHandler):
         self._standard_error = standard_error
         self._problem = ""
         try:
-            settings.file.parent.mkdir(parents=True, exist_ok=True)
+            make_directories(settings.file.parent)
             super().__init__(
                 settings.file,
                 maxBytes=settings.file_bytes_max,
@@ -31,6 +33,14 @@ class LogFile(RotatingFileHandler):
         except OSError as error:
             reason = f"cannot be written to: {error.strerror}: choose another file"
             raise ConfigError(f"log.file={settings.file}: {reason}") from None
+
+    def _open(self) -> TextIOWrapper:
+        """Open the file for this user only: events name clients, topics and groups."""
+        opened = open(  # noqa: SIM115  The handler closes it.
+            self.baseFilename, self.mode, encoding=self.encoding, errors=self.errors, opener=open_privately
+        )
+        assert isinstance(opened, TextIOWrapper), "the handler's mode is one for text"
+        return opened
 
     def emit(self, record: logging.LogRecord) -> None:
         failed_before, self._problem = self._problem, ""

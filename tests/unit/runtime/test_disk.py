@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,42 @@ def test_it_is_the_disk_that_the_log_asks_for(tmp_path: Path) -> None:
     disk: Disk = RealDisk()
     file: File = disk.open(f"{tmp_path}/a", create=True)
     file.close()
+
+
+def mode(path: Path) -> str:
+    return f"{path.stat().st_mode & 0o777:o}"
+
+
+@pytest.fixture
+def loose_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("loose_umask")
+def test_new_files_and_directories_are_for_this_user_only(tmp_path: Path) -> None:
+    disk, tmp_path = RealDisk(), tmp_path / "new" / "directory"
+    disk.make_dir(str(tmp_path))
+    disk.open(f"{tmp_path}/log", create=True).close()
+    disk.write_atomically(f"{tmp_path}/checkpoint", b"1")
+    assert {each.name: mode(each) for each in (tmp_path.parent, tmp_path, *tmp_path.iterdir())} == {
+        "new": "700",
+        "directory": "700",
+        "log": "600",
+        "checkpoint": "600",
+    }
+
+
+@pytest.mark.usefixtures("loose_umask")
+def test_what_exists_keeps_its_permissions(tmp_path: Path) -> None:
+    tmp_path.chmod(0o750)
+    log = tmp_path / "log"
+    log.write_bytes(b"1")
+    log.chmod(0o640)
+    RealDisk().make_dir(str(tmp_path))
+    RealDisk().open(str(log), create=True).close()
+    assert (mode(tmp_path), mode(log)) == ("750", "640")
 
 
 def test_pieces_are_appended_back_to_back(tmp_path: Path) -> None:

@@ -130,6 +130,7 @@ def test_events_are_written_to_the_file_as_json_and_to_standard_error_as_before(
     structlog.get_logger().info("isr shrank", partition=3)
     logging.getLogger("some.library").warning("hot")
     assert events_in(file) == ["isr shrank", "hot"]
+    assert f"{file.stat().st_mode & 0o777:o}" == "600"
     assert "isr shrank" in stream.getvalue()
     assert "{" not in stream.getvalue()
 
