@@ -103,7 +103,7 @@ class DescribeTransactionsResponse(Struct, frozen=True, kw_only=True):
 
 
 class AbortTransactionRequest(Struct, frozen=True, kw_only=True):
-    """Request to abort a transaction in one partition, whatever its coordinator says."""
+    """Request to abort a transaction in one partition that no coordinator has."""
 
     topic: str
     partition: int

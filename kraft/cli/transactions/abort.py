@@ -59,9 +59,6 @@ def abort(
     producer_epoch: ProducerEpochOption = None,
     coordinator_epoch: CoordinatorEpochOption = None,
     execute: Annotated[bool, typer.Option("--execute", help="Abort the transaction.")] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Abort it even if its coordinator is going to end it.")
-    ] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
@@ -69,14 +66,15 @@ def abort(
     """Abort a hanging transaction in one partition.
 
     Consumers of committed records then go on. Only shows the transaction, unless --execute is given. A transaction that
-    its coordinator is going to end does not hang: aborted in one partition, it may still be committed in the others.
+    its coordinator is going to end does not hang, and is refused: aborted in one partition, it could still be committed
+    in the others.
     """
     chosen = one_partition(positional, topic, partition)
     _check_options(start_offset, producer_id, producer_epoch, coordinator_epoch)
     with open_admin(bootstrap_server, timeout_ms) as admin:
         transaction = _open_transaction(admin, chosen, start_offset, producer_id)
         objection = _objection(admin, transaction)
-        is_refused = execute and objection is not None and not force
+        is_refused = execute and objection is not None
         if execute and not is_refused:
             admin.abort_transaction(
                 chosen,
@@ -85,7 +83,7 @@ def abort(
                 transaction.producer.coordinator_epoch if coordinator_epoch is None else coordinator_epoch,
             )
     if is_refused:
-        fail(f"{objection}; add --force to abort it in {chosen} all the same")
+        fail(f"{objection}: its producer or its timeout ends it")
     now_ms = int(time.time() * 1_000)
     if output is Output.JSON:
         is_hanging = objection is None

@@ -121,10 +121,11 @@ class TransactionAdmin(AdminCalls):
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        """Abort the producer's transaction in one partition, whatever its coordinator says; for hanging transactions.
+        """Abort the producer's transaction in one partition, if it hangs: no coordinator has it there.
 
         The epochs are those that `describe_producers` returns. Aborting twice is harmless. Raises the leader's Refusal:
-        INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        INVALID_TXN_STATE for a transaction that does not hang, INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED,
+        COORDINATOR_NOT_AVAILABLE.
         """
         request = AbortTransactionRequest(
             topic=partition.topic,

@@ -22,6 +22,7 @@ from kraft.rpc.peers import Connections, Unreachable
 from kraft.server.broker.parts import BrokerParts
 from kraft.server.cluster.producer_ids import ProducerIds
 from kraft.server.config.values import GRPC, host_and_port
+from kraft.server.coordinator.hanging_transactions import HangingTransactions
 from kraft.server.coordinator.marker_sender import MarkerSender
 from kraft.server.coordinator.shard_host import HostSurroundings
 from kraft.server.coordinator.transaction_coordinators import TransactionCoordinators
@@ -52,7 +53,13 @@ class BrokerTransactions:
         self._logs = logs
         self._connections = Connections(world.credentials.dial_broker)
         self.producer_ids = ProducerIds(metadata.registration, metadata.controllers)
-        self.markers = TxnMarkersHandler(logs.partitions, waiting_appends, world.clock.wall_ms, append_group_marker)
+        self.markers = TxnMarkersHandler(
+            logs.partitions,
+            waiting_appends,
+            world.clock.wall_ms,
+            append_group_marker,
+            HangingTransactions(metadata.image, self._call).check,
+        )
         self.verifier = TransactionVerifier(metadata.image, self._add_partitions, world.fatal)
         self._load_thread = ThreadPoolExecutor(1, thread_name_prefix="coordinator-load")
         self.coordinators = TransactionCoordinators(

@@ -15,7 +15,7 @@ from kraft.log.append_work import AppendMustWait, AppendOrigin, ProducedRecords
 from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
 from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import Offset
+from kraft.model.ids import Offset, ProducerId, TopicPartition
 from kraft.model.partitions import PartitionName
 from kraft.model.produce import ACKS_ALL
 from kraft.model.transaction_partitions import (
@@ -39,6 +39,9 @@ WRITTEN_S_MAX: Final = 4.0
 AppendGroupMarker = Callable[[int, bytes, AppendOrigin], Awaitable[None]]
 """Appends a marker to a partition of `__consumer_offsets`; ends when it is committed. Raises Refusal."""
 
+CheckHanging = Callable[[int, TopicPartition], Awaitable[None]]
+"""Raises Refusal unless no coordinator has the partition in a transaction of the producer with this id."""
+
 MARKERS_AT_ONCE: Final = 50
 """Markers appended before other tasks have their turn."""
 
@@ -50,7 +53,9 @@ class TxnMarkersHandler:
         waiting: WaitingAppends,
         wall_ms: Callable[[], int],
         append_group_marker: AppendGroupMarker,
+        check_hanging: CheckHanging,
     ) -> None:
+        self._check_hanging = check_hanging
         self._append_group_marker = append_group_marker
         self._partitions = partitions
         self._waiting = waiting
@@ -84,26 +89,49 @@ class TxnMarkersHandler:
                         outcome.cancel()
 
     async def abort(self, request: AbortTransactionRequest) -> AbortTransactionResponse:
-        """Write an abort marker into one partition. Raises Refusal."""
+        """Write an abort marker for a hanging transaction into one partition. Raises Refusal.
+
+        Any client may ask for it, so it ends only what no coordinator will end: an open transaction that is none of
+        theirs. Without an open transaction of the producer there is nothing to do.
+        """
+        named = PartitionName(topic=request.topic, partition=request.partition)
+        # Raise the Refusal with its message.
+        if request.producer_id < 0 or not 0 <= request.producer_epoch <= EPOCH_MAX:
+            problem = f"no producer has id {request.producer_id} and epoch {request.producer_epoch}"
+            raise Refusal(ErrorCode.INVALID_REQUEST, f"{problem}: describe the producers of the partition")
+        start = self._open_transaction(request)
+        if start is None:
+            return AbortTransactionResponse()
+        await self._check_hanging(request.producer_id, TopicPartition(named.topic, named.partition))
+        if self._open_transaction(request) != start:
+            # It ended meanwhile, and the marker would be that of the producer's next transaction.
+            return AbortTransactionResponse()
         marker = TxnMarker(
             producer_id=request.producer_id,
             producer_epoch=request.producer_epoch,
             committed=False,
             coordinator_epoch=request.coordinator_epoch,
             transaction_version=0,
-            partitions=(PartitionName(topic=request.topic, partition=request.partition),),
+            partitions=(named,),
         )
-        # Raise the Refusal with its message.
-        if request.producer_id < 0 or not 0 <= request.producer_epoch <= EPOCH_MAX:
-            problem = f"no producer has id {request.producer_id} and epoch {request.producer_epoch}"
-            raise Refusal(ErrorCode.INVALID_REQUEST, f"{problem}: describe the producers of the partition")
-        self._partitions.by_name(request.topic, request.partition).as_leader()
         response = await self.write(WriteTxnMarkersRequest(markers=(marker,)))
         ((code,),) = (each.partition_error_codes for each in response.markers)
         if code is not ErrorCode.NONE:
             problem = f"the abort marker was not written into {request.topic}-{request.partition}"
             raise Refusal(code, f"{problem}: describe the producers of the partition again")
         return AbortTransactionResponse()
+
+    def _open_transaction(self, request: AbortTransactionRequest) -> int | None:
+        """Return where the producer's open transaction begins. Raises Refusal if its epoch is another one."""
+        partition = self._partitions.by_name(request.topic, request.partition)
+        partition.as_leader()
+        state = partition.log.producers.get(ProducerId(request.producer_id))
+        if state is None or state.transaction_start is None:
+            return None
+        if state.epoch != request.producer_epoch:
+            problem = f"the open transaction is one of epoch {state.epoch}, not {request.producer_epoch}"
+            raise Refusal(ErrorCode.INVALID_PRODUCER_EPOCH, f"{problem}: describe the producers of the partition again")
+        return state.transaction_start
 
     # --- appends -------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from kraft.server.kafka_listener.apis.describe_transactions import DescribeTrans
 from kraft.server.kafka_listener.apis.end_txn import EndTxnApi
 from kraft.server.kafka_listener.apis.init_producer_id import InitProducerIdApi
 from kraft.server.kafka_listener.apis.list_transactions import ListTransactionsApi
-from kraft.server.kafka_listener.apis.write_txn_markers import WriteTxnMarkersApi
+from kraft.server.kafka_listener.apis.write_txn_markers import refuse_txn_markers
 from kraft.server.kafka_listener.requests import Api
 from kraft.wire.api_keys import ApiKey
 
@@ -18,12 +18,10 @@ def kafka_transaction_apis(handlers: BrokerHandlers) -> dict[ApiKey, Api]:
     transactions = handlers.transactions
     return {
         ApiKey.INIT_PRODUCER_ID: InitProducerIdApi(handlers.producer_ids.new, transactions.init_producer_id),
-        ApiKey.ADD_PARTITIONS_TO_TXN: AddPartitionsToTxnApi(
-            transactions.add_partitions_of_producer, transactions.add_partitions_of_brokers
-        ),
+        ApiKey.ADD_PARTITIONS_TO_TXN: AddPartitionsToTxnApi(transactions.add_partitions_of_producer),
         ApiKey.ADD_OFFSETS_TO_TXN: AddOffsetsToTxnApi(transactions.add_offsets),
         ApiKey.END_TXN: EndTxnApi(transactions.end),
-        ApiKey.WRITE_TXN_MARKERS: WriteTxnMarkersApi(handlers.txn_markers.write),
+        ApiKey.WRITE_TXN_MARKERS: refuse_txn_markers,
         ApiKey.LIST_TRANSACTIONS: ListTransactionsApi(transactions.list_transactions),
         ApiKey.DESCRIBE_TRANSACTIONS: DescribeTransactionsApi(transactions.describe),
     }

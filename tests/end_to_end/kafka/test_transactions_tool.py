@@ -1,4 +1,6 @@
-"""`kraft transactions` and Kafka's `kafka-transactions.sh`, unmodified, on one cluster: both show and abort the same.
+"""`kraft transactions` and Kafka's `kafka-transactions.sh`, unmodified, on one cluster: both show the same.
+
+Kafka's tool aborts by a request that could as well commit anybody's transaction, and so it is refused that.
 
 The cluster has a committed, an open and a hanging transaction in each of two topics. Brokers do not verify transactions
 here, as brokers before KIP-890 did not: that is how transactions came to hang.
@@ -15,7 +17,8 @@ from contextlib import closing, contextmanager
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from kraft.client import Admin
+from kraft.client import Admin, KraftError
+from kraft.client import TopicPartition as KraftPartition
 from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode
@@ -23,7 +26,7 @@ from kraft.testing import Cluster
 from kraft.wire.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.end_to_end.kafka.known_topics import until_known
 from tests.support.command_line import kraft, run_kraft
-from tests.support.kafka.kafka_jars import kafka_jars, run_kafka_tool
+from tests.support.kafka.kafka_jars import Finished, kafka_jars, run_kafka_tool
 from tests.support.kafka.single_requests import response
 from tests.support.waiting import until
 
@@ -31,7 +34,7 @@ from tests.support.waiting import until
 pytestmark = pytest.mark.timeout(300)
 
 TOPICS = ("by-kraft", "by-kafka")
-"""Each tool aborts the hanging transaction of its topic."""
+"""Each tool is to abort the hanging transaction of its topic."""
 
 HANGING_IDS = {"by-kraft": 4_711, "by-kafka": 4_712}
 TIMEOUT_MS = 600_000
@@ -106,9 +109,13 @@ def hang(cluster: Cluster, topic: str) -> None:
 # --- the two tools ----------------------------------------------------------------------------------------------------
 
 
-def by_kafka(cluster: Cluster, *arguments: str) -> list[list[str]]:
+def run_kafka(cluster: Cluster, *arguments: str) -> Finished:
     servers = ("--bootstrap-server", cluster.kafka_bootstrap_servers)
-    done = run_kafka_tool(kafka_jars(), "org.apache.kafka.tools.TransactionsCommand", *servers, *arguments)
+    return run_kafka_tool(kafka_jars(), "org.apache.kafka.tools.TransactionsCommand", *servers, *arguments)
+
+
+def by_kafka(cluster: Cluster, *arguments: str) -> list[list[str]]:
+    done = run_kafka(cluster, *arguments)
     assert (done.code, done.errors) == (0, "")
     return [[cell.strip() for cell in line.split("\t")[:-1]] for line in done.output.splitlines()]
 
@@ -191,7 +198,9 @@ def test_a_hanging_transaction_is_found_and_aborted_and_consumers_go_on(cluster:
         assert by_kraft(cluster, "abort", *where)[1][:6] == found[:6]
         assert end(consumer, topic) == 0
         if topic == "by-kafka":
-            by_kafka(cluster, "abort", *where)
+            refused = run_kafka(cluster, "abort", *where)
+            assert "failed due to cluster authorization error" in refused.errors
+            kraft(cluster, "transactions", "abort", *where, "--execute")
         else:
             command = run_kraft(cluster, "transactions", "find-hanging", topic).stderr.strip().partition(": kraft ")[2]
             kraft_arguments = command.split()[:-2]
@@ -201,6 +210,21 @@ def test_a_hanging_transaction_is_found_and_aborted_and_consumers_go_on(cluster:
         until(lambda: end(consumer, topic) == 4, "the last stable offset has not moved")
         assert values(consumer, 1) == [b"decided"]
     assert tables(cluster, "find-hanging", "--topic", topic) == ([], [])
+
+
+@pytest.mark.usefixtures("open_transaction")
+def test_a_transaction_that_its_coordinator_has_is_aborted_by_nobody_else(cluster: Cluster) -> None:
+    (found,) = by_kraft(cluster, "describe-producers", "--topic", "by-kraft", "--partition", "1")[1:]
+    refused = run_kraft(
+        *(cluster, "transactions", "abort", "--topic", "by-kraft", "--partition", "1"),
+        *("--start-offset", found[5], "--execute"),
+    )
+    assert refused.returncode == 1
+    assert "the transaction does not hang" in refused.stderr
+    with Admin(cluster.bootstrap_servers) as admin:
+        place = KraftPartition("by-kraft", 1)
+        with pytest.raises(KraftError, match=r"INVALID_TXN_STATE.*'paying'"):
+            admin.abort_transaction(place, int(found[0]), int(found[1]), 0)
 
 
 @contextmanager

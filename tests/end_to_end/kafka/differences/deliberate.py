@@ -467,15 +467,11 @@ _TRANSACTIONS: Final = (
         reason="a commit after the coordinator's abort: PRODUCER_FENCED; Kafka 4.3 says INVALID_TXN_STATE, at which "
         "Kafka Streams ends, and later versions say what Kraft says (KAFKA-20785)",
     ),
-    *_family(
-        "markers_of_others",
-        ("* negative *error_code",),
-        "a marker of no producer: INVALID_REQUEST; Kafka answers UNKNOWN_SERVER_ERROR, or not at all",
-    ),
-    *_family(
-        "markers_of_others",
-        ("* none: markers",),
-        "every marker of the request is answered; Kafka leaves out one without partitions",
+    Deliberate(
+        scenarios="markers_of_others",
+        places="*",
+        reason="a marker is accepted from nodes of the cluster only, which use gRPC: CLUSTER_AUTHORIZATION_FAILED, as "
+        "Kafka answers where it has an authorizer; without one Kafka writes anybody's markers",
     ),
 )
 

@@ -243,7 +243,7 @@ def test_a_producer_is_named_with_its_epochs(kraft: Shell, cluster: FakeCluster)
     assert "belongs to producer id 6" in kraft.fail(*ABORT, *named)
 
 
-def test_a_transaction_that_its_coordinator_has_is_aborted_only_by_force(kraft: Shell, cluster: FakeCluster) -> None:
+def test_a_transaction_that_its_coordinator_has_is_not_aborted(kraft: Shell, cluster: FakeCluster) -> None:
     cluster.scripted_producers = {O0: [producer(7, 4)]}
     objection = (
         "the transaction does not hang: its coordinator, broker 3, has it as Ongoing of transactional id 'payer'"
@@ -251,10 +251,8 @@ def test_a_transaction_that_its_coordinator_has_is_aborted_only_by_force(kraft: 
     kraft.succeed(*ABORT, "--start-offset", "4")
     assert kraft.err.startswith(f"Warning: {objection}.\nDry run: ")
     error = kraft.fail(*ABORT, "--start-offset", "4", "--execute")
-    assert error == f"kraft: {objection}; add --force to abort it in orders-0 all the same\n"
+    assert error == f"kraft: {objection}: its producer or its timeout ends it\n"
     assert cluster.scripted_producers[O0][0].transaction_start_offset == 4
-    kraft.succeed(*ABORT, "--start-offset", "4", "--execute", "--force")
-    assert cluster.scripted_producers[O0][0].transaction_start_offset == -1
 
 
 def test_the_leaders_refusal_is_one_line(kraft: Shell, cluster: FakeCluster) -> None:

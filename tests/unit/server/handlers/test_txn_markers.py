@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from kraft.log.append_work import AppendOrigin
+from kraft.log.format.control_record import MarkerType
 from kraft.log.format.record_batch import read_header
 from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
@@ -19,7 +20,7 @@ from kraft.server.handlers import txn_markers
 from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.handlers.txn_markers import WRITTEN_S_MAX, TxnMarkersHandler
 from kraft.server.replica.waiting_appends import WaitingAppends
-from tests.support.log.transactional_log import read_committed, send
+from tests.support.log.transactional_log import end, read_committed, send
 from tests.support.server.replicas import ORDERS_0, Broker, fetched, follow, lead, settle
 from tests.support.turn_counter import TurnCounter
 from tests.unit.server.handlers.held_appends import COMPACT, HeldExecutor, large
@@ -51,10 +52,21 @@ class Marking:
         self.thread = HeldExecutor()
         self.appends = WaitingAppends(self.thread, bytes_max)
         self.groups = GroupMarkers()
-        self.handler = TxnMarkersHandler(self.broker.partitions, self.appends, lambda: 1_000, self.groups.append)
+        self.checked: list[tuple[int, TopicPartition]] = []
+        self.objection: Refusal | None = None
+        self.while_checking: Callable[[], object] = lambda: None
+        self.handler = TxnMarkersHandler(
+            self.broker.partitions, self.appends, lambda: 1_000, self.groups.append, self.check_hanging
+        )
         self.first, self.second = (self.broker.open(each) for each in (ORDERS_0, ORDERS_1))
         for partition in (self.first, self.second):
             lead(partition, epoch=1, replicas=(1,))
+
+    async def check_hanging(self, producer_id: int, partition: TopicPartition) -> None:
+        self.checked.append((producer_id, partition))
+        self.while_checking()
+        if self.objection is not None:
+            raise self.objection
 
     async def write(self, *markers: TxnMarker) -> list[list[ErrorCode]]:
         response = await self.handler.write(WriteTxnMarkersRequest(markers=markers))
@@ -235,6 +247,29 @@ async def test_an_operator_aborts_a_transaction_that_hangs(marking: Marking) -> 
     await marking.handler.abort(abort())
     assert read_committed(marking.first.log) == []
     assert marking.first.log.transactions.last_stable_offset(marking.first.log.log_end_offset) == 2
+
+
+async def test_an_abort_of_a_transaction_that_a_coordinator_has_is_refused(marking: Marking) -> None:
+    send(marking.first.log, PRODUCER, 0, "a")
+    marking.objection = Refusal(ErrorCode.INVALID_TXN_STATE, "the transaction does not hang")
+    with pytest.raises(Refusal, match="does not hang"):
+        await marking.handler.abort(abort())
+    assert marking.checked == [(PRODUCER, ORDERS_0)]
+    assert marking.first.log.log_end_offset == 1
+
+
+async def test_an_abort_without_an_open_transaction_writes_nothing(marking: Marking) -> None:
+    await marking.handler.abort(abort(producer_epoch=9))
+    assert (marking.checked, marking.first.log.log_end_offset) == ([], 0)
+
+
+async def test_an_abort_of_what_has_ended_meanwhile_writes_nothing(marking: Marking) -> None:
+    log = marking.first.log
+    send(log, PRODUCER, 0, "a")
+    marking.while_checking = lambda: (end(log, PRODUCER, MarkerType.COMMIT), send(log, PRODUCER, 1, "next"))
+    await marking.handler.abort(abort())
+    assert log.log_end_offset == 3
+    assert read_committed(log) == ["a"]
 
 
 async def test_an_abort_that_writes_nothing_says_why(marking: Marking) -> None:

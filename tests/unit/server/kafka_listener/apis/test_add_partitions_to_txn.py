@@ -6,11 +6,8 @@ import pytest
 
 from kraft.coordinator.transactions.commands import AddPartitions
 from kraft.coordinator.transactions.transaction import ProducerIdAndEpoch
-from kraft.model import transaction_partitions as values
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
-from kraft.model.partitions import PartitionName
-from kraft.server.kafka_listener.apis import add_partitions_to_txn
 from kraft.server.kafka_listener.apis.add_partitions_to_txn import AddPartitionsToTxnApi
 from kraft.wire.schema.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -57,7 +54,7 @@ async def test_a_producer_adds_partitions_and_each_has_its_code_in_order(version
         unknown = {PARTITIONS[1]: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         return {**dict.fromkeys(PARTITIONS, ErrorCode.OPERATION_NOT_ATTEMPTED), **unknown}
 
-    api = AddPartitionsToTxnApi(add, not_asked)  # type: ignore[arg-type]
+    api = AddPartitionsToTxnApi(add)
     response = await answered(api, OF_PRODUCER, version, AddPartitionsToTxnResponse)
     assert codes(response.results_by_topic_v3_and_below) == [("parcels", 1, 55), ("parcels", 0, 3), ("orders", 2, 55)]
     assert added == [
@@ -75,73 +72,22 @@ async def test_old_producers_know_a_fenced_one_by_its_epoch(version: int) -> Non
     async def add(_: AddPartitions) -> Mapping[TopicPartition, ErrorCode]:
         raise Refusal(ErrorCode.PRODUCER_FENCED, "no")
 
-    api = AddPartitionsToTxnApi(add, not_asked)  # type: ignore[arg-type]
+    api = AddPartitionsToTxnApi(add)
     response = await answered(api, OF_PRODUCER, version, AddPartitionsToTxnResponse)
     code = ErrorCode.PRODUCER_FENCED if version >= 2 else ErrorCode.INVALID_PRODUCER_EPOCH
     assert {each[2] for each in codes(response.results_by_topic_v3_and_below)} == {code}
 
 
-async def test_a_large_request_is_answered_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(add_partitions_to_txn, "TRANSACTIONS_AT_ONCE", 2)
-    sizes: list[int] = []
-
-    async def verify(request: values.AddPartitionsToTxnRequest) -> values.AddPartitionsToTxnResponse:
-        sizes.append(len(request.transactions))
-        return values.AddPartitionsToTxnResponse(
-            transactions=tuple(
-                values.VerifiedTransaction(error_code=list(ErrorCode)[each.producer_id], error_message="no")
-                for each in request.transactions
-            )
-        )
-
-    request = AddPartitionsToTxnRequest(
-        transactions=tuple(
-            AddPartitionsToTxnTransaction(transactional_id=f"{each}", producer_id=each, producer_epoch=0, topics=TOPICS)
-            for each in range(2, 7)
-        )
-    )
-    api = AddPartitionsToTxnApi(not_asked, verify)  # type: ignore[arg-type]
-    response = await answered(api, request, 4, AddPartitionsToTxnResponse)
-    assert sizes == [2, 2, 1]
-    found = [(each.transactional_id, codes(each.topic_results)[0][2]) for each in response.results_by_transaction]
-    assert found == [(f"{each}", list(ErrorCode)[each]) for each in range(2, 7)]
-
-
 @pytest.mark.parametrize("version", OF_BROKERS)
-async def test_a_broker_asks_for_many_transactions_and_each_has_its_answer(version: int) -> None:
-    asked: list[values.AddPartitionsToTxnRequest] = []
-
-    async def verify(request: values.AddPartitionsToTxnRequest) -> values.AddPartitionsToTxnResponse:
-        asked.append(request)
-        refused = values.VerifiedTransaction(error_code=ErrorCode.PRODUCER_FENCED, error_message="no")
-        found = (ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.NONE)
-        return values.AddPartitionsToTxnResponse(
-            transactions=(values.VerifiedTransaction(partition_error_codes=found), refused)
-        )
-
+async def test_versions_of_brokers_are_refused_and_nothing_is_added(version: int) -> None:
     request = AddPartitionsToTxnRequest(
         transactions=tuple(
             AddPartitionsToTxnTransaction(
-                transactional_id=each, producer_id=7, producer_epoch=2, verify_only=each == "payments", topics=TOPICS
+                transactional_id="payments", producer_id=7, producer_epoch=2, verify_only=verify_only, topics=TOPICS
             )
-            for each in ("payments", "refunds")
+            for verify_only in (True, False)
         )
     )
-    api = AddPartitionsToTxnApi(not_asked, verify)  # type: ignore[arg-type]
+    api = AddPartitionsToTxnApi(not_asked)  # type: ignore[arg-type]
     response = await answered(api, request, version, AddPartitionsToTxnResponse)
-    assert response.error_code == 0
-    first, second = response.results_by_transaction
-    assert (first.transactional_id, second.transactional_id) == ("payments", "refunds")
-    assert codes(first.topic_results) == [("parcels", 1, 0), ("parcels", 0, 120), ("orders", 2, 0)]
-    assert [each[2] for each in codes(second.topic_results)] == [ErrorCode.PRODUCER_FENCED] * 3
-    names = tuple(PartitionName(topic=each.topic, partition=each.partition) for each in PARTITIONS)
-    assert asked[0].transactions == tuple(
-        values.TransactionToVerify(
-            transactional_id=each,
-            producer_id=7,
-            producer_epoch=2,
-            verify_only=each == "payments",
-            partitions=names,
-        )
-        for each in ("payments", "refunds")
-    )
+    assert response == AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
