@@ -22,7 +22,7 @@ from kraft.log.log_config import LogConfig
 from kraft.log.log_health import LogHealth
 from kraft.log.recovery.log_checkpoint import LogCheckpoint, write_checkpoint
 from kraft.log.recovery.producer_state import ProducerStates
-from kraft.log.recovery.recovery import RecoveredLog, rebuild_producers
+from kraft.log.recovery.recovery import RecoveredLog, rebuilding_producers
 from kraft.log.segment import lookup
 from kraft.log.segment.aborted_index import AbortedEntries, collect_aborted
 from kraft.log.segment.rolling import begin_segment
@@ -122,9 +122,9 @@ class LogFiles:
             if len(segment.aborted):
                 yield segment.aborted.entries(segment.next_offset, copied)
 
-    def rebuild_producers(self) -> ProducerStates:
+    def rebuilding_producers(self) -> Change[ProducerStates]:
         """Return the state of the producers, from the snapshots and the batches."""
-        return rebuild_producers(self._snapshots, self._segments, self.log_end)
+        return rebuilding_producers(self._snapshots, [*self._segments], self.log_end)
 
     # --- growing ---------------------------------------------------------------------------------------------
 

@@ -433,7 +433,7 @@ class PartitionLog:
         yield from self._files.truncate_to(offset)
         if self._producers.reaches(self.log_end_offset):
             # Only the log knows which older batches are now a producer's last five.
-            rebuilt = self._files.rebuild_producers()
+            rebuilt = yield from self._files.rebuilding_producers()
             self._producers.restore(rebuilt.states, self._producers.transactions, self.log_end_offset)
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:

@@ -156,11 +156,12 @@ class AbortedIndex:
 
     def cut(self, end_offset: Offset) -> None:
         """Drop the entries whose markers are at or above `end_offset`, where the segment now ends."""
-        if len(self):
+        if count := len(self):
             data = self._in_memory()
-            kept = sum(entry.last_offset < end_offset for entry in decode_entries(data))
+            kept = _first_marked_from(_InMemory(data), end_offset, count)
             del data[kept * ENTRY_BYTES :]
-            self._begins = _begins_of(data)
+            whole = kept // ENTRIES_PER_BLOCK
+            self._begins = self._begins[:whole] + _begins_of(data[whole * ENTRIES_PER_BLOCK * ENTRY_BYTES :])
 
     def _in_memory(self) -> bytearray:
         if self._data is None:

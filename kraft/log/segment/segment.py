@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Final
 
@@ -18,7 +19,7 @@ from kraft.log.segment.batches import Continuity, checked_bytes, read_batch, sca
 from kraft.log.segment.facts import SegmentFacts
 from kraft.log.segment.offset_index import OffsetIndex
 from kraft.log.segment.paths import DELETED_SUFFIX, segment_paths
-from kraft.log.segment.stored_indexes import OffsetEntries, StoredOffsetIndex
+from kraft.log.segment.stored_indexes import OffsetEntries, StoredOffsetIndex, last_bytes
 from kraft.log.segment.time_index import TimeIndex
 from kraft.model.errors import Corruption
 from kraft.model.ids import Offset
@@ -299,10 +300,17 @@ class Segment:
     def truncate_to(self, offset: Offset) -> Change[None]:
         """Drop every batch that ends at or above `offset`, durably: they must not reappear after a crash."""
         position = self.position_of(offset)
-        self._indexes()
+        self.aborted.keep((yield self._load_released))
         yield lambda: self._truncate_file(position)
         self._cut_indexes(position)
         self.aborted.cut(self.next_offset)
+
+    def _load_released(self) -> bytes:
+        """Load the indexes and return the stored aborted transactions, which would block the loop. Any thread may."""
+        if self._index is None or self._time_index is None:
+            with suppress(FileNotFoundError, ValueError):
+                self._load_indexes()
+        return self.aborted.stored()
 
     def _truncate_file(self, position: int) -> None:
         self.file.truncate(position)
@@ -382,12 +390,12 @@ class Segment:
         if self.file.size == 0:
             return
         last_offset, position = OffsetIndex.decode_last(
-            self._last_bytes(self.paths.index, OffsetIndex.ENTRY_BYTES), self.base_offset
+            last_bytes(self._disk, self.paths.index, OffsetIndex.ENTRY_BYTES), self.base_offset
         )
         if position and self._scan_from(position, last_offset) is None:
             raise ValueError("the index does not fit the log")
         self.max_timestamp_ms, self.max_timestamp_offset = TimeIndex.decode_last(
-            self._last_bytes(self.paths.time_index, TimeIndex.ENTRY_BYTES), self.base_offset
+            last_bytes(self._disk, self.paths.time_index, TimeIndex.ENTRY_BYTES), self.base_offset
         )
         indexed_ms = self.max_timestamp_ms
         for _, header in self.scan(position):
@@ -395,15 +403,6 @@ class Segment:
             self._note_timestamp(header, header.last_offset)
         if self.max_timestamp_ms != indexed_ms:
             raise ValueError("the time index lacks the largest timestamp")
-
-    def _last_bytes(self, path: str, size: int) -> bytes:
-        file = self._disk.open(path, create=False)
-        try:
-            if file.size % size:
-                raise ValueError(f"{file.size} bytes are not a whole number of entries")
-            return file.read_at(max(0, file.size - size), size)
-        finally:
-            file.close()
 
     # --- indexes ---------------------------------------------------------------------------------------------
 
@@ -470,10 +469,9 @@ class Segment:
     def write_indexes(self) -> Change[None]:
         """Write the index files, durably."""
         index, time_index = self._indexes()
-        data, time_data = index.encode(), time_index.encode()
         paths = self.paths
-        yield lambda: self._disk.write_atomically(paths.index, data)
-        yield lambda: self._disk.write_atomically(paths.time_index, time_data)
+        yield lambda: self._disk.write_atomically(paths.index, index.encode())
+        yield lambda: self._disk.write_atomically(paths.time_index, time_index.encode())
         yield from self.aborted.write()
 
     def release_indexes(self) -> None:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
+from contextlib import closing
 from typing import Final, Protocol
+
+from kraft.log.disk import Disk
 
 Entry = tuple[int, int]
 
@@ -88,3 +91,14 @@ def _count(data: bytes, entry_bytes: int) -> int:
     if len(data) % entry_bytes:
         raise ValueError(f"{len(data)} bytes are not a whole number of entries")
     return len(data) // entry_bytes
+
+
+def last_bytes(disk: Disk, path: str, size: int) -> bytes:
+    """Return the last `size` bytes of an index file whose entries have that size; fewer if it is empty.
+
+    Raises FileNotFoundError, and ValueError for a file without whole entries.
+    """
+    with closing(disk.open(path, create=False)) as file:
+        if file.size % size:
+            raise ValueError(f"{file.size} bytes are not a whole number of entries")
+        return file.read_at(max(0, file.size - size), size)

@@ -109,6 +109,8 @@ class LogCleaner:
                 partition in self._in_progress
                 or partition in self._uncleanable
                 or not partition.is_open
+                # In the middle of a truncation the state of its producers, whose last batches stay, is not yet rebuilt.
+                or partition.is_changing
                 or partition.move is not None
                 or not partition.log.config.compacts
                 or self._not_before_s.get(partition, now_s) > now_s

@@ -27,6 +27,7 @@ from kraft.server.upkeep.scrubber import LogScrubber
 from kraft.server.upkeep.throttle import Stopped, Throttle
 from tests.support.cluster_images import ORDERS
 from tests.support.server.replicas import DEFAULTS, WALL_MS, Broker, InlineExecutor, lead, remove_directory
+from tests.support.log.transactional_log import ABORT, VERIFIED, end, read_committed, transactional
 from tests.support.virtual_time import run_virtually
 from tests.unit.server.upkeep.cleaning import CONFIG, contents, roll
 
@@ -198,6 +199,33 @@ def test_what_is_not_committed_is_not_compacted(broker: Broker) -> None:
         roll(partition)
     assert partition.high_watermark == 0
     assert not Cleaning(broker).clean()
+
+
+def test_a_record_of_an_open_transaction_replaces_no_committed_one(broker: Broker) -> None:
+    partition = compacted(broker, rounds=2)
+    partition.append(transactional(7, 0, "undecided", key="a"), 1, VERIFIED)
+    roll(partition)
+    write(partition, e="active")
+    broker.sync()
+    assert partition.last_stable_offset == 7
+    assert partition.high_watermark == 9
+    assert Cleaning(broker).clean()
+    assert contents(partition)[:4] == [(3, "a", "a1"), (4, "b", "b1"), (5, "c", "c1"), (6, "d", "active")]
+    end(partition.log, 7, ABORT)
+    broker.sync()
+    assert [value for value in read_committed(partition.log) if value.startswith("a")] == ["a1", "active", "active"]
+
+
+def test_a_log_is_not_compacted_in_the_middle_of_a_truncation(broker: Broker) -> None:
+    partition = compacted(broker)
+    partition._changes._off_loop = True
+    cleaning, truncation = Cleaning(broker), partition._changes.make(lambda: partition.log.truncating_to(Offset(10)))
+    while not truncation.is_done:
+        assert not cleaning.clean()
+        broker.sync()
+    partition._changes._off_loop = False
+    assert partition.log.log_end_offset == 9
+    assert cleaning.clean()
 
 
 def test_a_full_disk_is_not_written_to(broker: Broker) -> None:
