@@ -159,6 +159,8 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
         """Batches that are not appended yet; records are added to the last one."""
         self._in_flight: Batch[Replicated] | None = None
         """The batch of the last `Append`."""
+        self._waiting_producers: set[int] = set()
+        """Producers with records or a marker among the decided batches and the one in flight: at most one batch each."""
         self._uncommitted: deque[Batch[Replicated]] = deque()
         """Batches in the log that are not committed."""
         self._uncommitted_bytes = 0
@@ -266,8 +268,7 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
 
         The log cannot tell while other batches of the producer are to be appended before it.
         """
-        waiting = self._decided if self._in_flight is None else (self._in_flight, *self._decided)
-        if any(each.is_of_producer(transactional.producer_id) for each in waiting):
+        if transactional.producer_id in self._waiting_producers:
             return unavailable(f"records of producer {transactional.producer_id} are still being written; retry")
         refusal = self._surroundings.producer_refusal(transactional.batch, transactional.origin)
         if refusal is None or refusal.error_code is not ErrorCode.NOT_ENOUGH_REPLICAS:
@@ -328,6 +329,8 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
     def _begin_batch(self, transactional: Transactional | None) -> list[Effect[Replicated]]:
         self._numbers += 1
         self._decided.append(Batch(self._numbers, transactional))
+        if transactional is not None:
+            self._waiting_producers.add(transactional.producer_id)
         return [self._set_timer(_CommitDeadline(self._numbers), self._surroundings.commit_timeout_ms)]
 
     def _grow(self, size: int, after: Replicated) -> None:
@@ -368,6 +371,8 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
         batch = self._in_flight
         assert batch is not None, "no append was asked for"
         self._in_flight = None
+        if batch.transactional is not None:
+            self._waiting_producers.remove(batch.transactional.producer_id)
         batch.end, batch.records = end, []
         self._appended = batch.after
         self._uncommitted.append(batch)
@@ -378,6 +383,7 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
         assert self._in_flight is not None, "no append was asked for"
         self._in_flight = None
         self._decided.clear()
+        self._waiting_producers.clear()
         self.latest, self.volatile = self._appended, None
         for batch in self._uncommitted:
             batch.replies.clear()

@@ -71,6 +71,3 @@ class Batch(Generic[Replicated]):
     def has_room(self, size: int, size_max: int) -> bool:
         """Return whether records of this size can be added."""
         return self.transactional is None and self.size + size <= size_max
-
-    def is_of_producer(self, producer_id: int) -> bool:
-        return self.transactional is not None and self.transactional.producer_id == producer_id

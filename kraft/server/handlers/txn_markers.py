@@ -7,7 +7,7 @@ nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
 from kraft.coordinator.transactions.transaction import EPOCH_MAX
@@ -45,6 +45,9 @@ CheckHanging = Callable[[int, TopicPartition], Awaitable[None]]
 MARKERS_AT_ONCE: Final = 50
 """Markers appended before other tasks have their turn."""
 
+WAITING_MAX: Final = 256
+"""Markers of a request that wait for replicas together: all of them may be there in one turn of the loop."""
+
 
 class TxnMarkersHandler:
     def __init__(
@@ -66,19 +69,24 @@ class TxnMarkersHandler:
 
         A partition that took too long has REQUEST_TIMED_OUT, and may get its marker later.
         """
-        until_s = asyncio.get_running_loop().time() + WRITTEN_S_MAX
+        until_s = _now_s() + WRITTEN_S_MAX
         turns = Turns(MARKERS_AT_ONCE)
         outcomes: list[list[ProduceOutcome]] = []
+        waiting: list[asyncio.Future[ErrorCode]] = []
         try:
             for marker in request.markers:
                 begun: list[ProduceOutcome] = []
                 outcomes.append(begun)
                 for partition in marker.partitions:
-                    begun.append(self._begin(marker, partition, until_s))
+                    outcome = self._begin(marker, partition, until_s)
+                    begun.append(outcome)
+                    if isinstance(outcome, asyncio.Future):
+                        waiting.append(outcome)
+                    if len(waiting) == WAITING_MAX:
+                        await _wait_for(waiting, until_s)
+                        waiting.clear()
                     await turns.done()
-            waiting = [each for begun in outcomes for each in begun if isinstance(each, asyncio.Future)]
-            if waiting:
-                await asyncio.wait(waiting, timeout=max(until_s - asyncio.get_running_loop().time(), 0))
+            await _wait_for(waiting, until_s)
             return WriteTxnMarkersResponse(
                 markers=tuple(WrittenTxnMarker(partition_error_codes=tuple(map(_code, begun))) for begun in outcomes)
             )
@@ -139,6 +147,8 @@ class TxnMarkersHandler:
         """Append a marker, or queue it behind other appends. Return its outcome, or the future of it."""
         if marker.producer_id < 0 or not 0 <= marker.producer_epoch <= EPOCH_MAX:
             return ErrorCode.INVALID_REQUEST
+        if _now_s() >= until_s:
+            return ErrorCode.REQUEST_TIMED_OUT
         kind = MarkerType.COMMIT if marker.committed else MarkerType.ABORT
         end = EndTransactionMarker(type=kind, coordinator_epoch=marker.coordinator_epoch)
         batch = build_marker(end, marker.producer_id, marker.producer_epoch, self._wall_ms())
@@ -202,6 +212,16 @@ def _append(partition: Partition, batch: ProducedRecords, origin: AppendOrigin) 
     """Append now. Raises Refusal and AppendMustWait if nothing was appended."""
     result = partition.append(batch, ACKS_ALL, origin)
     return partition.park_produce(Offset(result.last_offset + 1))
+
+
+async def _wait_for(outcomes: Collection[asyncio.Future[ErrorCode]], until_s: float) -> None:
+    """Wait until all are done, or `until_s` of the loop's clock."""
+    if outcomes:
+        await asyncio.wait(outcomes, timeout=max(until_s - _now_s(), 0))
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _code(outcome: ProduceOutcome) -> ErrorCode:

@@ -18,7 +18,7 @@ from kraft.model.transaction_partitions import TxnMarker, WriteTxnMarkersRequest
 from kraft.model.transactions import AbortTransactionRequest
 from kraft.server.handlers import txn_markers
 from kraft.server.handlers.produce import ProduceHandler
-from kraft.server.handlers.txn_markers import WRITTEN_S_MAX, TxnMarkersHandler
+from kraft.server.handlers.txn_markers import WAITING_MAX, WRITTEN_S_MAX, TxnMarkersHandler
 from kraft.server.replica.waiting_appends import WaitingAppends
 from tests.support.log.transactional_log import end, read_committed, send
 from tests.support.server.replicas import ORDERS_0, Broker, fetched, follow, lead, settle
@@ -36,10 +36,16 @@ class GroupMarkers:
         self.appended: list[tuple[int, int, AppendOrigin]] = []
         self.refusal: Refusal | None = None
         self.takes_s = 0.0
+        self.waiting = self.waiting_most = 0
 
     async def append(self, partition: int, batch: bytes, origin: AppendOrigin) -> None:
         self.appended.append((partition, read_header(batch).producer_id, origin))
-        await asyncio.sleep(self.takes_s)
+        self.waiting += 1
+        self.waiting_most = max(self.waiting_most, self.waiting)
+        try:
+            await asyncio.sleep(self.takes_s)
+        finally:
+            self.waiting -= 1
         if self.refusal is not None:
             raise self.refusal
 
@@ -232,6 +238,17 @@ async def test_a_large_request_gives_other_tasks_their_turns(marking: Marking, m
     async with TurnCounter() as others:
         assert await marking.write(*[marker(9)] * 20) == [[ErrorCode.NOT_LEADER_OR_FOLLOWER]] * 20
     assert others.turns >= 9
+
+
+async def test_the_markers_of_a_large_request_wait_for_replicas_a_few_at_a_time(marking: Marking) -> None:
+    marking.groups.takes_s = WRITTEN_S_MAX / 2.5
+    markers = [marker(OFFSETS_TOPIC, producer_id=number) for number in range(5 * WAITING_MAX)]
+    codes = [code for (code,) in await marking.write(*markers)]
+    # The third part was not there in time, and the others were not sent.
+    assert codes == [ErrorCode.NONE] * 2 * WAITING_MAX + [ErrorCode.REQUEST_TIMED_OUT] * 3 * WAITING_MAX
+    assert marking.groups.waiting_most == WAITING_MAX
+    assert len(marking.groups.appended) == 3 * WAITING_MAX
+    await settle()
 
 
 # --- an operator's abort ---------------------------------------------------------------------------------------------
