@@ -160,7 +160,7 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
         self._in_flight: Batch[Replicated] | None = None
         """The batch of the last `Append`."""
         self._waiting_producers: set[int] = set()
-        """Producers with records or a marker among the decided batches and the one in flight: at most one batch each."""
+        """Producers with a batch of their own among those: each has one at most."""
         self._uncommitted: deque[Batch[Replicated]] = deque()
         """Batches in the log that are not committed."""
         self._uncommitted_bytes = 0

@@ -5,7 +5,7 @@ The meaning of an append, the committed records and the time to roll are decided
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -108,6 +108,10 @@ class LogFiles:
     def aborted(self, start: Offset, upper: Offset) -> list[AbortedTransaction]:
         """Return the aborted transactions that overlap [start, upper), in the order of their markers."""
         return collect_aborted(self._aborted_from(start, copied=False), start, upper)
+
+    def look_up_aborted(self, start: Offset, upper: Offset, producers: Container[int]) -> lookup.AbortedLookUp:
+        """Return the look-up of these producers' aborted transactions that overlap [start, upper)."""
+        return lookup.aborted(self._segments, start, upper, producers)
 
     def aborted_entries(self, start: Offset) -> tuple[AbortedEntries, ...]:
         """Return the entries of all segments from `start` on, for another thread."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+from typing import NoReturn
+
 from kraft.log.append_work import AppendOrigin
 from kraft.log.format.control_record import marker_in
 from kraft.log.format.record_batch import Buffer, read_header
@@ -9,6 +12,7 @@ from kraft.log.log_files import LogFiles
 from kraft.log.log_health import LogHealth
 from kraft.log.recovery.producer_state import ProducerStates
 from kraft.log.segment.aborted_index import AbortedEntries
+from kraft.log.segment.lookup import AbortedLookUp
 from kraft.log.transactions.aborted import AbortedTransaction
 from kraft.log.transactions.verification import VerificationGuard
 from kraft.model.errors import Refusal
@@ -50,10 +54,31 @@ class LogTransactions:
         """
         try:
             return self._files.aborted(start, upper)
-        except OSError as error:
+        except (OSError, ValueError) as error:
+            self.look_up_failed(error)
+
+    def look_up_aborted(
+        self, start: Offset, upper: Offset, producers: Container[int]
+    ) -> list[AbortedTransaction] | AbortedLookUp:
+        """Return the aborted transactions of these producers with offsets in [start, upper).
+
+        Returns the rest of the look-up if it takes more than a step. Raises Refusal as `aborted`.
+        """
+        look_up = self._files.look_up_aborted(start, upper, producers)
+        try:
+            next(look_up.steps)
+        except StopIteration as end:
+            found: list[AbortedTransaction] = end.value
+            return found
+        except (OSError, ValueError) as error:
+            self.look_up_failed(error)
+        return look_up
+
+    def look_up_failed(self, error: OSError | ValueError) -> NoReturn:
+        """Fail the log, whose index of aborted transactions a look-up could not read."""
+        if isinstance(error, OSError):
             self._health.fail(error)
-        except ValueError as error:
-            self._health.fail(OSError(f"an index of aborted transactions is damaged: {error}"))
+        self._health.fail(OSError(f"an index of aborted transactions is damaged: {error}"))
 
     def aborted_entries(self, start: Offset) -> tuple[AbortedEntries, ...]:
         """Return the entries of the segments from `start` on, for `collect_aborted` in another thread."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
+
+from msgspec import Struct
 
 from kraft.log.leader_epochs import LeaderEpochCache
+from kraft.log.segment.aborted_index import AbortedSteps, aborted_steps
 from kraft.log.segment.facts import SegmentFacts
 from kraft.log.segment.segment import Segment
 from kraft.model.ids import Offset
@@ -48,3 +51,18 @@ def read(
         # Compaction may have removed the last records of a segment.
         start = max(start, end_of(segments, number, log_end))
     return b""
+
+
+class AbortedLookUp(Struct, frozen=True, kw_only=True):
+    """A look-up of aborted transactions. Valid if the log `still_has` the segments after the last step."""
+
+    segments: Sequence[Segment]
+    steps: AbortedSteps
+    """Runs in any thread."""
+
+
+def aborted(segments: Sequence[Segment], start: Offset, upper: Offset, producers: Container[int]) -> AbortedLookUp:
+    """Return the look-up of these producers' aborted transactions that overlap [start, upper)."""
+    held = segments[segment_number(segments, start) :]
+    entries = (each.aborted.entries(each.next_offset, copied=False) for each in held if len(each.aborted))
+    return AbortedLookUp(segments=held, steps=aborted_steps(entries, start, upper, producers))

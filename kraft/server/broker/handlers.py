@@ -61,7 +61,7 @@ class BrokerApis:
         self._replicas = replicas
         self._coordinators = coordinators
         self._waiting_appends = waiting_appends
-        # For clients' long reads: look-ups by time, plain records.
+        # For clients' long reads: look-ups by time, of aborted transactions, plain records.
         self._read_thread = ThreadPoolExecutor(1, thread_name_prefix="slow-reads")
         self._slow_reads = SlowReads(self._read_thread)
         self._kafka = KafkaListeners(config, world, metadata)
@@ -96,7 +96,7 @@ class BrokerApis:
             partitions, transactions.verifier.verify, is_enabled=config.transactions.verifies_partitions
         )
         produce = ProduceHandler(partitions, self._waiting_appends, verification)
-        fetch = FetchHandler(partitions)
+        fetch = FetchHandler(partitions, slow_reads=self._slow_reads)
         return BrokerHandlers(
             produce=produce,
             fetch=fetch,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from msgspec import Struct
@@ -11,14 +12,18 @@ from msgspec.structs import replace
 
 from kraft.log.format.record_batch import HEADER_BYTES, split
 from kraft.log.segment.batches import READ_BATCHES_MAX
+from kraft.log.segment.lookup import AbortedLookUp
 from kraft.log.segment.segment import READ_BYTES_MAX
+from kraft.log.transactions.aborted import AbortedTransaction as LoggedTransaction
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fetch import AbortedTransaction, FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
 from kraft.model.ids import Offset
 from kraft.rpc.call import Served
 from kraft.rpc.calls import FETCH
+from kraft.server.handlers.list_offsets import wait_for_file_change
 from kraft.server.loop.budget import Budget
 from kraft.server.loop.purgatory import Notifier, Watch
+from kraft.server.loop.slow_reads import RequestReads, SlowReads
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
 
@@ -31,6 +36,9 @@ PARTITIONS_AT_ONCE: Final = 500
 TURN_S_MAX: Final = 0.01
 """Time after which other tasks have their turn: one partition may give some MiB, or a thousand small batches."""
 
+
+LOOK_UP_S_MAX: Final = 30.0
+"""How long the look-ups of aborted transactions of one request may take."""
 
 WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 """Maximum bytes of records that all waiting fetches together keep in memory: each may have read nearly `min_bytes`. A
@@ -61,6 +69,9 @@ class _Read(Struct):
     dropped_bytes: int = 0
     """Bytes of the first records, which `result` has no longer."""
 
+    look_up: AbortedLookUp | None = None
+    """Finds the aborted transactions of `result`; None if it has them."""
+
     _counted: tuple[int, int] | None = None
 
     @property
@@ -73,6 +84,7 @@ class _Read(Struct):
             self.earlier = self.size_bytes, *self.counted()
             self.dropped_bytes = self.size_bytes
             self.result = replace(self.result, records=b"", aborted=[])
+            self.look_up = None
 
     def counted(self) -> tuple[int, int]:
         """Return how many batches there are, and the offset after the last one."""
@@ -157,6 +169,11 @@ class _Reading:
         )
 
     @property
+    def has_look_ups(self) -> bool:
+        """True if aborted transactions are still to be looked up."""
+        return any(read.look_up is not None for read in self.reads)
+
+    @property
     def kept_bytes(self) -> int:
         """Bytes of records in memory."""
         return sum(len(read.result.records) for read in self.reads)
@@ -175,15 +192,18 @@ class _Reading:
 
 
 class FetchHandler:
-    def __init__(self, partitions: Partitions, waiting_bytes_max: int = WAITING_BYTES_MAX) -> None:
+    def __init__(
+        self, partitions: Partitions, waiting_bytes_max: int = WAITING_BYTES_MAX, slow_reads: SlowReads | None = None
+    ) -> None:
         self._partitions = partitions
+        self._slow_reads = slow_reads or SlowReads(ThreadPoolExecutor(1, thread_name_prefix="slow-reads"))
         self._waiting_bytes = Budget(waiting_bytes_max)
 
     def begin(self, request: FetchRequest) -> Awaitable[FetchResponse] | FetchResponse:
         """Do the same as `handle`, but return the response itself if there is nothing to wait for."""
         reading = _Reading(request)
         is_whole = self._read_on(request, reading)
-        if is_whole and (reading.is_enough or request.max_wait_ms <= 0):
+        if is_whole and (reading.is_enough or request.max_wait_ms <= 0) and not reading.has_look_ups:
             return reading.response()
         return self._handle(request, reading)
 
@@ -206,6 +226,8 @@ class FetchHandler:
         if not reading.is_whole:
             reading = _Reading(request)
             await self._read_rest(request, reading)
+        if reading.has_look_ups:
+            await self._look_up(request, reading)
         return reading.response()
 
     async def _wait(self, request: FetchRequest, reading: _Reading, deadline_s: float) -> _Reading:
@@ -260,6 +282,53 @@ class FetchHandler:
                 break
         return len(reading.reads) == len(request.partitions)
 
+    async def _look_up(self, request: FetchRequest, reading: _Reading) -> None:
+        """Look up, in a thread, the aborted transactions that take long.
+
+        Where that takes too long, or there is no room for the records meanwhile, there are none: a consumer asks again.
+        """
+        reads = self._slow_reads.of_request(LOOK_UP_S_MAX)
+        is_kept = self._waiting_bytes.claim(reading, reading.kept_bytes)
+        try:
+            for at, wanted in enumerate(request.partitions):
+                read = reading.reads[at]
+                try:
+                    while is_kept and read.look_up is not None:
+                        read = await self._looked_up(wanted, read, read.look_up, reads)
+                except TimeoutError:
+                    is_kept = False
+                if read.look_up is not None:
+                    read = _Read(replace(read.result, records=b""), None, read.bounds)
+                reading.reads[at] = read
+        finally:
+            self._waiting_bytes.release(reading)
+
+    async def _looked_up(
+        self, wanted: FetchPartition, read: _Read, look_up: AbortedLookUp, reads: RequestReads
+    ) -> _Read:
+        """Return the read with its aborted transactions, or another one if the log has changed meanwhile."""
+        partition = read.partition
+        assert partition is not None, "without a partition there is nothing to look up"
+        leader, log = partition.leader, partition.log
+        found: list[LoggedTransaction] = []
+        failure: OSError | ValueError | None = None
+        try:
+            found = await reads.run(look_up.steps)
+        except TimeoutError:
+            # TimeoutError is an OSError, but not one of the disk.
+            raise
+        except (OSError, ValueError) as error:
+            failure = error
+        if partition.leader is not leader or partition.log is not log or not log.still_has(look_up.segments):
+            await wait_for_file_change(partition, reads)
+            return self._read(wanted, read.bounds, reads_committed=True)
+        try:
+            if failure is not None:
+                partition.aborted_look_up_failed(failure)
+        except Refusal as refusal:
+            return _Read(self._refused(wanted, refusal), None, read.bounds)
+        return _Read(replace(read.result, aborted=_named(found)), partition, read.bounds)
+
     def _is_current(self, wanted: FetchPartition, read: _Read, bounds: _Bounds, reads_committed: bool) -> bool:
         """Return whether a read within `bounds` would return the same: nothing that a result shows has changed."""
         partition, result = self._partitions.find_by_name(wanted.topic, wanted.partition), read.result
@@ -292,7 +361,7 @@ class FetchHandler:
                 start = Offset(earlier[2])
             left_bytes, at_least_one = bounds.bytes_max - earlier[0], bounds.at_least_one and not earlier[0]
             records += partition.read(start, left_bytes, upper, at_least_one)
-            aborted = partition.aborted_in(Offset(wanted.fetch_offset), records) if reads_committed else []
+            found = partition.aborted_in(Offset(wanted.fetch_offset), records) if reads_committed else []
         except Refusal as refusal:
             return _Read(self._refused(wanted, refusal), None, bounds)
         result = FetchPartitionResult(
@@ -305,11 +374,10 @@ class FetchHandler:
             leader_id=partition.leader_id,
             leader_epoch=partition.leader_epoch,
             last_stable_offset=stable,
-            aborted=[
-                AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted
-            ],
+            aborted=[] if isinstance(found, AbortedLookUp) else _named(found),
         )
-        return _Read(result, partition, bounds, Offset(wanted.fetch_offset), upper, earlier, dropped_bytes)
+        look_up = found if isinstance(found, AbortedLookUp) else None
+        return _Read(result, partition, bounds, Offset(wanted.fetch_offset), upper, earlier, dropped_bytes, look_up)
 
     def _refused(self, wanted: FetchPartition, refusal: Refusal) -> FetchPartitionResult:
         leader_id, leader_epoch = self._partitions.leader_hint(wanted.topic, wanted.partition)
@@ -326,3 +394,7 @@ class FetchHandler:
 
     def served(self) -> list[Served]:
         return [FETCH.served_by(self.handle)]
+
+
+def _named(aborted: Sequence[LoggedTransaction]) -> list[AbortedTransaction]:
+    return [AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted]

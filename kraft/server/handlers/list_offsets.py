@@ -151,7 +151,7 @@ async def _looked_up(
     if partition.leader is not leader or partition.log is not log:
         return None
     if not log.still_has(lookup.segments):
-        await _wait_for_file_change(partition, reads)
+        await wait_for_file_change(partition, reads)
         return None
     if failure is not None:
         raise _failed(partition, failure)
@@ -161,7 +161,7 @@ async def _looked_up(
     return None if found[0] < log.log_start_offset else found
 
 
-async def _wait_for_file_change(partition: Partition, reads: RequestReads) -> None:
+async def wait_for_file_change(partition: Partition, reads: RequestReads) -> None:
     """Wait until the current change of the log's files ends: before that, a look-up would read replaced files."""
     change = partition.current_change
     if change is not None:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from threading import Lock
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from kraft.log.change import Change
 from kraft.log.cleaning.cleaned_segments import CleaningResult
 from kraft.log.format.record_batch import Buffer, split
 from kraft.log.group_commit import SyncTicket
 from kraft.log.partition_log import PartitionLog
+from kraft.log.segment.lookup import AbortedLookUp
 from kraft.log.segment.segment import Segment
 from kraft.log.transactions.aborted import AbortedTransaction
 from kraft.model.errors import Corruption, ErrorCode, Refusal
@@ -97,16 +98,27 @@ class ReplicaLog(ABC):
             records = self.log.read(start, bytes_max, upper)
         return records if at_least_one or len(records) <= bytes_max else b""
 
-    def aborted_in(self, start: Offset, records: Buffer) -> list[AbortedTransaction]:
+    def aborted_in(self, start: Offset, records: Buffer) -> list[AbortedTransaction] | AbortedLookUp:
         """Return the aborted transactions in batches that `read` returned from `start`.
 
-        Raises Refusal KAFKA_STORAGE_ERROR if an index cannot be read.
+        Only those whose producer wrote a batch there: a client needs no others, and any number may have been open then.
+        Returns the rest of the look-up if it takes long. Raises Refusal KAFKA_STORAGE_ERROR if an index cannot be read.
         """
         transactions = self.log.transactions
         if not records or not transactions.may_have_aborted(start):
             return []
+        headers = [header for header, _ in split(records)]
+        producers = {header.producer_id for header in headers if header.is_transactional and not header.is_control}
+        if not producers:
+            return []
         with self._watching_storage:
-            return transactions.aborted(start, split(records)[-1][0].next_offset)
+            return transactions.look_up_aborted(start, headers[-1].next_offset, producers)
+
+    def aborted_look_up_failed(self, error: OSError | ValueError) -> NoReturn:
+        """Report that an index could not be read. Raises Refusal KAFKA_STORAGE_ERROR."""
+        with self._watching_storage:
+            self.log.transactions.look_up_failed(error)
+        raise AssertionError("a failed look-up is refused")
 
     @property
     def is_changing(self) -> bool:

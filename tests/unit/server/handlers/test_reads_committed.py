@@ -11,9 +11,13 @@ from msgspec.structs import replace
 from kraft.log.append_work import AppendOrigin
 from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
 from kraft.log.format.record_batch import split
+from kraft.log.segment import aborted_index
+from kraft.log.segment.aborted_index import ENTRIES_PER_BLOCK
 from kraft.model.errors import ErrorCode
-from kraft.model.fetch import AbortedTransaction, FetchRequest
+from kraft.model.fetch import AbortedTransaction, FetchRequest, FetchResponse
+from kraft.model.ids import Offset
 from kraft.model.list_offsets import LATEST_TIMESTAMP, MAX_TIMESTAMP, ListOffsetsPartition, ListOffsetsRequest
+from kraft.server.handlers import fetch
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.list_offsets import ListOffsetsHandler
 from kraft.server.loop.slow_reads import SlowReads
@@ -30,6 +34,7 @@ from tests.support.server.replicas import (
     values_of,
 )
 from tests.unit.server.handlers.fetches import asking, request
+from tests.unit.server.handlers.held_appends import HeldExecutor
 
 
 @pytest.fixture
@@ -147,3 +152,102 @@ async def test_the_latest_offset_of_committed_records_is_the_last_stable_one_and
         response = await handler.handle(ListOffsetsRequest(partitions=wanted, reads_committed=reads_committed))
         found.append([result.offset for result in response.partitions])
     assert found == [[3, 2, 2], [1, -1, -1]]
+
+
+# --- a long look-up --------------------------------------------------------------------------------------------------
+
+BESIDE = 3 * ENTRIES_PER_BLOCK
+"""Transactions that begin before the one that is read, and are aborted after it."""
+
+
+@pytest.fixture(name="partition")
+def many_aborted(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Partition:
+    """A partition whose first batches are of transactions that all end far behind them; a step reads one block."""
+    monkeypatch.setattr(aborted_index, "BLOCKS_AT_ONCE", 1)
+    partition = alone(broker)
+    producers = range(100, 100 + BESIDE)
+    for producer_id in producers:
+        partition.append(transactional(producer_id, 0, str(producer_id)), 1, VERIFIED)
+    for producer_id in producers:
+        partition.append(marker(ABORT, producer_id), 1, COORDINATOR)
+    broker.sync()
+    return partition
+
+
+def reading_last() -> FetchRequest:
+    """Return a request for one batch: that of the transaction which began last."""
+    return committed_only(request(asking(BESIDE - 1, bytes_max=1)))
+
+
+async def looking_up(broker: Broker, thread: HeldExecutor) -> asyncio.Future[FetchResponse]:
+    """Begin a fetch whose look-up waits for the thread."""
+    handler = FetchHandler(broker.partitions, slow_reads=SlowReads(thread))
+    answer = asyncio.ensure_future(handler.handle(reading_last()))
+    await settle()
+    return answer
+
+
+LAST = [AbortedTransaction(producer_id=99 + BESIDE, first_offset=BESIDE - 1)]
+
+
+@pytest.mark.usefixtures("partition")
+async def test_a_long_look_up_is_done_in_a_thread_and_names_only_the_producers_of_the_records(broker: Broker) -> None:
+    thread = HeldExecutor()
+    answer = await looking_up(broker, thread)
+    assert not answer.done()
+    await run_all(thread, answer)
+    (result,) = (await answer).partitions
+    assert (len(split(result.records)), result.aborted) == (1, LAST)
+
+
+async def test_a_look_up_that_another_role_interrupts_is_begun_again(broker: Broker, partition: Partition) -> None:
+    thread = HeldExecutor()
+    answer = await looking_up(broker, thread)
+    follow(partition, epoch=7)
+    await run_all(thread, answer)
+    (result,) = (await answer).partitions
+    assert (result.error_code, result.records) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, b"")
+
+
+async def test_a_look_up_in_segments_that_are_gone_is_begun_again(broker: Broker, partition: Partition) -> None:
+    thread = HeldExecutor()
+    partition.log.roll()
+    answer = await looking_up(broker, thread)
+    partition.log._files._being_replaced = partition.log._files.segments[:1]
+    await thread.run_next()
+    partition.log._files._being_replaced = ()
+    await run_all(thread, answer)
+    (result,) = (await answer).partitions
+    assert result.aborted == LAST
+
+
+@pytest.mark.usefixtures("partition")
+async def test_a_long_look_up_for_which_there_is_no_room_or_time_returns_no_records(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = FetchHandler(broker.partitions, slow_reads=SlowReads(HeldExecutor()), waiting_bytes_max=10)
+    monkeypatch.setattr(fetch, "LOOK_UP_S_MAX", 0.01)
+    late = FetchHandler(broker.partitions, slow_reads=SlowReads(HeldExecutor()))
+    for handler in (full, late):
+        (result,) = (await handler.handle(reading_last())).partitions
+        assert (result.error_code, result.records, result.aborted) == (ErrorCode.NONE, b"", [])
+
+
+async def test_an_index_that_is_lost_during_a_long_look_up_fails_the_log(broker: Broker, partition: Partition) -> None:
+    thread = HeldExecutor()
+    partition.log.roll()
+    answer = await looking_up(broker, thread)
+    entries = next(iter(partition.log.transactions.aborted_entries(Offset(0))))
+    file = broker.disk.open(entries.path, create=False)
+    file.truncate(34)
+    await run_all(thread, answer)
+    (result,) = (await answer).partitions
+    assert (result.error_code, result.records) == (ErrorCode.KAFKA_STORAGE_ERROR, b"")
+    assert len(broker.failures) == 1
+
+
+async def run_all(thread: HeldExecutor, answer: asyncio.Future[FetchResponse]) -> None:
+    while not answer.done():
+        await settle()
+        if thread.submitted:
+            await thread.run_next()

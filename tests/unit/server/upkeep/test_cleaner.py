@@ -26,8 +26,8 @@ from kraft.server.upkeep.cleaner import LogCleaner
 from kraft.server.upkeep.scrubber import LogScrubber
 from kraft.server.upkeep.throttle import Stopped, Throttle
 from tests.support.cluster_images import ORDERS
-from tests.support.server.replicas import DEFAULTS, WALL_MS, Broker, InlineExecutor, lead, remove_directory
 from tests.support.log.transactional_log import ABORT, VERIFIED, end, read_committed, transactional
+from tests.support.server.replicas import DEFAULTS, WALL_MS, Broker, InlineExecutor, lead, remove_directory
 from tests.support.virtual_time import run_virtually
 from tests.unit.server.upkeep.cleaning import CONFIG, contents, roll
 
