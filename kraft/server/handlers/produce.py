@@ -6,8 +6,10 @@ Nearly every append is done before `handle` or `begin` returns. An append that m
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
+from math import inf
 from typing import Any, Final
 from uuid import UUID
 
@@ -38,24 +40,32 @@ from kraft.model.produce import (
 )
 from kraft.rpc.call import Served
 from kraft.rpc.calls import PRODUCE
+from kraft.server.handlers.long_produces import LONG_FROM, TURN_S_MAX, LongProduces, Rest, timed_out
 from kraft.server.handlers.produce_verification import (
     NO_ORIGINS,
     Origins,
     ProduceVerification,
     TransactionSupport,
-    Unverified,
     copied,
     origin_of,
 )
 from kraft.server.handlers.refused_sequences import RefusedSequences
+from kraft.server.loop.turns import Turns
 from kraft.server.replica.partition import Partition, ProduceOutcome
 from kraft.server.replica.partitions import Partitions
 from kraft.server.replica.waiting_appends import WaitingAppend, WaitingAppends, WaitingClient
+
+_Verify = Callable[[], Awaitable[Origins]]
+"""Ends with the origins of a request's records."""
 
 _ACKS: Final = frozenset((ACKS_NONE, ACKS_LEADER, ACKS_ALL))
 
 TURN_S_MIN: Final = 5.0
 """An append may wait at least this long for its turn, even if the producer's timeout is shorter: disks may be slow."""
+
+
+ANSWERED_AT_ONCE: Final = 1_000
+"""Results of a response that are made before other tasks have their turn."""
 
 
 class _Appended(Struct, frozen=True, kw_only=True):
@@ -84,8 +94,17 @@ class _Append(Struct, frozen=True):
             ErrorCode.REQUEST_TIMED_OUT, "timed out before the records were appended; they will not be appended"
         )
 
+    def cancel(self) -> None:
+        """Wait no longer for the append, or for its replicas."""
+        outcome = self.outcome
+        if isinstance(outcome, asyncio.Future):
+            outcome.cancel()
+        one = self.outcome_by_now()
+        if isinstance(one, _Appended) and isinstance(one.replicated, asyncio.Future):
+            one.replicated.cancel()
 
-class _Begun(Struct, frozen=True, kw_only=True):
+
+class _Begun(Struct, kw_only=True):
     """A request whose records are appended or wait to be. Does not hold the records: many requests wait at a time."""
 
     request_id: int
@@ -97,6 +116,29 @@ class _Begun(Struct, frozen=True, kw_only=True):
 
     waits: bool
     """False if every append has ended, and no replica is waited for."""
+
+    rest: Rest | None = None
+    """What is still to be appended; `appends` and `waiting` grow until it is over."""
+
+    def add(self, wanted: ProducePartition, outcome: _Ended | asyncio.Future[_Ended]) -> None:
+        """Add the outcome of the next entry of the request."""
+        self.appends.append(_Append(wanted.topic, wanted.partition, outcome))
+        if isinstance(outcome, asyncio.Future):
+            self.waiting.append(outcome)
+
+    def outcomes(self) -> Iterator[_Append]:
+        """Yield the outcome of each entry by now: those that are left of a rest have timed out."""
+        yield from self.appends
+        if self.rest is not None:
+            for wanted in self.rest.left():
+                yield _Append(wanted.topic, wanted.partition, timed_out())
+
+    def cancel(self) -> None:
+        """Wait for nothing any more."""
+        if self.rest is not None:
+            self.rest.over.cancel()
+        for append in self.appends:
+            append.cancel()
 
     def parked(self) -> list[asyncio.Future[ErrorCode]]:
         """Return the outcomes of appended records that wait for replicas."""
@@ -117,6 +159,7 @@ class ProduceHandler:
         """Without `verification`, records of transactions are refused."""
         self._partitions = partitions
         self._waiting = waiting or WaitingAppends()
+        self._long = LongProduces(self._waiting)
         self._verification = verification
         self._refused_sequences = RefusedSequences()
 
@@ -125,9 +168,9 @@ class ProduceHandler:
 
         The response is None for acks=0; awaiting it then raises the Refusal of an append that failed.
         """
-        unverified = self._unverified(request, TransactionSupport.ADDS)
-        if unverified is not None:
-            return self._verify_first(request, unverified, None)
+        verify = self._unverified(request, TransactionSupport.ADDS)
+        if verify is not None:
+            return self._verify_first(request, verify, None)
         begun = self._append_all(request, None)
         if begun.waits:
             return self._answer_when_over(begun)
@@ -149,13 +192,13 @@ class ProduceHandler:
 
         The records' bytes are not needed after it returns. `client` counts the appends that wait.
         """
-        unverified = self._unverified(request, support)
-        if unverified is not None:
+        verify = self._unverified(request, support)
+        if verify is not None:
             kept = replace(request, partitions=copied(request.partitions))
             if client is not None:
                 # The client's next request has to be handled after this one.
                 client.began()
-            return self._verify_first(kept, unverified, client)
+            return self._verify_first(kept, verify, client)
         begun = self._append_all(request, client)
         return self._answer_when_over(begun) if begun.waits else self._answer(begun)
 
@@ -163,19 +206,22 @@ class ProduceHandler:
         """Note that these records are refused for an unknown topic id; later batches of their producer are too."""
         self._refused_sequences.note((str(topic_id), partition), records, ErrorCode.UNKNOWN_TOPIC_ID, _now_s())
 
-    def _unverified(self, request: ProduceRequest, support: TransactionSupport) -> Unverified | None:
+    def _unverified(self, request: ProduceRequest, support: TransactionSupport) -> _Verify | None:
+        """Return the verification that the records need first; None if they need none."""
         if self._verification is None or not request.transactional_id:
             return None
-        return self._verification.begin(request, support)
+        if len(request.partitions) > LONG_FROM:
+            return partial(self._verification.verify_in_turns, request, support)
+        unverified = self._verification.begin(request, support)
+        return None if unverified is None else partial(self._verification.finish, unverified)
 
     async def _verify_first(
-        self, request: ProduceRequest, unverified: Unverified, client: WaitingClient | None
+        self, request: ProduceRequest, verify: _Verify, client: WaitingClient | None
     ) -> ProduceResponse | None:
         """Append the records once their transactions are verified. They are a copy, or stay as they are."""
-        assert self._verification is not None, "only a verification has found something to verify"
         try:
             with self._waiting.holding(sum(len(wanted.records) for wanted in request.partitions)):
-                origins = await self._verification.finish(unverified)
+                origins = await verify()
             begun = self._append_all(request, client, origins)
         except Refusal as refusal:
             begun = self._refuse_all(request, refusal)
@@ -187,10 +233,9 @@ class ProduceHandler:
         return await self._answer_when_over(begun)
 
     def _refuse_all(self, request: ProduceRequest, refusal: Refusal) -> _Begun:
-        for wanted in request.partitions:
-            place = wanted.topic, wanted.partition
-            self._refused_sequences.note(place, wanted.records, refusal.error_code, _now_s())
-        appends = [_Append(wanted.topic, wanted.partition, refusal) for wanted in request.partitions]
+        appends = [
+            _Append(wanted.topic, wanted.partition, self._noted(wanted, refusal)) for wanted in request.partitions
+        ]
         return _Begun(
             request_id=request.request_id,
             acks=request.acks,
@@ -206,21 +251,69 @@ class ProduceHandler:
         appends: list[_Append] = []
         waiting: list[asyncio.Future[_Ended]] = []
         has_parked = False
-        for wanted in request.partitions:
+        partitions, are_others_long = request.partitions, bool(self._long)
+        until_s = _now_s() + TURN_S_MAX if len(partitions) > 1 else inf
+        is_cut = len(partitions) > LONG_FROM
+        for at, wanted in enumerate(() if is_cut else partitions):
+            if (are_others_long and self._long.hold_back(wanted)) or (at and _now_s() >= until_s):
+                is_cut = True
+                break
             outcome = self._append(wanted, request, client, origins)
             appends.append(_Append(wanted.topic, wanted.partition, outcome))
             if isinstance(outcome, _Appended):
                 has_parked = has_parked or not isinstance(outcome.replicated, ErrorCode)
             elif not isinstance(outcome, Refusal):
                 waiting.append(outcome)
-        return _Begun(
+        begun = _Begun(
             request_id=request.request_id,
             acks=request.acks,
             timeout_ms=request.timeout_ms,
             appends=appends,
             waiting=waiting,
-            waits=has_parked or bool(waiting),
+            waits=has_parked or bool(waiting) or is_cut,
         )
+        if is_cut:
+            begun.rest = self._append_rest(begun, request, client, origins)
+        return begun
+
+    def _append_rest(
+        self,
+        begun: _Begun,
+        request: ProduceRequest,
+        client: WaitingClient | None,
+        origins: Origins,
+    ) -> Rest | None:
+        """Append the entries that `begun` does not have in later turns, in which it gets their outcomes.
+
+        Returns None if all of them are refused.
+        """
+        # It must not keep the request's records: their bytes belong to the receive buffer.
+        entries, at, settings = request.partitions, len(begun.appends), replace(request, partitions=[])
+
+        def ended(wanted: ProducePartition, outcome: _Ended | asyncio.Future[_Ended]) -> None:
+            begun.add(wanted, outcome)
+            if rest.over.cancelled():
+                # Its client has disconnected, or got the response that it timed out.
+                begun.appends[-1].cancel()
+            if client is not None and rest.is_empty:
+                client.ended()
+
+        def append(wanted: ProducePartition) -> None:
+            ended(wanted, self._append(wanted, settings, client, origins))
+
+        def refuse(wanted: ProducePartition, refusal: Refusal) -> None:
+            ended(wanted, self._noted(wanted, refusal))
+
+        try:
+            rest = self._long.join(entries, at, append, refuse, _now_s() + _turn_timeout_s(settings.timeout_ms))
+        except Refusal as refusal:
+            for wanted in entries[at:]:
+                begun.add(wanted, self._noted(wanted, refusal))
+            return None
+        if client is not None:
+            # The client's next request has to be handled after this one.
+            client.began()
+        return rest
 
     def _append(
         self, wanted: ProducePartition, request: ProduceRequest, client: WaitingClient | None, origins: Origins
@@ -239,10 +332,13 @@ class ProduceHandler:
             except AppendMustWait as wait:
                 return self._append_in_turn(partition, wanted, request, client, wait.work, origin)
         except Refusal as refusal:
-            place = wanted.topic, wanted.partition
-            self._refused_sequences.note(place, wanted.records, refusal.error_code, _now_s())
-            # The traceback's frames hold the records, and other appends of the request may wait for long.
-            return refusal.with_traceback(None)
+            return self._noted(wanted, refusal)
+
+    def _noted(self, wanted: ProducePartition, refusal: Refusal) -> Refusal:
+        """Note that these records are refused; later batches of their producer are too."""
+        self._refused_sequences.note((wanted.topic, wanted.partition), wanted.records, refusal.error_code, _now_s())
+        # The traceback's frames hold the records, and other appends of the request may wait for long.
+        return refusal.with_traceback(None)
 
     def _append_now(
         self, partition: Partition, sent: Buffer, records: ProducedRecords, acks: int, origin: AppendOrigin
@@ -302,23 +398,33 @@ class ProduceHandler:
         # Computed after its appends' deadlines, so later: no append is made after the response says that it timed out.
         until_s = _now_s() + _turn_timeout_s(begun.timeout_ms)
         try:
+            if begun.rest is not None:
+                await _wait_for([begun.rest.over], until_s)
             await _wait_for(begun.waiting, until_s)
             await _wait_for(begun.parked(), min(until_s, _now_s() + begun.timeout_ms / 1_000))
+            if len(begun.appends) > ANSWERED_AT_ONCE:
+                return await self._answer_in_turns(begun)
             return self._answer(begun)
         finally:
-            for outcome in begun.parked():
-                outcome.cancel()
-            for append in begun.waiting:
-                append.cancel()
+            begun.cancel()
+
+    async def _answer_in_turns(self, begun: _Begun) -> ProduceResponse | None:
+        if begun.acks == ACKS_NONE:
+            return self._answer(begun)
+        turns, results = Turns(ANSWERED_AT_ONCE), list[ProducePartitionResult]()
+        for append in begun.outcomes():
+            results.append(self._result(append))
+            await turns.done()
+        return ProduceResponse(request_id=begun.request_id, partitions=results)
 
     def _answer(self, begun: _Begun) -> ProduceResponse | None:
         """Return the response; appends without an outcome timed out. With acks=0, raises the Refusal of an append."""
         if begun.acks == ACKS_NONE:
-            for append in begun.appends:
+            for append in begun.outcomes():
                 if isinstance(one := append.outcome_by_now(), Refusal):
                     raise one
             return None
-        results = [self._result(append) for append in begun.appends]
+        results = [self._result(append) for append in begun.outcomes()]
         return ProduceResponse(request_id=begun.request_id, partitions=results)
 
     def _result(self, append: _Append) -> ProducePartitionResult:

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from enum import IntEnum
 from typing import Final, NamedTuple
 
 from kraft.log.append_work import CLIENT, TRANSACTIONAL_CLIENT, AppendOrigin
-from kraft.log.format.record_batch import BatchHeader, split
+from kraft.log.format.record_batch import BatchHeader, read_header
 from kraft.log.transactions.verification import NOT_REQUIRED, VerificationGuard
 from kraft.metadata.topic_names import check_not_internal
-from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.model.produce import ProducePartition, ProduceRequest
+from kraft.server.handlers.long_produces import PackedEntries
+from kraft.server.loop.turns import Turns
 from kraft.server.replica.partitions import Partitions
 
 
@@ -43,12 +45,18 @@ Verify = Callable[..., Awaitable[Mapping[TopicPartition, Refusal]]]
 Origins = Mapping[TopicPartition, AppendOrigin | Refusal]
 """Origin of the records for each partition that was verified, or why they are refused."""
 
+BEGUN_AT_ONCE: Final = 500
+"""Verifications begun before other tasks have their turn."""
+
 NO_ORIGINS: Final[Origins] = {}
 
 
 class _Producer(NamedTuple):
     producer_id: int
     epoch: int
+
+
+_ByProducer = defaultdict[_Producer, dict[TopicPartition, VerificationGuard]]
 
 
 class Unverified(NamedTuple):
@@ -68,13 +76,24 @@ class ProduceVerification:
 
     def begin(self, request: ProduceRequest, support: TransactionSupport) -> Unverified | None:
         """Begin the verifications that a request needs; None if it needs none."""
-        by_producer: defaultdict[_Producer, dict[TopicPartition, VerificationGuard]] = defaultdict(dict)
+        by_producer: _ByProducer = defaultdict(dict)
         for wanted in request.partitions:
-            header = _transactional_header(wanted)
-            if header is not None and (guard := self._guard(wanted, header, support)) is not None:
-                producer = _Producer(header.producer_id, header.producer_epoch)
-                by_producer[producer][TopicPartition(wanted.topic, wanted.partition)] = guard
+            self._begin_one(wanted, support, by_producer)
         return Unverified(request.transactional_id, by_producer, support) if by_producer else None
+
+    async def verify_in_turns(self, request: ProduceRequest, support: TransactionSupport) -> Origins:
+        """Do the same as `begin` and `finish`, for a request with so many entries that `begin` would take long."""
+        turns, by_producer = Turns(BEGUN_AT_ONCE), _ByProducer(dict)
+        for wanted in request.partitions:
+            self._begin_one(wanted, support, by_producer)
+            await turns.done()
+        return await self.finish(Unverified(request.transactional_id, by_producer, support))
+
+    def _begin_one(self, wanted: ProducePartition, support: TransactionSupport, by_producer: _ByProducer) -> None:
+        header = _transactional_header(wanted)
+        if header is not None and (guard := self._guard(wanted, header, support)) is not None:
+            producer = _Producer(header.producer_id, header.producer_epoch)
+            by_producer[producer][TopicPartition(wanted.topic, wanted.partition)] = guard
 
     def _guard(
         self, wanted: ProducePartition, header: BatchHeader, support: TransactionSupport
@@ -140,12 +159,15 @@ def origin_of(origins: Origins, request: ProduceRequest, wanted: ProducePartitio
 
 
 def _transactional_header(wanted: ProducePartition) -> BatchHeader | None:
-    """Return the header of the first transactional batch; None if there is none. Invalid records have none."""
+    """Return the header of the first batch if it is transactional, otherwise None.
+
+    Of a producer's records with several batches, all are refused when they are appended.
+    """
     try:
-        headers: Iterable[BatchHeader] = [header for header, _ in split(wanted.records)]
-    except Refusal:
+        header = read_header(wanted.records)
+    except InvalidBatch:
         return None
-    return next((header for header in headers if header.is_transactional), None)
+    return header if header.is_transactional else None
 
 
 _RETRIED: Final = frozenset(
@@ -171,8 +193,10 @@ def for_producer(refusal: Refusal, support: TransactionSupport) -> Refusal:
     return Refusal(code, f"the transaction could not be verified: {refusal.message}")
 
 
-def copied(partitions: Sequence[ProducePartition]) -> list[ProducePartition]:
+def copied(partitions: list[ProducePartition]) -> list[ProducePartition]:
     """Return the same, with copies of the records."""
+    if isinstance(partitions, PackedEntries):
+        return partitions
     return [
         ProducePartition(topic=each.topic, partition=each.partition, records=bytes(each.records)) for each in partitions
     ]

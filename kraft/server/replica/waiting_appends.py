@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Hashable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -114,13 +114,26 @@ class WaitingAppends:
     @contextmanager
     def holding(self, size_bytes: int) -> Iterator[None]:
         """Count records that wait elsewhere to be appended. Raises Refusal as `check_room`."""
-        self.check_room(size_bytes)
         claimant = object()
-        self._budget.hold(claimant, APPEND_BYTES + size_bytes)
+        self.hold(claimant, size_bytes)
         try:
             yield
         finally:
-            self._budget.release(claimant)
+            self.release(claimant)
+
+    def hold(self, claimant: Hashable, size_bytes: int) -> None:
+        """Count records that wait elsewhere, until `release`. Raises Refusal as `check_room`."""
+        self.check_room(size_bytes)
+        self._budget.hold(claimant, APPEND_BYTES + size_bytes)
+
+    def release(self, claimant: Hashable) -> None:
+        self._budget.release(claimant)
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Start a task that appends, and that `close` cancels."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def join(self, queue: AppendQueue, append: WaitingAppend) -> None:
         """Put the append at the end of its partition's queue."""
@@ -140,9 +153,7 @@ class WaitingAppends:
         queue.waiting.append(append)
         if not queue.is_draining:
             queue.is_draining = True
-            task = asyncio.create_task(self._drain(queue), name="waiting appends")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self.start(self._drain(queue), "waiting appends")
 
     async def close(self) -> None:
         """Stop the tasks and the thread. Call it when every partition is closed, so that nothing waits."""
@@ -178,7 +189,7 @@ class WaitingAppends:
             except Refusal as refusal:
                 return refusal
             except Exception as error:  # noqa: BLE001  One batch must not affect other producers.
-                return _internal_error(error)
+                return internal_error(error)
         if loop.time() >= append.deadline_s:
             return Refusal(ErrorCode.REQUEST_TIMED_OUT, "the request timed out before the records were appended")
         return None
@@ -195,11 +206,12 @@ class WaitingAppends:
         except Refusal as found:
             refusal = found
         except Exception as error:  # noqa: BLE001  One batch must not affect other producers.
-            refusal = _internal_error(error)
+            refusal = internal_error(error)
         if refusal is not None:
             append.refuse(refusal)
 
 
-def _internal_error(error: Exception) -> Refusal:
+def internal_error(error: Exception) -> Refusal:
+    """Log an error of ours in an append, and return the refusal that its producer gets."""
     log.error("internal error", task="waiting appends", exc_info=error)
     return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "internal error, see the broker's log")

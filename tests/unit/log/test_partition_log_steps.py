@@ -50,7 +50,7 @@ def longest_of(change: Change[Offset]) -> Longest:
 def batches_of(producer_id: int, begin: int, count: int) -> bytes:
     """Return batches of one record each, as their leader has them in its log."""
     record = [Record(0, 1000, None, b"v")]
-    found = []
+    found: list[bytes | bytearray | memoryview] = []
     for number in range(begin, begin + count):
         batch = build_batch(record, producer_id=producer_id, producer_epoch=0, base_sequence=number)
         found.extend(placed(memoryview(batch), Offset(number), EPOCH, None))

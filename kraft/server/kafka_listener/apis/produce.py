@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from itertools import islice
 from typing import Final
 from uuid import UUID
 
 from kraft.log.format.record_batch import Buffer
 from kraft.model import produce as values
 from kraft.model.errors import ErrorCode, RecordError, Refusal
+from kraft.server.handlers.long_produces import LONG_FROM, PackedEntries
 from kraft.server.handlers.produce_verification import TransactionSupport
 from kraft.server.kafka_listener.apis.leaders import Leaders
 from kraft.server.kafka_listener.apis.produced import ProducedTopic, encode_produced
 from kraft.server.kafka_listener.connection import CloseConnection
 from kraft.server.kafka_listener.requests import EncodedMessage, RequestContext
+from kraft.server.loop.turns import Turns
 from kraft.server.replica.waiting_appends import WaitingClient
 from kraft.wire.schema.produce import (
     BatchIndexAndErrorMessage,
@@ -34,6 +37,9 @@ Begin = Callable[
 RefuseUnknown = Callable[[UUID, int, Buffer], None]
 """Called with topic id, partition and records that are refused because the topic id is unknown."""
 
+RESULTS_AT_ONCE: Final = 1_000
+"""Results of a response that are converted before other tasks have their turn."""
+
 _ABORTABLE_FROM: Final = 11
 _ADDS_FROM: Final = 12
 _TOPIC_IDS_FROM: Final = 13
@@ -52,18 +58,18 @@ class ProduceApi:
 
     def __call__(self, request: ProduceRequest, call: RequestContext) -> Awaitable[_Response] | _Response:
         topics: list[ProducedTopic] = []
-        wanted: list[values.ProducePartition] = []
+        places: list[tuple[str, int]] = []
+        records: list[Buffer] = []
         for topic in request.topic_data:
             name = topic.name or self._leaders.topic_name(topic.name, topic.topic_id)
-            partitions: list[int] = []
+            partitions = [each.index for each in topic.partition_data]
             topics.append(ProducedTopic(topic.name, topic.topic_id, name, partitions))
-            for each in topic.partition_data:
-                partitions.append(each.index)
-                records = each.records or b""
-                if name is None:
-                    self._refuse_unknown(topic.topic_id, each.index, records)
-                else:
-                    wanted.append(values.ProducePartition(topic=name, partition=each.index, records=records))
+            if name is None:
+                for each in topic.partition_data:
+                    self._refuse_unknown(topic.topic_id, each.index, each.records or b"")
+            else:
+                places += [(name, index) for index in partitions]
+                records += [each.records or b"" for each in topic.partition_data]
         try:
             # The records are appended or copied when this returns: their bytes belong to the receive buffer.
             begun = self._begin(
@@ -71,7 +77,7 @@ class ProduceApi:
                     request_id=0,
                     acks=request.acks,
                     timeout_ms=request.timeout_ms,
-                    partitions=wanted,
+                    partitions=_entries(places, records),
                     transactional_id=request.transactional_id or "",
                 ),
                 call.waiting,
@@ -90,7 +96,15 @@ class ProduceApi:
             answer = await begun
         except Refusal as refusal:
             raise _failed_unanswered(refusal) from None
-        return self._respond(topics, answer, version)
+        if answer is None or len(answer.partitions) <= RESULTS_AT_ONCE:
+            return self._respond(topics, answer, version)
+        if (usual := encode_produced(topics, answer.partitions, version)) is not None:
+            return EncodedMessage(ProduceResponse, usual)
+        turns, partitions = Turns(RESULTS_AT_ONCE), list[PartitionProduceResponse]()
+        for result in answer.partitions:
+            partitions.append(self._partition(result))
+            await turns.done()
+        return self._response(topics, iter(partitions), version)
 
     def _respond(self, topics: list[ProducedTopic], answer: values.ProduceResponse | None, version: int) -> _Response:
         if answer is None:
@@ -99,8 +113,12 @@ class ProduceApi:
             return None
         if (usual := encode_produced(topics, answer.partitions, version)) is not None:
             return EncodedMessage(ProduceResponse, usual)
-        results = iter(answer.partitions)
-        responses = tuple(self._topic(topic, results, version) for topic in topics)
+        return self._response(topics, map(self._partition, answer.partitions), version)
+
+    def _response(
+        self, topics: list[ProducedTopic], partitions: Iterator[PartitionProduceResponse], version: int
+    ) -> ProduceResponse:
+        responses = tuple(_topic(topic, partitions, version) for topic in topics)
         leaders = {each.current_leader.leader_id for topic in responses for each in topic.partition_responses}
         return ProduceResponse(
             responses=responses,
@@ -109,17 +127,6 @@ class ProduceApi:
                 for broker_id, endpoint, rack in self._leaders.endpoints(leaders)
             ),
         )
-
-    def _topic(
-        self, topic: ProducedTopic, results: Iterator[values.ProducePartitionResult], version: int
-    ) -> TopicProduceResponse:
-        if topic.name is None:
-            # In older versions the name is missing, not the id.
-            code = ErrorCode.UNKNOWN_TOPIC_ID if version >= _TOPIC_IDS_FROM else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            unknown = tuple(_refused(partition, code) for partition in topic.partitions)
-            return TopicProduceResponse(name=topic.topic, topic_id=topic.topic_id, partition_responses=unknown)
-        partitions = tuple(self._partition(next(results)) for _ in topic.partitions)
-        return TopicProduceResponse(name=topic.topic, topic_id=topic.topic_id, partition_responses=partitions)
 
     def _partition(self, result: values.ProducePartitionResult) -> PartitionProduceResponse:
         if result.error_code is not ErrorCode.NONE:
@@ -138,6 +145,26 @@ class ProduceApi:
             log_append_time_ms=result.log_append_time_ms,
             log_start_offset=result.log_start_offset,
         )
+
+
+def _entries(places: Sequence[tuple[str, int]], records: Sequence[Buffer]) -> list[values.ProducePartition]:
+    if len(places) > LONG_FROM:
+        # Only read, as any sequence may be.
+        return PackedEntries(places, records)  # type: ignore[return-value]
+    return [
+        values.ProducePartition(topic=topic, partition=partition, records=each)
+        for (topic, partition), each in zip(places, records, strict=True)
+    ]
+
+
+def _topic(topic: ProducedTopic, partitions: Iterator[PartitionProduceResponse], version: int) -> TopicProduceResponse:
+    if topic.name is None:
+        # In older versions the name is missing, not the id.
+        code = ErrorCode.UNKNOWN_TOPIC_ID if version >= _TOPIC_IDS_FROM else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        unknown = tuple(_refused(partition, code) for partition in topic.partitions)
+        return TopicProduceResponse(name=topic.topic, topic_id=topic.topic_id, partition_responses=unknown)
+    found = tuple(islice(partitions, len(topic.partitions)))
+    return TopicProduceResponse(name=topic.topic, topic_id=topic.topic_id, partition_responses=found)
 
 
 def _support(version: int) -> TransactionSupport:

@@ -58,12 +58,13 @@ def encode_produced(
     """
     result_bytes, no_errors, no_tagged_fields = _LAYOUTS[version]
     rest = iter(results)
-    out = _length(len(topics), version)
+    # Arrays, because adding to bytes copies all of them each time.
+    out = bytearray(_length(len(topics), version))
     for topic in topics:
         partitions = topic.partitions
         if topic.name is None or not partitions:
             return None
-        appended = b""
+        appended = bytearray()
         for index, result in zip(partitions, rest, strict=False):
             if result.error_code is not ErrorCode.NONE:
                 return None
@@ -78,7 +79,7 @@ def encode_produced(
         out += no_tagged_fields
     out += _NOT_THROTTLED
     out += no_tagged_fields
-    return out
+    return bytes(out)
 
 
 def _layout(version: int) -> tuple[int, bytes, bytes]:

@@ -1,0 +1,147 @@
+"""Produce requests with so many entries that they are appended in several turns of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from kraft.model.errors import ErrorCode
+from kraft.model.ids import TopicPartition
+from kraft.model.produce import ProducePartition, ProduceRequest, ProduceResponse
+from kraft.server.handlers.long_produces import ENTRIES_AT_ONCE, LONG_FROM, PackedEntries
+from kraft.server.handlers.produce import TURN_S_MIN, ProduceHandler
+from kraft.server.replica.waiting_appends import WaitingAppends, WaitingClient
+from tests.support.server.replicas import Broker, batch, follow, lead, settle, values_in
+from tests.support.turn_counter import TurnCounter
+
+ENTRIES = LONG_FROM + 500
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Broker:
+    """A broker that leads three partitions alone."""
+    broker = Broker(tmp_path, sync_before_ack=False)
+    for number in range(3):
+        lead(broker.open(TopicPartition("orders", number)), replicas=(1,))
+    return broker
+
+
+def entries(count: int, *partitions: int) -> list[ProducePartition]:
+    """Return entries for the partitions in turn, each with its number as its value."""
+    return [
+        ProducePartition(
+            topic="orders", partition=partitions[number % len(partitions)], records=memoryview(batch(str(number)))
+        )
+        for number in range(count)
+    ]
+
+
+def request(partitions: list[ProducePartition], acks: int = 1, timeout_ms: int = 30_000) -> ProduceRequest:
+    return ProduceRequest(request_id=7, acks=acks, timeout_ms=timeout_ms, partitions=partitions)
+
+
+def values(broker: Broker, number: int) -> list[str]:
+    return values_in(broker.partitions.by_name("orders", number))
+
+
+async def answered(answer: object) -> ProduceResponse:
+    response = await answer if asyncio.isfuture(answer) or asyncio.iscoroutine(answer) else answer
+    assert isinstance(response, ProduceResponse)
+    return response
+
+
+async def test_each_entry_has_its_result_in_the_order_of_the_request_and_others_have_turns(broker: Broker) -> None:
+    begun = ProduceHandler(broker.partitions).handle(request(entries(ENTRIES, 0, 1)))
+    async with TurnCounter() as others:
+        response = await answered(begun)
+    assert others.turns >= ENTRIES / ENTRIES_AT_ONCE
+    assert [(each.partition, each.base_offset) for each in response.partitions] == [
+        (number % 2, number // 2) for number in range(ENTRIES)
+    ]
+    assert values(broker, 1) == [str(number) for number in range(1, ENTRIES, 2)]
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+async def test_a_later_request_does_not_overtake_the_rest_of_a_long_one(broker: Broker, acks: int) -> None:
+    handler = ProduceHandler(broker.partitions)
+    long = asyncio.ensure_future(handler.handle(request(entries(ENTRIES, 0, 1), acks)))
+    later = asyncio.ensure_future(handler.handle(request(entries(2, 2, 0), acks)))
+    assert values(broker, 2) == ["0"]
+    (elsewhere, behind) = (await answered(later)).partitions
+    assert (elsewhere.base_offset, behind.base_offset) == (0, ENTRIES // 2)
+    assert values(broker, 0)[-1] == "1"
+    await long
+
+
+async def test_the_clients_next_request_waits_for_the_rest_of_a_long_one(broker: Broker) -> None:
+    client = WaitingClient()
+    begun = ProduceHandler(broker.partitions).begin(request(entries(ENTRIES, 0)), client)
+    assert client.has_to_wait
+    await answered(begun)
+    assert not client.has_to_wait
+
+
+async def test_the_records_are_copied_before_a_long_request_is_begun(broker: Broker) -> None:
+    received = bytearray(batch("sent"))
+    wanted = [ProducePartition(topic="orders", partition=0, records=memoryview(received))] * ENTRIES
+    begun = ProduceHandler(broker.partitions).begin(request(wanted))
+    received[:] = bytes(len(received))
+    await answered(begun)
+    assert values(broker, 0) == ["sent"] * ENTRIES
+
+
+async def test_what_is_not_appended_in_time_is_refused_and_never_appended(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler = ProduceHandler(broker.partitions)
+    append = handler._append
+
+    def slowly(*arguments: object) -> object:
+        # The clock of this test goes on by itself only while all tasks wait.
+        monkeypatch.setattr(
+            asyncio.get_running_loop(), "time", lambda: began_s + len(values(broker, 0)) * TURN_S_MIN / 3
+        )
+        return append(*arguments)  # type: ignore[arg-type]
+
+    began_s = asyncio.get_running_loop().time()
+    monkeypatch.setattr(handler, "_append", slowly)
+    response = await answered(handler.handle(request(entries(ENTRIES, 0), timeout_ms=0)))
+    codes = [each.error_code for each in response.partitions]
+    appended = codes.count(ErrorCode.NONE)
+    assert codes == [ErrorCode.NONE] * appended + [ErrorCode.REQUEST_TIMED_OUT] * (ENTRIES - appended)
+    await settle()
+    assert len(values(broker, 0)) == appended < 10
+
+
+async def test_the_rest_of_a_request_whose_client_is_gone_is_appended_and_nothing_waits_for_it(broker: Broker) -> None:
+    lead(broker.partitions.by_name("orders", 0), epoch=1)
+    client = WaitingClient()
+    begun = ProduceHandler(broker.partitions).begin(request(entries(ENTRIES, 0), acks=-1), client)
+    answer = asyncio.ensure_future(begun)  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    answer.cancel()
+    await settle()
+    assert len(values(broker, 0)) == ENTRIES
+    assert not client.has_to_wait
+    follow(broker.partitions.by_name("orders", 0), epoch=2)
+
+
+async def test_a_long_request_without_room_is_refused_as_a_whole(broker: Broker) -> None:
+    waiting = WaitingAppends(bytes_max=1 << 10)
+    handler = ProduceHandler(broker.partitions, waiting)
+    first = asyncio.ensure_future(handler.handle(request(entries(ENTRIES, 0))))
+    response = await answered(handler.handle(request(entries(ENTRIES, 1))))
+    assert {each.error_code for each in response.partitions} == {ErrorCode.REQUEST_TIMED_OUT}
+    assert values(broker, 1) == []
+    await first
+    assert waiting.waiting_bytes == 0
+
+
+def test_packed_entries_are_those_that_were_packed() -> None:
+    wanted = entries(5, 0, 1)
+    packed = PackedEntries.of(wanted)
+    assert list(packed) == wanted
+    assert packed[3:] == wanted[3:]
+    assert PackedEntries.of(packed) is packed
