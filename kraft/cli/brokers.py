@@ -18,6 +18,10 @@ from kraft.cli.options import (
 from kraft.cli.printing import counted, print_columns, print_json, say
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kraft.client import Admin
+    from kraft.client.errors import NoActiveController
     from kraft.model.brokers import BrokerActionResult, BrokerDescription
 
 app = typer.Typer(help="List brokers, fence them, and remove them from the cluster.", no_args_is_help=True)
@@ -31,17 +35,38 @@ def list_brokers(
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
-    """List the registered brokers, in service or fenced."""
+    """List the registered brokers, in service or fenced.
+
+    If no controller is active, nobody notices that a broker is gone: its state is then unknown.
+    """
     with open_admin(bootstrap_server, timeout_ms) as admin:
+        inactive = _inactive(admin)
         brokers = admin.describe_brokers()
     if output is Output.JSON:
-        print_json([_as_json(broker) for broker in brokers])
-        return
+        print_json([_as_json(broker, inactive) for broker in brokers])
+    else:
+        _print_brokers(brokers, inactive)
+    if inactive is not None:
+        say(f"kraft: {inactive.message}")
+
+
+def _inactive(admin: Admin) -> NoActiveController | None:
+    """Return the error that says that no controller is active; None if one is."""
+    from kraft.client.errors import NoActiveController
+
+    try:
+        admin.describe_quorum(wait_for_leader=False)
+    except NoActiveController as error:
+        return error
+    return None
+
+
+def _print_brokers(brokers: Sequence[BrokerDescription], inactive: NoActiveController | None) -> None:
     titles = ("BrokerId", "State", "Addresses", "Rack", "Epoch", "Leaders", "Replicas", "InSync", "LogDirs")
     rows = [
         (
             broker.broker_id,
-            _state(broker),
+            _state(broker) if inactive is None else f"unknown (was {_state(broker)})",
             ",".join(map(str, broker.addresses)),
             broker.rack or "-",
             broker.broker_epoch,
@@ -211,12 +236,25 @@ def _state(broker: BrokerDescription) -> str:
     return "shutting-down" if broker.in_controlled_shutdown else "in-service"
 
 
-def _as_json(broker: BrokerDescription) -> dict[str, Any]:
+def _as_json(broker: BrokerDescription, inactive: NoActiveController | None = None) -> dict[str, Any]:
+    """Return the broker's facts. Without an active controller the state is unknown, and the last known one is added,
+    with the reason and, for an unreachable voter, its last contact in milliseconds since 1970 (-1 for never).
+    """
     from kraft.model.ids import uuid_to_text
 
+    states: dict[str, Any] = {"state": _state(broker)}
+    if inactive is not None:
+        voters = {voter.node_id: voter for voter in inactive.description.voters if voter.unreachable}
+        voter = voters.get(broker.broker_id)
+        states = {
+            "state": "unknown",
+            "last_known_state": _state(broker),
+            "unreachable_since_ms": None if voter is None else voter.last_fetch_timestamp_ms,
+            "error": inactive.message,
+        }
     return {
         "broker_id": broker.broker_id,
-        "state": _state(broker),
+        **states,
         "fenced_by_operator": broker.fenced_by_operator,
         "epoch": broker.broker_epoch,
         "rack": broker.rack or None,

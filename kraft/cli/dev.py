@@ -6,7 +6,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kraft.local.cluster_files import NodePlan
     from kraft.local.forked_processes import ForkServer
     from kraft.local.local_cluster import LocalCluster
+    from kraft.local.node_process import NodeProcess
     from kraft.server.config.node_config import NodeConfig
 
 VOTERS_MAX = 3
@@ -203,11 +204,28 @@ def _print_cluster(launcher: psutil.Process, console: Console, table: Table, clu
 def _watch(cluster: LocalCluster, stop: _StopRequest) -> None:
     """Report each node that ends, until `stop`. Raises NodeFailed when the last one has ended."""
     running = list(cluster.nodes.values())
+    ended: list[tuple[NodeProcess, str]] = []
     while not stop():
         for node in [node for node in running if not node.is_running]:
             running.remove(node)
+            ended.append((node, time.strftime("%H:%M:%S")))
             if not running:
                 node.check_running()
             print(node.described(f"ended with exit code {node.exit_code}"), flush=True)
-            print("The other nodes continue.", flush=True)
+            print(what_is_left(running, ended), flush=True)
         time.sleep(_WATCH_INTERVAL_S)
+
+
+def what_is_left(running: Sequence[NodeProcess], ended: Sequence[tuple[NodeProcess, str]]) -> str:
+    """Return what the nodes that still run can do. `ended` has the time of day at which each of the others ended."""
+    voters = sum(node.is_controller for node in (*running, *(node for node, _ in ended)))
+    alive = sum(node.is_controller for node in running)
+    majority = voters // 2 + 1
+    if alive >= majority:
+        return "The other nodes continue."
+    missing = ", ".join(f"node {node.node_id} (since {at})" for node, at in ended if node.is_controller)
+    return (
+        f"No controller is active: {alive} of {voters} voters run, and {majority} are needed; unreachable: {missing}. "
+        "The other nodes serve what they lead, but leaders, topics and groups cannot change: stop this cluster with "
+        "Ctrl-C and start it again."
+    )

@@ -16,7 +16,7 @@ from kraft.cli.options import (
     Timeout,
     open_admin,
 )
-from kraft.cli.printing import print_columns, print_json
+from kraft.cli.printing import fail, print_columns, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,10 +44,24 @@ def describe(
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
-    """Show the quorum's leader, voters and observers, and their lag."""
+    """Show the quorum's leader, voters and observers, and their lag.
 
-    with open_admin(bootstrap_server, timeout_ms) as admin:
-        description = admin.describe_quorum()
+    If no controller is active, it shows what the voters that can be reached know, and exits with 1.
+    """
+    from kraft.client.errors import NoActiveController
+
+    try:
+        with open_admin(bootstrap_server, timeout_ms) as admin:
+            description = admin.describe_quorum(wait_for_leader=False)
+    except NoActiveController as error:
+        _print(error.description, output, status=status, replication=replication, human_readable=human_readable)
+        fail(error.message)
+    _print(description, output, status=status, replication=replication, human_readable=human_readable)
+
+
+def _print(
+    description: QuorumDescription, output: Output, *, status: bool, replication: bool, human_readable: bool
+) -> None:
     if output is Output.JSON:
         print_json(_as_json(description))
         return
@@ -82,6 +96,8 @@ def _print_replication(description: QuorumDescription, *, human_readable: bool) 
     for member in _in_kafkas_order(description):
         if leader is not None and member.node_id == leader.node_id:
             status = "Leader"
+        elif member.unreachable:
+            status = "Unreachable"
         else:
             status = "Follower" if member in description.voters else "Observer"
         # The leader's own last fetch is the time of its answer.
@@ -142,4 +158,5 @@ def _as_json(description: QuorumDescription) -> dict[str, Any]:
         "max_follower_lag_time_ms": lag_ms,
         "voters": [asdict(member) for member in description.voters],
         "observers": [asdict(member) for member in description.observers],
+        "error": description.error_message or None,
     }

@@ -62,6 +62,7 @@ class AnyBroker:
         """Set to 0 by the first answer or Refusal: from then on, calls wait for a cluster that restarts."""
         self._unanswered_since_ms: int | None = None
         """Since when no address has answered; None if the last one did."""
+        self._answered_at_ms = 0
         self._has_warned = False
 
     def learn(self, addresses: Iterable[str]) -> None:
@@ -93,12 +94,13 @@ class AnyBroker:
         """Return the first answer. `ask` gets an address and a timeout in seconds.
 
         A retriable Refusal from `ask` counts as no answer, so that the call waits for an election; any other is raised.
-        When the timeout passes, raises the last round's Refusal if there was one, otherwise NoBrokerReachable.
+        When the timeout passes, raises the last Refusal of a node that still listens, otherwise NoBrokerReachable.
         """
         began_ms = self._clock.monotonic_ms()
         deadline_ms = began_ms + timeout_ms
         reasons: dict[str, str] = {}
         rounds = 0
+        refusals: dict[str, Refusal] = {}
         while True:
             refusal: Refusal | None = None
             is_hopeless = True
@@ -109,19 +111,14 @@ class AnyBroker:
                 try:
                     answer = await ask(address, max(1, min(left_ms, attempt_ms)) / 1000)
                 except Unreachable as error:
-                    other_listener = _other_listener(error)
-                    # A name may have several addresses, and gRPC gives the reason of one: that nothing listens at one
-                    # of them says less than what listens at another.
-                    if not (error.nobody_listens and reasons.get(address) == _OTHER_LISTENER):
-                        reasons[address] = other_listener or error.reason
-                    self._preferred = None
-                    self._silent.add(address)
-                    is_hopeless = is_hopeless and (error.nobody_listens or other_listener is not None)
+                    is_hopeless &= self._note_unreachable(address, error, reasons)
+                    if error.nobody_listens:
+                        refusals.pop(address, None)
                 except Refusal as error:
                     self._note_answer(address)
                     if not is_transient(error.error_code):
                         raise
-                    refusal = error
+                    refusal = refusals[address] = error
                     reasons[address] = str(error)
                 else:
                     self._preferred = address
@@ -134,18 +131,31 @@ class AnyBroker:
             if is_hopeless and refusal is None and self._refused_timeout_ms:
                 timeout_ms = min(timeout_ms, self._refused_timeout_ms)
             if self._clock.monotonic_ms() + delay_ms >= began_ms + timeout_ms:
-                raise refusal or NoBrokerReachable(reasons, timeout_ms)
+                raise refusal or next(iter(refusals.values()), None) or NoBrokerReachable(reasons, timeout_ms)
             await asyncio.sleep(delay_ms / 1000)
+
+    def _note_unreachable(self, address: str, error: Unreachable, reasons: dict[str, str]) -> bool:
+        """Note the reason; return whether it is in vain to try this address again."""
+        other_listener = _other_listener(error)
+        # A name may have several addresses, and gRPC gives the reason of one: that nothing listens at one of them says
+        # less than what listens at another.
+        if not (error.nobody_listens and reasons.get(address) == _OTHER_LISTENER):
+            reasons[address] = other_listener or error.reason
+        self._preferred = None
+        self._silent.add(address)
+        return error.nobody_listens or other_listener is not None
 
     def _note_answer(self, address: str) -> None:
         self._silent.discard(address)
         self._refused_timeout_ms = 0
         self._unanswered_since_ms, self._has_warned = None, False
+        self._answered_at_ms = self._clock.monotonic_ms()
 
     def _note_silence(self, began_ms: int, reasons: dict[str, str]) -> None:
         """Warn once of a silence that lasts: programs wait in it for a minute and more, or for ever."""
         if self._unanswered_since_ms is None:
-            self._unanswered_since_ms = began_ms
+            # Another call may have been answered while this one waited.
+            self._unanswered_since_ms = max(began_ms, self._answered_at_ms)
         silent_ms = self._clock.monotonic_ms() - self._unanswered_since_ms
         if silent_ms >= WARNED_AFTER_MS and not self._has_warned:
             self._has_warned = True

@@ -5,6 +5,7 @@ Every error here is a `KraftError`, and its text is one line that says where to 
 
 from __future__ import annotations
 
+from kraft.model.describe_quorum import QuorumDescription
 from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.model.ids import TopicPartition
 
@@ -59,6 +60,17 @@ def describe_truncation(partition: TopicPartition, position: int, divergent_offs
         f"{partition}: the log was truncated to offset {divergent_offset}, and offsets {divergent_offset} to "
         f"{position - 1}, which were read, are lost or hold other records"
     )
+
+
+class NoActiveController(Refusal):
+    """No controller is active, so the cluster's metadata cannot change. The text names the voters out of reach.
+
+    `description` has what the voters that answered know; its `leader_id` is -1.
+    """
+
+    def __init__(self, description: QuorumDescription) -> None:
+        super().__init__(ErrorCode.NOT_CONTROLLER, description.error_message)
+        self.description = description
 
 
 class CommitFailed(Refusal):

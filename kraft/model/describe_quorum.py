@@ -20,10 +20,15 @@ class QuorumMember(Struct, frozen=True, kw_only=True):
     lag: int = -1
     last_fetch_timestamp_ms: int = -1
     last_caught_up_timestamp_ms: int = -1
+    unreachable: bool = False
+    """No controller is active, and this voter did not answer the broker. The times are then by the clocks of others."""
 
 
 class QuorumDescription(Struct, frozen=True, kw_only=True):
-    """Metadata quorum as its leader sees it."""
+    """Metadata quorum as its leader sees it.
+
+    While no controller is active: NOT_CONTROLLER with the facts in words, and what the voters that answered know.
+    """
 
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str = ""
@@ -36,4 +41,6 @@ class QuorumDescription(Struct, frozen=True, kw_only=True):
 
 
 class DescribeQuorumRequest(Struct, frozen=True, kw_only=True):
-    pass
+    """Request for the state of the quorum; `from_any_voter`: also from a controller that is not active."""
+
+    from_any_voter: bool = False

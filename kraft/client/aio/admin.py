@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
 from kraft.client.aio.cluster_admin import ClusterAdmin
 from kraft.client.aio.config_admin import ConfigAdmin
+from kraft.client.aio.controller_watch import watched
 from kraft.client.aio.coordinators import Coordinators
 from kraft.client.aio.group_admin import GroupAdmin
 from kraft.client.aio.leader_calls import LeaderCalls
@@ -310,7 +312,8 @@ class Admin(ClusterAdmin, ConfigAdmin, GroupAdmin, RecordAdmin, TransactionAdmin
 
         if attempt_ms is None:
             return await metadata.any_broker.call(ask_at, timeout_ms)
-        return await metadata.any_broker.call(ask_at, timeout_ms, attempt_ms)
+        change = metadata.any_broker.call(ask_at, timeout_ms, attempt_ms)
+        return await watched(change, partial(self.describe_quorum, wait_for_leader=False), timeout_ms)
 
     def _coordinators(self) -> Coordinators:
         return self._coordinators_of(CoordinatorType.GROUP)

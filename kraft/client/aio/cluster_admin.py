@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kraft.client.aio.admin_calls import AdminCalls
 from kraft.client.any_broker import check
+from kraft.client.errors import NoActiveController
 from kraft.client.ports import Node
 from kraft.model.brokers import (
     BrokerActionResult,
@@ -25,6 +26,7 @@ from kraft.model.client_quotas import (
     QuotaOperation,
 )
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
+from kraft.model.errors import ErrorCode
 from kraft.model.features import DescribeFeaturesRequest, DescribeFeaturesResponse, FeatureUpdate, UpdateFeaturesRequest
 from kraft.rpc.calls import (
     ALTER_CLIENT_QUOTAS,
@@ -145,12 +147,23 @@ class ClusterAdmin(AdminCalls):
 
         return await self._change(ask, timeout_ms)
 
-    async def describe_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
-        """Return the state of the metadata quorum as its leader reports it."""
+    async def describe_quorum(
+        self, *, timeout_ms: int | None = None, wait_for_leader: bool = True
+    ) -> QuorumDescription:
+        """Return the state of the metadata quorum as its leader reports it.
+
+        Raises NoActiveController if there is no leader: at the end of the timeout, or without `wait_for_leader` as soon
+        as a broker says so.
+        """
 
         async def ask(node: Node, timeout_s: float) -> QuorumDescription:
             description = await node.call(DESCRIBE_QUORUM, DescribeQuorumRequest(), timeout_s)
-            check(description.error_code, description.error_message)
+            if description.error_code is ErrorCode.NOT_CONTROLLER and (wait_for_leader or not description.voters):
+                raise NoActiveController(description)
             return description
 
-        return await self._ask_admin(ask, self._timeout(timeout_ms))
+        description = await self._ask_admin(ask, self._timeout(timeout_ms))
+        if description.error_code is ErrorCode.NOT_CONTROLLER:
+            raise NoActiveController(description)
+        check(description.error_code, description.error_message)
+        return description

@@ -112,7 +112,7 @@ class BrokerApis:
             producer_ids=ProducerIdHandler(transactions.producer_ids, transactions.handler),
             forwarded=forwarded_handlers(config, metadata),
             describe_configs=DescribeConfigsHandler(config, image),
-            quorum=QuorumHandler(controllers),
+            quorum=QuorumHandler(controllers, config.node_id, self._world.clock.wall_ms),
             queries=MetadataQueries(image, metadata.published_index),
             replica_fetch=ReplicaFetchHandler(partitions),
             alter_replica_log_directories=AlterReplicaLogDirectoriesHandler(

@@ -50,6 +50,7 @@ class ControllerClient:
         self._connections = connections
         self._own = LocalPeer(self._voters[0].address, own_controller) if own_controller else None
         self._active = 0
+        self._heard_at_s: dict[int, float] = {}
 
     @property
     def active_id(self) -> int:
@@ -63,6 +64,27 @@ class ControllerClient:
     def active_peer(self) -> ControllerPeer:
         """Return the controller that was the last to answer as the active one."""
         return self._peer(self._voters[self._active])
+
+    def heard_ms_ago(self, node_id: int) -> int:
+        """Return the time since this controller last answered a call; -1 if it never did."""
+        heard_at_s = self._heard_at_s.get(node_id)
+        return -1 if heard_at_s is None else int(1_000 * (asyncio.get_running_loop().time() - heard_at_s))
+
+    async def ask_each(
+        self, call: Call[Request, Response], request: Request, timeout_s: float
+    ) -> dict[int, Response | None]:
+        """Call every controller at the same time; return the responses by node id, None for those without one."""
+
+        async def ask(voter: Voter) -> Response | None:
+            try:
+                response = await self._peer(voter).call(call, request, timeout_s)
+            except (Unreachable, Refusal):
+                return None
+            self._heard(voter)
+            return response
+
+        responses = await asyncio.gather(*map(ask, self._voters))
+        return {voter.node_id: response for voter, response in zip(self._voters, responses, strict=True)}
 
     async def call(
         self,
@@ -120,6 +142,8 @@ class ControllerClient:
             await asyncio.wait(pending.values(), timeout=min(left_s, wait_s), return_when=asyncio.FIRST_COMPLETED)
             for answered in [each for each, task in pending.items() if task.done()]:
                 task = pending.pop(answered)
+                if not isinstance(task.exception(), Unreachable):
+                    self._heard(answered)
                 reason = _failure(answered, task)
                 if reason is None:
                     self._active = self._voters.index(answered)
@@ -132,6 +156,9 @@ class ControllerClient:
                 pause_s = min(2 * pause_s, PAUSE_AFTER_ALL_FAILED_S)
         reasons |= {voter: f"{voter} has not answered" for voter in pending}
         raise NoController(f"no controller is active: {'; '.join(reasons.values()) or 'no time left for a call'}")
+
+    def _heard(self, voter: Voter) -> None:
+        self._heard_at_s[voter.node_id] = asyncio.get_running_loop().time()
 
     def _peer(self, voter: Voter) -> ControllerPeer:
         if self._own is not None and voter is self._voters[0]:

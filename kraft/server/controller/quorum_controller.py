@@ -191,10 +191,12 @@ class QuorumController:
             )
         )
 
-    async def describe_quorum(self, _: DescribeQuorumRequest) -> QuorumDescription:
-        self.host.check_active()
+    async def describe_quorum(self, request: DescribeQuorumRequest) -> QuorumDescription:
         assert self._quorum is not None
         status = self._quorum.describe()
+        if request.from_any_voter and not self.host.active:
+            return self._view.describe_without_leader(status)
+        self.host.check_active()
         if status.leader_id != self._config.node_id:
             raise Refusal(ErrorCode.NOT_CONTROLLER, "this controller has just lost its leadership")
         return self._view.describe(status, self.host.committed_index, self.host.image.brokers)

@@ -88,6 +88,24 @@ class QuorumView:
             ],
         )
 
+    def describe_without_leader(self, status: QuorumStatus) -> QuorumDescription:
+        """Describe what this voter knows while it does not lead: its own end, and when it heard from the others."""
+        now_ms = self._clock.wall_ms()
+        return QuorumDescription(
+            cluster_id=self._cluster_id,
+            leader_epoch=status.term,
+            high_watermark=status.commit_index,
+            voters=[
+                QuorumMember(
+                    node_id=voter.node_id,
+                    log_end_offset=voter.match_index,
+                    last_fetch_ms_ago=voter.heard_ms_ago,
+                    last_fetch_timestamp_ms=-1 if voter.heard_ms_ago < 0 else now_ms - voter.heard_ms_ago,
+                )
+                for voter in status.voters
+            ],
+        )
+
     def _member(self, node_id: int, end: int, heard_ms_ago: int, status: QuorumStatus) -> QuorumMember:
         caught_up_ms = self._caught_up.times.get(node_id)
         # Times are kept on the monotonic clock and reported on the wall clock.

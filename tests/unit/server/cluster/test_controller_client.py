@@ -223,3 +223,22 @@ async def test_without_time_no_controller_is_called() -> None:
     with pytest.raises(NoController, match="no time left for a call"):
         await ask(of(1, cluster), 0)
     assert cluster.asked == []
+
+
+async def test_every_controller_is_asked_at_once_and_the_last_answer_of_each_is_remembered() -> None:
+    cluster = Cluster(c1=passive, c2=down, c3=refusing)
+    cluster.hangs = {3}
+    client = of(1, cluster)
+    call, request = cast("Call[Any, Any]", None), None
+    began = asyncio.get_running_loop().time()
+    assert await client.ask_each(call, request, 0.5) == {1: passive(), 2: None, 3: None}
+    assert asyncio.get_running_loop().time() == pytest.approx(began + 0.5)
+    assert [client.heard_ms_ago(voter) for voter in (1, 2, 3)] == [490, -1, -1]
+
+
+async def test_a_refusal_of_a_call_is_a_sign_of_life() -> None:
+    client = of(1, Cluster(c1=down, c2=down, c3=refusing))
+    with pytest.raises(NoController):
+        await ask(client, 1)
+    assert client.heard_ms_ago(1) == -1
+    assert 0 <= client.heard_ms_ago(3) < 1_000

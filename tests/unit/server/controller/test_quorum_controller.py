@@ -133,6 +133,14 @@ async def test_a_voter_that_has_just_stepped_down_does_not_describe_the_quorum()
             await parts.controller.describe_quorum(DescribeQuorumRequest())
 
 
+async def test_a_voter_that_does_not_lead_says_what_it_knows_when_any_voter_is_asked() -> None:
+    async with controller(leading=False) as parts:
+        description = await parts.controller.describe_quorum(DescribeQuorumRequest(from_any_voter=True))
+        assert (description.leader_id, description.observers, description.cluster_id) == (-1, [], CLUSTER)
+        (voter,) = description.voters
+        assert (voter.node_id, voter.last_fetch_ms_ago, voter.lag) == (1, 0, -1)
+
+
 async def test_a_broker_that_an_operator_fenced_stays_fenced_until_the_operator_takes_that_back() -> None:
     async with controller() as parts:
         epoch = await parts.register(1)
