@@ -85,7 +85,7 @@ class BrokerRegistration(Struct, frozen=True, kw_only=True):
 
     @property
     def active(self) -> bool:
-        """True if the broker may be elected, join an ISR and get new replicas."""
+        """True if the broker may be elected and join an ISR."""
         return not self.fenced and not self.in_controlled_shutdown
 
     def endpoint(self, listener: str) -> Endpoint | None:
@@ -198,7 +198,7 @@ class MetadataImage(Struct, frozen=True, kw_only=True):
         return [self.brokers[broker_id] for broker_id in sorted(self.brokers) if not self.brokers[broker_id].fenced]
 
     def active_brokers(self) -> list[BrokerRegistration]:
-        """Return the unfenced brokers that are not shutting down, by id: they may get new replicas and leaderships."""
+        """Return the unfenced brokers that are not shutting down, by id: they may get leaderships."""
         return [registration for registration in self.alive_brokers() if registration.active]
 
     def in_slices(self) -> Iterator[MetadataImage]:

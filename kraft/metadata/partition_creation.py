@@ -9,7 +9,12 @@ from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage, TopicImage
 from kraft.metadata.placement import place_more_partitions
 from kraft.metadata.records import MetadataRecord
-from kraft.metadata.topic_decisions import PARTITIONS_PER_REQUEST_MAX, assignment_problem, partition_created
+from kraft.metadata.topic_decisions import (
+    PARTITIONS_PER_REQUEST_MAX,
+    assignment_problem,
+    partition_created,
+    placeable_brokers,
+)
 from kraft.metadata.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId
@@ -92,7 +97,7 @@ def _placed(image: MetadataImage, topic: TopicImage, added: int, placement_start
         existing=[topic.partitions[number].target_replicas for number in sorted(topic.partitions)],
         partitions=added,
         replication_factor=_replication_factor(topic),
-        brokers=image.active_brokers(),
+        brokers=placeable_brokers(image),
         start=placement_start,
     )
 

@@ -6,6 +6,9 @@ leader they start one place further on, so that a broker's partitions do not all
 replica goes to the rack with the fewest replicas so far: RF replicas cover min(racks, RF) racks. No machine gets two
 replicas of a partition (see `machines`).
 
+Only brokers in service lead. Fenced ones, which may come back, get followers: of the brokers that serve the spread over
+racks equally well, those in service are taken first, and in the order of a partition's replicas they come first, too.
+
 Kafka places in the same way (AdminUtils, StripedReplicaPlacer), but begins at random; here the caller gives the start.
 """
 
@@ -22,10 +25,13 @@ from kraft.model.ids import BrokerId
 
 
 class UsableBroker(Protocol):
-    """A broker that may get replicas."""
+    """A broker that may get replicas; `active` if it is in service, and may lead."""
 
     @property
     def broker_id(self) -> BrokerId: ...
+
+    @property
+    def active(self) -> bool: ...
 
     @property
     def rack(self) -> str: ...
@@ -40,11 +46,12 @@ def place_partitions(
     partitions placed before continues their pattern. Brokers without a rack share one. Raises Refusal
     INVALID_PARTITIONS or INVALID_REPLICATION_FACTOR.
     """
-    ring = _ring(brokers)
+    everyone = _ring(brokers)
     if partitions < 1:
         raise Refusal(ErrorCode.INVALID_PARTITIONS, f"the partition count is {partitions}: it must be at least 1")
-    _check_replication_factor(replication_factor, ring)
-    return [_replicas(ring, position, replication_factor) for position in range(start, start + partitions)]
+    _check_replication_factor(replication_factor, everyone)
+    ring, fenced = _in_service(everyone), [broker for broker in everyone if not broker.active]
+    return [_replicas(ring, fenced, position, replication_factor) for position in range(start, start + partitions)]
 
 
 def place_more_partitions(
@@ -61,8 +68,9 @@ def place_more_partitions(
     last partition's leader is used, or the next one from `start` if that broker is not in the ring. Raises Refusal as
     `place_partitions` does.
     """
-    ring = _ring(brokers)
-    _check_replication_factor(replication_factor, ring)
+    everyone = _ring(brokers)
+    _check_replication_factor(replication_factor, everyone)
+    ring = _in_service(everyone)
     leads = Counter(replicas[0] for replicas in existing)
     # The followers continue their pattern: one place further on for each round of the existing leaders.
     rounds = len(ring) * (len(existing) // len(ring))
@@ -73,7 +81,7 @@ def place_more_partitions(
     return place_partitions(
         partitions=partitions,
         replication_factor=replication_factor,
-        brokers=ring,
+        brokers=everyone,
         start=rounds + best,
     )
 
@@ -87,24 +95,30 @@ def _unevenness(ring: Sequence[UsableBroker], leads: Counter[BrokerId], place: i
     return sum(count * count for count in after)
 
 
-def _check_replication_factor(replication_factor: int, ring: Sequence[UsableBroker]) -> None:
-    brokers, machines = len(ring), machines_of(ring)
+def _check_replication_factor(replication_factor: int, brokers: Sequence[UsableBroker]) -> None:
+    """Raise Refusal if there are not as many brokers, each on a machine of its own, or none of them is in service."""
+    count, machines, in_service = len(brokers), machines_of(brokers), len(_in_service(brokers))
     if replication_factor < 1:
         problem = f"the replication factor is {replication_factor}: it must be at least 1"
         raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, problem)
-    if replication_factor > len(machines) and len(machines) < brokers:
+    state = "in service" if in_service == count else f"registered, {in_service} of them in service"
+    if replication_factor > len(machines) and len(machines) < count:
         with_brokers = "1 machine has" if len(machines) == 1 else f"{len(machines)} machines have"
         problem = (
-            f"the replication factor is {replication_factor}, but {with_brokers} brokers in service "
+            f"the replication factor is {replication_factor}, but {with_brokers} brokers {state} "
             f"({named(machines)}), and no machine gets two replicas of a partition: start brokers on more machines or "
             f"ask for at most {len(machines)}"
         )
         raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, problem)
-    if replication_factor > brokers:
-        in_service = "1 broker is" if brokers == 1 else f"{brokers} brokers are"
-        remedy = f"start more brokers or ask for at most {brokers}" if brokers else "start brokers first"
-        problem = f"the replication factor is {replication_factor}, but {in_service} in service: {remedy}"
+    if replication_factor > count or not in_service:
+        brokers_are = "1 broker is" if count == 1 else f"{count} brokers are"
+        remedy = f"start more brokers or ask for at most {count}" if in_service else "start brokers first"
+        problem = f"the replication factor is {replication_factor}, but {brokers_are} {state}: {remedy}"
         raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, problem)
+
+
+def _in_service(brokers: Iterable[UsableBroker]) -> list[UsableBroker]:
+    return [broker for broker in brokers if broker.active]
 
 
 def _ring(brokers: Iterable[UsableBroker]) -> list[UsableBroker]:
@@ -116,21 +130,26 @@ def _ring(brokers: Iterable[UsableBroker]) -> list[UsableBroker]:
     return [broker for broker in chain.from_iterable(turns) if broker is not None]
 
 
-def _replicas(ring: list[UsableBroker], position: int, replication_factor: int) -> list[BrokerId]:
+def _replicas(
+    ring: list[UsableBroker], fenced: list[UsableBroker], position: int, replication_factor: int
+) -> list[BrokerId]:
+    """Return the replicas of one partition: its leader from the ring of those in service, those in service first."""
     round_number, leader_place = divmod(position, len(ring))
     leader = ring[leader_place]
     others = ring[leader_place + 1 :] + ring[:leader_place]
     shift = round_number % len(others) if others else 0
-    candidates = _elsewhere(others[shift:] + others[:shift], leader)
+    turn = position % len(fenced) if fenced else 0
+    in_turn = [*others[shift:], *others[:shift], *fenced[turn:], *fenced[:turn]]
+    candidates = _elsewhere(in_turn, leader)
     replicas_in_rack = {leader.rack: 1}
-    replicas = [leader.broker_id]
+    replicas = [leader]
     while len(replicas) < replication_factor:
-        # `min` returns the first of several equals, so a cluster without racks uses the ring's order.
+        # `min` returns the first of several equals: one in service, and without racks the next one of the ring.
         chosen = min(candidates, key=lambda broker: replicas_in_rack.get(broker.rack, 0))
         candidates = _elsewhere(candidates, chosen)
         replicas_in_rack[chosen.rack] = replicas_in_rack.get(chosen.rack, 0) + 1
-        replicas.append(chosen.broker_id)
-    return replicas
+        replicas.append(chosen)
+    return [broker.broker_id for broker in sorted(replicas, key=lambda broker: not broker.active)]
 
 
 def _elsewhere(brokers: Iterable[UsableBroker], chosen: UsableBroker) -> list[UsableBroker]:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig, checked
 from kraft.metadata.decision import Decision
-from kraft.metadata.image import MetadataImage, TopicImage
+from kraft.metadata.image import BrokerRegistration, MetadataImage, TopicImage
 from kraft.metadata.leader_election import elect
 from kraft.metadata.machines import shared_machine
 from kraft.metadata.placement import place_partitions
@@ -135,7 +135,7 @@ class _Creation:
         replicas = place_partitions(
             partitions=partitions,
             replication_factor=_or_default(new_topic.replication_factor, self._defaults.replication_factor),
-            brokers=self._image.active_brokers(),
+            brokers=placeable_brokers(self._image),
             start=self._placement_start,
         )
         self._placement_start += partitions
@@ -216,6 +216,19 @@ def _topic_records(
         partition_created(image, topic_id, partition, replicas) for partition, replicas in enumerate(assignment)
     ]
     return records
+
+
+def placeable_brokers(image: MetadataImage) -> list[BrokerRegistration]:
+    """Return the brokers that may get replicas of new partitions, by id: in service, or fenced and expected back.
+
+    One that is shutting down is left out until it is fenced. One with an operator fence is, too: it is being
+    decommissioned, or repaired.
+    """
+    return [
+        broker
+        for _, broker in sorted(image.brokers.items())
+        if broker.active or (broker.fenced and not broker.fenced_by_operator)
+    ]
 
 
 def partition_created(

@@ -31,6 +31,8 @@ class ReassignmentFailed(KraftError):
 class _Place(Struct, frozen=True, kw_only=True):
     broker_id: BrokerId
     rack: str
+    active: bool = True
+    """The operator chose the brokers, and any of them may lead."""
 
 
 def generate(admin: Admin, topics_file: Path, broker_list: str, *, rack_aware: bool, output: Output) -> None:

@@ -9,6 +9,7 @@ from kraft.metadata.broker_decisions import fence_broker
 from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.partition_creation import create_partitions
+from kraft.metadata.records import BrokerUnregistered
 from kraft.metadata.topic_decisions import PARTITIONS_PER_REQUEST_MAX
 from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.errors import ErrorCode
@@ -130,8 +131,17 @@ def test_an_assignment_that_cannot_be_is_refused(assignments: list[list[int]], m
     assert message in text
 
 
-def test_more_replicas_than_brokers_in_service_are_refused() -> None:
-    code, text = refusal(add(without(with_topic(cluster(1, 2), [1, 2]), 2), to(2)))
+def test_partitions_are_added_while_a_broker_is_away_which_is_not_in_sync() -> None:
+    image = without(with_topic(cluster(1, 2), [1, 2]), 2)
+    after = image.replay(add(image, to(2)).records)
+    added = after.topics[ORDERS].partitions[1]
+    assert (added.replicas, added.isr, added.leader) == ((1, 2), (1,), 1)
+
+
+def test_more_replicas_than_registered_brokers_are_refused() -> None:
+    image = without(with_topic(cluster(1, 2), [1, 2]), 2)
+    image = image.replay([BrokerUnregistered(broker_id=BrokerId(2), broker_epoch=epoch_of(image, 2))])
+    code, text = refusal(add(image, to(2)))
     assert (code, "1 broker is in service" in text) == (ErrorCode.INVALID_REPLICATION_FACTOR, True)
 
 

@@ -6,10 +6,23 @@ from itertools import chain
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from kraft.metadata.placement import place_more_partitions, place_partitions
 from kraft.model.errors import ErrorCode, Refusal
 from tests.support.cluster_images import cluster, ids
+
+
+def place_with_fenced(
+    racks: dict[int, str], fenced: set[int], *, partitions: int, replication_factor: int, start: int = 0
+) -> list[list[int]]:
+    brokers = [
+        replace(broker, fenced=broker.broker_id in fenced) for broker in cluster(*racks, racks=racks).active_brokers()
+    ]
+    placed = place_partitions(
+        partitions=partitions, replication_factor=replication_factor, brokers=brokers, start=start
+    )
+    return [list(replicas) for replicas in placed]
 
 
 def place(racks: dict[int, str], *, partitions: int, replication_factor: int, start: int = 0) -> list[list[int]]:
@@ -88,6 +101,71 @@ def test_equal_racks_hold_equal_shares_of_each_partition() -> None:
     racks = {0: "a", 1: "a", 2: "a", 3: "b", 4: "b", 5: "b"}
     for replicas in place(racks, partitions=30, replication_factor=4):
         assert Counter(racks[replica] for replica in replicas) == {"a": 2, "b": 2}
+
+
+def test_a_fenced_broker_follows_last_and_leads_nothing() -> None:
+    assert place_with_fenced(without_racks(1, 2, 3), {2}, partitions=4, replication_factor=3) == [
+        [1, 3, 2],
+        [3, 1, 2],
+        [1, 3, 2],
+        [3, 1, 2],
+    ]
+
+
+def test_a_fenced_broker_gets_nothing_while_there_are_enough_in_service() -> None:
+    placed = place_with_fenced(without_racks(1, 2, 3), {2}, partitions=4, replication_factor=2)
+    assert set(chain.from_iterable(placed)) == {1, 3}
+
+
+def test_the_spread_over_racks_comes_before_being_in_service() -> None:
+    placed = place_with_fenced({1: "a", 2: "a", 3: "b"}, {3}, partitions=2, replication_factor=2)
+    assert placed == [[1, 3], [2, 3]]
+
+
+def test_fenced_brokers_take_turns() -> None:
+    placed = place_with_fenced(without_racks(1, 2, 3), {2, 3}, partitions=10, replication_factor=2)
+    assert Counter(chain.from_iterable(placed)) == {1: 10, 2: 5, 3: 5}
+
+
+@given(
+    racks=st.dictionaries(st.integers(0, 30), st.sampled_from(["", "a", "b", "c", "d"]), min_size=1, max_size=9),
+    partitions=st.integers(1, 40),
+    start=st.integers(0, 100),
+    data=st.data(),
+)
+def test_with_fenced_brokers_leaders_are_even_over_those_in_service_and_racks_covered(
+    racks: dict[int, str], partitions: int, start: int, data: st.DataObject
+) -> None:
+    fenced = data.draw(st.sets(st.sampled_from(sorted(racks)), max_size=len(racks) - 1))
+    replication_factor = data.draw(st.integers(1, len(racks)))
+    placed = place_with_fenced(racks, fenced, partitions=partitions, replication_factor=replication_factor, start=start)
+    leaders = Counter(dict.fromkeys(racks.keys() - fenced, 0))
+    leaders.update(replicas[0] for replicas in placed)
+    assert leaders.keys().isdisjoint(fenced)
+    assert max(leaders.values()) - min(leaders.values()) <= 1
+    for replicas in placed:
+        assert len(set(replicas)) == len(replicas) == replication_factor
+        assert len({racks[replica] for replica in replicas}) == min(replication_factor, len(set(racks.values())))
+        down = [replica in fenced for replica in replicas]
+        assert down == sorted(down), "a fenced broker stands before one in service"
+        unused = racks.keys() - fenced - set(replicas)
+        for replica in set(replicas) & fenced:
+            # A fenced broker is only taken where its rack has no other, or no rack with fewer replicas has one.
+            assert racks[replica] not in {racks[each] for each in unused}
+
+
+def test_with_nobody_in_service_no_placement_is_possible() -> None:
+    with pytest.raises(Refusal, match="2 brokers are registered, 0 of them in service: start brokers first"):
+        place_with_fenced(without_racks(1, 2), {1, 2}, partitions=1, replication_factor=2)
+
+
+def test_more_replicas_than_registered_brokers_are_refused_with_both_numbers() -> None:
+    with pytest.raises(Refusal) as refused:
+        place_with_fenced(without_racks(1, 2, 3), {3}, partitions=1, replication_factor=4)
+    assert refused.value.message == (
+        "the replication factor is 4, but 3 brokers are registered, 2 of them in service: start more brokers or ask "
+        "for at most 3"
+    )
 
 
 @pytest.mark.parametrize("partitions", [0, -1])

@@ -6,11 +6,13 @@ from uuid import UUID
 import pytest
 
 from kraft.metadata.broker_decisions import begin_controlled_shutdown, fence_broker
-from kraft.metadata.configs import broker_defaults
+from kraft.metadata.configs import KAFKA_DEFAULTS, broker_defaults
 from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage
+from kraft.metadata.operator_decisions import fence_by_operator
 from kraft.metadata.records import TopicDeleted
 from kraft.metadata.topic_decisions import PARTITIONS_PER_REQUEST_MAX, ControllerDefaults, create_topics, delete_topics
+from kraft.model.brokers import FenceBrokerRequest
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId
 from kraft.model.partitions import ReplicaAssignment
@@ -162,12 +164,35 @@ def test_a_request_creates_a_bounded_number_of_partitions_in_all() -> None:
     assert codes(decision) == [ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS]
 
 
-def test_fenced_brokers_and_those_shutting_down_get_no_new_replicas() -> None:
+def test_a_topic_is_created_while_a_broker_is_away_which_is_not_in_sync() -> None:
+    image = cluster(1, 2, 3)
+    image = image.replay(fence_broker(image, BrokerId(1), epoch_of(image, 1)).records)
+    decision = create(
+        image, NewTopic(topic="a", partitions=2, replication_factor=3, configs={"min.insync.replicas": "3"})
+    )
+    topic = image.replay(decision.records).topic("a")
+    assert topic is not None
+    assert [(p.replicas, p.isr, p.leader) for p in topic.partitions.values()] == [
+        ((2, 3, 1), (2, 3), 2),
+        ((3, 2, 1), (3, 2), 3),
+    ]
+
+
+def test_a_broker_with_an_operator_fence_gets_nothing() -> None:
+    image = cluster(1, 2, 3)
+    request = FenceBrokerRequest(broker_id=3, timeout_ms=1_000)
+    image = image.replay(fence_by_operator(image, request, defaults=KAFKA_DEFAULTS).records)
+    assert codes(create(image, NewTopic(topic="a", replication_factor=3))) == [ErrorCode.INVALID_REPLICATION_FACTOR]
+
+
+def test_fenced_brokers_and_those_shutting_down_get_no_replicas_that_another_can_have() -> None:
     image = cluster(1, 2, 3)
     image = image.replay(fence_broker(image, BrokerId(1), epoch_of(image, 1)).records)
     image = image.replay(begin_controlled_shutdown(image, BrokerId(2), epoch_of(image, 2)).records)
     decision = create(image, NewTopic(topic="a", partitions=2))
     assert replicas(image.replay(decision.records), "a") == [[3], [3]]
+    # The broker that is shutting down gets none at all, as in Kafka; once it has stopped, it counts as fenced.
+    assert codes(create(image, NewTopic(topic="a", replication_factor=3))) == [ErrorCode.INVALID_REPLICATION_FACTOR]
 
 
 # --- placement by hand ---
