@@ -62,11 +62,13 @@ class LeaderEpochCache(Struct, frozen=True):
         return LeaderEpochCache(self.entries[:kept])
 
     def starting_at(self, start_offset: Offset) -> LeaderEpochCache:
-        """Return the cache of a log that starts at `start_offset`: the epoch of that offset now starts there."""
-        later = bisect_right(self.entries, start_offset, key=lambda entry: entry.start_offset)
-        if later == 0:
-            return self
-        return LeaderEpochCache((EpochStart(self.entries[later - 1].epoch, start_offset), *self.entries[later:]))
+        """Return the cache of a log that starts at `start_offset`: without the epochs that ended below it.
+
+        The epoch of the last deleted record stays, with the offset at which it began: by it a leader recognizes a
+        follower whose log ends at the log start.
+        """
+        not_below = bisect_left(self.entries, start_offset, key=lambda entry: entry.start_offset)
+        return LeaderEpochCache(self.entries[max(0, not_below - 1) :])
 
     def end_offset_for(self, epoch: LeaderEpoch, log_end: Offset) -> tuple[LeaderEpoch, Offset]:
         """Return the largest known epoch at or below `epoch`, and the offset after its last record.

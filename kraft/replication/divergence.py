@@ -63,6 +63,10 @@ def check_follower_fetch(
         end = _end_of_epoch(log, LeaderEpoch(fetch.last_fetched_epoch))
         if end.epoch < fetch.last_fetched_epoch or end.end_offset < fetch.fetch_offset:
             return end
+        if fetch.fetch_offset == log.log_start_offset and _is_unknown_below_start(log, fetch.last_fetched_epoch):
+            return DivergingEpoch(
+                epoch=LeaderEpoch(fetch.last_fetched_epoch), end_offset=Offset(fetch.fetch_offset - 1)
+            )
     if fetch.fetch_offset > log.log_end_offset:
         raise _out_of_range(log, fetch.fetch_offset)
     return None
@@ -95,6 +99,16 @@ def _end_of_epoch(log: EpochEnds, epoch: LeaderEpoch) -> DivergingEpoch:
         # Every record that is left has a later epoch, so this epoch ended at or before the log start.
         return DivergingEpoch(epoch=epoch, end_offset=Offset(log.log_start_offset))
     return DivergingEpoch(epoch=LeaderEpoch(known_epoch), end_offset=Offset(end_offset))
+
+
+def _is_unknown_below_start(log: EpochEnds, epoch: int) -> bool:
+    """Return whether the record before the log start, deleted or never here, may be of another epoch than `epoch`.
+
+    A log that was restarted at its log start does not know. Then a follower that ends there may have records of a
+    leader that was replaced, and no fetch would ever reach them: an open transaction among them would stay open.
+    """
+    start = log.log_start_offset
+    return log.epoch_at(Offset(start - 1)) == NO_LEADER_EPOCH and log.epoch_at(Offset(start)) != epoch
 
 
 def _check_epoch(leader_epoch: LeaderEpoch, asked_epoch: int) -> None:

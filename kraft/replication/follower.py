@@ -160,7 +160,12 @@ class PartitionFollower:
             diverging = DivergingEpoch(
                 epoch=LeaderEpoch(result.diverging_epoch), end_offset=Offset(result.diverging_end_offset)
             )
-            return self._truncate(truncation_offset(self._log, diverging))
+            offset = truncation_offset(self._log, diverging)
+            if 0 <= offset < result.log_start_offset:
+                # Nothing that is left here is in the leader's log. Below its start no log may end: the records there
+                # were committed, and their offsets must not be given to others.
+                return self._restart(Offset(result.log_start_offset))
+            return self._truncate(offset)
         self._leader_high_watermark = Offset(result.high_watermark)
         self._leader_log_start = Offset(result.log_start_offset)
         if not result.records:

@@ -465,9 +465,9 @@ class ModelledLog:
         self.start = start
         self.batches = [batch for batch in self.batches if batch.next_offset > start]
         # The epoch that contains the start is kept from there on, and removed by a truncation to the start.
-        below = [epoch for epoch, first in self.epochs if first <= start]
-        above = [(epoch, first) for epoch, first in self.epochs if first > start]
-        self.epochs = [*((epoch, start) for epoch in below[-1:]), *above]
+        below = [(epoch, first) for epoch, first in self.epochs if first < start]
+        above = [(epoch, first) for epoch, first in self.epochs if first >= start]
+        self.epochs = [*below[-1:], *above]
         self._settle()
 
     def _expectation(self, added: Sequence[Stored] = ()) -> Expectation:

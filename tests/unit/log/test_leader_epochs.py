@@ -83,9 +83,9 @@ def test_truncating_the_end_forgets_epochs_that_start_there(end: int, left: list
 
 @pytest.mark.parametrize(
     ("start", "left"),
-    [(5, [(2, 10), (5, 40)]), (20, [(2, 20), (5, 40)]), (40, [(5, 40)]), (90, [(5, 90)])],
+    [(5, [(2, 10), (5, 40)]), (20, [(2, 10), (5, 40)]), (40, [(2, 10), (5, 40)]), (41, [(5, 40)]), (90, [(5, 40)])],
 )
-def test_truncating_the_start_keeps_the_epoch_that_holds_it(start: int, left: list[tuple[int, int]]) -> None:
+def test_truncating_the_start_keeps_the_epoch_of_the_record_before(start: int, left: list[tuple[int, int]]) -> None:
     assert entries(cache((2, 10), (5, 40)).starting_at(Offset(start))) == left
 
 

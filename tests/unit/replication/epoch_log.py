@@ -19,7 +19,9 @@ class EpochLog:
         return self.log_start_offset + len(self.epochs)
 
     def epoch_at(self, offset: Offset, /) -> int:
-        return self.epochs[offset - self.log_start_offset] if self.log_start_offset <= offset else -1
+        return (
+            self.epochs[offset - self.log_start_offset] if self.log_start_offset <= offset < self.log_end_offset else -1
+        )
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch, /) -> tuple[int, int]:
         """Answer as Kafka's epoch cache does: nothing for an epoch above all known ones."""

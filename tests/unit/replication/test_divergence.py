@@ -45,7 +45,9 @@ def diverging(epoch: int, end_offset: int) -> DivergingEpoch:
         pytest.param(EpochLog(1, 1, 4), fetch(2, 5), diverging(4, 3), id="such an epoch within the leader's offsets"),
         pytest.param(EpochLog(), fetch(5, 4), diverging(4, 0), id="a leader that has nothing"),
         pytest.param(EpochLog(4, 4, log_start_offset=10), fetch(11, 2), diverging(2, 10), id="only later epochs kept"),
-        pytest.param(EpochLog(4, 4, log_start_offset=10), fetch(10, 2), None, id="at the start of what is kept"),
+        pytest.param(EpochLog(4, 4, log_start_offset=10), fetch(10, 2), diverging(2, 9), id="an unknown epoch deleted"),
+        pytest.param(EpochLog(4, 4, log_start_offset=10), fetch(10, 4), None, id="deleted records of a known epoch"),
+        pytest.param(EpochLog(log_start_offset=10), fetch(10, 2), diverging(2, 9), id="a leader that was restarted"),
     ],
 )
 def test_a_fetch_is_answered_with_the_epoch_where_the_logs_diverge(

@@ -1,0 +1,186 @@
+"""A replaced leader with an uncommitted transaction returns as a follower, after its successor deleted records.
+
+The logs are real ones on disks in memory, and the follower is the real machine. The old leader's last batch ends where
+the new leader's log starts, so no fetch ever asks for the offsets in which the two logs differ.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from kraft.log.partition_log import PartitionLog
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import BrokerId, LeaderEpoch, Offset
+from kraft.model.replica_fetch import ReplicaFetchPartition, ReplicaFetchResult
+from kraft.replication import divergence
+from kraft.replication.divergence import check_follower_fetch
+from kraft.replication.effects import AdvanceLogStart, AppendRecords, FollowerEffect, RestartAt, TruncateTo
+from kraft.replication.follower import FetchPosition, PartitionFollower
+from tests.simulation.replication_model import TOPIC
+from tests.support.disks.memory_disk import MemoryDisk
+from tests.support.log.log_building import append, open_log, sync
+from tests.support.log.transactional_log import send
+
+PRODUCER = 7
+FETCHES = 8
+
+
+def fetched(leader: PartitionLog, leader_epoch: LeaderEpoch, position: FetchPosition) -> ReplicaFetchResult:
+    """Return the response of the leader, which counts all that it has as committed."""
+    fetch = ReplicaFetchPartition(
+        topic_id=TOPIC,
+        partition=0,
+        fetch_offset=position.fetch_offset,
+        last_fetched_epoch=position.last_fetched_epoch,
+        current_leader_epoch=position.current_leader_epoch,
+        log_start_offset=position.log_start,
+        high_watermark=position.high_watermark,
+        partition_max_bytes=1 << 20,
+    )
+    error_code, diverging, records = ErrorCode.NONE, None, b""
+    try:
+        diverging = check_follower_fetch(leader, leader_epoch, fetch)
+        if diverging is None:
+            records = leader.read(position.fetch_offset, 1 << 20, leader.log_end_offset)
+    except Refusal as refusal:
+        error_code = refusal.error_code
+    return ReplicaFetchResult(
+        topic_id=TOPIC,
+        partition=0,
+        error_code=error_code,
+        leader_epoch=leader_epoch,
+        high_watermark=leader.log_end_offset,
+        log_start_offset=leader.log_start_offset,
+        records=records,
+        diverging_epoch=-1 if diverging is None else diverging.epoch,
+        diverging_end_offset=-1 if diverging is None else diverging.end_offset,
+    )
+
+
+def run(log: PartitionLog, follower: PartitionFollower, effect: FollowerEffect) -> list[FollowerEffect]:
+    match effect:
+        case AppendRecords(records=records):
+            log.append_as_follower(records)
+            sync(log)
+            return follower.appended(log.log_end_offset, log.synced_end_offset)
+        case TruncateTo(offset=offset):
+            log.truncate_to(offset)
+            return follower.truncated(log.log_end_offset, log.synced_end_offset)
+        case RestartAt(offset=offset):
+            log.truncate_fully_and_start_at(offset)
+            return follower.truncated(log.log_end_offset, log.synced_end_offset)
+        case AdvanceLogStart(offset=offset):
+            log.advance_log_start(offset)
+        case _:
+            pass
+    return []
+
+
+def follow(log: PartitionLog, leader: PartitionLog, leader_epoch: int, high_watermark: int) -> list[FollowerEffect]:
+    """Let the log follow the leader until it has everything; return the effects."""
+    sync(log)
+    epoch = LeaderEpoch(leader_epoch)
+    follower = PartitionFollower(
+        topic_id=TOPIC,
+        partition=0,
+        leader_id=BrokerId(2),
+        leader_epoch=epoch,
+        log=log,
+        durable_end=log.synced_end_offset,
+        high_watermark=Offset(high_watermark),
+    )
+    done: list[FollowerEffect] = []
+    for _ in range(FETCHES):
+        position = follower.next_fetch()
+        assert position is not None
+        effects = follower.answered(position, fetched(leader, epoch, position))
+        while effects:
+            done.append(effect := effects.pop(0))
+            effects += run(log, follower, effect)
+    assert log.log_end_offset == leader.log_end_offset
+    assert log.log_start_offset == leader.log_start_offset
+    return done
+
+
+def old_leader() -> PartitionLog:
+    """Return a log of two committed records, and a transaction at offsets 2 to 4 that nobody else has."""
+    log = open_log(MemoryDisk())
+    append(log, "a", "b")
+    send(log, PRODUCER, 0, "never", "committed", "anywhere")
+    return log
+
+
+def new_leader(log_start: int, *, was_restarted: bool = False) -> PartitionLog:
+    """Return the log of the next leader, which wrote other records at these offsets and deleted some."""
+    log = open_log(MemoryDisk())
+    if was_restarted:
+        log.truncate_fully_and_start_at(Offset(log_start))
+    else:
+        append(log, "a", "b")
+        append(log, "c", "d", "e", epoch=1)
+    for value in ("f", "g"):
+        append(log, value, epoch=1)
+    sync(log)
+    log.advance_log_start(Offset(log_start))
+    return log
+
+
+def assert_has_no_transaction(log: PartitionLog) -> None:
+    assert log.producers == {}
+    assert log.transactions.last_stable_offset(log.log_end_offset) == log.log_end_offset
+
+
+@pytest.mark.parametrize("log_start", [2, 3, 4, 5, 6, 7])
+@pytest.mark.parametrize("was_restarted", [False, True])
+def test_a_transaction_that_the_new_leader_never_had_is_dropped(log_start: int, *, was_restarted: bool) -> None:
+    log = old_leader()
+    leader = new_leader(log_start, was_restarted=was_restarted and log_start > 2)
+
+    follow(log, leader, 1, high_watermark=2)
+
+    assert_has_no_transaction(log)
+
+
+@pytest.mark.parametrize("was_restarted", [False, True])
+def test_a_longer_tail_of_the_old_leader_is_dropped_as_well(*, was_restarted: bool) -> None:
+    log = old_leader()
+    send(log, PRODUCER, 3, "and", "more")
+
+    follow(log, new_leader(5, was_restarted=was_restarted), 1, high_watermark=2)
+
+    assert_has_no_transaction(log)
+
+
+def test_it_would_stay_open_if_the_leader_took_what_it_does_not_know_for_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(divergence, "_is_unknown_below_start", lambda log, epoch: False)
+    log = old_leader()
+
+    follow(log, new_leader(5, was_restarted=True), 1, high_watermark=2)
+
+    assert log.transactions.last_stable_offset(log.log_end_offset) == 5
+
+
+def test_a_follower_with_the_same_deleted_records_keeps_its_producers() -> None:
+    """All records were deleted when the leader changed, as in a repartition topic of Kafka Streams."""
+    leader, log = open_log(MemoryDisk()), open_log(MemoryDisk())
+    for each in (leader, log):
+        append(each, "a", "b")
+        send(each, PRODUCER, 0, "c")
+        sync(each)
+    leader.advance_log_start(Offset(3))
+    append(leader, "d", epoch=1)
+    leader.advance_log_start(Offset(3))
+
+    done = follow(log, leader, 1, high_watermark=3)
+
+    assert not any(isinstance(effect, TruncateTo | RestartAt) for effect in done)
+    assert list(log.producers) == [PRODUCER]
+
+
+def test_no_log_ever_ends_below_the_log_start_of_its_leader() -> None:
+    """If this replica led next, it would give offsets to its records that consumers know for deleted ones."""
+    done = follow(old_leader(), new_leader(5), 1, high_watermark=2)
+
+    assert [effect for effect in done if isinstance(effect, TruncateTo | RestartAt)] == [RestartAt(offset=Offset(5))]
