@@ -27,6 +27,7 @@ from kraft.server.config.loading import ConfigError
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.processes import processes
 from kraft.server.config.values import CONTROLLER, GRPC, Listener
+from kraft.server.identity import storage
 from kraft.server.process.lifeline import ENVIRONMENT_VARIABLE
 
 _POLL_S: Final = 0.05
@@ -56,8 +57,9 @@ def start(config: NodeConfig, log_file: Path, deadline_s: float, command: Sequen
     """Start the node; return when it is in service, or when too few other controllers run for that.
 
     Raises NotStarted with the node's own error if it ended, and if it is not in service at the deadline; it then keeps
-    running. If this call is interrupted, the node is stopped.
+    running. If this call is interrupted, the node is stopped. Raises InUse, and writes nothing, if the node runs.
     """
+    _check_not_running(config)
     try:
         make_directories(log_file.parent)
         with open(log_file, "ab", opener=open_privately) as log:
@@ -85,6 +87,15 @@ def start(config: NodeConfig, log_file: Path, deadline_s: float, command: Sequen
         process.terminate()
         raise
     return Started(pid=process.pid, log_file=log_file, waits_for=waits_for)
+
+
+def _check_not_running(config: NodeConfig) -> None:
+    # The log file belongs to the running node: the error of one that cannot start must not appear among its events.
+    directories = {directory.resolve(): directory for directory in config.log_dirs}
+    for node in local_nodes.find():
+        for locked in node.log_dirs:
+            if locked in directories:
+                raise storage.in_use(directories[locked], node.pid)
 
 
 class _Ended(Exception):

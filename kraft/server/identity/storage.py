@@ -355,13 +355,18 @@ def _lock_one(directory: Path, name: str) -> int:
     except BlockingIOError:
         holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip() or "unknown"
         os.close(descriptor)
-        raise InUse(
-            f"{directory} is in use by another process (pid {holder}): stop it, or give this node its own log.dirs"
-        ) from None
+        raise in_use(directory, holder) from None
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def in_use(directory: Path, holder: int | str) -> InUse:
+    """Return the error for a directory that the process with this pid has locked."""
+    return InUse(
+        f"{directory} is in use by another process (pid {holder}): stop it, or give this node its own log.dirs"
+    )
 
 
 @contextmanager

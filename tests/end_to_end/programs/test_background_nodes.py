@@ -104,6 +104,7 @@ def test_a_node_that_cannot_start_in_the_background_says_why(machine: Machine) -
     _, pid = machine.start(config)
     output = the_one_line(run("server", "start", "-c", config, "--daemon"))
     assert f"is in use by another process (pid {pid})" in output
+    assert f"(pid {pid})" not in (machine.directory / "data" / "node-1.log").read_text(), "the running node writes it"
 
 
 def test_a_single_node_is_in_service_when_it_is_said_to_be_and_its_output_can_be_thrown_away(machine: Machine) -> None:
