@@ -53,6 +53,7 @@ class Coordinators:
         self._clock = clock
         self._key_type = key_type
         self._known: dict[str, Coordinator] = {}
+        self._ever_found: set[str] = set()
 
     async def call(
         self,
@@ -126,7 +127,12 @@ class Coordinators:
             (found,) = await self._look_up((group_id,), timeout_ms)
             check(found.error_code, found.error_message)
             self._known[group_id] = found
+        self._ever_found.add(group_id)
         return self._known[group_id]
+
+    def may_have_reached(self, group_id: str) -> bool:
+        """Return whether a coordinator was ever found, so that an attempt may have reached it."""
+        return group_id in self._ever_found
 
     async def find_all(self, group_ids: Iterable[str], timeout_ms: int) -> None:
         """Look up the coordinators that are not known, many at a time; `find` raises the Refusals of single groups.

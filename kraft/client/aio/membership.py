@@ -66,13 +66,14 @@ class Membership:
         self._changed.set()
 
     async def leave(self, deadline_ms: int) -> None:
-        """Leave the group, with one attempt, and end the task."""
+        """Leave the group, with one attempt, and end the task; at once if no coordinator can know the member."""
         self.member.leave()
         if self.member.waits_for_others and self._in_flight is not None:
             self._in_flight.cancel()
         self.wake_up()
         try:
-            await asyncio.wait([self._task], timeout=max(0, deadline_ms - self._clock.monotonic_ms()) / 1000)
+            if self._coordinators.may_have_reached(self._settings.group_id or ""):
+                await asyncio.wait([self._task], timeout=max(0, deadline_ms - self._clock.monotonic_ms()) / 1000)
         finally:
             self._task.cancel()
             await asyncio.wait([self._task])

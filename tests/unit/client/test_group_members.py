@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from typing import Any
 
@@ -164,3 +165,32 @@ async def test_a_missing_topic_is_logged_once_and_read_when_it_is_created(
             place(cluster, "ordrs", 1)
             while tp("ordrs") not in consumer.assignment():
                 await consumer.poll(1_000)
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_a_consumer_that_never_reached_a_broker_closes_at_once(protocol: dict[str, Any], *, hangs: bool) -> None:
+    async with cluster_with_orders() as (cluster, _):
+        for broker in cluster.brokers.values():
+            broker.is_up = broker.hangs = hangs
+        consumer = member_of(cluster, **protocol)
+        consumer.subscribe("orders")
+        assert await consumer.poll(300) == []
+        clock = asyncio.get_running_loop()
+        began_s = clock.time()
+        await consumer.close()
+        assert clock.time() - began_s < 0.1, "there is no group to leave"
+
+
+async def test_a_member_whose_first_heartbeat_is_under_way_leaves(protocol: dict[str, Any]) -> None:
+    """The coordinator may have it already, and would wait for its session to end."""
+    async with cluster_with_orders() as (cluster, groups):
+        consumer = member_of(cluster, **protocol)
+        consumer.subscribe("orders")
+        assert await consumer.poll(0) == []
+        await consumer.close()
+        async with member_of(cluster, 2, **protocol) as next_member:
+            next_member.subscribe("orders")
+            began_s = asyncio.get_running_loop().time()
+            assert len(await read(next_member, 4 * RECORDS)) == 4 * RECORDS
+            assert asyncio.get_running_loop().time() - began_s < 10, "the group waited for the member that has left"
+        assert groups.committed(GROUP, "orders", 0) == RECORDS
