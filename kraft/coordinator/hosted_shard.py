@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -43,6 +44,9 @@ Record = TypeVar("Record")
 
 RETRY_MS: Final = 500
 """Pause before a timer whose decision was not written ends again, and before `loaded` after a failed append."""
+
+TIMERS_AT_ONCE: Final = 500
+"""Timers of a load that are set together: a shard may have a hundred thousand members."""
 
 UNCOMMITTED_BYTES_MAX: Final = 16 << 20
 """Limit on the records of a shard that are decided and not committed."""
@@ -84,6 +88,10 @@ class RemoveTimer(Struct, frozen=True):
     key: TimerKey
 
 
+class SetMoreTimers(Struct, frozen=True):
+    """Call `set_more_timers` in a later turn of the loop."""
+
+
 class Load(Struct, Generic[Replicated], frozen=True):
     """Call the shard's `loaded` with this state, in any thread, and then `loaded` of the hosted shard."""
 
@@ -96,7 +104,9 @@ class DoWork(Struct, frozen=True):
     work: Work
 
 
-Effect: TypeAlias = DoWork | Append | SendReplies | RefuseAll | SetTimer | RemoveTimer | Load[Replicated]
+Effect: TypeAlias = (
+    DoWork | Append | SendReplies | RefuseAll | SetTimer | RemoveTimer | SetMoreTimers | Load[Replicated]
+)
 
 
 # --- timers of the host itself -------------------------------------------------------------------------------
@@ -166,6 +176,8 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
         self._uncommitted_bytes = 0
         self._timers: dict[TimerKey, int] = {}
         """The number of the current timer with each key."""
+        self._unset: dict[TimerKey, int] = {}
+        """Timers of the last load that are still to be set, with their delays."""
         self._numbers = 0
 
     @property
@@ -186,7 +198,18 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
     def loaded(self, decision: Decision[Volatile, Record]) -> list[Effect[Replicated]]:
         """Take what the shard's `loaded` returned. No command was decided since."""
         written = self._written(replace(decision, is_atomic=False))
-        return [self._set_timer(_Reload(), RETRY_MS)] if isinstance(written, Refusal) else self._take(decision, written)
+        if isinstance(written, Refusal):
+            return [self._set_timer(_Reload(), RETRY_MS)]
+        effects = self._take(replace(decision, timers={}), written)
+        self._unset = {key: delay_ms for key, delay_ms in decision.timers.items() if delay_ms is not None}
+        return effects + self.set_more_timers()
+
+    def set_more_timers(self) -> list[Effect[Replicated]]:
+        """Set some of the timers that the last load brought, unless a decision has set or removed them since."""
+        effects: list[Effect[Replicated]] = [
+            self._set_timer(key, self._unset[key]) for key in list(islice(self._unset, TIMERS_AT_ONCE))
+        ]
+        return [*effects, SetMoreTimers()] if self._unset else effects
 
     # --- commands and timers ---------------------------------------------------------------------------------
 
@@ -385,6 +408,7 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
         self._decided.clear()
         self._waiting_producers.clear()
         self.latest, self.volatile = self._appended, None
+        self._unset.clear()
         for batch in self._uncommitted:
             batch.replies.clear()
         self._uncommitted_bytes = sum(batch.size - HEADER_BYTES for batch in self._uncommitted)
@@ -415,11 +439,13 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
     # --- timers ----------------------------------------------------------------------------------------------
 
     def _set_timer(self, key: TimerKey, delay_ms: int) -> SetTimer:
+        self._unset.pop(key, None)
         self._numbers += 1
         self._timers[key] = self._numbers
         return SetTimer(key, self._numbers, max(delay_ms, 0))
 
     def _remove_timer(self, key: TimerKey) -> RemoveTimer:
+        self._unset.pop(key, None)
         self._timers.pop(key, None)
         return RemoveTimer(key)
 

@@ -24,6 +24,7 @@ from kraft.coordinator.hosted_shard import (
     RefuseAll,
     RemoveTimer,
     SendReplies,
+    SetMoreTimers,
     SetTimer,
     Surroundings,
 )
@@ -223,6 +224,8 @@ class Host:
                     self._timers[effect.key] = Timer(self._context().now_ms + effect.delay_ms, effect.number)
                 case RemoveTimer():
                     self._timers.pop(effect.key, None)
+                case SetMoreTimers():
+                    raise AssertionError("a simulated load has few timers")
                 case SendReplies():
                     for reply in effect.replies:
                         if (answer := self._waiting.pop(reply.ticket, None)) is not None:

@@ -25,6 +25,7 @@ from kraft.coordinator.hosted_shard import (
     RefuseAll,
     RemoveTimer,
     SendReplies,
+    SetMoreTimers,
     SetTimer,
     Surroundings,
 )
@@ -79,6 +80,8 @@ class HostWorld(Struct, frozen=True, kw_only=True):
     context: Callable[[], Context]
     history: History
     reply: Callable[[Waiting, object], None]
+    turn_ms: Callable[[], int] = lambda: 0
+    """Time from a timer that has ended to the next one, while several are due: other events come in between."""
 
 
 class Host:
@@ -102,6 +105,9 @@ class Host:
         """Work beside the shard, the oldest first."""
         self._waiting: dict[Ticket, Waiting] = {}
         self._timers: dict[TimerKey, Timer] = {}
+        self._next_turn_ms = 0
+        self.has_more_timers = False
+        """Timers of the load are still to be set."""
         self._tickets = 0
 
     # --- its life ----------------------------------------------------------------------------------------------------
@@ -148,7 +154,13 @@ class Host:
             self._decide(request, lambda: shard.command(ticket, command))
 
     def next_timer_ms(self) -> int | None:
-        return min((timer.at_ms for timer in self._timers.values()), default=None)
+        at_ms = min((timer.at_ms for timer in self._timers.values()), default=None)
+        return None if at_ms is None else max(at_ms, self._next_turn_ms)
+
+    def set_more_timers(self) -> None:
+        if self.has_more_timers and self.shard is not None:
+            self.has_more_timers = False
+            self._carry_out(self.shard.set_more_timers())
 
     def end_timer(self) -> None:
         """End the timer that is due first."""
@@ -156,6 +168,7 @@ class Host:
         number, shard = self._timers.pop(key).number, self.shard
         assert shard is not None
         self._decide(key, lambda: shard.timer_ended(key, number))
+        self._next_turn_ms = self._world.context().now_ms + self._world.turn_ms()
 
     def _decide(self, cause: Cause, act: Callable[[], list[Effect[Groups]]]) -> None:
         shard = self.shard
@@ -237,6 +250,8 @@ class Host:
                     self._timers[effect.key] = Timer(at_ms, effect.number)
                 case RemoveTimer():
                     self._timers.pop(effect.key, None)
+                case SetMoreTimers():
+                    self.has_more_timers = True
                 case Load():
                     self.loading = effect.replicated
                 case DoWork():

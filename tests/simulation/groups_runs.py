@@ -21,6 +21,9 @@ log = structlog.get_logger()
 STEPS: Final = 1_500
 """Random events in a run of a seed."""
 
+TURNS_MS: Final = (0, 5, 50, 300)
+"""Times between two timers that are due together, as long as those between two events."""
+
 CLIENTS_MAX: Final = 9
 HEAL_ROUNDS: Final = 150
 HEAL_ROUNDS_MIN: Final = 15
@@ -78,10 +81,13 @@ class Tally:
         )
 
 
-def run(seed: int, steps: int = STEPS) -> Tally:
-    """Run one seed. Raises Violation."""
-    random = Random(seed)
-    world = World(random)
+def run(seed: int, steps: int = STEPS, *, in_turns: bool = False) -> Tally:
+    """Run one seed. Raises Violation.
+
+    `in_turns` lets other events happen between the timers that are due together, and between those of a load.
+    """
+    random, pauses = Random(seed), Random(f"turns {seed}")
+    world = World(random, (lambda: pauses.choice(TURNS_MS)) if in_turns else lambda: 0)
     chance = _Chance(world, random)
     choices, weights = zip(*chance.weighted_events(), strict=True)
     for happen in random.choices(choices, weights, k=steps):

@@ -66,7 +66,8 @@ class Answer:
 
 
 class World:
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, turn_ms: Callable[[], int] = lambda: 0) -> None:
+        """`turn_ms` as `HostWorld.turn_ms`."""
         self.random = random
         self.now_ms = 1_000_000
         self.counts = {"orders": 3, "parcels": 2}
@@ -89,7 +90,11 @@ class World:
         """What the last leader had in its log when it crashed."""
         self._image = self._metadata()
         self._of_hosts = HostWorld(
-            shard=GroupShard(SETTINGS), context=self._context, history=self.history, reply=self._reply
+            shard=GroupShard(SETTINGS),
+            context=self._context,
+            history=self.history,
+            reply=self._reply,
+            turn_ms=turn_ms,
         )
         self._of_clients = Surroundings(
             random=random,
@@ -184,6 +189,7 @@ class World:
     def go_on_with_work(self, host: Host) -> None:
         """Let a host do a part of the work beside its shard."""
         host.go_on_with_work()
+        host.set_more_timers()
         self.check()
 
     def freeze(self, host: Host, milliseconds: int) -> None:

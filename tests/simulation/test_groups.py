@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kraft.coordinator import hosted_shard
 from tests.simulation import groups_weakened as weakened
 from tests.simulation.groups_history import Invariant
 from tests.simulation.groups_runs import Tally, notices, run
@@ -12,6 +13,7 @@ from tests.simulation.groups_weakened import Guard
 SEEDS = 20
 """`tests.soak.group_seeds` takes others, and more."""
 
+SEEDS_IN_TURNS = 20
 WEAKENED_SEEDS = 300
 
 
@@ -30,6 +32,19 @@ def test_invariants_hold_after_every_event_and_the_groups_heal() -> None:
     assert total.deletions > 0
     assert total.assignments > 3 * SEEDS
     assert total.late_assignments > SEEDS / 2
+
+
+def test_invariants_hold_between_the_turns_in_which_timers_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosted_shard, "TIMERS_AT_ONCE", 1)
+    total = Tally()
+    for seed in range(SEEDS_IN_TURNS):
+        try:
+            total.add(run(seed, in_turns=True))
+        except Exception as error:
+            error.add_note(f"python -m tests.soak.group_seeds --in-turns --first-seed {seed} --seeds 1")
+            raise
+    assert total.acknowledged > 20 * SEEDS_IN_TURNS
+    assert total.fenced > SEEDS_IN_TURNS / 2
 
 
 def test_a_seed_replays_exactly() -> None:

@@ -15,6 +15,7 @@ from kraft.coordinator.hosted_shard import (
     RefuseAll,
     RemoveTimer,
     SendReplies,
+    SetMoreTimers,
     SetTimer,
     Surroundings,
 )
@@ -121,6 +122,8 @@ class Host:
                     self._timers[effect.key] = Timer(self._context().now_ms + effect.delay_ms, effect.number)
                 case RemoveTimer():
                     self._timers.pop(effect.key, None)
+                case SetMoreTimers():
+                    self._carry_out(self.hosted.set_more_timers())
                 case Load():
                     self._loading = effect.replicated
                 case DoWork():

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, Generic, TypeVar, assert_never
 
 import structlog
-from msgspec import Struct
+from msgspec import Struct, field
 
 from kraft.coordinator.hosted_shard import (
     Append,
@@ -26,11 +27,12 @@ from kraft.coordinator.hosted_shard import (
     RefuseAll,
     RemoveTimer,
     SendReplies,
+    SetMoreTimers,
     SetTimer,
     Surroundings,
     unavailable,
 )
-from kraft.coordinator.shard import Context, Ticket, TimerKey, Work
+from kraft.coordinator.shard import Context, Reply, Ticket, TimerKey, Work
 from kraft.log.append_work import AppendMustWait, AppendOrigin, ProducedRecords
 from kraft.log.format.compression import Codec
 from kraft.model.errors import ErrorCode, Refusal
@@ -39,8 +41,10 @@ from kraft.model.produce import ACKS_ALL
 from kraft.server.coordinator.shard_kind import ShardKind
 from kraft.server.coordinator.shard_load import Replayed, load
 from kraft.server.loop import background
+from kraft.server.loop.backlog import Backlog
 from kraft.server.loop.purgatory import Watch
 from kraft.server.loop.threads import in_thread
+from kraft.server.loop.timers import Timers
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.waiting_appends import WaitingAppend, WaitingAppends
 
@@ -67,6 +71,12 @@ WORK_RETRY_S: Final = 1.0
 
 AFTER_A_BUG_S: Final = 10.0
 """Pause before a timer ends again after an internal error."""
+
+REPLIES_AT_ONCE: Final = 50
+"""Replies that are sent together. When a rebalance ends, thousands may be released."""
+
+REPLY_S: Final = 0.0001
+"""Time that a reply takes in the next turn of the loop, in which it is encoded and sent."""
 
 
 class HostSettings(Struct, frozen=True, kw_only=True):
@@ -99,6 +109,9 @@ class HostSurroundings(Struct, frozen=True, kw_only=True):
     committed: Callable[[Partition], None] = lambda partition: None
     """Called when the committed state of the shard has changed."""
 
+    backlog: Backlog = field(default_factory=Backlog)
+    """Ends timers, and sends what is released by thousands."""
+
 
 class ShardHost(Generic[Replicated, Volatile, Command, Record]):
     """One shard, from the beginning of this broker's leadership until `resign`."""
@@ -118,7 +131,7 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
         """None while the log is replayed."""
         self._waiting: dict[Ticket, asyncio.Future[Any]] = {}
         self._tickets = 0
-        self._timers: dict[TimerKey, asyncio.TimerHandle] = {}
+        self._timers = Timers(surroundings.backlog, self._timer_ended)
         self._flush_is_due = False
         self._has_resigned = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -135,8 +148,6 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
         self._has_resigned = True
         for task in self._tasks:
             task.cancel()
-        for timer in self._timers.values():
-            timer.cancel()
         self._timers.clear()
         self._refuse_all(refusal)
 
@@ -300,8 +311,7 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
                 case Append():
                     self._append(effect)
                 case SendReplies():
-                    for reply in effect.replies:
-                        self._answer(reply.ticket, reply.response)
+                    self._send(effect.replies)
                 case RefuseAll():
                     log.warning(
                         "coordinator write failed",
@@ -310,10 +320,11 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
                     )
                     self._refuse_all(effect.refusal)
                 case SetTimer():
-                    self._set_timer(effect.key, effect.number, effect.delay_ms / 1_000)
+                    self._timers.set(effect.key, effect.number, effect.delay_ms / 1_000)
                 case RemoveTimer():
-                    if (timer := self._timers.pop(effect.key, None)) is not None:
-                        timer.cancel()
+                    self._timers.remove(effect.key)
+                case SetMoreTimers():
+                    self._surroundings.backlog.add(self._set_more_timers)
                 case Load():
                     self._start_task(self._load_again(effect), "coordinator load")
                 case DoWork():
@@ -322,6 +333,21 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
                     assert_never(effect)
         self._flush_soon()
 
+    def _send(self, replies: Sequence[Reply]) -> None:
+        if len(replies) <= REPLIES_AT_ONCE:
+            for reply in replies:
+                self._answer(reply.ticket, reply.response)
+        else:
+            self._surroundings.backlog.add(partial(self._send_next, iter(replies)))
+
+    def _send_next(self, replies: Iterator[Reply]) -> bool:
+        reply = next(replies, None)
+        if reply is None:
+            return False
+        self._answer(reply.ticket, reply.response)
+        self._surroundings.backlog.spend(REPLY_S)
+        return True
+
     def _answer(self, ticket: Ticket, response: object) -> None:
         waiting = self._waiting.get(ticket)
         # A client may be gone, or its deadline over.
@@ -329,24 +355,22 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
             waiting.set_result(response)
 
     def _refuse_all(self, refusal: Refusal) -> None:
-        for ticket in list(self._waiting):
-            self._answer(ticket, Refusal(refusal.error_code, refusal.message))
+        self._send([Reply(ticket, Refusal(refusal.error_code, refusal.message)) for ticket in self._waiting])
 
     # --- timers ----------------------------------------------------------------------------------------------
 
-    def _set_timer(self, key: TimerKey, number: int, delay_s: float) -> None:
-        if (earlier := self._timers.get(key)) is not None:
-            earlier.cancel()
-        self._timers[key] = asyncio.get_running_loop().call_later(delay_s, self._timer_ended, key, number)
+    def _set_more_timers(self) -> bool:
+        if self._shard is not None and not self._has_resigned:
+            self._carry_out(self._shard.set_more_timers())
+        return False
 
     def _timer_ended(self, key: TimerKey, number: int) -> None:
-        del self._timers[key]
         assert self._shard is not None, "a shard that is not loaded has no timers"
         try:
             effects = self._shard.timer_ended(key, number)
         except Exception as bug:  # noqa: BLE001  Nothing has changed, and the other groups go on.
             self._log_bug(bug, f"timer {type(key).__name__}")
-            self._set_timer(key, number, AFTER_A_BUG_S)
+            self._timers.set(key, number, AFTER_A_BUG_S)
             return
         self._carry_out(effects)
 

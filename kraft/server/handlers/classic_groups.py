@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from kraft.coordinator.classic.messages import JoinGroup, MemberIdRequired
 from kraft.model.classic_groups import (
@@ -20,6 +20,7 @@ from kraft.model.classic_groups import (
     JoinGroupRequest,
     LeaveGroup,
     LeftGroup,
+    LeftMember,
     SyncedGroup,
     SyncGroup,
 )
@@ -28,12 +29,16 @@ from kraft.rpc.call import Served
 from kraft.rpc.group_calls import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 from kraft.server.coordinator.group_coordinators import GroupCoordinators
 from kraft.server.handlers.client_hosts import client_host
+from kraft.server.loop.turns import Turns
 
 WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 """Limit on the memory of requests that wait for a rebalance."""
 
 REQUEST_BYTES: Final = 2 * 1024
 """Memory of a waiting request besides what assignors read and return."""
+
+LEAVING_AT_ONCE: Final = 200
+"""Members of a LeaveGroup that are removed in one decision: an administrator may name thousands."""
 
 ITEM_BYTES: Final = 256
 """Memory of one protocol or assignment besides its content."""
@@ -78,8 +83,14 @@ class ClassicGroupsHandler:
         return accepted
 
     async def leave(self, command: LeaveGroup) -> LeftGroup:
-        left: LeftGroup = await self._coordinators.decide(command.group_id, command)
-        return left
+        """Let the members leave, some at a time, as if they were named in several requests. Raises Refusal."""
+        turns, left = Turns(LEAVING_AT_ONCE), list[LeftMember]()
+        for start in range(0, max(len(command.members), 1), LEAVING_AT_ONCE):
+            members = command.members[start : start + LEAVING_AT_ONCE]
+            part: LeftGroup = await self._coordinators.decide(command.group_id, replace(command, members=members))
+            left += part.members
+            await turns.done(len(members))
+        return LeftGroup(tuple(left))
 
     @contextmanager
     def _waiting(self, contents: Iterable[bytes]) -> Iterator[None]:

@@ -208,7 +208,9 @@ class ShardAgainstDict(RuleBasedStateMachine):
     def a_topic_is_deleted(self, topic: str, really: bool) -> None:
         if not really:
             return
-        assert self.request(DeleteTopicOffsets(topics={topic: topic_id(topic)})) is None
+        assert self.request(DeleteTopicOffsets(topics={topic: topic_id(topic)})) == "waits"
+        self.shard.advance(0)
+        assert not self.shard.volatile.topic_deletions
         self.offsets = {place: kept for place, kept in self.offsets.items() if place[1] != topic}
 
     @rule()

@@ -433,3 +433,37 @@ async def test_work_is_forgotten_with_the_leadership(tmp_path: Path) -> None:
     await executor.release()
     assert await here.do(Read()) == 0
     await here.close()
+
+
+# --- turns -----------------------------------------------------------------------------------------------------
+
+
+async def test_replies_that_are_released_together_leave_in_several_turns(tmp_path: Path) -> None:
+    here = Coordinating(tmp_path)
+    await here.leading()
+    waiting = [here.send(WaitFor(1)) for _ in range(10 * shard_host.REPLIES_AT_ONCE)]
+    await settle()
+    adding = here.send(Add(1))
+    done, turns_with_some = 0, 0
+    for _ in range(len(waiting)):
+        await asyncio.sleep(0)
+        answered = sum(task.done() for task in waiting)
+        turns_with_some += answered > done
+        assert answered - done <= 2 * shard_host.REPLIES_AT_ONCE, "too many at once"
+        done = answered
+    assert done == len(waiting)
+    assert turns_with_some >= 5
+    assert {task.result() for task in waiting} == {1}
+    assert await adding == 1
+    await here.close()
+
+
+async def test_requests_that_wait_when_the_leadership_ends_are_all_refused(tmp_path: Path) -> None:
+    here = Coordinating(tmp_path)
+    partition = await here.leading()
+    waiting = [here.send(WaitFor(1)) for _ in range(3 * shard_host.REPLIES_AT_ONCE)]
+    await settle()
+    follow(partition, epoch=2)
+    async with asyncio.timeout(60):
+        assert set(await asyncio.gather(*waiting)) == {NOT_COORDINATOR}
+    await here.close()

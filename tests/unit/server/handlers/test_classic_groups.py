@@ -19,9 +19,10 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.groups import DescribeGroupsRequest
 from kraft.rpc.group_calls import JOIN_GROUP
 from kraft.server.coordinator import group_coordinators
-from kraft.server.handlers.classic_groups import WAITING_BYTES_MAX
+from kraft.server.handlers.classic_groups import LEAVING_AT_ONCE, WAITING_BYTES_MAX
 from tests.support.server.group_broker import GROUP, PEER, GroupBroker, joining
 from tests.support.server.replicas import settle
+from tests.support.turn_counter import TurnCounter
 
 
 async def test_a_member_joins_syncs_beats_and_leaves(tmp_path: Path) -> None:
@@ -123,6 +124,23 @@ async def test_new_members_are_refused_when_members_take_all_the_memory_meant_fo
         again = await classic.join(joining(member_id=member_id))
         assert again.generation == 2, "a member that is there may join again"
         await broker.leave(member_id)
-        await asyncio.sleep(10)
+        await asyncio.sleep(10.1)
         assert broker.coordinators.members_bytes < 2_500, "only an empty group and an id that was not used are left"
         assert (await classic.join(joining("third"))).error_code is ErrorCode.MEMBER_ID_REQUIRED
+
+
+async def test_members_that_leave_in_one_request_are_removed_some_at_a_time(tmp_path: Path) -> None:
+    async with GroupBroker(tmp_path) as broker:
+        classic = broker.handlers.classic
+        names = [f"i-{number}" for number in range(2 * LEAVING_AT_ONCE + 1)]
+        joins = [asyncio.create_task(classic.join(joining(group_instance_id=name))) for name in names]
+        await asyncio.gather(*joins)
+        leaving = (*names, "stranger", names[0])
+        members = tuple(LeavingMember(member_id="", group_instance_id=name) for name in leaving)
+        async with TurnCounter() as others:
+            left = await classic.leave(LeaveGroup(group_id=GROUP, members=members))
+        assert others.turns >= 2
+        unknown = ErrorCode.UNKNOWN_MEMBER_ID
+        assert [each.error_code for each in left.members] == [*[ErrorCode.NONE] * len(names), unknown, unknown]
+        (described,) = (await broker.handlers.groups.describe(DescribeGroupsRequest(group_ids=(GROUP,)))).groups
+        assert described.members == ()
