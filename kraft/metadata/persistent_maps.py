@@ -7,11 +7,13 @@ a change copies only the few nodes on the path to it, and a comparison of two ve
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, Generic, TypeVar, Union
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
+from itertools import chain
+from typing import Any, Final, Generic, TypeVar, Union, overload
 
 Key = TypeVar("Key")
 Item = TypeVar("Item")
+Default = TypeVar("Default")
 
 _BITS: Final = 5
 _FAN_OUT: Final = 1 << _BITS
@@ -62,14 +64,62 @@ class PersistentMap(Mapping[Key, Item]):
             rest >>= _BITS
         return node[key]
 
+    @overload
+    def get(self, key: Key, /) -> Item | None: ...
+
+    @overload
+    def get(self, key: Key, /, default: Item | Default) -> Item | Default: ...
+
+    def get(self, key: Key, /, default: Item | Default | None = None) -> Item | Default | None:
+        node, rest = self._root, hash(key)
+        while isinstance(node, tuple):
+            node = node[rest & _MASK]
+            rest >>= _BITS
+        return node.get(key, default)
+
+    def __contains__(self, key: object) -> bool:
+        node, rest = self._root, hash(key)
+        while isinstance(node, tuple):
+            node = node[rest & _MASK]
+            rest >>= _BITS
+        return key in node
+
     def __iter__(self) -> Iterator[Key]:
-        return (key for leaf in _leaves(self._root) for key in leaf)
+        return chain.from_iterable(_leaves(self._root))
+
+    def items(self) -> ItemsView[Key, Item]:
+        return _Items(self)
+
+    def values(self) -> ValuesView[Item]:
+        return _Values(self)
+
+    def leaves(self) -> Iterator[dict[Key, Item]]:
+        """Yield the items in parts."""
+        return _leaves(self._root)
 
     def __len__(self) -> int:
         return self._count
 
     def __repr__(self) -> str:
         return f"PersistentMap({dict(self)!r})"
+
+
+class _Items(ItemsView[Key, Item]):
+    """The items as a view that looks up none of them by its key."""
+
+    _mapping: PersistentMap[Key, Item]
+
+    def __iter__(self) -> Iterator[tuple[Key, Item]]:
+        return chain.from_iterable(map(dict.items, self._mapping.leaves()))
+
+
+class _Values(ValuesView[Item]):
+    """The values as a view that looks up none of them by its key."""
+
+    _mapping: PersistentMap[Any, Item]
+
+    def __iter__(self) -> Iterator[Item]:
+        return chain.from_iterable(map(dict.values, self._mapping.leaves()))
 
 
 def _changed(

@@ -13,6 +13,7 @@ from kraft.coordinator.classic.timers import ClassicTimer, SessionTimer
 from kraft.coordinator.classic.validation import unknown_member
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.shard import Context, Decision, Reply, Ticket, TimerKey
+from kraft.metadata.persistent_maps import PersistentMap
 from kraft.model.errors import ErrorCode, Refusal
 
 GroupDecision: TypeAlias = Decision[ClassicGroup | None, GroupRecord]
@@ -89,14 +90,24 @@ class Draft:
             self.reply(ticket, response)
             self.start_session(self.group.members[member_id])
 
+    def take_joins(self) -> PersistentMap[str, Ticket]:
+        """Return all JoinGroups that wait, by member. The caller answers them."""
+        joins, self.group = self.group.joins, replace(self.group, joins=PersistentMap())
+        return joins
+
+    def take_syncs(self) -> PersistentMap[str, Ticket]:
+        """Return all SyncGroups that wait, by member. The caller answers them, and starts the members' sessions."""
+        syncs, self.group = self.group.syncs, replace(self.group, syncs=PersistentMap())
+        return syncs
+
     # --- members and timers ------------------------------------------------------------------------------------------
 
     def remove_members(self, *member_ids: str) -> None:
         """Remove members and pending ids, and their sessions; their waiting requests are refused."""
         for member_id in member_ids:
-            refusal = unknown_member(self.group.group_id, member_id)
-            self.answer_join(member_id, refusal)
-            self.answer_sync(member_id, refusal)
+            for ticket in (self.group.joins.get(member_id), self.group.syncs.get(member_id)):
+                if ticket is not None:
+                    self.reply(ticket, unknown_member(self.group.group_id, member_id))
             self.set_timer(SessionTimer(self.group.group_id, member_id), None)
         self.group = remove_members(self.group, member_ids)
 

@@ -66,7 +66,8 @@ class ClassicGroup(Struct, frozen=True, kw_only=True):
     protocol_type: str | None = None
     protocol: str | None = None
     leader: str | None = None
-    """None if there are no members, or if they rebalance because their group has just become a classic one."""
+    """None if there are no members, or if they rebalance because the leader is gone, or their group has just become a
+    classic one."""
 
     members: PersistentMap[str, Member] = PersistentMap()
     static_members: PersistentMap[str, str] = PersistentMap()
@@ -113,8 +114,8 @@ class ClassicGroup(Struct, frozen=True, kw_only=True):
 def add_member(group: ClassicGroup, member: Member, protocol_type: str) -> ClassicGroup:
     """Return the group with one more member; the first one is its leader."""
     assert member.member_id not in group.members
+    assert member.group_instance_id not in group.static_members
     static = {member.group_instance_id: member.member_id} if member.group_instance_id is not None else {}
-    assert not static.keys() & group.static_members.keys()
     return replace(
         group,
         protocol_type=protocol_type,
@@ -137,15 +138,17 @@ def update_member(group: ClassicGroup, member: Member) -> ClassicGroup:
 
 
 def remove_members(group: ClassicGroup, member_ids: Collection[str]) -> ClassicGroup:
-    """Return the group without these members and pending ids."""
+    """Return the group without these members and pending ids.
+
+    If the leader is gone, there is none until a member joins the group, or the next generation begins.
+    """
     gone = dict.fromkeys(member_ids)
     removed = [group.members[member_id] for member_id in gone if member_id in group.members]
     instances = [member.group_instance_id for member in removed if member.group_instance_id is not None]
-    members = group.members.with_changes(gone)
     return replace(
         group,
-        leader=min(members, default=None) if group.leader in gone else group.leader,
-        members=members,
+        leader=None if group.leader in gone else group.leader,
+        members=group.members.with_changes(gone),
         static_members=group.static_members.with_changes(dict.fromkeys(instances)),
         supporters=_counted(group.supporters, before=[member.protocols for member in removed], after=[]),
         pending_joins=group.pending_joins.with_changes(gone),
@@ -192,9 +195,12 @@ def supports(group: ClassicGroup, protocol_type: str, protocols: tuple[OfferedPr
 
 def select_protocol(group: ClassicGroup) -> str:
     """Return the protocol with the most votes: each member votes for the first of its own that all support."""
+    supported = {name for name, count in group.supporters.items() if count == len(group.members)}
+    if len(supported) == 1:
+        return supported.pop()
     votes: Counter[str] = Counter()
     for member in group.members.values():
-        votes[next(each.name for each in member.protocols if group.supporters[each.name] == len(group.members))] += 1
+        votes[next(each.name for each in member.protocols if each.name in supported)] += 1
     return min(votes, key=lambda name: (-votes[name], name))
 
 

@@ -35,7 +35,7 @@ def join_group(
     if refusal is not None:
         return refused(group, ticket, refusal)
     draft = Draft(group or ClassicGroup(group_id=request.group_id), settings, context)
-    if not _has_room(draft.group, request.member_id, settings.size_max):
+    if not _has_room(draft.group, request, settings.size_max):
         if request.member_id:
             draft.remove_members(request.member_id)
         draft.reply(ticket, _full(request.group_id, settings.size_max))
@@ -102,13 +102,16 @@ def _join_again(draft: Draft, ticket: Ticket, request: JoinGroup) -> None:
     prepare_or_complete(draft, because(f"member {request.member_id} {what}", request))
 
 
-def _has_room(group: ClassicGroup, member_id: str, size_max: int) -> bool:
+def _has_room(group: ClassicGroup, request: JoinGroup, size_max: int) -> bool:
+    instance_id = request.group_instance_id
+    if instance_id is not None and instance_id not in group.static_members and len(group.static_members) >= size_max:
+        return False  # Static members that are away do not count below, and stay until their sessions end.
     match group.state:
         case GroupState.PREPARING_REBALANCE:
             # Those that have joined count, so that of a group that has become too large the last ones are left out.
-            return member_id in group.joins or len(group.joins) < size_max
+            return request.member_id in group.joins or len(group.joins) < size_max
         case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
-            return member_id in group.members or len(group.members) < size_max
+            return request.member_id in group.members or len(group.members) < size_max
         case _:
             return True
 

@@ -20,18 +20,18 @@ def leave_group(
     if refusal is not None:
         return refused(group, ticket, refusal)
     draft = Draft(group or ClassicGroup(group_id=request.group_id), settings, context)
-    results = [_left(each, _remove(draft, each)) for each in request.members]
+    left: dict[str, LeavingMember] = {}
+    results = [_left(each, _leave(draft.group, each, left)) for each in request.members]
+    draft.remove_members(*left)
     draft.reply(ticket, LeftGroup(tuple(results)))
-    left = [each for each, result in zip(request.members, results, strict=True) if not result.error_code]
     if left and draft.group.state is not GroupState.EMPTY:
-        names = ", ".join(each.member_id or str(each.group_instance_id) for each in left)
+        names = ", ".join(each.member_id or str(each.group_instance_id) for each in left.values())
         prepare_or_complete(draft, f"members left: {names}")
     return draft.decision()
 
 
-def _remove(draft: Draft, leaving: LeavingMember) -> ErrorCode:
-    """Remove a member by its member id, or by its instance id alone, as administrators do."""
-    group = draft.group
+def _leave(group: ClassicGroup, leaving: LeavingMember, left: dict[str, LeavingMember]) -> ErrorCode:
+    """Add a member to those that leave, by its member id, or by its instance id alone, as administrators do."""
     if leaving.member_id:
         member_id: str | None = leaving.member_id
         is_pending = leaving.member_id in group.pending_joins
@@ -40,9 +40,9 @@ def _remove(draft: Draft, leaving: LeavingMember) -> ErrorCode:
             return refusal.error_code
     else:
         member_id = group.static_members.get(leaving.group_instance_id or "")
-    if member_id is None:
+    if member_id is None or member_id in left:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    draft.remove_members(member_id)
+    left[member_id] = leaving
     return ErrorCode.NONE
 
 

@@ -35,7 +35,7 @@ def added_bytes(before: ClassicGroup | None, after: ClassicGroup | None) -> int:
     empty = ClassicGroup(group_id=group.group_id)
     old, new = before or empty, after or empty
     ids = {*new.pending_joins.differing_keys(old.pending_joins), *new.members.differing_keys(old.members)}
-    members = sum(_held_bytes(new, member_id) - _held_bytes(old, member_id) for member_id in ids)
+    members = sum(_more_bytes(old, new, member_id) for member_id in ids)
     return _group_bytes(after) - _group_bytes(before) + members
 
 
@@ -43,6 +43,14 @@ def _group_bytes(group: ClassicGroup | None) -> int:
     if group is None:
         return 0
     return GROUP_BYTES + text_bytes(group.group_id, group.protocol_type, group.rebalance_reason)
+
+
+def _more_bytes(old: ClassicGroup, new: ClassicGroup, member_id: str) -> int:
+    """Return how much more memory a member takes than before; in a rebalance, only the assignment of most changes."""
+    before, after = old.members.get(member_id), new.members.get(member_id)
+    if before is not None and after is not None and before.protocols is after.protocols:
+        return len(after.assignment) - len(before.assignment)
+    return _held_bytes(new, member_id) - _held_bytes(old, member_id)
 
 
 def _held_bytes(group: ClassicGroup | None, member_id: str) -> int:

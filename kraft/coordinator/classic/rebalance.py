@@ -11,6 +11,7 @@ from kraft.coordinator.classic.group import ClassicGroup, GroupState, InitialDel
 from kraft.coordinator.classic.messages import JoinedGroup, JoinedMember, JoinGroup
 from kraft.coordinator.classic.timers import JoinTimer, SyncTimer
 from kraft.coordinator.classic.validation import rebalancing
+from kraft.metadata.persistent_maps import PersistentMap
 
 _REASON_LENGTH_MAX: Final = 500
 
@@ -95,14 +96,17 @@ def _begin_generation(draft: Draft) -> None:
     draft.become(GroupState.COMPLETING_REBALANCE)
     group = draft.group
     known = {member.member_id: replace(member, is_new=False) for member in group.members.values() if member.is_new}
-    draft.group = replace(
-        group,
+    joins = draft.take_joins()
+    draft.group = group = replace(
+        draft.group,
         protocol=select_protocol(group),
         members=group.members.with_changes(known),
-        pending_syncs=group.pending_syncs.with_changes(dict.fromkeys(group.members, True)),
+        pending_syncs=PersistentMap(dict.fromkeys(group.members, True)),
     )
-    for member in sorted(draft.group.members.values(), key=lambda each: each.member_id):
-        draft.answer_join(member.member_id, joined(draft.group, member.member_id))
+    for member_id, member in sorted(group.members.items()):
+        ticket = joins.get(member_id)
+        if ticket is not None:
+            draft.reply(ticket, joined(group, member_id))
         draft.start_session(member)
     draft.set_timer(SyncTimer(group.group_id), group.rebalance_timeout_ms)
 
@@ -112,10 +116,10 @@ def _refuse_syncs(draft: Draft) -> None:
     if draft.group.state is GroupState.COMPLETING_REBALANCE:
         unassigned = {each.member_id: replace(each, assignment=b"") for each in draft.group.members.values()}
         draft.group = replace(draft.group, members=draft.group.members.with_changes(unassigned))
-        for member_id in sorted(draft.group.syncs):
-            draft.answer_sync(member_id, rebalancing(draft.group.group_id))
-    gone = dict.fromkeys(draft.group.pending_syncs)
-    draft.group = replace(draft.group, pending_syncs=draft.group.pending_syncs.with_changes(gone))
+        for member_id, ticket in sorted(draft.take_syncs().items()):
+            draft.reply(ticket, rebalancing(draft.group.group_id))
+            draft.start_session(draft.group.members[member_id])
+    draft.group = replace(draft.group, pending_syncs=PersistentMap())
 
 
 def _set_initial_delay(draft: Draft, delay: InitialDelay) -> None:
@@ -124,6 +128,8 @@ def _set_initial_delay(draft: Draft, delay: InitialDelay) -> None:
 
 
 def _absent_dynamic_members(group: ClassicGroup) -> list[str]:
+    if len(group.joins) == len(group.members):
+        return []
     absent = [member for member in group.members.values() if member.member_id not in group.joins]
     return sorted(member.member_id for member in absent if member.group_instance_id is None)
 

@@ -47,8 +47,9 @@ def _stabilize(draft: Draft, request: SyncGroup) -> None:
     draft.become(GroupState.STABLE)
     draft.group = replace(draft.group, members=PersistentMap(assigned))
     draft.write_group()
-    for member_id in sorted(draft.group.syncs):
-        draft.answer_sync(member_id, _synced(draft.group, member_id))
+    for member_id, ticket in sorted(draft.take_syncs().items()):
+        draft.reply(ticket, _synced(draft.group, member_id))
+        draft.start_session(draft.group.members[member_id])
 
 
 def _synced(group: ClassicGroup, member_id: str) -> SyncedGroup:

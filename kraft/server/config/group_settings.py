@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kraft.coordinator.assignors.by_name import ASSIGNORS
+from kraft.coordinator.classic.settings import SIZE_MAX
 from kraft.coordinator.groups.settings import MigrationPolicy
 from kraft.log.format.compression import Codec
 from kraft.log.log_config import SEGMENT_BYTES_MAX
@@ -104,7 +105,11 @@ class ClassicGroupSettings:
         default=3_000,
     )
     members_max: int = key(
-        "group.max.size", readers.whole_number(1), "Most members of a classic group.", default=INT32_MAX
+        "group.max.size",
+        readers.whole_number(1),
+        "Most members of a classic group. A rebalance of more holds up everything else on its broker: about 10 ms for"
+        " each 1,000. Kafka's default is no limit.",
+        default=SIZE_MAX,
     )
 
 

@@ -236,7 +236,8 @@ class Coordinator:
         assert (SyncTimer(GROUP) in self.timers) == bool(group.pending_syncs)
         assert not group.joins or JoinTimer(GROUP) in self.timers
         assert not group.syncs or SyncTimer(GROUP) in self.timers
-        assert (group.leader is None) == (not group.members)
+        assert group.leader is not None or not group.members or group.state is GroupState.PREPARING_REBALANCE
+        assert group.leader is None or group.members
         assert group.leader is None or group.leader in group.members
         names = Counter(name for each in group.members.values() for name in {p.name for p in each.protocols})
         assert dict(group.supporters) == names

@@ -15,9 +15,10 @@ def test_a_member_whose_session_ended_is_removed_and_the_others_rebalance() -> N
     coordinator.heartbeat(follower)
     coordinator.advance(SESSION_MS // 2)
     assert list(coordinator.live.members) == [follower]
-    assert coordinator.live.leader == follower
+    assert coordinator.live.leader is None
     assert coordinator.refusal(coordinator.join(leader)) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert coordinator.answer(coordinator.join(follower), JoinedGroup).generation == 2
+    joined = coordinator.answer(coordinator.join(follower), JoinedGroup)
+    assert (joined.generation, joined.leader) == (2, follower)
 
 
 def test_the_session_of_a_member_that_waits_for_others_to_join_does_not_end() -> None:

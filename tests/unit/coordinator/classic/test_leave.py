@@ -23,8 +23,8 @@ def test_a_member_that_leaves_makes_the_others_rebalance() -> None:
     leader, follower = coordinator.stable()
     coordinator.leave(LeavingMember(member_id=leader))
     assert coordinator.state is GroupState.PREPARING_REBALANCE
-    assert coordinator.live.leader == follower
-    assert coordinator.answer(coordinator.join(follower), JoinedGroup).generation == 2
+    joined = coordinator.answer(coordinator.join(follower), JoinedGroup)
+    assert (joined.generation, joined.leader) == (2, follower)
 
 
 def test_several_members_leave_at_once_each_with_its_result() -> None:

@@ -158,3 +158,15 @@ def test_without_any_member_back_a_rebalance_waits_for_the_sessions_to_end() -> 
     assert coordinator.live.generation == 1
     coordinator.advance(SESSION_MS)
     assert coordinator.is_in(GroupState.EMPTY)
+
+
+def test_static_members_that_are_away_count_when_another_one_joins() -> None:
+    coordinator = Coordinator(size_max=2)
+    members = stable_static(coordinator, "a", "b")
+    coordinator.join(members["a"], group_instance_id="a", protocols=protocols("range", topics="others"))
+    assert coordinator.state is GroupState.PREPARING_REBALANCE
+    assert coordinator.refusal(coordinator.join(group_instance_id="c")) is ErrorCode.GROUP_MAX_SIZE_REACHED
+    # It comes back after a restart.
+    joined = coordinator.answer(coordinator.join(group_instance_id="b"), JoinedGroup)
+    assert joined.generation == 2
+    assert set(coordinator.live.static_members) == {"a", "b"}
