@@ -9,7 +9,7 @@ An expression matches whole names, as in Kafka, which uses RE2J. Not supported, 
 from __future__ import annotations
 
 import string
-from collections.abc import Iterable, Set
+from collections.abc import Generator, Iterable, Set
 from enum import Enum, auto
 from typing import Final, TypeAlias
 
@@ -37,8 +37,11 @@ DEPTH_MAX: Final = 50
 
 _NODES_MAX: Final = 10 * STATES_MAX
 
-_STEPS_MAX: Final = 10_000
-"""Limit on the remembered steps of one expression."""
+REMEMBERED_MAX: Final = 100_000
+"""Limit on the states in the remembered steps of one expression, each of which takes about 50 bytes."""
+
+LOOKS_AT_ONCE: Final = 5_000
+"""Looks at states between two pauses of a match: about a millisecond."""
 
 _DIGITS: Final = [(ord("0"), ord("9"))]
 _LOWER: Final = [(ord("a"), ord("z"))]
@@ -69,6 +72,10 @@ _ANY_IN_LINE: Final = character_class([one("\n")], is_negated=True)
 
 _IGNORES_CASE, _EACH_LINE, _ACROSS_LINES = "i", "m", "s"
 """Flags of (?flags)."""
+
+
+Match: TypeAlias = Generator[None, None, bool]
+"""A match in pieces: it pauses after each, and returns whether the expression matches."""
 
 
 class InvalidRegex(ValueError):
@@ -345,29 +352,54 @@ class NameRegex:
         self._built_nodes = 0
         self._end = self._new()
         self._start = self._built(_Parser(text).parse(), self._end)
+        self.looks = 0
+        """How many states all matches have looked at: the time that they took."""
+        self._pause_at = LOOKS_AT_ONCE
         self._steps: dict[tuple[frozenset[int], str], frozenset[int]] = {}
+        self._remembered = 0
         self._beginning = self._closed([self._start], {_Edge.START, _Edge.LINE_START})
 
     def matches(self, name: str) -> bool:
         """Return whether the expression matches the whole name."""
+        match = self.match(name)
+        while True:
+            try:
+                next(match)
+            except StopIteration as end:
+                return bool(end.value)
+
+    def match(self, name: str) -> Match:
+        """Match the whole name in pieces. One match of an expression at a time."""
         current, before = self._beginning, ""
         for letter in name:
             if "\n" in (before, letter):
                 current = self._closed(current, _edges(before, letter))
             current = self._step(current, letter)
             if not current:
-                return False
+                break
             before = letter
-        return self._end in self._closed(current, _edges(before, ""))
+            if self.looks >= self._pause_at:
+                self._pause_at = self.looks + LOOKS_AT_ONCE
+                yield
+        return bool(current) and self._end in self._closed(current, _edges(before, ""))
 
     def _step(self, states: frozenset[int], letter: str) -> frozenset[int]:
+        self.looks += 1
         step = self._steps.get((states, letter))
         if step is None:
-            if len(self._steps) >= _STEPS_MAX:
-                self._steps.clear()
             step = self._closed(state.then for each in states if (state := self._states[each]).accepts(letter))
-            self._steps[states, letter] = step
+            self.looks += len(states) + len(step)
+            self._remember((states, letter), step)
         return step
+
+    def _remember(self, place: tuple[frozenset[int], str], step: frozenset[int]) -> None:
+        # The states before the step are those after an earlier one, which may have been forgotten.
+        size = len(place[0]) + len(step) + 1
+        if self._remembered + size > REMEMBERED_MAX:
+            self._steps.clear()
+            self._remembered = 0
+        self._steps[place] = step
+        self._remembered += size
 
     def _closed(self, states: Iterable[int], edges: Set[_Edge] = frozenset()) -> frozenset[int]:
         """Return the states, and those that count with them at a place of the name that is on these edges."""

@@ -3,7 +3,7 @@ shown before it is committed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Iterator, Set
 from typing import Final
 
 from msgspec import Struct
@@ -28,9 +28,6 @@ class ListFilters(Struct, frozen=True, kw_only=True):
     duration_ms: int = -1
     """Only transactions that were begun longer ago than this; negative for any."""
 
-    id_matches: Callable[[str], bool] | None = None
-    """Accepts transactional ids, such as by a regular expression; None for any."""
-
     def unknown_states(self) -> list[str]:
         """Return the names that no state has."""
         return sorted(self.states - _BY_NAME.keys())
@@ -40,7 +37,6 @@ class ListFilters(Struct, frozen=True, kw_only=True):
             (not self.states or transaction.state.kafka_name in self.states)
             and (not self.producer_ids or transaction.producer.producer_id in self.producer_ids)
             and (self.duration_ms < 0 or now_ms - transaction.start_ms > self.duration_ms)
-            and (self.id_matches is None or self.id_matches(transactional_id))
         )
 
 

@@ -36,6 +36,11 @@ ATTEMPT_S_MAX: Final = 600.0
 
 RETRY_S: Final = 1.0
 
+REGEX_LOOKS_MAX: Final = 200_000_000
+"""Work for one regular expression on all topics, as `NameRegex.looks`: half a minute of a thread that others wait for.
+A usual one needs one look for each character of the names.
+"""
+
 REGEX_PAUSE_S: Final = 1.0
 """Pause after the regular expressions of a shard were resolved: topics may come and go one by one."""
 
@@ -134,6 +139,8 @@ class TopicChanges:
                 continue
             image, version = self._image(), self._version()
             found = await in_thread(self._executor, _matching_topics, accepted, image.topic_ids)
+            if given_up := accepted - found.keys():
+                self._refuse(host, group_id, given_up, "to match the names of all topics takes too long")
             group = host.running().latest.consumer.get(group_id)
             results = {
                 regex: ResolvedRegex(topics=topics, version=version, timestamp_ms=self._clock.wall_ms())
@@ -151,10 +158,11 @@ class TopicChanges:
         except Refusal as refusal:
             if refusal.error_code.retriable:
                 raise
-            log.warning(
-                "regular expressions not resolved", partition=str(host), group=command.group_id, reason=refusal.message
-            )
-            self._refused[host].update((command.group_id, regex) for regex in command.results)
+            self._refuse(host, command.group_id, command.results, refusal.message)
+
+    def _refuse(self, host: GroupHost, group_id: str, regexes: Iterable[str], reason: str) -> None:
+        log.warning("regular expressions not resolved", partition=str(host), group=group_id, reason=reason)
+        self._refused[host].update((group_id, regex) for regex in regexes)
 
 
 def _has_regexes(host: GroupHost) -> bool:
@@ -171,7 +179,7 @@ def _differs(group: ConsumerGroup, regex: str, topics: frozenset[str]) -> bool:
 
 
 def _matching_topics(regexes: frozenset[str], topics: Mapping[str, TopicId]) -> dict[str, frozenset[str]]:
-    """Return the topics that each expression matches. Takes long with many topics, so it runs in a thread."""
+    """Return the topics that each expression matches, but for those that take too long. Runs in a thread."""
     found = {}
     for text in regexes:
         try:
@@ -180,8 +188,20 @@ def _matching_topics(regexes: frozenset[str], topics: Mapping[str, TopicId]) -> 
             # The coordinator refuses members with it, but Kafka may have recorded it.
             found[text] = frozenset[str]()
         else:
-            found[text] = frozenset(name for name in topics if regex.matches(name))
+            names = _matched(regex, topics)
+            if names is not None:
+                found[text] = names
     return found
+
+
+def _matched(regex: NameRegex, topics: Iterable[str]) -> frozenset[str] | None:
+    matched = []
+    for name in topics:
+        if regex.matches(name):
+            matched.append(name)
+        if regex.looks > REGEX_LOOKS_MAX:
+            return None
+    return frozenset(matched)
 
 
 async def _until_done(host: GroupHost, attempt: Callable[[], Coroutine[Any, Any, Any]]) -> None:

@@ -53,6 +53,10 @@ from kraft.server.loop.turns import Turns
 TRANSACTIONS_AT_ONCE: Final = 500
 """Transactions looked at before other tasks have their turn."""
 
+PATTERN_LOOKS_MAX: Final = 50_000_000
+"""Work of one request with a pattern, as `NameRegex.looks`: some seconds. A usual pattern needs one look for each
+character, so 100,000 ids of 50 characters take a tenth of it.
+"""
 
 VERIFIED_AT_ONCE: Final = 100
 """Transactions of a request from a broker that are decided before other tasks have their turn."""
@@ -71,6 +75,7 @@ class TransactionsHandler:
         self._image = image
         self._create_offsets_topic = create_offsets_topic
         self._wall_ms = wall_ms
+        self._patterns = asyncio.Lock()
 
     # --- producers -----------------------------------------------------------------------------------------------
 
@@ -171,12 +176,13 @@ class TransactionsHandler:
             states=frozenset(request.states),
             producer_ids=frozenset(request.producer_ids),
             duration_ms=-1 if request.duration_ms is None else request.duration_ms,
-            id_matches=_pattern(request.transactional_id_pattern),
         )
+        pattern = _pattern(request.transactional_id_pattern)
         turns, found, now_ms = Turns(TRANSACTIONS_AT_ONCE), [], self._wall_ms()
         for committed in tuple(self._coordinators.all_committed()):
             for transactional_id, transaction in committed.by_id.items():
-                if filters.accept(transactional_id, transaction, now_ms):
+                accepts = filters.accept(transactional_id, transaction, now_ms)
+                if accepts and (pattern is None or await self._matches(pattern, transactional_id)):
                     found.append(
                         ListedTransaction(
                             transactional_id=transactional_id,
@@ -186,6 +192,21 @@ class TransactionsHandler:
                     )
                 await turns.done()
         return ListTransactionsResponse(transactions=tuple(found), unknown_states=tuple(filters.unknown_states()))
+
+    async def _matches(self, pattern: NameRegex, transactional_id: str) -> bool:
+        """Match an id, with a turn for others after each piece of it. Raises Refusal INVALID_REGULAR_EXPRESSION."""
+        match = pattern.match(transactional_id)
+        while True:
+            try:
+                next(match)
+            except StopIteration as end:
+                return bool(end.value)
+            if pattern.looks > PATTERN_LOOKS_MAX:
+                message = "to match the transactional ids by this pattern takes too long: use a shorter or simpler one"
+                raise Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
+            # One piece a turn, however many requests have patterns.
+            async with self._patterns:
+                await asyncio.sleep(0)
 
     async def describe(self, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
         """Return each transactional id once, or its Refusal: a response is not larger than the state here."""
@@ -235,12 +256,12 @@ class TransactionsHandler:
         return EndTxnResponse(producer_id=after.producer_id, producer_epoch=after.epoch)
 
 
-def _pattern(pattern: str) -> Callable[[str], bool] | None:
+def _pattern(pattern: str) -> NameRegex | None:
     if not pattern:
         return None
     if (problem := regex_error(pattern)) is not None:
         raise Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, problem)
-    return NameRegex(pattern).matches
+    return NameRegex(pattern)
 
 
 def _names(partitions: Iterable[TopicPartition]) -> tuple[PartitionName, ...]:

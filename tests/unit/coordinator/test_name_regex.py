@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -187,10 +188,28 @@ def test_ids_of_any_characters_match(text: str, matched: list[str]) -> None:
 
 
 def test_many_characters_take_no_more_memory_than_steps_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(name_regex, "_STEPS_MAX", 100)
+    monkeypatch.setattr(name_regex, "REMEMBERED_MAX", 300)
     regex = NameRegex("[^a]*")
     assert regex.matches("".join(map(chr, range(0x4E00, 0x9FFF))))
     assert len(regex._steps) <= 100
+
+
+def test_sets_of_many_states_take_no_more_memory_than_remembered_states_do() -> None:
+    regex = NameRegex("(a|b)*a(a|b){600}")
+    regex.matches("".join(Random(1).choices("ab", k=3_000)))
+    kept = [place[0] for place in regex._steps] + list(regex._steps.values())
+    assert sum(map(len, kept)) <= name_regex.REMEMBERED_MAX
+
+
+def test_a_long_match_pauses_after_each_piece_and_counts_its_work() -> None:
+    name = "".join(Random(2).choices("ab", k=2_000))
+    regex = NameRegex("(a|b)*a(a|b){600}")
+    pauses = [regex.looks for _ in regex.match(name)]
+    assert regex.matches(name) == (name[-601] == "a")
+    steps = [after - before for before, after in pairwise(pauses)]
+    assert len(pauses) > 50
+    # A piece ends with the character that it is at.
+    assert max(steps) <= name_regex.LOOKS_AT_ONCE + 2 * name_regex.STATES_MAX + 1
 
 
 # Expressions in RE2's syntax, and the same in Python's.

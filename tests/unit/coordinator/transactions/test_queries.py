@@ -58,10 +58,6 @@ def test_a_duration_accepts_what_was_begun_longer_ago(coordinator: Coordinator) 
     assert listed(coordinator, ListFilters(states=ongoing, duration_ms=-1)) == {"old", "new"}
 
 
-def test_ids_are_filtered_by_a_predicate(coordinator: Coordinator) -> None:
-    assert listed(coordinator, ListFilters(id_matches=lambda name: "e" in name)) == {"empty", "new", "done"}
-
-
 def test_a_transaction_is_described(coordinator: Coordinator) -> None:
     transaction = describe_transaction(coordinator.transactions, "old")
     assert (transaction.state, transaction.partitions) == (TransactionState.ONGOING, frozenset({ORDERS, PARCELS}))

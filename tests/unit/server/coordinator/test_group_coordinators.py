@@ -19,7 +19,7 @@ from kraft.model.committed_offsets import CommitPartition, CommitTopic, FetchGro
 from kraft.model.consumer_groups import TopicNames
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset, TopicId
-from kraft.server.coordinator import group_coordinators
+from kraft.server.coordinator import group_coordinators, topic_changes
 from kraft.server.coordinator.topic_changes import REGEX_PAUSE_S, RETRY_S
 from kraft.server.replica.log_configs import log_config
 from tests.support.cluster_images import ORDERS, with_topic
@@ -177,6 +177,20 @@ async def test_a_regular_expression_is_resolved_again_by_the_next_coordinator(tm
         lead(broker.partition, epoch=2, replicas=(1,))
         await settle()
         assert await subscribed(broker) == {"orders", "invoices"}
+
+
+async def test_a_regular_expression_that_takes_too_long_is_given_up_and_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_changes, "REGEX_LOOKS_MAX", 100)
+    async with GroupBroker(tmp_path) as broker:
+        with capture_logs() as logs:
+            await broker.join_consumer(subscription=None, topic_regex="(o|r)*(o|r|d|e|s){200}|orders")
+            await broker.join_consumer("other", subscription=None, topic_regex="ord.*")
+            assert await subscribed(broker, "other") == {"orders"}
+            assert await subscribed(broker) == set()
+        (event,) = [event for event in logs if event["log_level"] == "warning"]
+        assert (event["event"], event["group"]) == ("regular expressions not resolved", GROUP)
 
 
 def accept_batches_of(broker: GroupBroker, max_message_bytes: int) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from random import Random
 from uuid import UUID
 
 import pytest
@@ -267,6 +268,26 @@ async def test_transactions_are_listed_by_every_filter(tmp_path: Path) -> None:
         )
         with pytest.raises(Refusal, match="INVALID_REGULAR_EXPRESSION"):
             await listed(broker, transactional_id_pattern="(")
+
+
+WORST_PATTERN = "(a|b)*a(a|b){200}"
+
+
+async def test_a_pattern_that_takes_long_gives_others_their_turns(tmp_path: Path) -> None:
+    async with Handling(tmp_path) as broker:
+        await broker.init("".join(Random(3).choices("ab", k=2_000)) + "a" * 201)
+        async with TurnCounter() as others:
+            assert len(await listed(broker, transactional_id_pattern=WORST_PATTERN)) == 1
+        assert others.turns > 50
+
+
+async def test_a_pattern_that_takes_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactions, "PATTERN_LOOKS_MAX", 50_000)
+    async with Handling(tmp_path) as broker:
+        await broker.init("".join(Random(4).choices("ab", k=2_000)))
+        with pytest.raises(Refusal, match="INVALID_REGULAR_EXPRESSION"):
+            await listed(broker, transactional_id_pattern=WORST_PATTERN)
+        assert await listed(broker, transactional_id_pattern="[ab]*")
 
 
 async def test_transactions_are_described_each_with_its_error(tmp_path: Path) -> None:
