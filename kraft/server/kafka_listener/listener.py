@@ -15,6 +15,7 @@ from kraft.runtime.allocator import release_freed_memory
 from kraft.server.kafka_listener.connection import ConnectionLimits, KafkaConnection, Requests
 from kraft.server.kafka_listener.memory import ListenerMemory
 from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer
+from kraft.server.loop.crowds import ACCEPTED_AT_ONCE, lengthen_queues
 from kraft.server.loop.periods import period_end
 
 log = structlog.get_logger()
@@ -70,7 +71,9 @@ class KafkaListener:
             return KafkaConnection(self, self._make_buffer, make_requests, self._limits.connection)
 
         loop = asyncio.get_running_loop()
-        self._servers.append(await loop.create_server(connect, host or None, port, backlog=BACKLOG))
+        server = await loop.create_server(connect, host or None, port, backlog=ACCEPTED_AT_ONCE)
+        lengthen_queues(server.sockets, BACKLOG)
+        self._servers.append(server)
         if self._watch is None:
             self._watch = asyncio.create_task(self._check_connections(), name="kafka listener")
 

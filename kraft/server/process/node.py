@@ -36,6 +36,7 @@ from kraft.server.identity import storage
 from kraft.server.identity.credentials import NodeCredentials
 from kraft.server.identity.storage import NodeStorage
 from kraft.server.identity.world import NodeWorld
+from kraft.server.loop.crowds import new_event_loop
 from kraft.server.loop.watch import watch_loop
 from kraft.server.process.file_limit import raise_file_limit
 from kraft.server.process.listeners import Listeners
@@ -63,7 +64,8 @@ def run(config: NodeConfig) -> int:
             # Before the clean shutdown markers are removed.
             check_listeners(config)
             credentials = NodeCredentials(config, found.cluster_id, RefusalLog(SystemClock().monotonic_ms))
-            return asyncio.run(_Node(config, found, credentials).run())
+            with asyncio.Runner(loop_factory=new_event_loop) as runner:
+                return runner.run(_Node(config, found, credentials).run())
     except (ConfigError, MetadataUnusable, OSError) as error:
         raise StartError(str(error)) from error
 
