@@ -93,6 +93,7 @@ PROGRAMS: Final = (
     Program(name="quorum", command="tests.soak.quorum_seeds --seeds 40 --first-seed {seed}"),
     Program(name="replication", command="tests.soak.replication_seeds --seeds 500 --first-seed {seed}"),
     Program(name="groups", command="tests.soak.group_seeds --seeds 100 --first-seed {seed}"),
+    Program(name="groups-in-turns", command="tests.soak.group_seeds --in-turns --seeds 100 --first-seed {seed}"),
     Program(name="transactions", command="tests.soak.transaction_seeds --seeds 200 --first-seed {seed}"),
     Program(name="sink-batches", command="tests.soak.sink_seeds --seeds 200 --first-seed {seed}"),
     Program(name="group-transactions", command="tests.soak.group_transaction_seeds --seeds 100 --first-seed {seed}"),
@@ -146,6 +147,7 @@ PROGRAMS: Final = (
     Program(name="garbage", command="tests.soak.garbage_runs --frames 20000 --seed {seed}"),
     Program(name="kafka-garbage", command="tests.soak.kafka_garbage_runs --frames 20000 --idle 1000 --seed {seed}"),
     Program(name="slow-requests", command="tests.soak.slow_request_runs --seconds 10"),
+    Program(name="turns", command="tests.soak.turn_runs"),
 )
 
 

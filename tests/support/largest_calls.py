@@ -1,0 +1,109 @@
+"""The largest messages that a client may send to gRPC's listener: every request, with each of its lists filled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from google.protobuf.descriptor import FieldDescriptor
+
+from tests.support.kafka.largest_requests import LONG, PARTITIONS, REQUEST_BYTES, SAME, TEXT_LENGTH, TEXTS, Shape
+
+# Protobuf's C and Python descriptors have different types.
+Descriptor = Any
+
+_BYTES_OF_ENTRY: Final = 16
+
+
+class LargestCalls:
+    """Builds messages with names that exist. Only the bytes of a message limit its lists."""
+
+    def __init__(self, known: Mapping[str, str], topic_id: bytes, fixed: Mapping[str, Any]) -> None:
+        """As `LargestRequests`."""
+        self._known = known
+        self._topic_id = topic_id
+        self._fixed = fixed
+
+    def shapes(self, kind: Descriptor) -> Iterator[Shape]:
+        paths = list(_lists(kind)) or [()]
+        return (Shape(path, texts) for path in paths for texts in TEXTS)
+
+    def build(self, kind: type[Any], shape: Shape) -> Any:
+        message = kind()
+        self._fill(message, shape, shape.path, 0)
+        return message
+
+    def _fill(self, message: Any, shape: Shape, path: tuple[str, ...], number: int) -> None:
+        for field in message.DESCRIPTOR.fields:
+            if path and field.name == path[0]:
+                self._fill_list(message, field, shape, path[1:])
+            elif field.name in self._fixed:
+                setattr(message, field.name, self._fixed[field.name])
+            elif not field.containing_oneof and not _is_map(field):
+                self._set(message, field, shape, number)
+
+    def _fill_list(self, message: Any, field: Descriptor, shape: Shape, rest: tuple[str, ...]) -> None:
+        if _is_map(field):
+            is_text = field.message_type.fields_by_name["value"].type == FieldDescriptor.TYPE_STRING
+            entries = range(REQUEST_BYTES // (TEXT_LENGTH if shape.texts == LONG else _BYTES_OF_ENTRY))
+            getattr(message, field.name).update({self._key(shape, each): "" if is_text else b"" for each in entries})
+            return
+        if rest:
+            self._fill(getattr(message, field.name).add(), shape, rest, 0)
+            return
+        self._add(message, field, shape, 0)
+        longest_number = 8
+        count = REQUEST_BYTES // (message.ByteSize() + longest_number)
+        for number in range(1, count):
+            self._add(message, field, shape, number)
+
+    def _add(self, message: Any, field: Descriptor, shape: Shape, number: int) -> None:
+        values = getattr(message, field.name)
+        if field.message_type is not None:
+            self._fill(values.add(), shape, (), number)
+        else:
+            values.append(self._scalar(field, shape, number, in_list=True))
+
+    def _set(self, message: Any, field: Descriptor, shape: Shape, number: int) -> None:
+        if field.is_repeated:
+            self._add(message, field, shape, number)
+        elif field.message_type is not None:
+            self._fill(getattr(message, field.name), shape, (), number)
+        else:
+            setattr(message, field.name, self._scalar(field, shape, number))
+
+    def _scalar(self, field: Descriptor, shape: Shape, number: int, *, in_list: bool = False) -> Any:
+        match field.type:
+            case FieldDescriptor.TYPE_BOOL:
+                return False
+            case FieldDescriptor.TYPE_STRING:
+                return self._text(field.name, shape, number)
+            case FieldDescriptor.TYPE_BYTES:
+                is_id = field.name.endswith("_id")
+                return self._topic_id if is_id else b""
+            case FieldDescriptor.TYPE_ENUM:
+                return field.enum_type.values[0].number
+            case _:
+                return number % PARTITIONS if number or in_list else 0
+
+    def _key(self, shape: Shape, number: int) -> str:
+        return f"{number}" + "x" * (TEXT_LENGTH if shape.texts == LONG else 0)
+
+    def _text(self, name: str, shape: Shape, number: int) -> str:
+        known = next((text for word, text in self._known.items() if word in name), "text")
+        if shape.texts == SAME:
+            return known
+        unknown = f"{known}-{number}"
+        return unknown + "x" * (TEXT_LENGTH - len(unknown)) if shape.texts == LONG else unknown
+
+
+def _lists(kind: Descriptor) -> Iterator[tuple[str, ...]]:
+    for field in kind.fields:
+        if field.is_repeated:
+            yield (field.name,)
+            if field.message_type is not None and not _is_map(field):
+                yield from ((field.name, *rest) for rest in _lists(field.message_type))
+
+
+def _is_map(field: Descriptor) -> bool:
+    return bool(field.message_type is not None and field.message_type.GetOptions().map_entry)
