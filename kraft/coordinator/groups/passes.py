@@ -116,11 +116,10 @@ def _expired(state: State, group_id: str) -> _Visit | None:
 
 
 def delete_topic_offsets(state: State, ticket: Ticket, command: DeleteTopicOffsets) -> GroupsDecision:
-    """Have a pass begin with the next timer: all shards of a broker get this command in one turn."""
     group_ids = tuple(state.groups.offsets.all_groups())
     deletion = TopicDeletion(ticket=ticket, topics=command.topics, remaining=Pass(group_ids=group_ids))
     deletions = (*state.volatile.topic_deletions, deletion)
-    return Decision(volatile=replace(state.volatile, topic_deletions=deletions), timers={TopicDeletionTimer(): 0})
+    return continue_topic_deletion(replace(state, volatile=replace(state.volatile, topic_deletions=deletions)))
 
 
 def continue_topic_deletion(state: State) -> GroupsDecision:

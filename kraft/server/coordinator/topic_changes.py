@@ -70,6 +70,7 @@ class TopicChanges:
         self._executor = executor
         self._fatal = fatal
         self._tasks: set[asyncio.Task[None]] = set()
+        self._one_a_turn = asyncio.Lock()
         self._resolving: dict[GroupHost, _Wanted] = {}
         """Shards with a task that resolves their expressions, with those that it has to resolve next."""
 
@@ -109,6 +110,9 @@ class TopicChanges:
 
     async def _delete_offsets(self, host: GroupHost, topics: Mapping[str, TopicId]) -> None:
         """Delete the offsets, unless the coordinator moves meanwhile: then they expire. Source: Kafka's coordinator."""
+        # Each command makes the first slice of a pass, and all shards here have one to make.
+        async with self._one_a_turn:
+            await asyncio.sleep(0)
         await _until_done(host, partial(host.decide, DeleteTopicOffsets(topics=topics), ATTEMPT_S_MAX))
 
     # --- regular expressions ---------------------------------------------------------------------------------
