@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         SubscriptionConflict,
         TransactionAborted,
         TransactionConflict,
+        TransactionOutcomeUnknown,
         TransactionTimeout,
     )
     from kraft.client.groups import GroupDescription, GroupMember
@@ -118,6 +119,7 @@ __all__ = [
     "TransactionConflict",
     "TransactionDescription",
     "TransactionListing",
+    "TransactionOutcomeUnknown",
     "TransactionTimeout",
     "Unreachable",
     "Views",
@@ -146,6 +148,7 @@ _HOMES = {
         "SubscriptionConflict",
         "TransactionAborted",
         "TransactionConflict",
+        "TransactionOutcomeUnknown",
         "TransactionTimeout",
     ),
     "kraft.client.groups": ("GroupDescription", "GroupMember"),

@@ -94,6 +94,14 @@ class TransactionAborted(KraftError):
     """
 
 
+class TransactionOutcomeUnknown(KraftError):
+    """The transaction was committed or aborted, and its coordinator no longer knows which; the producer can be closed.
+
+    A response to the commit was lost, and since then the transactional id was deleted, as a temporary one is at the end
+    of its transaction. Read what the transaction wrote before it is written again.
+    """
+
+
 class TransactionTimeout(KraftError):
     """The end of a transaction, or the producer's start, was not confirmed in time. The same call may be repeated."""
 

@@ -167,8 +167,9 @@ class Producer:
     def commit_transaction(self, timeout_ms: int | None = None) -> None:
         """Wait until all records are stored, and commit them, all or none; `timeout_ms` is max.block.ms by default.
 
-        Raises TransactionAborted if a record has failed or the coordinator has aborted the transaction, and
-        TransactionTimeout, after which commit_transaction is called again until it returns.
+        Raises TransactionAborted if a record has failed or the coordinator has aborted the transaction,
+        TransactionTimeout, after which commit_transaction is called again until it returns, and
+        TransactionOutcomeUnknown if it was committed or aborted, and a temporary transactional id is deleted.
         """
 
         async def commit() -> None:

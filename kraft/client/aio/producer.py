@@ -297,7 +297,8 @@ class Producer:
 
         Raises TransactionAborted if a record has failed or the coordinator has aborted the transaction: abort, then
         begin again. After TransactionTimeout it may be committed or not: call commit_transaction again until it
-        returns. Raises ProducerFenced if another producer uses the transactional id.
+        returns. Raises TransactionOutcomeUnknown if that was not learned before a temporary transactional id was
+        deleted, and ProducerFenced if another producer uses the id.
         """
         await self.transactions_for("commit_transaction").commit(self.block_ms(timeout_ms))
 

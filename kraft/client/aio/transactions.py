@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from itertools import count
 from typing import Any
 
 from kraft.client.aio.commits import Offsets, check_results
@@ -25,6 +26,7 @@ from kraft.model.errors import KraftError, Refusal
 from kraft.model.find_coordinator import CoordinatorType
 from kraft.model.ids import ProducerEpoch, ProducerId
 from kraft.model.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kraft.model.transactions import EndTxnRequest, EndTxnResponse
 from kraft.rpc.calls import INIT_PRODUCER_ID
 from kraft.rpc.group_calls import TXN_OFFSET_COMMIT
 from kraft.rpc.peers import Unreachable
@@ -193,6 +195,17 @@ class Transactions:
             self._group_coordinators = self._started().coordinators(CoordinatorType.GROUP)
         await self._group_coordinators.call(group.group_id, TXN_OFFSET_COMMIT, request, deadline_ms, check_results)
 
+    def _ending(self, coordinators: Coordinators, request: EndTxnRequest) -> Callable[[int], Awaitable[EndTxnResponse]]:
+        """Return what sends the request once, and tells the state machine of each time after the first."""
+        times = count()
+
+        async def attempt(timeout_ms: int) -> EndTxnResponse:
+            if next(times):
+                self._state.sent_again()
+            return await coordinators.attempt(self._transactional_id, END_TXN, request, timeout_ms)
+
+        return attempt
+
     async def _send(self, request: CoordinatorRequest, deadline_ms: int) -> ProducerIdentity:
         if self._known_coordinators is None:
             self._known_coordinators = self._started().coordinators(CoordinatorType.TRANSACTION)
@@ -201,7 +214,7 @@ class Transactions:
         if isinstance(request, InitProducerIdRequest):
             response = await coordinators.call(key, INIT_PRODUCER_ID, request, deadline_ms, _accept)
         else:
-            response = await coordinators.call(key, END_TXN, request, deadline_ms)
+            response = await coordinators.until(deadline_ms, self._ending(coordinators, request))
         return ProducerIdentity(
             producer_id=ProducerId(response.producer_id), producer_epoch=ProducerEpoch(response.producer_epoch)
         )

@@ -11,7 +11,8 @@ its epoch may have seen that the coordinator aborted the transaction after its t
 
 The end of a transaction returns the identity for the next one (KIP-890 part 2). A request that is sent again because
 its response was lost has the identity before, by which the coordinator recognises it. Once a commit was sent, its
-outcome is unknown until a response comes, so that no abort may follow. Source: Kafka's TransactionManager.
+outcome is unknown until a response comes, so that no abort may follow. If the coordinator does not know the producer of
+a commit that was sent before, it stays unknown. Source: Kafka's TransactionManager.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, TypeAlias
 
-from kraft.client.errors import ProducerFenced, TransactionAborted, TransactionConflict
+from kraft.client.errors import ProducerFenced, TransactionAborted, TransactionConflict, TransactionOutcomeUnknown
 from kraft.client.sans_io.send_batch import ProducerIdentity
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.init_producer_id import InitProducerIdRequest
@@ -68,6 +69,8 @@ class ProducerTransactions:
         """True if a broker may know of the open transaction."""
         self._is_end_sent = False
         """True if the coordinator may have decided the open transaction as was asked."""
+        self._is_end_repeated = False
+        """True if it may have done so for an earlier request than the last one."""
         self._must_initialise = False
         self._error: Exception | None = None
         """Why the transaction has failed, or the producer is dead."""
@@ -117,7 +120,7 @@ class ProducerTransactions:
             raise TransactionConflict(f"begin_transaction: {self.state.value}")
         self.state = State.OPEN
         self.number += 1
-        self._is_written = self._is_end_sent = self._must_initialise = False
+        self._is_written = self._must_initialise = self._is_end_sent = self._is_end_repeated = False
         self._error = None
 
     def prepare(self) -> None:
@@ -181,13 +184,17 @@ class ProducerTransactions:
         if self._must_initialise:
             return self._initialise()
         assert self.identity is not None, "a transaction has an identity"
-        self._is_end_sent = True
+        self._is_end_repeated, self._is_end_sent = self._is_end_sent, True
         return EndTxnRequest(
             transactional_id=self._transactional_id,
             producer_id=self.identity.producer_id,
             producer_epoch=self.identity.producer_epoch,
             committed=self.state is State.COMMITTING,
         )
+
+    def sent_again(self) -> None:
+        """The same request is sent once more, because no response to it came, or a refusal that retries may end."""
+        self._is_end_repeated = True
 
     def answered(self, identity: ProducerIdentity) -> None:
         """The request was carried out: this is the identity for the next transaction."""
@@ -204,6 +211,13 @@ class ProducerTransactions:
                 ProducerFenced(
                     ErrorCode.PRODUCER_FENCED,
                     f"{self._name} is used by another producer; close this one ({refusal.message})",
+                )
+            )
+        elif self.state is State.COMMITTING and self._is_end_repeated and code in _UNKNOWN_PRODUCER:
+            self._die(
+                TransactionOutcomeUnknown(
+                    f"the transaction of {self._name} was committed or aborted: the response to a first commit was "
+                    f"lost, and a second one was refused. Read what it wrote before it is written again ({refusal})"
                 )
             )
         elif self.state is State.COMMITTING and code in _ABORTABLE:

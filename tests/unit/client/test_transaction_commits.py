@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from kraft.client.errors import TransactionAborted, TransactionConflict
+from kraft.client.aio.producer import Producer
+from kraft.client.errors import TransactionAborted, TransactionConflict, TransactionOutcomeUnknown
 from kraft.client.transactions import PreparedTransaction
 from kraft.coordinator.group_partition import partition_of
 from kraft.model.errors import ErrorCode, Refusal
@@ -99,17 +100,50 @@ async def test_a_prepared_transaction_takes_no_more_records_and_may_be_aborted()
         assert ends(transactions) == [(0, False)]
 
 
+async def write_and_lose_the_next_end(cluster: FakeCluster, producer: Producer) -> None:
+    await producer.begin_transaction()
+    await (await producer.send("orders", b"value"))
+    cluster.brokers[1].lost_answers["end_txn"] = 1
+
+
 async def test_an_abort_of_a_temporary_id_may_be_repeated_after_it_was_deleted() -> None:
     async with (
         cluster_with() as (cluster, transactions),
         producer_of(cluster, transactional_id_temporary=True) as producer,
     ):
-        await producer.begin_transaction()
-        await (await producer.send("orders", b"value"))
-        cluster.brokers[1].lost_answers["end_txn"] = 1
+        await write_and_lose_the_next_end(cluster, producer)
         with pytest.raises(TransactionConflict, match="was deleted"):
             await producer.abort_transaction()
         assert not transactions.transactions.by_id, "it was not created again"
+
+
+async def test_a_commit_of_a_temporary_id_that_was_deleted_is_not_called_an_abort() -> None:
+    """Its records are committed: who obeys the advice to abort and to begin again would write them twice."""
+    async with (
+        cluster_with() as (cluster, transactions),
+        producer_of(cluster, transactional_id_temporary=True) as producer,
+    ):
+        await write_and_lose_the_next_end(cluster, producer)
+        for _ in range(2):
+            with pytest.raises(TransactionOutcomeUnknown, match="was committed or aborted"):
+                await producer.commit_transaction()
+        with pytest.raises(TransactionOutcomeUnknown):
+            await producer.begin_transaction()
+        assert await committed(cluster) == [b"value"]
+        assert not transactions.transactions.by_id, "it was not created again"
+
+
+async def test_a_commit_that_is_sent_once_after_the_timeout_of_a_temporary_id_is_an_abort() -> None:
+    async with (
+        cluster_with() as (cluster, _),
+        producer_of(cluster, transactional_id_temporary=True, transaction_timeout_ms=1_000) as producer,
+    ):
+        await producer.begin_transaction()
+        await (await producer.send("orders", b"value"))
+        await asyncio.sleep(2)
+        with pytest.raises(TransactionAborted):
+            await producer.commit_transaction()
+        assert await committed(cluster) == []
 
 
 async def test_an_abort_undoes_no_commit_and_takes_any_end_for_one() -> None:

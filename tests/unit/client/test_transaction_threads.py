@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kraft.client import Consumer, Producer, Refusal, TransactionAborted, TransactionConflict
+from kraft.client import Consumer, Producer, Refusal, TransactionAborted, TransactionConflict, TransactionOutcomeUnknown
 from kraft.client.loop_thread import shared_loop
 from kraft.client.network import Network
 from tests.support.client.fake_cluster import FakeCluster, tp
@@ -51,6 +51,14 @@ def send_and_fail(producer: Producer, error: BaseException) -> None:
     with producer.transaction():
         producer.send("orders", b"wrong")
         raise error
+
+
+def test_a_block_whose_commit_is_not_known_any_more_says_so(cluster: FakeCluster) -> None:
+    with producer_of(cluster, transactional_id_temporary=True) as producer:
+        cluster.brokers[1].lost_answers["end_txn"] = 1
+        with pytest.raises(TransactionOutcomeUnknown), producer.transaction():
+            producer.send("orders", b"value")
+    assert committed(cluster) == [b"value"]
 
 
 def test_a_block_commits_what_was_sent_in_it(cluster: FakeCluster) -> None:

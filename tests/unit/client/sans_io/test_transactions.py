@@ -2,7 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.client.errors import DeliveryTimeout, ProducerFenced, TransactionAborted, TransactionConflict
+from kraft.client.errors import (
+    DeliveryTimeout,
+    ProducerFenced,
+    TransactionAborted,
+    TransactionConflict,
+    TransactionOutcomeUnknown,
+)
 from kraft.client.sans_io.send_batch import ProducerIdentity
 from kraft.client.sans_io.transactions import ProducerTransactions, State
 from kraft.model.errors import ErrorCode, Refusal
@@ -27,15 +33,15 @@ def refusal(code: ErrorCode) -> Refusal:
     return Refusal(code, "because")
 
 
-def ready() -> ProducerTransactions:
-    transactions = ProducerTransactions("payments", 60_000)
+def ready(*, is_temporary: bool = False) -> ProducerTransactions:
+    transactions = ProducerTransactions("payments", 60_000, is_temporary=is_temporary)
     assert isinstance(transactions.next_request(), InitProducerIdRequest)
     transactions.answered(identity(4))
     return transactions
 
 
-def opened(*, is_written: bool = True) -> ProducerTransactions:
-    transactions = ready()
+def opened(*, is_written: bool = True, is_temporary: bool = False) -> ProducerTransactions:
+    transactions = ready(is_temporary=is_temporary)
     transactions.begin()
     if is_written:
         transactions.written()
@@ -199,6 +205,32 @@ def test_a_producer_that_the_coordinator_does_not_know_is_initialised_with_its_i
     transactions.answered(identity(0))
     transactions.begin()
     assert transactions.identity == identity(0)
+
+
+@pytest.mark.parametrize("code", UNKNOWN_PRODUCER)
+@pytest.mark.parametrize("is_temporary", [True, False])
+def test_a_commit_that_was_sent_before_and_is_not_known_has_an_unknown_outcome(
+    code: ErrorCode, is_temporary: bool
+) -> None:
+    """Perhaps the first one has committed, and its response was lost."""
+    transactions = opened(is_temporary=is_temporary)
+    transactions.commit()
+    transactions.next_request()
+    transactions.sent_again()
+    transactions.refused(refusal(code))
+    with pytest.raises(TransactionOutcomeUnknown, match="Read what it wrote before"):
+        transactions.check_alive("commit_transaction")
+    assert not transactions.may_abort
+    assert transactions.next_request() is None
+
+
+def test_a_commit_that_timed_out_and_is_called_again_was_sent_before() -> None:
+    transactions = opened(is_temporary=True)
+    for _ in range(2):
+        transactions.commit()
+        transactions.next_request()
+    transactions.refused(refusal(UNKNOWN_PRODUCER[0]))
+    assert transactions.state is State.DEAD
 
 
 @pytest.mark.parametrize("code", [*UNKNOWN_PRODUCER, ErrorCode.INVALID_REQUEST])
