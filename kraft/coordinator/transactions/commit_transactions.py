@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from msgspec.structs import replace
+
 from kraft.coordinator.shard import Decision, Ticket, TimerKey
 from kraft.coordinator.transactions.commands import (
     CommittedTransactions,
@@ -17,10 +19,9 @@ from kraft.coordinator.transactions.commands import (
     ProducerIdNeeded,
 )
 from kraft.coordinator.transactions.partitions import batch_bytes, record_bytes
+from kraft.coordinator.transactions.records import TransactionRecord
 from kraft.coordinator.transactions.refusals import being_completed, id_error
-from kraft.coordinator.transactions.replicated import record_of
 from kraft.coordinator.transactions.state import State, with_reply
-from kraft.coordinator.transactions.timers import TransactionTimer
 from kraft.coordinator.transactions.transaction import EPOCH_BUMP, Transaction, TransactionState, new_transaction
 from kraft.coordinator.transactions.volatile import TransactionsDecision
 from kraft.model.errors import ErrorCode, Refusal
@@ -56,21 +57,17 @@ def _commit(
     state: State, command: CommitTransactions, committer: Transaction, found: dict[str, Transaction]
 ) -> TransactionsDecision:
     """Decide all in one batch of records: each transaction, and last the sequence."""
-    after = {each: _prepared(state, transaction) for each, transaction in found.items()}
-    after[command.transactional_id] = committer.with_sequence(command.sequence, state.now_ms)
-    timers: dict[TimerKey, int | None] = dict.fromkeys(map(TransactionTimer, found))
+    records, timers = list[TransactionRecord](), dict[TimerKey, int | None]()
     for each, transaction in found.items():
         if not transaction.is_temporary:
             # Its producer goes on, and may ask how the transaction has ended.
             state = state.with_earlier(each, transaction.producer)
-    return Decision(
-        volatile=state.volatile,
-        records=tuple(
-            record_of(each, transaction, transaction_version=state.transaction_version)
-            for each, transaction in after.items()
-        ),
-        timers=timers,
-    )
+        decided = state.decided(each, _prepared(state, transaction))
+        records += decided.records
+        timers |= decided.timers
+        state = replace(state, volatile=decided.volatile)
+    last = state.decided(command.transactional_id, committer.with_sequence(command.sequence, state.now_ms))
+    return Decision(volatile=last.volatile, records=(*records, *last.records), timers=timers)
 
 
 def _prepared(state: State, transaction: Transaction) -> Transaction:
@@ -132,7 +129,11 @@ def _not_open(named: OpenTransaction, transaction: Transaction | None) -> Refusa
 
 
 def _too_many(state: State, command: CommitTransactions, found: dict[str, Transaction]) -> Refusal | None:
-    sizes = (record_bytes(each, transaction.partitions) for each, transaction in found.items())
+    # A transaction without partitions has two records: its end is also its completion.
+    sizes = (
+        record_bytes(each, transaction.partitions) * (1 if transaction.partitions else 2)
+        for each, transaction in found.items()
+    )
     size, size_max = sum(sizes, batch_bytes(command.transactional_id, frozenset())), state.settings.batch_bytes_max()
     if size <= size_max:
         return None

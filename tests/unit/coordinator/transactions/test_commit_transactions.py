@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from kraft.coordinator.transactions.commands import (
+    AddPartitions,
     CommittedTransactions,
     CommitTransactions,
     InitProducerId,
@@ -39,6 +40,38 @@ def test_open_transactions_are_committed_together_with_the_sequence() -> None:
         ("b", True, frozenset({ORDERS, PARCELS})),
     }
     assert {each.producer.epoch for each in coordinator.pending()} == {1}, "late writes of the producers are fenced"
+
+
+def open_without_partitions(coordinator: Coordinator, transactional_id: str, *, is_temporary: bool) -> OpenTransaction:
+    """Begin a transaction as AddPartitionsToTxn of version 3 does that names no topic."""
+    producer = coordinator.producer(transactional_id, is_temporary=is_temporary)
+    command = AddPartitions(
+        transactional_id=transactional_id, producer=producer, partitions=frozenset(), client_version=0
+    )
+    assert coordinator.request(command) is None
+    return OpenTransaction(transactional_id=transactional_id, producer=producer)
+
+
+def test_a_transaction_without_partitions_is_complete_at_once() -> None:
+    """It has no markers whose answers would complete it: no producer could use its id before the next load."""
+    coordinator = Coordinator()
+    temporary = open_without_partitions(coordinator, "a", is_temporary=True)
+    other = open_without_partitions(coordinator, "b", is_temporary=False)
+    third = coordinator.open("c", ORDERS)
+    before = len(coordinator.log)
+    assert coordinator.commit_together(0, temporary, other, third) == COMMITTED
+    states = ["PrepareCommit", "Dead", "PrepareCommit", "CompleteCommit", "PrepareCommit", "Empty"]
+    assert coordinator.states()[before:] == states
+    assert [each.transactional_id for each in coordinator.pending()] == ["c"]
+    assert coordinator.end(other.producer, transactional_id="b") == coordinator.transaction("b").producer
+    coordinator.producer("b")
+
+
+def test_the_records_of_transactions_without_partitions_fit_into_the_batch_too() -> None:
+    coordinator = Coordinator(TransactionSettings(batch_bytes_max=lambda: 800))
+    opened = [open_without_partitions(coordinator, f"a{number}", is_temporary=False) for number in range(3)]
+    assert coordinator.commit_together(0, *opened) is ErrorCode.INVALID_REQUEST
+    assert coordinator.commit_together(0, *opened[:2]) == COMMITTED
 
 
 def test_a_sequence_that_is_not_above_the_last_one_changes_nothing() -> None:
