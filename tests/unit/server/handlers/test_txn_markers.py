@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,14 +16,16 @@ from kraft.model.partitions import PartitionName
 from kraft.model.produce import ProducePartition, ProduceRequest
 from kraft.model.transaction_partitions import TxnMarker, WriteTxnMarkersRequest
 from kraft.model.transactions import AbortTransactionRequest
+from kraft.server.broker.transactions import CALL_S_MAX
 from kraft.server.handlers import txn_markers
 from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.handlers.txn_markers import WAITING_MAX, WRITTEN_S_MAX, TxnMarkersHandler
+from kraft.server.replica.partition import Partition
 from kraft.server.replica.waiting_appends import WaitingAppends
 from tests.support.log.transactional_log import end, read_committed, send
 from tests.support.server.replicas import ORDERS_0, Broker, fetched, follow, lead, settle
 from tests.support.turn_counter import TurnCounter
-from tests.unit.server.handlers.held_appends import COMPACT, HeldExecutor, large
+from tests.unit.server.handlers.held_appends import COMPACT, COUNT, HeldExecutor, large
 
 PRODUCER = 7
 ORDERS_1 = TopicPartition("orders", 1)
@@ -213,8 +215,8 @@ async def test_a_group_coordinator_that_takes_too_long_is_not_waited_for(marking
 # --- turns -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_marker_takes_its_turn_behind_records_that_wait(tmp_path: Path) -> None:
-    marking = Marking(tmp_path)
+async def behind_records_that_wait(marking: Marking) -> tuple[Partition, Awaitable[object]]:
+    """Return a third partition in which records wait for the thread, and the answer to them."""
     partition = marking.broker.open(TopicPartition("orders", 2), cleanup_policy=COMPACT)
     lead(partition, epoch=1, replicas=(1,))
     produce = ProduceHandler(marking.broker.partitions, marking.appends)
@@ -223,6 +225,12 @@ async def test_a_marker_takes_its_turn_behind_records_that_wait(tmp_path: Path) 
         produce.handle(ProduceRequest(request_id=7, acks=1, timeout_ms=30_000, partitions=partitions))
     )
     await settle()
+    return partition, produced
+
+
+async def test_a_marker_takes_its_turn_behind_records_that_wait(tmp_path: Path) -> None:
+    marking = Marking(tmp_path)
+    partition, produced = await behind_records_that_wait(marking)
     writing = asyncio.create_task(marking.write(marker(2, 0)))
     await settle()
     assert partition.log.log_end_offset == 0
@@ -231,6 +239,24 @@ async def test_a_marker_takes_its_turn_behind_records_that_wait(tmp_path: Path) 
     await produced
     assert await writing == [[ErrorCode.NONE, ErrorCode.NONE]]
     assert partition.log.log_end_offset > 1
+
+
+async def test_a_marker_whose_turn_comes_after_the_answer_is_not_written(tmp_path: Path) -> None:
+    """Its coordinator has sent it again by then, perhaps to another leader."""
+    marking = Marking(tmp_path)
+    partition, produced = await behind_records_that_wait(marking)
+    assert await marking.write(marker(2, 0)) == [[ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE]]
+    await asyncio.sleep(1)
+    await marking.thread.run_next()
+    await produced
+    await settle()
+    assert partition.log.log_end_offset == COUNT, "the records, and no marker behind them"
+    assert (len(partition.waiting_appends.waiting), marking.appends.waiting_bytes) == (0, 0)
+
+
+def test_the_answer_comes_before_the_deadline_of_the_coordinator_that_waits_for_it() -> None:
+    """A coordinator without an answer knows of no marker, and asks for all of them again."""
+    assert WRITTEN_S_MAX < CALL_S_MAX
 
 
 async def test_a_large_request_gives_other_tasks_their_turns(marking: Marking, monkeypatch: pytest.MonkeyPatch) -> None:
