@@ -1,7 +1,8 @@
 """Compacts logs in separate threads: the dirtiest first, below a rate limit, and each log in one thread at a time.
 
 A thread only reads the log and writes new files beside it. The loop replaces the old segments by them if the segments
-are still those that were read; otherwise the new files are removed, and the next attempt starts over.
+are still those that were read; otherwise the new files are removed, and the next attempt starts over. Corruption, too,
+counts only if the segments did not change: a truncation may cut off what is just being read, and new records follow.
 """
 
 from __future__ import annotations
@@ -70,6 +71,8 @@ class LogCleaner:
         self._remove_later = remove_later
         self._in_progress: set[Partition] = set()
         self._uncleanable: set[Partition] = set()
+        self._suspected: dict[Partition, Corruption] = {}
+        """Corruption that was found once."""
         self._not_before_s: dict[Partition, float] = {}
 
     def set_backoff_ms(self, backoff_ms: int) -> None:
@@ -124,6 +127,7 @@ class LogCleaner:
     def _forget_closed(self) -> None:
         held = set(self._partitions)
         self._uncleanable &= held
+        self._suspected = {partition: found for partition, found in self._suspected.items() if partition in held}
         self._not_before_s = {partition: then for partition, then in self._not_before_s.items() if partition in held}
 
     # --- one log ---------------------------------------------------------------------------------------------
@@ -140,8 +144,10 @@ class LogCleaner:
         except (Stopped, CleaningAborted):
             return
         except Exception as error:  # noqa: BLE001  One failed log must not stop the cleaning of the others.
-            self._failed(partition, error)
+            if not isinstance(error, Corruption) or self._is_confirmed(partition, held, plan, error):
+                self._failed(partition, error)
             return
+        self._suspected.pop(partition, None)
         if not _is_cleanable(partition, held) or held.config != config:
             # Deleted, failed, being moved, or reconfigured meanwhile.
             await loop.run_in_executor(self._executor, lambda: self._discard_in_thread(partition, cleaned))
@@ -214,6 +220,21 @@ class LogCleaner:
             # A file that cannot be removed now is removed with the partition, or at the next start.
             close_cleaned(cleaned.segments)
             discard(self._disk, cleaned.result)
+
+    def _is_confirmed(self, partition: Partition, held: PartitionLog, plan: CleaningPlan, found: Corruption) -> bool:
+        """Return whether the last attempt found the same, in segments that have not changed since they were planned."""
+        before = self._suspected.pop(partition, None)
+        is_changed = partition.is_changing or not set(plan.segments) <= set(held.segments())
+        if is_changed or not _is_cleanable(partition, held):
+            return False
+        if before is not None and (before.file, before.position, before.reason) == (
+            found.file,
+            found.position,
+            found.reason,
+        ):
+            return True
+        self._suspected[partition] = found
+        return False
 
     def _failed(self, partition: Partition, error: Exception) -> None:
         name = str(partition.topic_partition)

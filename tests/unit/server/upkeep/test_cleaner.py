@@ -255,6 +255,41 @@ def test_the_compaction_of_a_log_that_was_truncated_meanwhile_is_discarded(broke
     assert (cleaning.removed, left_behind(broker), logged) == ([], [], [])
 
 
+def test_a_truncation_beside_a_cleaning_is_no_corruption(broker: Broker) -> None:
+    partition = compacted(broker, rounds=1)
+    for at in range(4):
+        write(partition, e=f"e{at}")
+    roll(partition)
+    write(partition, f="active")
+    broker.sync()
+
+    def truncate() -> None:
+        partition.log.truncate_to(Offset(6))
+
+    cleaning = Cleaning(broker, MeddlingDisk(truncate))
+    assert cleaning.clean()
+    assert broker.corrupt == []
+
+    cleaning = Cleaning(broker)
+    roll(partition)
+    assert cleaning.clean()
+    assert contents(partition)[-1] == (5, "e", "e1")
+
+
+def test_corruption_that_the_next_attempt_does_not_find_does_not_count(broker: Broker) -> None:
+    """As when the log was cut off and grew again to the same size while it was read."""
+    partition = compacted(broker)
+    path = Path(partition.log.segments()[1].path)
+    sound = path.read_bytes()
+    path.write_bytes(bytes([*sound[:-1], sound[-1] ^ 1]))
+    cleaning = Cleaning(broker)
+    assert cleaning.clean()
+    path.write_bytes(sound)
+    assert cleaning.clean()
+    assert broker.corrupt == []
+    assert contents(partition) == NEWEST
+
+
 def test_the_compaction_of_a_log_that_was_reconfigured_meanwhile_is_discarded(broker: Broker) -> None:
     partition = compacted(broker)
     before = contents(partition)
@@ -281,6 +316,8 @@ def test_a_corrupt_log_goes_offline_and_the_next_one_is_compacted(broker: Broker
     data[-1] ^= 1
     path.write_bytes(data)
     cleaning = Cleaning(broker)
+    cleaning.clean()
+    assert broker.corrupt == [], "a truncation may have come between; a second attempt shows it"
     cleaning.clean()
     cleaning.clean()
     assert [reason.split(" at byte")[0] for reason in set(broker.corrupt)] == [str(path)]
