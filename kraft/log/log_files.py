@@ -5,7 +5,7 @@ The meaning of an append, the committed records and the time to roll are decided
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -270,8 +270,10 @@ class LogFiles:
 
     # --- checkpoint and producers ----------------------------------------------------------------------------
 
-    def _save(self, checkpoint: LogCheckpoint) -> Change[None]:
-        """Write the checkpoint if it differs from the last one."""
+    def _save(self, checkpoint: LogCheckpoint, kept: Callable[[Offset], bool] = lambda _: True) -> Change[None]:
+        """Write the checkpoint if it differs from the last one. `kept` is false for segments that may go afterwards."""
+        bases = (segment.base_offset for segment in self._segments) if checkpoint.is_sparse else ()
+        checkpoint = replace(checkpoint, segments=tuple(filter(kept, bases)))
         if checkpoint != self._checkpoint:
             directory = self._directory
             yield partial(write_checkpoint, self._disk, directory, checkpoint)
@@ -349,7 +351,9 @@ class LogFiles:
         """Replace segments by the cleaned ones. Returns files to remove. Raises only Refusal."""
         files: list[str] = []
         if result.groups:
-            yield from self._health.guarding(self.mark_sparse())
+            merged = {old.base_offset for group in result.groups for old in group.replaced[1:]}
+            sparse = replace(self._checkpoint, is_sparse=True)
+            yield from self._health.guarding(self._save(sparse, lambda base_offset: base_offset not in merged))
         directory = self._directory
         for group, segment in zip(result.groups, cleaned, strict=True):
             replaced = self._replaced_by(group)
@@ -412,7 +416,7 @@ class LogFiles:
     def _lower_claims(self, offset: Offset, last_base: Offset) -> Change[None]:
         """Remove from snapshots and checkpoint what they say of records from `offset` on, before the log ends there.
 
-        `last_base` is where its last segment will begin.
+        `last_base` is where its last segment will begin; it is not below `offset` if no segment stays.
         """
         before, directory = self._checkpoint, self._directory
         yield from self._snapshots.remove_above(offset)
@@ -423,7 +427,8 @@ class LogFiles:
                 recovery_point=min(before.recovery_point, last_base),
                 cleaned_end_offset=min(before.cleaned_end_offset, offset),
                 aborted_from=None if before.aborted_from is None else min(before.aborted_from, last_base),
-            )
+            ),
+            lambda base_offset: base_offset <= last_base < offset,
         )
 
     def _cut_off(self, offset: Offset) -> Change[None]:

@@ -4,11 +4,16 @@ Text: a version, one "name value" per line, and `# crc32c=` with eight hexadecim
 previous file is kept beside it. If only that one can be read, it is interpreted cautiously: everything is checked
 again, holes between offsets do not count as corruption, and every segment may have aborted transactions. A new log
 start offset is written to both files, so that either shows whether the first segment that is left is the log's first.
+
+Where offsets may be missing, only the file shows whether a segment is. It names segments after they exist, and no
+longer names them before they are removed; those below the log start offset may be named and gone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Final
 
 from crc32c import crc32c
@@ -44,6 +49,9 @@ class LogCheckpoint:
     aborted_from: Offset | None = None
     """Segments that end above this offset have an index of aborted transactions; None: no transaction was aborted."""
 
+    segments: tuple[Offset, ...] = ()
+    """Base offsets of segments that must exist, in a sparse log; in another one, the offsets show what is missing."""
+
     is_latest: bool = field(default=True, compare=False)
     """False if this was read from the previous file, because the latest could not be read. Not in the file."""
 
@@ -59,6 +67,18 @@ class LogCheckpoint:
             return f"the log starts at offset {self.log_start_offset}, but its first segment is missing"
         return None
 
+    def missing_segment(self, base_offsets: Sequence[int]) -> Offset | None:
+        """Return the base offset of a segment that must exist and is not among `base_offsets`; None if there is none.
+
+        Without any segment the log is being created or restarted; see `missing_front`.
+        """
+        left = set(base_offsets)
+        for base_offset, following in zip_longest(self.segments, self.segments[1:]):
+            is_deleted = following is not None and following <= self.log_start_offset
+            if left and not is_deleted and base_offset not in left:
+                return base_offset
+        return None
+
     def encode(self) -> bytes:
         content = (
             f"{_VERSION}\nlog_start_offset {self.log_start_offset}\nrecovery_point {self.recovery_point}\n"
@@ -66,6 +86,8 @@ class LogCheckpoint:
         ).encode("ascii")
         if self.aborted_from is not None:
             content += f"aborted_from {self.aborted_from}\n".encode("ascii")
+        if self.segments:
+            content += f"segments {','.join(map(str, self.segments))}\n".encode("ascii")
         return content + _CRC_PREFIX + f"{crc32c(content):08x}\n".encode("ascii")
 
     @classmethod
@@ -85,6 +107,7 @@ class LogCheckpoint:
                 cleaned_end_offset=_offset(fields["cleaned_end_offset"]),
                 is_sparse=bool(int(fields["is_sparse"])),
                 aborted_from=_offset(fields["aborted_from"]) if "aborted_from" in fields else None,
+                segments=tuple(map(_offset, fields["segments"].split(","))) if "segments" in fields else (),
             )
         except KeyError as missing:
             raise Corruption(path, 0, f"not a log checkpoint: {missing} is missing") from None
@@ -108,8 +131,15 @@ def read_checkpoint(disk: Disk, directory: str) -> LogCheckpoint:
     except (FileNotFoundError, Corruption) as problem:
         earlier = _earlier(disk, path + EARLIER_SUFFIX)
         if earlier is not None:
-            # A truncation may have lowered the recovery point after that file was written.
-            return replace(earlier, recovery_point=Offset(0), is_sparse=True, aborted_from=Offset(0), is_latest=False)
+            # A truncation may have lowered the recovery point after that file was written, and removed segments.
+            return replace(
+                earlier,
+                recovery_point=Offset(0),
+                is_sparse=True,
+                aborted_from=Offset(0),
+                segments=(),
+                is_latest=False,
+            )
         is_unknown = isinstance(problem, Corruption)
         return LogCheckpoint(is_sparse=is_unknown, aborted_from=Offset(0) if is_unknown else None, is_latest=False)
 

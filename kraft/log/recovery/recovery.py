@@ -8,7 +8,8 @@ A torn end is broken bytes above the recovery point with no whole batch after th
 durable, and are cut off. A power failure may also lose bytes in the middle of what was not synced; they include a disk
 sector of zeros, and count as torn as well. Anything else was once complete, so it is corrupt: the log does not open,
 because a cut there would drop acknowledged records silently. A first segment above the log start offset, or no segment
-at all, is corruption too: retention and a restart of the log change the checkpoint first.
+at all, is corruption too, and so is a missing one between others: whatever removes a segment changes the checkpoint
+first.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ _MAGIC_AT: Final = 16
 _SEARCH_WINDOW_BYTES: Final = 1 << 20
 _SECTOR_BYTES: Final = 512
 _TEMPORARY_SUFFIX: Final = ".tmp"
+
+MISSING_SEGMENT: Final = "the segment is missing"
 
 
 class RecoveryReport(Struct, frozen=True, kw_only=True):
@@ -109,7 +112,7 @@ class _Recovery:
         complete_swaps(self._disk, self._directory)
         self._checkpoint = read_checkpoint(self._disk, self._directory)
         base_offsets, snapshots = self._list_files()
-        self._check_front(base_offsets)
+        self._check_all_exist(base_offsets)
         base_offsets = self._without_deleted(base_offsets)
         stored_epochs = self._read_epochs()
         self._epochs_are_known = stored_epochs is not None
@@ -164,12 +167,15 @@ class _Recovery:
         snapshots = ProducerSnapshots(self._disk, self._directory, [int(stem) for stem in stems if _is_offset(stem)])
         return sorted(Offset(int(stem)) for stem in logs), snapshots
 
-    def _check_front(self, base_offsets: list[Offset]) -> None:
+    def _check_all_exist(self, base_offsets: list[Offset]) -> None:
         first = base_offsets[0] if base_offsets else None
         reason = self._checkpoint.missing_front(first)
         if reason is not None:
             name = LOG_CHECKPOINT_NAME if first is None else file_name(first, LOG_SUFFIX)
             raise Corruption(f"{self._directory}/{name}", 0, reason)
+        missing = self._checkpoint.missing_segment(base_offsets)
+        if missing is not None:
+            raise Corruption(f"{self._directory}/{file_name(missing, LOG_SUFFIX)}", 0, MISSING_SEGMENT)
 
     def _without_deleted(self, base_offsets: list[Offset]) -> list[Offset]:
         """Remove segments below the log start offset: retention may have been interrupted at any step."""

@@ -26,7 +26,7 @@ from kraft.log.recovery.log_checkpoint import CHECKPOINT_NAME as LOG_CHECKPOINT_
 from kraft.log.recovery.log_checkpoint import EARLIER_SUFFIX, LogCheckpoint, read_checkpoint
 from kraft.log.recovery.producer_snapshot import SNAPSHOT_SUFFIX, decode_snapshot
 from kraft.log.recovery.producer_state import ProducerState, ProducerStates
-from kraft.log.recovery.recovery import find_whole_batch, has_lost_sector
+from kraft.log.recovery.recovery import MISSING_SEGMENT, find_whole_batch, has_lost_sector
 from kraft.log.segment.paths import ABORTED_INDEX_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name
 from kraft.log.verification.index_verification import AbortedIndexCheck, OffsetIndexCheck, TimeIndexCheck
 from kraft.log.verification.inspection import inspect_batches
@@ -189,6 +189,16 @@ class _Verification:
         # If the file is gone, so is the directory, and that is why the checkpoint could not be read.
         if reason is not None and self._disk.exists(file):
             self._fault(file, 0, reason)
+        missing = self._missing_segment()
+        # Read again: a running node no longer names a segment before it removes the file.
+        if missing is not None and missing == self._missing_segment():
+            self._fault(self._path(file_name(missing, LOG_SUFFIX)), 0, MISSING_SEGMENT)
+
+    def _missing_segment(self) -> Offset | None:
+        checkpoint = read_checkpoint(self._disk, self._directory)
+        named = checkpoint.segments if not self._swaps else ()
+        left = [each for each in named if self._disk.exists(self._path(file_name(each, LOG_SUFFIX)))]
+        return checkpoint.missing_segment(left)
 
     # --- a segment -------------------------------------------------------------------------------------------
 

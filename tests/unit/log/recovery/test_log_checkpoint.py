@@ -53,3 +53,38 @@ def test_any_other_bytes_are_corruption(noise: bytes | int) -> None:
         data = bytearray(noise)
     with pytest.raises(Corruption, match="not a log checkpoint"):
         LogCheckpoint.decode(bytes(data), PATH)
+
+
+@pytest.mark.parametrize(
+    ("log_start", "left", "missing"),
+    [
+        pytest.param(0, [0, 40, 80], None, id="all are left"),
+        pytest.param(0, [0, 20, 40, 80], None, id="one was begun since"),
+        pytest.param(0, [0, 80], 40, id="one in the middle"),
+        pytest.param(0, [0, 40], 80, id="the last one"),
+        pytest.param(40, [80], 40, id="the one that begins at the log start"),
+        pytest.param(79, [0, 80], 40, id="the one that holds the log start"),
+        pytest.param(80, [80], None, id="deleted ones"),
+        pytest.param(80, [0, 80], None, id="deleted ones of which a power failure brought one back"),
+        pytest.param(0, [], None, id="a log that is being restarted"),
+    ],
+)
+def test_segments_that_are_named_must_exist_unless_they_were_deleted(
+    log_start: int, left: list[int], missing: int | None
+) -> None:
+    segments = (Offset(0), Offset(40), Offset(80))
+    written = LogCheckpoint(log_start_offset=Offset(log_start), is_sparse=True, segments=segments)
+    read = LogCheckpoint.decode(written.encode(), PATH)
+    assert read == written
+    assert read.missing_segment(left) == missing
+
+
+def test_a_previous_checkpoint_names_no_segments() -> None:
+    """A truncation or a compaction may have removed them since."""
+    disk = MemoryDisk()
+    for start in (3, 5):
+        segments = (Offset(0), Offset(40))
+        sparse = LogCheckpoint(log_start_offset=Offset(start), is_sparse=True, segments=segments)
+        write_checkpoint(disk, "data/orders-0", sparse)
+    disk.remove(PATH)
+    assert read_checkpoint(disk, "data/orders-0").missing_segment([0]) is None

@@ -12,12 +12,13 @@ from kraft.log.format.record_batch import build_batch, split
 from kraft.log.format.record_codec import Record
 from kraft.log.leader_epochs import CHECKPOINT_NAME
 from kraft.log.log_config import LogConfig
+from kraft.log.partition_log import PartitionLog
 from kraft.log.recovery.log_checkpoint import CHECKPOINT_NAME as LOG_CHECKPOINT_NAME
 from kraft.log.recovery.log_checkpoint import EARLIER_SUFFIX, read_checkpoint, write_checkpoint
 from kraft.model.errors import Corruption, ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.support.disks.memory_disk import MemoryDisk
-from tests.support.log.log_building import DIRECTORY, NOW_MS, append, newest, open_log, read_all, sync
+from tests.support.log.log_building import DIRECTORY, NOW_MS, append, newest, open_log, read_all, stored, sync
 
 SMALL_SEGMENTS = LogConfig(segment_bytes=400, index_interval_bytes=100)
 FIRST_LOG = f"{DIRECTORY}/{0:020d}.log"
@@ -369,6 +370,51 @@ def test_a_missing_front_of_a_log_is_corruption(is_sparse: bool, clean_shutdown:
     with pytest.raises(Corruption, match="the log starts at offset 0, but its first segment is missing") as raised:
         open_log(disk, SMALL_SEGMENTS, clean_shutdown)
     assert (raised.value.file, log_files(disk)[0]) == (second, second), "nothing is removed"
+
+
+def sparse_log(disk: MemoryDisk) -> PartitionLog:
+    """A log with a hole between two offsets in each segment, as a follower of a compacted leader has them."""
+    log = open_log(disk, SMALL_SEGMENTS)
+    for number in range(12):
+        log.append_as_follower(stored(f"value {number}", offset=10 * number, epoch=0))
+    log.close()
+    return log
+
+
+@pytest.mark.parametrize("clean_shutdown", [True, False])
+@pytest.mark.parametrize("number", [1, 2, -1])
+def test_a_missing_segment_of_a_sparse_log_is_corruption(number: int, *, clean_shutdown: bool) -> None:
+    disk = MemoryDisk()
+    sparse_log(disk)
+    open_log(disk, SMALL_SEGMENTS, clean_shutdown).close()
+    missing = log_files(disk)[number]
+    disk.remove(missing)
+    with pytest.raises(Corruption, match="the segment is missing") as raised:
+        open_log(disk, SMALL_SEGMENTS, clean_shutdown)
+    assert raised.value.file == missing
+
+
+def test_a_sparse_log_whose_checkpoint_names_no_segments_opens_and_names_them() -> None:
+    disk = MemoryDisk()
+    sparse_log(disk)
+    write_checkpoint(disk, DIRECTORY, dataclasses.replace(read_checkpoint(disk, DIRECTORY), segments=()))
+    log = open_log(disk, SMALL_SEGMENTS)
+    base_offsets = tuple(each.base_offset for each in log.segments())
+    log.close()
+    assert read_checkpoint(disk, DIRECTORY).segments == base_offsets
+
+
+def test_segments_that_retention_deletes_or_a_truncation_drops_are_not_missed() -> None:
+    disk = MemoryDisk()
+    sparse_log(disk)
+    log = open_log(disk, replace(SMALL_SEGMENTS, retention_bytes=800))
+    log.advance_log_start(Offset(log.segments()[2].base_offset + 1))
+    log.apply_retention(NOW_MS, Offset(111))
+    log.truncate_to(Offset(61))
+    for _ in range(2):
+        disk.crash()
+        log = open_log(disk, SMALL_SEGMENTS)
+    assert log.log_end_offset <= 61
 
 
 @pytest.mark.parametrize("clean_shutdown", [True, False])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import struct
 
 import pytest
@@ -10,7 +11,7 @@ from kraft.log.format.record_codec import Record
 from kraft.log.leader_epochs import EpochStart, LeaderEpochCache
 from kraft.log.log_config import UNLIMITED, LogConfig
 from kraft.log.partition_log import PartitionLog
-from kraft.log.recovery.log_checkpoint import LogCheckpoint
+from kraft.log.recovery.log_checkpoint import LogCheckpoint, read_checkpoint
 from kraft.log.recovery.producer_snapshot import decode_snapshot, encode_snapshot
 from kraft.log.verification.directory import Finding, VerifiedPartition, is_partition_directory, verify_partition
 from kraft.model.ids import LeaderEpoch, Offset
@@ -232,6 +233,18 @@ def test_a_first_segment_that_is_gone_is_missed() -> None:
         disk.remove(f"{DIRECTORY}/{first.removesuffix('.log')}{suffix}")
     found = [finding for finding in findings(disk) if not finding.is_note]
     assert found[0] == Finding(second, 0, "the log starts at offset 0, but its first segment is missing")
+
+
+def test_a_segment_of_a_compacted_log_that_is_gone_is_missed() -> None:
+    disk = written()
+    first, second = names(disk, ".log")[:2]
+    bases = tuple(Offset(int(name.removesuffix(".log"))) for name in (first, second))
+    checkpoint = dataclasses.replace(read_checkpoint(disk, DIRECTORY), is_sparse=True, segments=bases)
+    change(disk, "log-checkpoint", checkpoint.encode())
+    assert findings(disk) == []
+    for suffix in (".log", ".index", ".timeindex"):
+        disk.remove(f"{DIRECTORY}/{second.removesuffix('.log')}{suffix}")
+    assert findings(disk)[0] == Finding(second, 0, "the segment is missing")
 
 
 def test_a_log_whose_segments_are_all_gone_is_missed() -> None:
