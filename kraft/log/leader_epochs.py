@@ -119,6 +119,11 @@ class LeaderEpochCache(Struct, frozen=True):
         return cls(entries)
 
 
+def has_checksum(data: bytes) -> bool:
+    """Return whether the checkpoint has the line that Kafka does not write."""
+    return _CRC_PREFIX.encode() in data
+
+
 def _checked_content(data: bytes) -> bytes:
     content, prefix, checksum = data.rpartition(_CRC_PREFIX.encode())
     if not prefix:

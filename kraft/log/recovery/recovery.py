@@ -26,8 +26,9 @@ from kraft.log.disk import Disk, File
 from kraft.log.format.control_record import EndTransactionMarker
 from kraft.log.format.record_batch import HEADER_BYTES, BatchHeader, check_crc, read_header, validate
 from kraft.log.leader_epochs import CHECKPOINT_NAME, LeaderEpochCache
+from kraft.log.recovery.kafka_log import checkpoint_of_kafka
 from kraft.log.recovery.log_checkpoint import CHECKPOINT_NAME as LOG_CHECKPOINT_NAME
-from kraft.log.recovery.log_checkpoint import LogCheckpoint, read_checkpoint
+from kraft.log.recovery.log_checkpoint import LogCheckpoint, read_checkpoint, write_checkpoint
 from kraft.log.recovery.producer_snapshot import SNAPSHOT_SUFFIX, ProducerSnapshots
 from kraft.log.recovery.producer_state import ProducerStates, RecentBatches
 from kraft.log.segment.batches import Continuity, scan_batches
@@ -112,6 +113,8 @@ class _Recovery:
         complete_swaps(self._disk, self._directory)
         self._checkpoint = read_checkpoint(self._disk, self._directory)
         base_offsets, snapshots = self._list_files()
+        of_kafka = checkpoint_of_kafka(self._disk, self._directory, base_offsets)
+        self._checkpoint = of_kafka or self._checkpoint
         self._check_all_exist(base_offsets)
         base_offsets = self._without_deleted(base_offsets)
         stored_epochs = self._read_epochs()
@@ -126,6 +129,8 @@ class _Recovery:
             self._epochs = self._epochs.up_to(self._next_offset)
             producers = self._producers(snapshots)
             indexes_rebuilt += self._open_aborted(snapshots)
+            if of_kafka is not None:
+                self._adopt(of_kafka)
         except BaseException:
             for segment in self._segments:
                 segment.file.close()
@@ -176,6 +181,12 @@ class _Recovery:
         missing = self._checkpoint.missing_segment(base_offsets)
         if missing is not None:
             raise Corruption(f"{self._directory}/{file_name(missing, LOG_SUFFIX)}", 0, MISSING_SEGMENT)
+
+    def _adopt(self, checkpoint: LogCheckpoint) -> None:
+        """Write the first checkpoint of a log of Kafka, before a file with Kraft's epochs shows it as one of Kraft."""
+        for _ in range(2):
+            # As with every new log start offset, the earlier file has it, too.
+            write_checkpoint(self._disk, self._directory, checkpoint)
 
     def _without_deleted(self, base_offsets: list[Offset]) -> list[Offset]:
         """Remove segments below the log start offset: retention may have been interrupted at any step."""

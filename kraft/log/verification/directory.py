@@ -22,6 +22,7 @@ from kraft.log.format.control_record import MarkerType, marker_in
 from kraft.log.format.record_batch import BatchHeader
 from kraft.log.leader_epochs import CHECKPOINT_NAME as EPOCH_CHECKPOINT_NAME
 from kraft.log.leader_epochs import LeaderEpochCache
+from kraft.log.recovery.kafka_log import checkpoint_of_kafka
 from kraft.log.recovery.log_checkpoint import CHECKPOINT_NAME as LOG_CHECKPOINT_NAME
 from kraft.log.recovery.log_checkpoint import EARLIER_SUFFIX, LogCheckpoint, read_checkpoint
 from kraft.log.recovery.producer_snapshot import SNAPSHOT_SUFFIX, decode_snapshot
@@ -116,6 +117,7 @@ class _Verification:
 
     def run(self) -> VerifiedPartition:
         base_offsets = self._base_offsets()
+        self._checkpoint = checkpoint_of_kafka(self._disk, self._directory, base_offsets) or self._checkpoint
         self._check_front(base_offsets)
         # A directory without segments was left by a creation that a kill or a power failure interrupted.
         for base_offset, end_offset in zip_longest(base_offsets, base_offsets[1:]):

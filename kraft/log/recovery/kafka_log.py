@@ -1,0 +1,38 @@
+"""A log that Apache Kafka wrote, copied into a log directory: the checkpoint that it begins with here.
+
+Kafka keeps the log start offset in a file of the log directory, not of the partition, so a copied partition may begin
+at any offset. That its first segments are not missing is shown by `leader-epoch-checkpoint`, whose first epoch Kafka
+moves up with the log start. A log of Kraft is never taken for Kafka's: its epochs have a checksum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kraft.log.disk import Disk
+from kraft.log.leader_epochs import CHECKPOINT_NAME as EPOCH_CHECKPOINT_NAME
+from kraft.log.leader_epochs import LeaderEpochCache, has_checksum
+from kraft.log.recovery.log_checkpoint import CHECKPOINT_NAME, EARLIER_SUFFIX, LogCheckpoint
+from kraft.model.errors import Corruption
+from kraft.model.ids import Offset
+
+
+def checkpoint_of_kafka(disk: Disk, directory: str, base_offsets: Sequence[int]) -> LogCheckpoint | None:
+    """Return the checkpoint of a log that Kafka wrote and Kraft has not opened yet; None for any other log.
+
+    Kafka may have compacted it and may have aborted transactions in it. With an epoch below the first segment, the log
+    starts there, and `missing_front` says that segments are missing.
+    """
+    names = (f"{directory}/{CHECKPOINT_NAME}{suffix}" for suffix in ("", EARLIER_SUFFIX))
+    if not base_offsets or any(disk.exists(path) for path in names):
+        return None
+    path = f"{directory}/{EPOCH_CHECKPOINT_NAME}"
+    try:
+        data = disk.read_file(path)
+        epochs = LeaderEpochCache.decode(data, path)
+    except (FileNotFoundError, Corruption):
+        return None
+    if has_checksum(data):
+        return None
+    start = epochs.entries[0].start_offset if epochs.entries else Offset(base_offsets[0])
+    return LogCheckpoint(log_start_offset=start, is_sparse=True, aborted_from=Offset(0), is_latest=False)

@@ -1,0 +1,85 @@
+"""Logs that Kafka wrote: their segments and epochs are those of Kafka's format, and there is no `log-checkpoint`."""
+
+from __future__ import annotations
+
+import pytest
+
+from kraft.log.leader_epochs import CHECKPOINT_NAME as EPOCHS
+from kraft.log.leader_epochs import LeaderEpochCache, has_checksum
+from kraft.log.recovery.log_checkpoint import CHECKPOINT_NAME, EARLIER_SUFFIX
+from kraft.log.verification.directory import verify_partition
+from kraft.model.errors import Corruption
+from tests.support.disks.memory_disk import MemoryDisk
+from tests.support.log.log_building import DIRECTORY, SMALL_SEGMENTS, append, open_log, read_all, read_records, stored
+
+EPOCHS_PATH = f"{DIRECTORY}/{EPOCHS}"
+
+
+def kafkas(disk: MemoryDisk, *, first: int, epochs: bytes) -> list[str]:
+    """Turn the log into Kafka's, without the segments before that number; return what its records are."""
+    log = open_log(disk, SMALL_SEGMENTS)
+    for number in range(12):
+        append(log, f"value {number}", epoch=number // 6)
+    base_offsets = [segment.base_offset for segment in log.segments()]
+    log.close()
+    for base_offset in base_offsets[:first]:
+        for suffix in (".log", ".index", ".timeindex"):
+            disk.remove(f"{DIRECTORY}/{base_offset:020d}{suffix}")
+    for name in (CHECKPOINT_NAME, CHECKPOINT_NAME + EARLIER_SUFFIX):
+        disk.remove(f"{DIRECTORY}/{name}")
+    disk.write_file(EPOCHS_PATH, epochs)
+    return [f"value {number}" for number in range(base_offsets[first], 12)]
+
+
+def faults(disk: MemoryDisk) -> list[str]:
+    return [finding.reason for finding in verify_partition(disk, DIRECTORY).findings if not finding.is_note]
+
+
+def test_a_log_that_begins_above_0_opens_and_is_kept() -> None:
+    disk = MemoryDisk()
+    kept = kafkas(disk, first=2, epochs=b"0\n2\n0 4\n1 6\n")
+    assert kept[0] == "value 4"
+    assert faults(disk) == []
+    log = open_log(disk)
+    assert (log.log_start_offset, read_all(log)) == (4, kept)
+    append(log, "next", epoch=2)
+    log.release()
+    assert has_checksum(disk.read_file(EPOCHS_PATH))
+    again = open_log(disk, SMALL_SEGMENTS)
+    assert (again.log_start_offset, read_all(again)) == (4, [*kept, "next"])
+
+
+def test_records_that_kafka_had_deleted_from_the_first_segment_stay_deleted() -> None:
+    disk = MemoryDisk()
+    kept = kafkas(disk, first=2, epochs=b"0\n2\n0 5\n1 6\n")
+    log = open_log(disk, SMALL_SEGMENTS)
+    assert (log.log_start_offset, read_all(log)) == (5, kept[1:])
+
+
+def test_a_compacted_log_opens() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, SMALL_SEGMENTS)
+    for number in range(6):
+        log.append_as_follower(stored(f"value {number}", offset=100 + 10 * number, epoch=3))
+    log.close()
+    for name in (CHECKPOINT_NAME, CHECKPOINT_NAME + EARLIER_SUFFIX):
+        disk.remove(f"{DIRECTORY}/{name}")
+    disk.write_file(EPOCHS_PATH, b"0\n1\n3 100\n")
+    found = read_records(open_log(disk, SMALL_SEGMENTS))
+    assert [record.offset for record in found] == [100, 110, 120, 130, 140, 150]
+
+
+def test_a_log_whose_first_segments_are_missing_is_refused() -> None:
+    disk = MemoryDisk()
+    kafkas(disk, first=2, epochs=b"0\n2\n0 0\n1 6\n")
+    reason = "the log starts at offset 0, but its first segment is missing"
+    with pytest.raises(Corruption, match=reason):
+        open_log(disk, SMALL_SEGMENTS)
+    assert reason in faults(disk)
+
+
+def test_a_log_of_kraft_that_lost_its_checkpoints_and_its_front_is_not_taken_for_kafkas() -> None:
+    disk = MemoryDisk()
+    kafkas(disk, first=2, epochs=LeaderEpochCache.decode(b"0\n2\n0 4\n1 6\n", EPOCHS).encode())
+    with pytest.raises(Corruption, match="its first segment is missing"):
+        open_log(disk, SMALL_SEGMENTS)
