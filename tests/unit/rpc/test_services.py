@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any, cast
 
@@ -9,7 +10,7 @@ import pytest
 
 from kraft.model import delete_records as values
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
-from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.model.fetch import FetchRequest, FetchResponse
 from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
 from kraft.model.ids import BrokerEpoch, BrokerId
@@ -49,8 +50,16 @@ from kraft.rpc.calls import (
     PRODUCE,
 )
 from kraft.rpc.cluster_calls import FOLLOW_METADATA, LIVENESS_STREAM, REPLICA_FETCH
+from kraft.rpc.mapping import Mapping
 from kraft.rpc.requests_in_progress import RequestsInProgress
-from kraft.rpc.services import ITEMS_AT_ONCE, STREAM_REQUESTS_IN_FLIGHT_MAX, Service, in_order
+from kraft.rpc.services import (
+    ELEMENTS_MAX,
+    ELEMENTS_ON_LOOP_MAX,
+    ITEMS_AT_ONCE,
+    STREAM_REQUESTS_IN_FLIGHT_MAX,
+    Service,
+    in_order,
+)
 from tests.support.rpc_servers import public_service, served
 from tests.unit.rpc.gated_streams import CALL_S, NO_PARTITIONS, Context, Gates, gathered, numbers, settle
 
@@ -333,6 +342,23 @@ async def test_records_are_deleted_over_the_wire() -> None:
     ]
 
 
+@pytest.mark.parametrize("count", [1, ELEMENTS_ON_LOOP_MAX + 1, ELEMENTS_MAX, ELEMENTS_MAX + 1])
+async def test_a_request_of_many_elements_arrives_whole_and_one_of_too_many_is_refused(count: int) -> None:
+    async def delete(request: values.DeleteRecordsRequest) -> values.DeleteRecordsResponse:
+        assert len(request.partitions) == count
+        return values.DeleteRecordsResponse(partitions=[])
+
+    partitions = [values.DeleteRecordsPartition(topic="t", partition=each, before_offset=1) for each in range(count)]
+    request = values.DeleteRecordsRequest(timeout_ms=100, partitions=partitions)
+    async with served(public_service(delete_records=delete)) as (connections, address):
+        calling = connections.peer(address).call(DELETE_RECORDS, request, 30)
+        if count > ELEMENTS_MAX:
+            with pytest.raises(KraftError, match="elements"):
+                await calling
+        else:
+            assert (await calling).partitions == []
+
+
 async def test_what_is_asked_about_partitions_reaches_its_handler_and_its_answer_the_caller() -> None:
     moved = Reassignment(topic="orders", partition=3, replicas=[1, 2])
     asked = AlterPartitionReassignmentsRequest(partitions=[moved], timeout_ms=7)
@@ -416,3 +442,22 @@ async def test_a_refused_stream_gives_its_reason_to_the_task_that_sends_and_to_t
                     ErrorCode.NOT_LEADER_OR_FOLLOWER,
                     "broker 2 is the leader",
                 )
+
+
+async def test_a_long_message_is_converted_while_the_loop_goes_on() -> None:
+    on_loop = threading.get_ident()
+    converted_in: list[int] = []
+
+    class Noting(Mapping[values.DeleteRecordsRequest, Any]):
+        def to_value(self, message: Any) -> values.DeleteRecordsRequest:
+            converted_in.append(threading.get_ident())
+            return super().to_value(message)
+
+    message_type = DELETE_RECORDS.request.message_type
+    codec = Noting(values.DeleteRecordsRequest, message_type)
+    partition = message_type().partitions.add()
+    for count in (1, ELEMENTS_ON_LOOP_MAX + 1):
+        message = message_type(partitions=[partition] * count)
+        value = await services.read_value(codec, message, cast("grpc.aio.ServicerContext[Any, Any]", Context()))
+        assert len(value.partitions) == count
+    assert [each == on_loop for each in converted_in] == [True, False]
