@@ -14,6 +14,19 @@ from msgspec import Struct
 
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.metadata.records import MetadataRecord, TransactionAborted, TransactionBegun, TransactionEnded
+from kraft.model.errors import KraftError
+
+
+class ContradictoryEntry(KraftError):
+    """An entry that does not follow from the metadata before it: the two are not of one metadata log."""
+
+    def __init__(self, contradiction: AssertionError) -> None:
+        super().__init__(
+            f"it contradicts the metadata before it ({contradiction}), so this node's metadata log or snapshot is not "
+            "that of its quorum: files were copied or restored, or the controllers formed another quorum: compare "
+            "'kraft metadata dump' of the controllers; if the others agree, stop this node, move its "
+            "__cluster_metadata directory away and start it, and it gets the metadata from them"
+        )
 
 
 class ReplayedImage(Struct, frozen=True, kw_only=True):
@@ -30,7 +43,16 @@ class ReplayedImage(Struct, frozen=True, kw_only=True):
         return self.draft is not None
 
     def replay(self, entry: Sequence[MetadataRecord]) -> ReplayedImage:
-        """Replay one more entry. A transaction begins with the first record of an entry, and ends with the last."""
+        """Replay one more entry. A transaction begins with the first record of an entry, and ends with the last.
+
+        Raises ContradictoryEntry. The assertions of the image are for decisions; a log comes from outside.
+        """
+        try:
+            return self._replay(entry)
+        except AssertionError as contradiction:
+            raise ContradictoryEntry(contradiction) from contradiction
+
+    def _replay(self, entry: Sequence[MetadataRecord]) -> ReplayedImage:
         if not entry:
             return self
         begins, last = isinstance(entry[0], TransactionBegun), entry[-1]

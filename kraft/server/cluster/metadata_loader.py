@@ -130,7 +130,11 @@ class MetadataLoader:
         return True
 
     async def run(self) -> None:
-        """Receive until cancelled. Raises UnsupportedFeatureLevel if the cluster uses a later version than this one."""
+        """Receive until cancelled.
+
+        Raises UnsupportedFeatureLevel if the cluster uses a later version than this one, and ContradictoryEntry if what
+        this broker has is not of the controllers' metadata log.
+        """
         for peer in cycle(self._controllers.peers()):
             try:
                 await self._follow(peer)

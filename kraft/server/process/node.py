@@ -17,6 +17,7 @@ from typing import Any, Final
 import structlog
 
 from kraft.metadata.features import UnsupportedFeatureLevel
+from kraft.metadata.replayed_image import ContradictoryEntry
 from kraft.model.errors import Corruption
 from kraft.quorum.peer_link import SERVER_OPTIONS as QUORUM_SERVER_OPTIONS
 from kraft.rpc.identity import PROCESS_ID_BYTES
@@ -51,7 +52,15 @@ class StartError(Exception):
     """The node cannot start or continue; one line, with the remedy."""
 
 
-_EXPECTED: Final = (BrokerRefused, ConfigError, StartError, Corruption, UnsupportedFeatureLevel, OSError)
+_EXPECTED: Final = (
+    BrokerRefused,
+    ConfigError,
+    StartError,
+    ContradictoryEntry,
+    Corruption,
+    UnsupportedFeatureLevel,
+    OSError,
+)
 """Errors that may end a role; their own text is reported."""
 
 

@@ -12,8 +12,9 @@ from kraft.metadata.records import (
     TransactionBegun,
     TransactionEnded,
 )
-from kraft.metadata.replayed_image import ReplayedImage
+from kraft.metadata.replayed_image import ContradictoryEntry, ReplayedImage
 from kraft.model.ids import TopicId
+from tests.support.cluster_images import registered
 
 
 def topic(name: str) -> TopicCreated:
@@ -61,6 +62,16 @@ def test_an_aborted_transaction_leaves_no_trace() -> None:
         ([[TransactionBegun(), TransactionEnded(), topic("a")]], "changes no image"),
     ],
 )
-def test_markers_out_of_place_are_our_own_bug(entries: list[list[MetadataRecord]], problem: str) -> None:
-    with pytest.raises(AssertionError, match=problem):
+def test_markers_out_of_place_contradict_the_log(entries: list[list[MetadataRecord]], problem: str) -> None:
+    with pytest.raises(ContradictoryEntry, match=problem):
         replayed(*entries)
+
+
+def test_an_entry_of_another_log_is_refused_in_words_for_an_operator() -> None:
+    later = replayed([registered(1, epoch=4)])
+    with pytest.raises(ContradictoryEntry) as refused:
+        later.replay([registered(1, epoch=2)])
+    text = str(refused.value)
+    assert "contradicts the metadata before it" in text
+    assert "stop this node, move its __cluster_metadata directory away and start it" in text
+    assert "AssertionError" not in text

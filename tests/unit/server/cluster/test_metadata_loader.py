@@ -22,6 +22,7 @@ from kraft.metadata.records import (
     TransactionBegun,
     TransactionEnded,
 )
+from kraft.metadata.replayed_image import ContradictoryEntry
 from kraft.metadata.snapshot_records import snapshot_records
 from kraft.model.errors import Corruption, ErrorCode, Refusal
 from kraft.model.follow_metadata import MetadataBatch
@@ -208,6 +209,19 @@ async def test_a_broker_whose_id_another_process_took_applies_none_of_its_metada
         async with asyncio.timeout(60):
             await running
     assert published.steps == steps
+
+
+async def test_an_entry_of_another_metadata_log_ends_the_broker_with_words_for_an_operator() -> None:
+    controller, published = Controller(), Published()
+    controller.commit(2, ClusterInitialised(cluster_id=CLUSTER))
+    controller.commit(4, registered(BROKER, epoch=EPOCH))
+    loader = loader_of(Controllers(controller), published)
+    running = asyncio.create_task(loader.run())
+    assert await loader.until(lambda image: image.broker(BROKER) is not None, 5)
+    controller.commit(6, registered(BROKER, epoch=EPOCH - 1))
+    with pytest.raises(ContradictoryEntry, match="not that of its quorum"):
+        async with asyncio.timeout(60):
+            await running
 
 
 async def test_a_broker_switches_from_a_controller_that_is_down() -> None:
