@@ -6,9 +6,11 @@ import ctypes
 import errno
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
+
+from kraft.runtime.spare_files import Opened, SpareFiles
 
 _TEMPORARY_SUFFIX = ".tmp"
 
@@ -106,20 +108,29 @@ class RealFile:
 class RealDisk:
     """The file system of this machine. Implements `kraft.log.disk.Disk`."""
 
+    _spare_files: SpareFiles | None = None
+
+    def __init__(self, spare_files: SpareFiles | None = None) -> None:
+        """`spare_files` are for a process that may have no more files to open. None: an open then fails at once."""
+        self._spare_files = spare_files
+
+    def _opening(self, opens: Callable[[], Opened]) -> Opened:
+        return opens() if self._spare_files is None else self._spare_files.opening(opens)
+
     def open(self, path: str, create: bool) -> RealFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return RealFile(os.open(path, flags, FILE_MODE))
+        return RealFile(self._opening(lambda: os.open(path, flags, FILE_MODE)))
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
 
     def read_file(self, path: str) -> bytes:
-        with open(path, "rb") as file:
+        with self._opening(lambda: open(path, "rb")) as file:
             return file.read()
 
     def write_atomically(self, path: str, data: bytes) -> None:
         temporary = path + _TEMPORARY_SUFFIX
-        with open(temporary, "wb", opener=open_privately) as file:
+        with self._opening(lambda: open(temporary, "wb", opener=open_privately)) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -127,7 +138,7 @@ class RealDisk:
         self.sync_dir(os.path.dirname(path) or ".")
 
     def list(self, directory: str) -> Sequence[str]:
-        return sorted(os.listdir(directory))
+        return sorted(self._opening(lambda: os.listdir(directory)))
 
     def make_dir(self, path: str) -> None:
         make_directories(path)
@@ -136,13 +147,13 @@ class RealDisk:
         os.remove(path)
 
     def remove_tree(self, path: str) -> None:
-        shutil.rmtree(path)
+        self._opening(lambda: shutil.rmtree(path))
 
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)
 
     def sync_dir(self, path: str) -> None:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = self._opening(lambda: os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         try:
             os.fsync(descriptor)
         finally:
