@@ -7,6 +7,7 @@ With TLS and client certificates, gRPC has already refused strangers during the 
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
@@ -16,7 +17,6 @@ import grpc
 import grpc.aio
 import structlog
 from google.protobuf.message import DecodeError
-from msgspec import Struct
 
 from kraft.rpc import introductions
 from kraft.rpc.introductions import (
@@ -29,6 +29,7 @@ from kraft.rpc.introductions import (
     Unintroduced,
 )
 from kraft.rpc.pb import membership_pb2, membership_pb2_grpc
+from kraft.rpc.received_messages import ReceivedMessages
 from kraft.rpc.refusal_log import RefusalLog, readable_peer
 
 log = structlog.get_logger()
@@ -38,6 +39,9 @@ Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
 CHALLENGE_METHOD: Final = "/kraft.v1.Membership/Challenge"
 REPLICATION_SERVICE: Final = "/kraft.v1.Replication/"
+
+REQUEST_S_MAX: Final = 30.0
+"""A request that takes longer to arrive ends its call. The messages of streams may come at any time."""
 
 
 class Gatekeeper(grpc.aio.ServerInterceptor):
@@ -64,6 +68,12 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
         self._refusals = refusals
         self._sessions = SessionBook(secrets.token_bytes(introductions.PROCESS_BYTES))
         self._checked_handlers: dict[str, Handler] = {}
+        self.received = ReceivedMessages()
+
+    @property
+    def is_for_nodes_only(self) -> bool:
+        """Whether strangers may call nothing but Challenge."""
+        return self._is_guarded("")
 
     def add_to(self, server: grpc.aio.Server) -> None:
         if self._secrets is not None:
@@ -130,26 +140,46 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
         return grpc.stream_stream_rpc_method_handler(cast(Any, refuse))
 
     def _checked(self, method: str, handler: Any) -> Handler:
-        """Return the handler, guarded against messages that cannot be decoded.
+        """Return the handler, guarded against messages that cannot be decoded, and with its messages counted.
 
-        A stream's handler reads its messages itself and handles their DecodeError.
+        A stream's handler reads its messages itself and handles their DecodeError. The message of any other call is
+        read here, because gRPC would wait for it without end.
         """
         decode = _within(self._message_bytes_max, handler.request_deserializer)
+        is_guarded = method != CHALLENGE_METHOD and self._is_guarded(method)
+
+        def counted(messages: AsyncIterator[bytes], context: Context) -> _Messages:
+            self.received.call_began(context.peer(), is_node=is_guarded)
+            return _Messages(messages, decode, context.peer(), self.received)
+
+        async def only(messages: AsyncIterator[bytes], context: Context) -> Any:
+            return await self._only(counted(messages, context), method, context)
+
+        serialize = handler.response_serializer
         if handler.request_streaming:
-            return grpc.stream_stream_rpc_method_handler(handler.stream_stream, decode, handler.response_serializer)
-
-        async def check(request: object, context: Context) -> None:
-            if isinstance(request, _Undecodable):
-                await self._refuse(context, grpc.StatusCode.INVALID_ARGUMENT, f"{method}: {request.reason}")
-
-        decode = _without_raising(decode)
+            return _stream_handler(handler.stream_stream, counted, serialize)
         if handler.response_streaming:
-            return grpc.unary_stream_rpc_method_handler(
-                _guarded_stream(check, handler.unary_stream), decode, handler.response_serializer
-            )
-        return grpc.unary_unary_rpc_method_handler(
-            _guarded_call(check, handler.unary_unary), decode, handler.response_serializer
-        )
+            return _stream_handler(handler.unary_stream, only, serialize)
+
+        async def answer(messages: AsyncIterator[bytes], context: Context) -> Any:
+            return await handler.unary_unary(await only(messages, context), context)
+
+        return grpc.stream_unary_rpc_method_handler(cast(Any, answer), None, serialize)
+
+    async def _only(self, messages: _Messages, method: str, context: Context) -> Any:
+        """Return the message of a call that has one; ends the call if it does not come, or cannot be decoded."""
+        try:
+            async with asyncio.timeout(REQUEST_S_MAX):
+                return await anext(messages)
+        except TimeoutError:
+            reason = f"{method}: the request had not arrived completely after {REQUEST_S_MAX:g} s"
+            await self._refuse(context, grpc.StatusCode.DEADLINE_EXCEEDED, reason)
+        except StopAsyncIteration:
+            # The client has cancelled the call, or is none of ours.
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{method}: no request came")
+        except DecodeError as error:
+            reason = f"{method}: not a valid request: {error}"
+            await self._refuse(context, grpc.StatusCode.INVALID_ARGUMENT, reason)
 
     async def _refuse(self, context: Context, code: grpc.StatusCode, reason: str) -> NoReturn:
         self._refusals.log(context.peer(), reason)
@@ -183,12 +213,6 @@ def introduced_node_id(metadata: Iterable[tuple[str, Any]]) -> int | None:
     return int(_text(header[HEADER]).split(" ")[3]) if HEADER in header else None
 
 
-class _Undecodable(Struct, frozen=True):
-    """Stands for bytes that cannot be decoded as the method's request."""
-
-    reason: str
-
-
 Decode = Callable[[bytes], Any]
 
 
@@ -204,35 +228,39 @@ def _within(bytes_max: int | None, decode: Decode) -> Decode:
     return decode_within
 
 
-def _without_raising(decode: Decode) -> Decode:
-    def decode_or_mark(data: bytes) -> Any:
-        try:
-            return decode(data)
-        except Exception as error:  # noqa: BLE001  gRPC would print the traceback of any exception.
-            return _Undecodable(f"not a valid request: {error}")
+class _Messages:
+    """The messages of one call, counted and decoded as they come."""
 
-    return decode_or_mark
+    def __init__(self, messages: AsyncIterator[bytes], decode: Decode, peer: str, received: ReceivedMessages) -> None:
+        self._messages = messages
+        self._decode = decode
+        self._peer = peer
+        self._received = received
 
+    def __aiter__(self) -> _Messages:
+        return self
 
-Check = Callable[[Any, Context], Awaitable[None]]
-
-
-def _guarded_call(check: Check, answer: Callable[[Any, Context], Awaitable[Any]]) -> Callable[[Any, Context], Any]:
-    async def guarded(request: Any, context: Context) -> Any:
-        await check(request, context)
-        return await answer(request, context)
-
-    return guarded
+    async def __anext__(self) -> Any:
+        """Return the next one. Raises StopAsyncIteration after the last, and DecodeError."""
+        data = await anext(self._messages)
+        self._received.message_came(self._peer, len(data))
+        return self._decode(data)
 
 
-def _guarded_stream(check: Check, answer: Callable[[Any, Context], Any]) -> Callable[[Any, Context], Any]:
-    async def guarded(request: Any, context: Context) -> AsyncIterator[Any]:
-        await check(request, context)
-        async with aclosing(answer(request, context)) as answers:
+def _stream_handler(
+    answer: Callable[[Any, Context], Any],
+    begin: Callable[[AsyncIterator[bytes], Context], Any],
+    serialize: Callable[[Any], bytes],
+) -> Handler:
+    """Return a handler whose `answer` gets what `begin` makes of the messages; gRPC asks for a generator."""
+
+    async def answered(messages: AsyncIterator[bytes], context: Context) -> AsyncIterator[Any]:
+        request = begin(messages, context)
+        async with aclosing(answer(await request if isinstance(request, Awaitable) else request, context)) as answers:
             async for message in answers:
                 yield message
 
-    return guarded
+    return grpc.stream_stream_rpc_method_handler(cast(Any, answered), None, serialize)
 
 
 def _text(value: str | bytes) -> str:

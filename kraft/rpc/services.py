@@ -32,6 +32,8 @@ Response = TypeVar("Response")
 Context = grpc.aio.ServicerContext[Any, Any]
 MethodHandler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
+STREAMS_MAX: Final = 1_000
+
 SERVER_OPTIONS: Final = [
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
     # Two nodes on one port would otherwise share it silently.
@@ -44,7 +46,16 @@ SERVER_OPTIONS: Final = [
     ("grpc.keepalive_timeout_ms", 10_000),
     # A peer that connects and does not complete the handshake is disconnected after this, not after two minutes.
     ("grpc.server_handshake_timeout_ms", 10_000),
+    # A connection's calls. All clients of a process may share one connection.
+    ("grpc.max_concurrent_streams", STREAMS_MAX),
+    # What gRPC collects of a stream that nobody reads. It would measure how much the network can hold, and collect up
+    # to 64 MiB; with a constant it is not slower.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", 256 * 1024),
 ]
+
+CALLS_MAX: Final = 10_000
+"""Calls of one listener that are open at the same time; further ones are refused with RESOURCE_EXHAUSTED."""
 
 STREAM_REQUESTS_IN_FLIGHT_MAX: Final = 64
 """A stream with this many unanswered requests is not read until some are answered."""

@@ -125,6 +125,7 @@ PROGRAMS: Final = (
     Program(name="power-loss", command="tests.soak.power_loss_runs --times 5 --seed {seed}", missing=_without_fuse),
     Program(name="full-disk", command=f"{_DISK} full-disk --times 10", missing=_without_tmpfs),
     # Clients of Kafka, and invalid requests.
+    Program(name="strangers", command="tests.soak.stranger_runs --seed {seed}"),
     Program(name="kafka-kill", command="tests.soak.kafka_kill_runs --times 5 --seed {seed}"),
     Program(name="kafka-restarts", command="tests.soak.kafka_restart_runs --times 1 --seed {seed}"),
     Program(

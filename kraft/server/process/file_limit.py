@@ -6,10 +6,15 @@ import resource
 from typing import Final
 
 import structlog
+from msgspec import Struct
 
 log = structlog.get_logger()
 
-UNLIMITED: Final = 1 << 31
+UNLIMITED: Final = (1 << 31) - 1
+
+_KAFKA_WEIGHT: Final = 4
+_GRPC_WEIGHT: Final = 3
+_CONTROLLER_WEIGHT: Final = 1
 
 
 def raise_file_limit() -> int:
@@ -30,9 +35,23 @@ def raise_file_limit() -> int:
     return hard
 
 
-def connections_max(files_max: int) -> int:
-    """Return the number of client connections to allow.
+class ConnectionShares(Struct, frozen=True, kw_only=True):
+    """The number of connections to allow on each listener."""
 
-    A quarter of the files is left for logs and other nodes: a log that cannot be opened takes its directory offline.
+    kafka: int
+    grpc: int
+    controller: int
+
+
+def connection_shares(files_max: int, *, has_kafka: bool, has_grpc: bool, has_controller: bool) -> ConnectionShares:
+    """Return the connections of the listeners that there are.
+
+    A quarter of the files is left for logs and for connections to other nodes. The CONTROLLER listener is for nodes,
+    and needs the fewest.
     """
-    return UNLIMITED if files_max == resource.RLIM_INFINITY else files_max - files_max // 4
+    if files_max == resource.RLIM_INFINITY:
+        return ConnectionShares(kafka=UNLIMITED, grpc=UNLIMITED, controller=UNLIMITED)
+    weights = (_KAFKA_WEIGHT * has_kafka, _GRPC_WEIGHT * has_grpc, _CONTROLLER_WEIGHT * has_controller)
+    connections = files_max - files_max // 4
+    kafka, grpc, controller = (connections * weight // max(sum(weights), 1) for weight in weights)
+    return ConnectionShares(kafka=kafka, grpc=grpc, controller=controller)

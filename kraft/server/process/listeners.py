@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
+from socket import SOCK_STREAM
 from typing import Any, Final
 
 import grpc.aio
@@ -16,17 +17,19 @@ from kraft.rpc.gatekeeper import Gatekeeper
 from kraft.rpc.identity import Identity, identity_service
 from kraft.rpc.requests_in_progress import RequestsInProgress
 from kraft.rpc.served_frames import ServedFrames
-from kraft.rpc.services import SERVER_OPTIONS, Service
+from kraft.rpc.services import CALLS_MAX, SERVER_OPTIONS, Service
 from kraft.server.broker.handlers import BrokerApis
 from kraft.server.config.node_config import NodeConfig
-from kraft.server.config.values import GRPC, Listener
+from kraft.server.config.values import CONTROLLER, GRPC, Listener
 from kraft.server.identity.credentials import NodeCredentials
 from kraft.server.kafka_listener.connection import ConnectionLimits
 from kraft.server.kafka_listener.listener import KafkaListener, ListenerLimits
 from kraft.server.kafka_listener.memory import ListenerMemory
 from kraft.server.kafka_listener.requests import ELEMENT_BYTES, KafkaRequests
 from kraft.server.process.advertised_addresses import check_advertised, check_advertised_to_kafka
-from kraft.server.process.file_limit import connections_max
+from kraft.server.process.connection_rules import ConnectionRules
+from kraft.server.process.connection_watch import Watched, watch_connections
+from kraft.server.process.file_limit import connection_shares
 from kraft.server.process.ports import CannotListen
 
 log = structlog.get_logger()
@@ -43,11 +46,21 @@ meanwhile: of two stops, one may destroy the server while the other's ends, whic
 
 
 class Listeners:
-    def __init__(self, config: NodeConfig, cluster_id: str, credentials: NodeCredentials, process_id: bytes) -> None:
+    def __init__(
+        self, config: NodeConfig, cluster_id: str, credentials: NodeCredentials, process_id: bytes, files_max: int
+    ) -> None:
+        """`files_max` is the number of files that the process may open."""
         self._config = config
         self._cluster_id = cluster_id
         self._credentials = credentials
         self._process_id = process_id
+        self._shares = connection_shares(
+            files_max,
+            has_kafka=bool(config.kafka_listeners),
+            has_grpc=config.is_broker,
+            has_controller=config.is_controller,
+        )
+        self._watched: list[Watched] = []
         self._grpc: list[grpc.aio.Server] = []
         self._in_progress: list[RequestsInProgress] = []
         self._kafka: KafkaListener | None = None
@@ -59,16 +72,32 @@ class Listeners:
         listener = self._config.listener(name)
         assert listener is not None, f"the configuration was checked to have a {name} listener"
         gatekeeper = self._gatekeepers[name] = self._credentials.gatekeeper(name)
-        server = grpc.aio.server(options=[*SERVER_OPTIONS, *options], interceptors=[gatekeeper])
+        connections_max = self._shares.controller if name == CONTROLLER else self._shares.grpc
+        at_an_address = max(1, connections_max // await _addresses(listener))
+        server = grpc.aio.server(
+            options=[*SERVER_OPTIONS, *options, ("grpc.max_allowed_incoming_connections", at_an_address)],
+            interceptors=[gatekeeper],
+            maximum_concurrent_rpcs=CALLS_MAX,
+        )
         for service in (gatekeeper, identity_service(self._identity(name)), *services):
             service.add_to(server)
         _bind(server, listener, self._credentials.server_credentials(name))
         await server.start()
         self._grpc.append(server)
+        self._watched.append(
+            Watched(
+                port=listener.port,
+                received=gatekeeper.received,
+                rules=ConnectionRules(
+                    connections_max=connections_max, message_bytes_max=self._config.network.request_bytes_max
+                ),
+                are_nodes_only=gatekeeper.is_for_nodes_only,
+            )
+        )
         self._in_progress += [service.in_progress for service in services if isinstance(service, Service)]
         log.info("listener started", listener=str(listener))
 
-    async def listen_to_clients(self, services: Sequence[Any], apis: BrokerApis, files_max: int) -> None:
+    async def listen_to_clients(self, services: Sequence[Any], apis: BrokerApis) -> None:
         """Serve clients, and check the advertised addresses.
 
         The broker is not in service before this returns, so no client is sent to a wrong address.
@@ -77,13 +106,13 @@ class Listeners:
         await self.listen(GRPC, services, options)
         await check_advertised(self._config, self._identity(GRPC), self._credentials.dial_broker)
         if self._config.kafka_listeners:
-            await self._listen_to_kafka(self._config.kafka_listeners, apis, files_max)
+            await self._listen_to_kafka(self._config.kafka_listeners, apis)
 
-    async def _listen_to_kafka(self, listeners: Sequence[Listener], apis: BrokerApis, files_max: int) -> None:
+    async def _listen_to_kafka(self, listeners: Sequence[Listener], apis: BrokerApis) -> None:
         network = self._config.network
         limits = ListenerLimits(
             frame_bytes_max=network.request_bytes_max,
-            connections_max=min(network.connections_max, connections_max(files_max)),
+            connections_max=min(network.connections_max, self._shares.kafka),
             connection=ConnectionLimits(idle_s_max=network.connection_idle_ms_max / 1_000),
         )
         memory = ListenerMemory(network.request_bytes_max)
@@ -101,6 +130,10 @@ class Listeners:
             log.info("listener started", listener=str(listener))
         for listener in listeners:
             await check_advertised_to_kafka(self._config, listener.name, self._cluster_id)
+
+    async def watch(self) -> None:
+        """Watch the connections of the gRPC listeners until cancelled, also of those that begin to listen later."""
+        await watch_connections(self._watched, self._credentials.refusals)
 
     def _identity(self, listener: str) -> Identity:
         return Identity(
@@ -137,6 +170,18 @@ class Listeners:
         self._close_node_connections()
         stops: list[Coroutine[Any, Any, None]] = [server.stop(None) for server in self._grpc]
         return stops if self._kafka is None else [*stops, self._kafka.stop(0)]
+
+
+async def _addresses(listener: Listener) -> int:
+    """Return the number of addresses of the host: gRPC's limit of connections is one for each."""
+    if listener.is_wildcard:
+        return 1
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(listener.host, listener.port, type=SOCK_STREAM)
+    except OSError:
+        # To listen there fails next, and says why.
+        return 1
+    return len({address[:2] for *_, address in found})
 
 
 def _bind(server: grpc.aio.Server, listener: Listener, credentials: grpc.ServerCredentials | None) -> None:

@@ -27,6 +27,7 @@ from kraft.runtime.clock import SystemClock
 from kraft.runtime.cycle_collector import exempt_existing_objects
 from kraft.runtime.disk import RealDisk
 from kraft.runtime.entropy import SystemEntropy
+from kraft.runtime.spare_files import SpareFiles
 from kraft.server.broker.broker_node import BrokerNode
 from kraft.server.broker.lifecycle import BrokerRefused
 from kraft.server.config.loading import ConfigError
@@ -85,15 +86,14 @@ class _Node:
         self._storage = found
         entropy = SystemEntropy()
         self._world = NodeWorld(
-            clock=SystemClock(), entropy=entropy, disk=RealDisk(), credentials=credentials, fatal=self._fail
+            clock=SystemClock(), entropy=entropy, disk=RealDisk(SpareFiles()), credentials=credentials, fatal=self._fail
         )
         process_id = entropy.bytes(PROCESS_ID_BYTES)
-        self._listeners = Listeners(config, found.cluster_id, credentials, process_id)
+        self._listeners = Listeners(config, found.cluster_id, credentials, process_id, raise_file_limit())
         self._stop_requested: asyncio.Future[None]
         self._failed: asyncio.Future[str]
         self._controller: ControllerNode | None = None
         self._broker: BrokerNode | None = None
-        self._files_max: int
         self._roles: list[asyncio.Task[None]] = []
 
     async def run(self) -> int:
@@ -103,6 +103,7 @@ class _Node:
             loop.add_signal_handler(number, self._request_stop)
         await self._start()
         self._run_role("loop watch", watch_loop())
+        self._run_role("connection watch", self._listeners.watch())
         exempt_existing_objects()
         ends: list[asyncio.Future[Any]] = [self._stop_requested, self._failed]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -116,7 +117,6 @@ class _Node:
 
     async def _start(self) -> None:
         config = self._config
-        self._files_max = raise_file_limit()
         self._storage = await asyncio.to_thread(storage.take_clean_shutdown_markers, config, self._storage)
         log.info(
             "node process started",
@@ -146,7 +146,7 @@ class _Node:
         services = broker.apis.grpc_services()
 
         async def listen() -> None:
-            await self._listeners.listen_to_clients(services, broker.apis, self._files_max)
+            await self._listeners.listen_to_clients(services, broker.apis)
             exempt_existing_objects()
 
         self._run_role("broker", broker.run(listen))

@@ -18,12 +18,14 @@ from kraft.model.heartbeat import HeartbeatRequest, HeartbeatResult
 from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.model.metadata import MetadataRequest, MetadataResponse
 from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
+from kraft.rpc import gatekeeper
 from kraft.rpc.calls import FETCH, METADATA, PRODUCE
 from kraft.rpc.cluster_calls import FOLLOW_METADATA, HEARTBEAT, REPLICA_FETCH
 from kraft.rpc.gatekeeper import REPLICATION_SERVICE, Gatekeeper, introduced_node_id
 from kraft.rpc.introduced_channel import IntroducedChannel
 from kraft.rpc.introductions import HEADER, ClusterSecrets, Introduction, Secret, SessionBook, SessionForgotten
 from kraft.rpc.peers import Connections, NotAdmitted, Unreachable
+from kraft.rpc.received_messages import CALL_BYTES
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.rpc.services import Service
 
@@ -52,6 +54,7 @@ class Node:
 
     port: int = 0
     answered: int = 0
+    gatekeeper: Gatekeeper | None = None
 
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResult:
         assert request == BEAT
@@ -80,14 +83,14 @@ class Node:
         secrets: ClusterSecrets | None = SECRETS,
         is_guarded: Callable[[str], bool] = everything,
     ) -> AsyncIterator[None]:
-        gatekeeper = Gatekeeper(
+        guard = self.gatekeeper = Gatekeeper(
             cluster_id="cluster",
             cluster_secrets=secrets,
             is_guarded=is_guarded,
             message_bytes_max=MESSAGE_BYTES_MAX,
             refusals=RefusalLog(lambda: 0),
         )
-        server = grpc.aio.server(interceptors=[gatekeeper])
+        server = grpc.aio.server(interceptors=[guard])
         calls = Service(
             HEARTBEAT.served_by(self.heartbeat),
             FOLLOW_METADATA.served_by(self.follow_metadata),
@@ -96,7 +99,7 @@ class Node:
             PRODUCE.served_by(unasked),
             FETCH.served_by(unasked),
         )
-        for service in (gatekeeper, calls):
+        for service in (guard, calls):
             service.add_to(server)
         self.port = server.add_insecure_port(self.address)
         await server.start()
@@ -394,3 +397,36 @@ def test_who_introduced_itself_is_known_to_the_handlers() -> None:
     said = Introduction(cluster_id="cluster", node_id=7, session=bytes(24), count=1).to_header(SECRETS.primary, METHOD)
     assert introduced_node_id([("other", b"x"), (HEADER, said)]) == 7
     assert introduced_node_id([]) is None
+
+
+@pytest.mark.real_time
+async def test_a_request_that_does_not_come_ends_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gatekeeper, "REQUEST_S_MAX", 0.2)
+
+    async def never() -> AsyncIterator[bytes]:
+        await asyncio.sleep(60)
+        yield b""
+
+    node = Node()
+    async with node.serving(is_guarded=nothing), bare_channel(node) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as ended:
+            await channel.stream_unary(METADATA.method)(never())
+    assert ended.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    assert ended.value.details() == f"{METADATA.method}: the request had not arrived completely after 0.2 s"
+
+
+@pytest.mark.real_time
+async def test_messages_are_counted_for_the_connection_that_they_came_on() -> None:
+    node, connections = Node(), dial_as(SECRETS)
+    async with node.serving():
+        await beat(node, connections)
+        assert node.gatekeeper is not None
+        received = node.gatekeeper.received
+        ((peer, (explained_bytes, messages)),) = received.counts().items()
+        # The first was for the proof.
+        assert messages == 2
+        assert explained_bytes > 2 * CALL_BYTES
+        assert received.is_node(peer)
+        received.keep(())
+        assert (received.counts(), received.is_node(peer)) == ({}, False)
+        await connections.close()

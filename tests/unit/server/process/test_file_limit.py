@@ -4,9 +4,7 @@ import resource
 import subprocess
 import sys
 
-import pytest
-
-from kraft.server.process.file_limit import UNLIMITED, connections_max
+from kraft.server.process.file_limit import UNLIMITED, connection_shares
 
 _LOOK = """
 import resource
@@ -25,8 +23,18 @@ def test_the_soft_limit_is_raised_to_the_hard_one() -> None:
     assert after == soft == hard == again > 256
 
 
-@pytest.mark.parametrize(
-    ("files_max", "connections"), [(20_000, 15_000), (1_024, 768), (resource.RLIM_INFINITY, UNLIMITED)]
-)
-def test_connections_leave_files_for_the_logs(files_max: int, connections: int) -> None:
-    assert connections_max(files_max) == connections
+def shares(files_max: int, *, kafka: bool = True, grpc: bool = True, controller: bool = True) -> list[int]:
+    found = connection_shares(files_max, has_kafka=kafka, has_grpc=grpc, has_controller=controller)
+    return [found.kafka, found.grpc, found.controller]
+
+
+def test_connections_of_all_listeners_together_leave_a_quarter_of_the_files_for_the_logs() -> None:
+    assert shares(1_024) == [384, 288, 96]
+    assert shares(1_024, kafka=False) == [0, 576, 192]
+    assert shares(1_024, controller=False) == [438, 329, 0]
+    assert shares(1_024, kafka=False, grpc=False) == [0, 0, 768]
+    assert sum(shares(20_000)) == 15_000
+
+
+def test_without_a_limit_of_files_there_is_none_of_connections() -> None:
+    assert shares(resource.RLIM_INFINITY) == [UNLIMITED] * 3

@@ -25,7 +25,8 @@ class FakeServer:
 
 
 def listeners(servers: list[FakeServer], in_progress: list[RequestsInProgress]) -> Listeners:
-    made = Listeners(cast(Any, SimpleNamespace()), "c", cast(Any, None), b"")
+    config = SimpleNamespace(kafka_listeners=(), is_broker=True, is_controller=True)
+    made = Listeners(cast(Any, config), "c", cast(Any, None), b"", 1_024)
     made._grpc, made._in_progress = cast(Any, servers), in_progress
     return made
 

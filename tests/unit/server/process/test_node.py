@@ -55,7 +55,7 @@ def marked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def stopping(broker: FakeBroker, scenario: Callable[[_Node], Coroutine[Any, Any, None]]) -> None:
     async def run() -> None:
-        config = cast(NodeConfig, SimpleNamespace(node_id=1))
+        config = cast(NodeConfig, SimpleNamespace(node_id=1, kafka_listeners=(), is_broker=True, is_controller=True))
         node = _Node(config, cast(NodeStorage, SimpleNamespace(cluster_id="c")), cast(NodeCredentials, None))
         node._failed = asyncio.get_running_loop().create_future()
         node._broker = cast(BrokerNode, broker)

@@ -1,0 +1,142 @@
+"""Decides which connections of a gRPC listener have to end: for what they hold unfinished, or in a crowd.
+
+gRPC accepts connections and collects messages before any code of a node sees them, and it has no limit on the bytes of
+messages that never end. So from time to time this looks at what each connection has received, and what of it came out
+as messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec import Struct
+
+PART_BYTES_MIN: Final = 64 * 1024
+"""Less than this is not counted as the part of a message."""
+
+ARRIVAL_S_MAX: Final = 60.0
+"""A connection that holds parts of messages, and completes none for this long, ends."""
+
+OVERFULL_S_MAX: Final = 2.0
+"""A connection may hold more than its share for this long: messages that are complete may wait for the event loop."""
+
+MESSAGES_MAX: Final = 4
+"""All connections of a listener may hold as much unfinished as this many of its largest messages."""
+
+CONNECTION_MESSAGES_MAX: Final = 2
+"""The same for one connection."""
+
+STRANGER_S_MAX: Final = 1.0
+"""In a crowd, a connection that has completed no message, or proved nothing where that is required, ends after this."""
+
+
+class Sample(Struct, frozen=True, kw_only=True):
+    """What is known of a connection at one moment."""
+
+    peer: str
+    received_bytes: int
+    explained_bytes: int
+    """Bytes of the messages that came out of it, and an allowance for what is around them."""
+
+    messages: int
+    is_stranger: bool
+
+
+class Ended(Struct, frozen=True):
+    """A connection that has to end, and why."""
+
+    peer: str
+    reason: str
+
+
+@dataclass(slots=True)
+class _Connection:
+    since_s: float
+    progress_s: float
+    """When it last completed a message, or held no part of one."""
+
+    fitting_s: float
+    """When it last held no more than its share."""
+
+    received_bytes: int = 0
+    explained_bytes: int = 0
+    messages: int = 0
+    unfinished_bytes: int = 0
+    kept_bytes: int = 0
+    """Bytes that were unfinished at the last two looks."""
+
+    has_progress: bool = True
+
+    def update(self, sample: Sample, share_bytes: int, now_s: float) -> None:
+        received = sample.received_bytes - self.received_bytes
+        explained = sample.explained_bytes - self.explained_bytes
+        # An allowance that was not needed is not saved up.
+        unfinished = max(0, self.unfinished_bytes + received - explained)
+        self.kept_bytes = min(self.unfinished_bytes, unfinished)
+        self.has_progress = sample.messages != self.messages or unfinished < PART_BYTES_MIN
+        if self.has_progress:
+            self.progress_s = now_s
+        if unfinished <= share_bytes:
+            self.fitting_s = now_s
+        self.received_bytes, self.explained_bytes = sample.received_bytes, sample.explained_bytes
+        self.messages, self.unfinished_bytes = sample.messages, unfinished
+
+
+class ConnectionRules:
+    """State of one listener's connections, by peer."""
+
+    def __init__(self, *, connections_max: int, message_bytes_max: int) -> None:
+        self._crowd = connections_max // 2
+        self._bytes_max = MESSAGES_MAX * message_bytes_max
+        self._share_bytes = CONNECTION_MESSAGES_MAX * message_bytes_max
+        self._connections: dict[str, _Connection] = {}
+        self.looks_again_soon = False
+        """True while there is something that the next look may have to end."""
+
+    @property
+    def unfinished_bytes(self) -> int:
+        return sum(each.unfinished_bytes for each in self._connections.values())
+
+    def look(self, samples: Sequence[Sample], now_s: float) -> list[Ended]:
+        """Take the samples of all open connections; return those to end."""
+        before, self._connections = self._connections, {}
+        for sample in samples:
+            connection = before.get(sample.peer) or _Connection(since_s=now_s, progress_s=now_s, fitting_s=now_s)
+            connection.update(sample, self._share_bytes, now_s)
+            self._connections[sample.peer] = connection
+        is_crowd = len(samples) > self._crowd
+        self.looks_again_soon = is_crowd or self.unfinished_bytes > self._share_bytes
+        ended = {each.peer: each for each in self._too_slow(now_s)}
+        if is_crowd:
+            strangers = (each.peer for each in samples if each.is_stranger)
+            ended.update((each.peer, each) for each in self._in_the_way(strangers, now_s))
+        ended.update((each.peer, each) for each in self._too_much(ended.keys()))
+        return list(ended.values())
+
+    def _too_slow(self, now_s: float) -> Iterable[Ended]:
+        for peer, each in self._connections.items():
+            if now_s - each.progress_s >= ARRIVAL_S_MAX:
+                yield Ended(peer, f"a request had not arrived completely after {ARRIVAL_S_MAX:g} s")
+            elif now_s - each.fitting_s >= OVERFULL_S_MAX:
+                yield Ended(peer, f"its unfinished requests are larger than {self._share_bytes} bytes")
+
+    def _in_the_way(self, strangers: Iterable[str], now_s: float) -> Iterable[Ended]:
+        for peer in strangers:
+            if now_s - self._connections[peer].since_s >= STRANGER_S_MAX:
+                yield Ended(peer, f"it sent nothing while there were more than {self._crowd} connections")
+
+    def _too_much(self, ended: Iterable[str]) -> Iterable[Ended]:
+        """Yield connections until the rest keeps no more than allowed: those first that completed no message.
+
+        The others may just be busy, and end only when all together keep twice as much.
+        """
+        gone = set(ended)
+        left = [(peer, each) for peer, each in self._connections.items() if peer not in gone]
+        kept = sum(each.kept_bytes for _, each in left)
+        for peer, each in sorted(left, key=lambda one: (one[1].has_progress, -one[1].kept_bytes)):
+            if kept <= self._bytes_max * (1 + each.has_progress):
+                return
+            kept -= each.kept_bytes
+            yield Ended(peer, "unfinished requests of all clients fill their memory budget")

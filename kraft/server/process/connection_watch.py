@@ -1,0 +1,191 @@
+"""Looks at the connections of the gRPC listeners, and ends those that `connection_rules` says.
+
+The system knows what each connection has received. gRPC owns the sockets and names them to nobody, so they are found
+among the open files of the process, by their port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import stat
+import struct
+import sys
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
+
+import structlog
+from msgspec import Struct
+
+from kraft.rpc.received_messages import ReceivedMessages
+from kraft.rpc.refusal_log import RefusalLog
+from kraft.runtime.allocator import release_freed_memory
+from kraft.server.loop.periods import period_end
+from kraft.server.process.connection_rules import ConnectionRules, Sample
+
+log = structlog.get_logger()
+
+PERIOD_S: Final = 0.25
+SOON_S: Final = 0.05
+"""Delay to the next look if there is something that it may have to end."""
+
+LOOK_S_MAX: Final = 5.0
+"""Longest time between two looks. Otherwise they come when the process has grown."""
+
+GROWTH_BYTES: Final = 16 * 1024 * 1024
+
+_FILES: Final = "/proc/self/fd"
+_MEMORY: Final = "/proc/self/statm"
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+
+_INFO_BYTES: Final = 256
+_BYTES_ACKED_AND_RECEIVED: Final = struct.Struct("=QQ")
+_AT: Final = 120
+"""Position of the two counters in Linux's `struct tcp_info`, since Linux 4.1."""
+
+_ACKED_SHARE: Final = 256
+"""For one of so many bytes that a client reads, it sends one that makes room for more."""
+
+
+class Watched(Struct, frozen=True, kw_only=True):
+    """A listener."""
+
+    port: int
+    received: ReceivedMessages
+    rules: ConnectionRules
+    are_nodes_only: bool
+    """Whether a connection without a node's proof is a stranger's; otherwise it is one without any message."""
+
+
+class _Seen(Struct, frozen=True, kw_only=True):
+    port: int
+    peer: str
+    descriptor: int
+    received_bytes: int
+    acked_bytes: int
+
+
+async def watch_connections(listeners: Sequence[Watched], refusals: RefusalLog) -> None:
+    """Watch until cancelled; does nothing on systems other than Linux."""
+    if not sys.platform.startswith("linux"):
+        return
+    loop = asyncio.get_running_loop()
+    looked_s, resident_bytes = loop.time(), _resident_bytes()
+    while True:
+        if any(each.rules.looks_again_soon for each in listeners):
+            await asyncio.sleep(SOON_S)
+        else:
+            await period_end(PERIOD_S)
+            if loop.time() - looked_s < LOOK_S_MAX and _resident_bytes() - resident_bytes < GROWTH_BYTES:
+                continue
+        if await _look(listeners, refusals):
+            release_freed_memory()
+        looked_s, resident_bytes = loop.time(), _resident_bytes()
+
+
+async def _look(listeners: Sequence[Watched], refusals: RefusalLog) -> bool:
+    """Look at all connections; return True if one had to end."""
+    by_port = {each.port: each for each in listeners}
+    # Before the system is asked: what is handed over meanwhile was received, too, and must not be explained too early.
+    explained = {each.port: each.received.counts() for each in listeners}
+    try:
+        seen = await asyncio.to_thread(_connections, by_port.keys())
+    except OSError as error:
+        # Without a free file they cannot be listed; the next look may find one.
+        log.warning("connections not looked at", reason=str(error))
+        return False
+    has_ended = False
+    for port, watched in by_port.items():
+        here = {each.peer: each for each in seen if each.port == port}
+        watched.received.keep(here.keys())
+        samples = [_sample(each, explained[port].get(each.peer), watched) for each in here.values()]
+        for ended in watched.rules.look(samples, asyncio.get_running_loop().time()):
+            has_ended = True
+            refusals.log(ended.peer, ended.reason)
+            _end(here[ended.peer])
+    return has_ended
+
+
+def _sample(seen: _Seen, counts: tuple[int, int] | None, watched: Watched) -> Sample:
+    # gRPC collects no message before there is a call.
+    explained_bytes, messages = (seen.received_bytes, 0) if counts is None else counts
+    is_node = watched.received.is_node(seen.peer)
+    return Sample(
+        peer=seen.peer,
+        received_bytes=seen.received_bytes,
+        explained_bytes=explained_bytes + seen.acked_bytes // _ACKED_SHARE,
+        messages=messages,
+        is_stranger=not is_node and (watched.are_nodes_only or not messages),
+    )
+
+
+def _connections(ports: Collection[int]) -> list[_Seen]:
+    """Return the open connections of these ports. Raises OSError if the open files cannot be listed."""
+    return [seen for seen in _looked_at(map(int, os.listdir(_FILES)), ports) if seen is not None]
+
+
+def _looked_at(descriptors: Iterable[int], ports: Collection[int]) -> Iterable[_Seen | None]:
+    for descriptor in descriptors:
+        try:
+            if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                continue
+            borrowed = socket.socket(fileno=descriptor)
+        except OSError:
+            # It was closed meanwhile.
+            continue
+        try:
+            yield _look_at(borrowed, ports)
+        except OSError:
+            # A socket that listens has no peer, nor has one that was reset.
+            continue
+        finally:
+            # It is gRPC's, which closes it.
+            borrowed.detach()
+
+
+def _look_at(borrowed: socket.socket, ports: Collection[int]) -> _Seen | None:
+    if borrowed.family not in (socket.AF_INET, socket.AF_INET6):
+        return None
+    port: int = borrowed.getsockname()[1]
+    if port not in ports:
+        return None
+    peer = _name(borrowed)
+    info = borrowed.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
+    if len(info) < _AT + _BYTES_ACKED_AND_RECEIVED.size:
+        return None
+    acked_bytes, received_bytes = _BYTES_ACKED_AND_RECEIVED.unpack_from(info, _AT)
+    return _Seen(
+        port=port, peer=peer, descriptor=borrowed.fileno(), received_bytes=received_bytes, acked_bytes=acked_bytes
+    )
+
+
+def _name(connected: socket.socket) -> str:
+    """Return the peer as gRPC names it."""
+    host, port = connected.getpeername()[:2]
+    host = host.replace("%", "%25")
+    if connected.family == socket.AF_INET6 and not host.startswith("::ffff:"):
+        return f"ipv6:%5B{host}%5D:{port}"
+    return f"ipv4:{host.removeprefix('::ffff:')}:{port}"
+
+
+def _end(seen: _Seen) -> None:
+    """Shut the connection down, unless it has ended already; gRPC then closes it."""
+    try:
+        # A descriptor of its own: the other one may be closed, and used for something else, at any time.
+        duplicate = os.dup(seen.descriptor)
+        try:
+            own = socket.socket(fileno=duplicate)
+        except OSError:
+            os.close(duplicate)
+            raise
+        with own:
+            if own.getsockname()[1] == seen.port and _name(own) == seen.peer:
+                own.shutdown(socket.SHUT_RDWR)
+    except OSError as error:
+        log.debug("connection ended already", peer=seen.peer, reason=str(error))
+
+
+def _resident_bytes() -> int:
+    with open(_MEMORY, "rb") as file:
+        return int(file.read().split()[1]) * _PAGE_BYTES

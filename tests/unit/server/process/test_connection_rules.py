@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import pytest
+
+from kraft.server.process.connection_rules import (
+    ARRIVAL_S_MAX,
+    OVERFULL_S_MAX,
+    PART_BYTES_MIN,
+    STRANGER_S_MAX,
+    ConnectionRules,
+    Sample,
+)
+
+MESSAGE = 1_000_000
+
+
+class Connections:
+    """Connections of a listener with 10 places and messages of MESSAGE bytes, and the rules for them."""
+
+    def __init__(self) -> None:
+        self.rules = ConnectionRules(connections_max=10, message_bytes_max=MESSAGE)
+        self.samples: dict[str, Sample] = {}
+        self.now_s = 100.0
+
+    def receive(
+        self, peer: str, received: int = 0, explained: int = 0, messages: int = 0, stranger: bool = False
+    ) -> None:
+        before = self.samples.get(peer) or Sample(
+            peer=peer, received_bytes=0, explained_bytes=0, messages=0, is_stranger=stranger
+        )
+        self.samples[peer] = Sample(
+            peer=peer,
+            received_bytes=before.received_bytes + received,
+            explained_bytes=before.explained_bytes + explained,
+            messages=before.messages + messages,
+            is_stranger=stranger,
+        )
+
+    def ended(self, after_s: float = 0.0) -> dict[str, str]:
+        """The connections to end after so much time, with the reasons."""
+        self.now_s += after_s
+        ended = {each.peer: each.reason for each in self.rules.look(list(self.samples.values()), self.now_s)}
+        for peer in ended:
+            del self.samples[peer]
+        return ended
+
+
+@pytest.fixture
+def connections() -> Connections:
+    return Connections()
+
+
+def test_messages_that_come_out_whole_end_nothing(connections: Connections) -> None:
+    for _ in range(100):
+        connections.receive("honest", received=MESSAGE, explained=MESSAGE + 100, messages=1)
+        assert connections.ended(after_s=1) == {}
+    assert connections.rules.unfinished_bytes == 0
+
+
+def test_a_message_that_does_not_go_on_ends_its_connection_after_a_while(connections: Connections) -> None:
+    connections.receive("stuck", received=PART_BYTES_MIN)
+    connections.receive("idle", received=PART_BYTES_MIN - 1)
+    assert connections.ended() == {}
+    assert connections.ended(after_s=ARRIVAL_S_MAX - 1) == {}
+    (reason,) = [connections.ended(after_s=1)["stuck"]]
+    assert "had not arrived completely after 60 s" in reason
+    assert connections.ended(after_s=10 * ARRIVAL_S_MAX) == {}
+
+
+def test_a_connection_whose_messages_are_completed_is_slow_at_most(connections: Connections) -> None:
+    connections.receive("busy", received=MESSAGE)
+    for _ in range(3):
+        connections.receive("busy", received=PART_BYTES_MIN, explained=PART_BYTES_MIN, messages=1)
+        assert connections.ended(after_s=ARRIVAL_S_MAX - 1) == {}
+
+
+def test_an_allowance_that_was_not_needed_is_not_saved_up(connections: Connections) -> None:
+    connections.receive("saver", received=1, explained=50 * MESSAGE, messages=1)
+    connections.ended()
+    connections.receive("saver", received=MESSAGE)
+    connections.ended()
+    assert connections.rules.unfinished_bytes == MESSAGE
+
+
+def test_a_connection_that_holds_more_than_its_share_ends_soon(connections: Connections) -> None:
+    connections.receive("greedy", received=2 * MESSAGE + 1)
+    assert connections.ended() == {}
+    assert connections.rules.looks_again_soon
+    connections.receive("greedy", received=14, explained=14, messages=1)
+    assert "unfinished requests are larger than 2000000" in connections.ended(after_s=OVERFULL_S_MAX)["greedy"]
+
+
+def test_what_a_burst_holds_for_a_moment_ends_nothing(connections: Connections) -> None:
+    connections.receive("burst", received=9 * MESSAGE)
+    assert connections.ended() == {}
+    connections.receive("burst", explained=9 * MESSAGE, messages=9)
+    assert connections.ended(after_s=OVERFULL_S_MAX) == {}
+
+
+def test_when_all_together_keep_too_much_those_end_first_that_complete_nothing(connections: Connections) -> None:
+    for peer in ("a", "b", "c"):
+        connections.receive(peer, received=2 * MESSAGE)
+    connections.receive("honest", received=MESSAGE)
+    assert connections.ended() == {}
+    connections.receive("honest", received=MESSAGE, explained=MESSAGE, messages=1)
+    ended = connections.ended(after_s=0.1)
+    assert len(ended) == 2
+    assert ended.keys() < {"a", "b", "c"}
+    assert set(ended.values()) == {"unfinished requests of all clients fill their memory budget"}
+    assert connections.ended(after_s=0.1) == {}
+
+
+def test_strangers_end_in_a_crowd_only_and_after_a_second(connections: Connections) -> None:
+    for number in range(5):
+        connections.receive(f"stranger {number}", stranger=True)
+    assert connections.ended(after_s=100) == {}
+    assert connections.ended(after_s=STRANGER_S_MAX) == {}
+    connections.receive("client")
+    connections.receive("new", stranger=True)
+    ended = connections.ended()
+    assert ended.keys() == {f"stranger {number}" for number in range(5)}
+    for number in range(5):
+        connections.receive(f"another {number}", stranger=True)
+    assert connections.ended(after_s=STRANGER_S_MAX / 2) == {}
+    assert connections.ended(after_s=STRANGER_S_MAX / 2).keys() == {"new"}
+    assert connections.ended(after_s=STRANGER_S_MAX).keys() == {f"another {number}" for number in range(5)}

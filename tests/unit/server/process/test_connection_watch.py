@@ -1,0 +1,118 @@
+"""Real connections to a real gRPC server, with a real look at the files of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from kraft.rpc.gatekeeper import Gatekeeper
+from kraft.rpc.refusal_log import RefusalLog
+from kraft.server.process import connection_rules, connection_watch
+from kraft.server.process.connection_rules import ConnectionRules
+from kraft.server.process.connection_watch import Watched, watch_connections
+from tests.soak.loads.http2_flood import Stranger
+
+pytestmark = [
+    pytest.mark.real_time,
+    pytest.mark.skipif(
+        not sys.platform.startswith("linux"), reason="the system does not say what a socket has received"
+    ),
+]
+
+METHOD = "/kraft.v1.Test/Echo"
+MESSAGE = 1024 * 1024
+
+
+class Echo:
+    """A server with one method, and a watch of its connections."""
+
+    def __init__(self, gatekeeper: Gatekeeper, port: int, watched: Watched) -> None:
+        self.gatekeeper = gatekeeper
+        self.port = port
+        self.watched = watched
+
+
+@asynccontextmanager
+async def echo(connections_max: int = 100) -> AsyncIterator[Echo]:
+    refusals = RefusalLog(lambda: 0)
+    gatekeeper = Gatekeeper(
+        cluster_id="c", cluster_secrets=None, is_guarded=lambda _: False, message_bytes_max=None, refusals=refusals
+    )
+    server = grpc.aio.server(
+        interceptors=[gatekeeper], options=[("grpc.max_receive_message_length", 16 * MESSAGE), ("grpc.so_reuseport", 0)]
+    )
+
+    async def answer(request: bytes, _: object) -> bytes:
+        return request[:1]
+
+    handlers = {"Echo": grpc.unary_unary_rpc_method_handler(answer, bytes, bytes)}
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("kraft.v1.Test", handlers)])
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    watched = Watched(
+        port=port,
+        received=gatekeeper.received,
+        rules=ConnectionRules(connections_max=connections_max, message_bytes_max=MESSAGE),
+        are_nodes_only=False,
+    )
+    watching = asyncio.create_task(watch_connections([watched], refusals))
+    try:
+        yield Echo(gatekeeper, port, watched)
+    finally:
+        watching.cancel()
+        await server.stop(None)
+
+
+def fill(stranger: Stranger) -> None:
+    # It may be ended while it sends.
+    with suppress(OSError):
+        stranger.send_what_fits()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_watch, "LOOK_S_MAX", 0.0)
+
+
+async def test_an_honest_client_stays_connected_whatever_it_sends() -> None:
+    async with echo() as served, grpc.aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
+        call: Any = channel.unary_unary(METHOD)
+        for _ in range(50):
+            answers = [call(b"y" * MESSAGE) for _ in range(4)]
+            assert await asyncio.gather(*answers) == [b"y"] * 4
+        await asyncio.sleep(0.6)
+        assert served.watched.rules.unfinished_bytes < connection_rules.PART_BYTES_MIN
+
+
+async def test_unfinished_messages_end_their_connection() -> None:
+    async with echo() as served:
+        stranger = await asyncio.to_thread(Stranger, served.port, METHOD, 4, MESSAGE)
+        await asyncio.to_thread(fill, stranger)
+        async with asyncio.timeout(10):
+            assert await asyncio.to_thread(stranger.is_closed, 10.0)
+
+
+async def test_an_unfinished_message_ends_its_connection_after_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_rules, "ARRIVAL_S_MAX", 0.5)
+    async with echo() as served:
+        stranger = await asyncio.to_thread(Stranger, served.port, METHOD, 1, MESSAGE)
+        await asyncio.to_thread(fill, stranger)
+        assert await asyncio.to_thread(stranger.is_closed, 10.0)
+
+
+async def test_in_a_crowd_clients_stay_and_strangers_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_rules, "STRANGER_S_MAX", 0.3)
+    async with echo(connections_max=10) as served, grpc.aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
+        call: Any = channel.unary_unary(METHOD)
+        assert await call(b"y") == b"y"
+        strangers = [await asyncio.to_thread(Stranger, served.port, METHOD, 0, 0) for _ in range(8)]
+        assert all([await asyncio.to_thread(each.is_closed, 10.0) for each in strangers])
+        assert channel.get_state() is grpc.ChannelConnectivity.READY
+        assert await call(b"y") == b"y"
