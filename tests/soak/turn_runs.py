@@ -40,6 +40,7 @@ SETTLE_S: Final = 0.2
 """Time after a response in which what follows from the request is measured, too."""
 
 DEADLINE_S: Final = 60.0
+PREPARE_S: Final = 300.0
 
 TOPIC: Final = "many"
 _MEASURED: Final = (sys.executable, "-m", "tests.soak.loads.measured_node")
@@ -204,7 +205,7 @@ def run(only: tuple[str, ...]) -> bool:
         kafka, rpc = cluster.kafka_bootstrap_servers, cluster.bootstrap_servers
         with Admin(rpc) as admin:
             admin.create_topic(TOPIC, PARTITIONS, 1)
-            until_every_broker_knows(rpc, TOPIC)
+            until_every_broker_knows(rpc, TOPIC, PREPARE_S)
             (topic,) = admin.describe_topics([TOPIC])
             topic_id = topic.metadata.topic_id
         worst_loads.prepare(kafka)

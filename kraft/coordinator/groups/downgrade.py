@@ -1,7 +1,7 @@
 """Downgrade: a group becomes classic when its last member of the consumer protocol leaves.
 
 The group's epoch becomes the generation, and its members rebalance; unless a static member has been replaced by a
-classic one, and every member owns its target.
+classic one, and every member owns its target. A group of more than `converted_size_max` stays as it is.
 
 Source: `convertToClassicGroup` in Kafka's `GroupMetadataManager`, and KIP-848. Unlike in Kafka, members are assigned
 what they own, not their targets, which others may not have given up; and the group rebalances if the two differ.
@@ -54,7 +54,7 @@ def _is_to_be_classic(group: ConsumerGroup, settings: GroupShardSettings) -> boo
     return (
         settings.migration_policy.downgrades
         and count == group.classic_members
-        and 0 < count <= settings.classic.size_max
+        and 0 < count <= min(settings.classic.size_max, settings.converted_size_max)
         and count in group.classic_supporters.values()
     )
 

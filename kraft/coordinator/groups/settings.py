@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
+from typing import Final
 
 from msgspec import Struct
 
 from kraft.coordinator.classic.settings import ClassicSettings
 from kraft.coordinator.consumer.requests import GroupSettings
+
+CONVERTED_SIZE_MAX: Final = 300
+"""A change of the protocol is one decision on all members, at up to 120 us for each. (docs/adr/0046)"""
 
 
 class MigrationPolicy(StrEnum):
@@ -46,6 +50,9 @@ class GroupShardSettings(Struct, frozen=True, kw_only=True):
 
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     """`group.consumer.migration.policy`"""
+
+    converted_size_max: int = CONVERTED_SIZE_MAX
+    """Most members of a group that may change its protocol while it has members."""
 
     offset_metadata_length_max: int = 4_096
     """`offset.metadata.max.bytes`"""

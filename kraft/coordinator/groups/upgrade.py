@@ -38,7 +38,7 @@ from kraft.coordinator.consumer_protocol import (
 )
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.groups.replicated import group_tombstones
-from kraft.coordinator.groups.settings import MigrationPolicy
+from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.coordinator.groups.state import State
 from kraft.coordinator.groups.volatile import GroupsDecision
 from kraft.coordinator.offsets.group_facts import CONSUMER_PROTOCOL_TYPE
@@ -53,7 +53,7 @@ def join_classic_group(state: State, classic: ClassicGroup, ticket: Ticket, requ
     upgraded: tuple[GroupRecord, ...] = ()
     if classic.state is not GroupState.EMPTY:
         try:
-            _check(classic, state.settings.migration_policy, settings)
+            _check(classic, state.settings, settings)
             upgraded = tuple(_records(classic, state.context.image))
         except Refusal as refusal:
             return state.replied(ticket, refusal)
@@ -74,14 +74,19 @@ def join_classic_group(state: State, classic: ClassicGroup, ticket: Ticket, requ
     )
 
 
-def _check(classic: ClassicGroup, policy: MigrationPolicy, settings: GroupSettings) -> None:
-    if not policy.upgrades:
+def _check(classic: ClassicGroup, of_shard: GroupShardSettings, settings: GroupSettings) -> None:
+    if not of_shard.migration_policy.upgrades:
         raise _refused(classic, "group.consumer.migration.policy does not allow it to be upgraded")
     if classic.protocol_type != CONSUMER_PROTOCOL_TYPE:
         raise _refused(classic, "it is not a group of consumers")
     if len(classic.members) > settings.members_max:
         raise _refused(
             classic, f"it has more than {settings.members_max} members, the maximum of the consumer protocol"
+        )
+    if len(classic.members) > of_shard.converted_size_max:
+        raise _refused(
+            classic,
+            f"it has more than {of_shard.converted_size_max} members: an empty group takes any protocol",
         )
 
 

@@ -187,8 +187,9 @@ def test_a_member_is_assigned_what_it_owns_and_not_what_another_one_has_not_give
     [
         replace(AT_ONCE, migration_policy=MigrationPolicy.UPGRADE),
         replace(AT_ONCE, classic=ClassicSettings(size_max=0)),
+        replace(AT_ONCE, converted_size_max=0),
     ],
-    ids=["policy", "size"],
+    ids=["policy", "size", "converted"],
 )
 def test_a_group_that_must_not_become_classic_goes_on_with_its_classic_members(settings: GroupShardSettings) -> None:
     shard, old, new = mixed(settings)

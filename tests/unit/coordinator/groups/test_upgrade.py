@@ -207,6 +207,10 @@ def test_a_group_above_the_maximum_of_the_consumer_protocol_stays_classic() -> N
     refused_upgrade(GroupShardSettings(consumer=GroupSettings(members_max=0)))
 
 
+def test_a_group_with_more_members_than_one_decision_converts_stays_classic() -> None:
+    refused_upgrade(GroupShardSettings(converted_size_max=0))
+
+
 def test_a_group_with_an_assignment_that_cannot_be_read_stays_classic() -> None:
     refused_upgrade(group_id=GROUP)
 
