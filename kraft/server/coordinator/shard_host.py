@@ -404,11 +404,8 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
                 return
             else:
                 return
-        try:
-            self._surroundings.waiting_appends.check_room(len(batch))
-        except Refusal as refusal:
-            self._append_failed(refusal)
-            return
+        # There is room for it however much clients let wait: a shard has one batch that waits, and without it would
+        # refuse everything that it has decided.
         deadline_s = asyncio.get_running_loop().time() + APPEND_TURN_S_MAX
         waiting = WaitingAppend(
             records=batch, work=work, deadline_s=deadline_s, append=append_now, refuse=self._append_failed
