@@ -46,6 +46,8 @@ def commit_transactions(state: State, ticket: Ticket, command: CommitTransaction
     if (refusal := _too_many(state, command, found)) is not None:
         return state.replied(ticket, refusal)
     if committer is None:
+        if (refusal := state.no_room_for(command.transactional_id)) is not None:
+            return state.replied(ticket, refusal)
         if command.new_producer_id is None:
             return state.replied(ticket, ProducerIdNeeded())
         committer = _new_committer(state, command.new_producer_id)

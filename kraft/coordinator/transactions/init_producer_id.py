@@ -67,6 +67,8 @@ def _timeout_error(command: InitProducerId, max_ms: int) -> Refusal | None:
 
 def _first(state: State, ticket: Ticket, command: InitProducerId) -> TransactionsDecision:
     """Decide for an id that is not known, also if the producer has an identity: the id may have expired."""
+    if (refusal := state.no_room_for(command.transactional_id)) is not None:
+        return state.replied(ticket, refusal)
     if command.new_producer_id is None:
         return state.replied(ticket, ProducerIdNeeded())
     transaction = new_transaction(

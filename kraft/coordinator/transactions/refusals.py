@@ -36,6 +36,15 @@ def fenced(transactional_id: str, producer: ProducerIdAndEpoch) -> Refusal:
     )
 
 
+def too_many_ids(transactional_id: str, memory_bytes: int, memory_bytes_max: int) -> Refusal:
+    return Refusal(
+        ErrorCode.POLICY_VIOLATION,
+        f"transactional id {transactional_id!r} is not known, and those of its partition of __transaction_state take "
+        f"{memory_bytes} of {memory_bytes_max} bytes: use fewer ids, raise "
+        "transaction.state.partition.memory.max.bytes, or lower transactional.id.expiration.ms",
+    )
+
+
 def being_completed(transactional_id: str) -> Refusal:
     return Refusal(
         ErrorCode.CONCURRENT_TRANSACTIONS, f"the last transaction of {transactional_id!r} is being completed; retry"

@@ -17,5 +17,8 @@ class TransactionSettings(Struct, frozen=True, kw_only=True):
     expiry_interval_ms: int = 3_600_000
     """`transaction.remove.expired.transaction.cleanup.interval.ms`"""
 
+    memory_bytes_max: int = 16 << 20
+    """`transaction.state.partition.memory.max.bytes`"""
+
     batch_bytes_max: Callable[[], int] = lambda: 1_048_588
     """Size of the largest batch that a partition of `__transaction_state` accepts, by its `max.message.bytes`."""

@@ -6,6 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kraft.coordinator.shard import Context, Decision, Reply, Ticket, TimerKey
+from kraft.coordinator.transactions.refusals import too_many_ids
 from kraft.coordinator.transactions.replicated import Transactions, record_of, tombstone
 from kraft.coordinator.transactions.settings import TransactionSettings
 from kraft.coordinator.transactions.timers import TransactionTimer
@@ -34,6 +35,11 @@ class State(Struct, frozen=True, kw_only=True):
     def transaction_version(self) -> int:
         """The level of `transaction.version`."""
         return level_of(self.context.image, TRANSACTION_VERSION)
+
+    def no_room_for(self, transactional_id: str) -> Refusal | None:
+        """Return the refusal of an id that is not known yet, if those of this partition take too much memory."""
+        held, most = self.transactions.memory_bytes, self.settings.memory_bytes_max
+        return None if held < most else too_many_ids(transactional_id, held, most)
 
     # --- decisions ---------------------------------------------------------------------------------------------------
 

@@ -73,6 +73,13 @@ class TransactionLimits:
         "Interval of checks for expired transactional ids.",
         default=3_600_000,
     )
+    memory_bytes_max: int = key(
+        "transaction.state.partition.memory.max.bytes",
+        readers.whole_number(1),
+        "Memory of the transactional ids of one partition of __transaction_state, about 700 bytes each, above which new"
+        " ids are refused.",
+        default=16 * MIB,
+    )
     verifies_partitions: bool = key(
         "transaction.partition.verification.enable",
         readers.boolean,

@@ -36,6 +36,7 @@ def transaction_settings(config: NodeConfig, batch_bytes_max: Callable[[], int])
         timeout_max_ms=limits.timeout_max_ms,
         id_expiration_ms=limits.id_expiration_ms,
         expiry_interval_ms=limits.id_expiry_interval_ms,
+        memory_bytes_max=limits.memory_bytes_max,
         batch_bytes_max=batch_bytes_max,
     )
 

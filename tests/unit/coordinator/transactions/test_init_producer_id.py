@@ -15,6 +15,8 @@ from tests.unit.coordinator.transactions.coordinator import (
     EXHAUSTED,
     FIRST_PRODUCER_ID,
     ID,
+    ORDERS,
+    PARCELS,
     TIMEOUT_MS,
     Coordinator,
     at_epoch,
@@ -275,3 +277,32 @@ def test_two_phase_commit_is_not_supported() -> None:
     refusal = refused(Coordinator(), enable_2pc=True, timeout_ms=2**31 - 1)
     assert refusal.error_code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert refused(Coordinator(), keep_prepared=True).error_code is ErrorCode.UNSUPPORTED_VERSION
+
+
+# --- memory ------------------------------------------------------------------------------------------------------
+
+
+def test_new_ids_are_refused_while_those_that_are_known_take_too_much_memory() -> None:
+    """A client that takes a new id for each transaction must not fill the coordinator's memory."""
+    coordinator = Coordinator(TransactionSettings(memory_bytes_max=10_000, id_expiration_ms=50_000))
+    known = 0
+    while coordinator.init(transactional_id=f"id-{known}") is not ErrorCode.POLICY_VIOLATION:
+        known += 1
+        assert known < 100
+    assert known == pytest.approx(10_000 / 650, abs=1)
+    assert coordinator.commit_together(0, committer="committer") is ErrorCode.POLICY_VIOLATION
+    producer = coordinator.producer("id-0")
+    assert coordinator.add(producer, ORDERS, transactional_id="id-0") is ErrorCode.NONE, "those that are known go on"
+    coordinator.load()
+    assert coordinator.init(transactional_id="new") is ErrorCode.POLICY_VIOLATION
+    coordinator.advance(5_000_000)
+    assert isinstance(coordinator.init(transactional_id="new"), ProducerIdAndEpoch)
+
+
+def test_the_memory_of_ids_is_that_of_what_is_known() -> None:
+    coordinator = Coordinator()
+    opened = coordinator.open("a", ORDERS, PARCELS)
+    assert coordinator.transactions.memory_bytes > 900
+    coordinator.end(opened.producer, transactional_id="a")
+    coordinator.write_markers()
+    assert coordinator.transactions.memory_bytes == 0

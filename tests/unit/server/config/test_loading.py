@@ -125,6 +125,7 @@ OTHER_THAN_DEFAULT: list[tuple[str, str, object]] = [
     ("transaction.state.log.load.buffer.size=1000", "transactions_topic.load_bytes_max", 1_000),
     ("transaction.max.timeout.ms=1000", "transactions.timeout_max_ms", 1_000),
     ("transactional.id.expiration.ms=1000", "transactions.id_expiration_ms", 1_000),
+    ("transaction.state.partition.memory.max.bytes=1000", "transactions.memory_bytes_max", 1_000),
     (
         "transaction.remove.expired.transaction.cleanup.interval.ms=1000",
         "transactions.id_expiry_interval_ms",
