@@ -22,6 +22,7 @@ from kraft.rpc.peers import Connections, Unreachable
 from kraft.server.broker.parts import BrokerParts
 from kraft.server.cluster.producer_ids import ProducerIds
 from kraft.server.config.values import GRPC, host_and_port
+from kraft.server.coordinator.calls_in_service import while_in_service
 from kraft.server.coordinator.hanging_transactions import HangingTransactions
 from kraft.server.coordinator.marker_sender import MarkerSender
 from kraft.server.coordinator.shard_host import HostSurroundings
@@ -99,13 +100,13 @@ class BrokerTransactions:
         return await self._call(broker_id, ADD_PARTITIONS_TO_TXN, request)
 
     async def _call(self, broker_id: BrokerId, call: Call[Request, Response], request: Request) -> Response:
-        """Call a broker at its registered address. Raises Unreachable, or its Refusal."""
+        """Call a broker at its registered address. Raises Unreachable, also once it is fenced, or its Refusal."""
         registration = self._image().broker(broker_id)
         endpoint = None if registration is None else registration.endpoint(GRPC)
         if endpoint is None:
             raise Unreachable(f"broker {broker_id}", "it has no registered address")
         peer = self._connections.peer(host_and_port(endpoint.host, endpoint.port))
-        return await peer.call(call, request, CALL_S_MAX)
+        return await while_in_service(broker_id, peer.call(call, request, CALL_S_MAX), self._image)
 
     def _context(self) -> Context:
         return Context(
