@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
@@ -11,6 +12,7 @@ from kraft.client.aio.cluster_admin import ClusterAdmin
 from kraft.client.aio.config_admin import ConfigAdmin
 from kraft.client.aio.controller_watch import watched
 from kraft.client.aio.coordinators import Coordinators
+from kraft.client.aio.dropped import close_when_dropped
 from kraft.client.aio.group_admin import GroupAdmin
 from kraft.client.aio.leader_calls import LeaderCalls
 from kraft.client.aio.offset_lookup import OffsetLookup
@@ -86,6 +88,7 @@ class Admin(ClusterAdmin, ConfigAdmin, GroupAdmin, RecordAdmin, TransactionAdmin
         self._network = network or Network()
         self._connections: Connections | None = None
         self._metadata: MetadataCache | None = None
+        self._when_dropped: weakref.finalize[..., Any] | None = None
         self._known_coordinators: dict[CoordinatorType, Coordinators] = {}
         self._is_closed = False
 
@@ -100,11 +103,11 @@ class Admin(ClusterAdmin, ConfigAdmin, GroupAdmin, RecordAdmin, TransactionAdmin
     async def close(self) -> None:
         """Close the connections. May be called more than once."""
         self._is_closed = True
-        if self._metadata is not None:
-            await self._metadata.close()
-        if self._connections is not None:
+        if self._metadata is not None and self._connections is not None:
             connections, self._connections = self._connections, None
-            await connections.close()
+            if self._when_dropped is not None:
+                self._when_dropped.detach()
+            await _close(self._metadata, connections)
 
     # --- topics -----------------------------------------------------------------------------------------------
 
@@ -369,7 +372,14 @@ class Admin(ClusterAdmin, ConfigAdmin, GroupAdmin, RecordAdmin, TransactionAdmin
         if self._metadata is None or self._connections is None:
             self._connections = self._network.connect()
             self._metadata = MetadataCache(self._connections, self._settings, self._network.clock, self._network.chance)
+            close = partial(_close, self._metadata, self._connections)
+            self._when_dropped = close_when_dropped(self, close)
         return self._metadata, self._connections
+
+
+async def _close(metadata: MetadataCache, connections: Connections) -> None:
+    await metadata.close()
+    await connections.close()
 
 
 def _names(partitions: Iterable[TopicPartition] | None) -> list[PartitionName]:

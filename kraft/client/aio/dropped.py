@@ -35,7 +35,8 @@ def _dropped(name: str, loop: asyncio.AbstractEventLoop, process_id: int, close:
         # The garbage collector may run in any thread.
         loop.call_soon_threadsafe(_begin, close)
     # Last, as a warning may be an error.
-    warnings.warn(f"a {name} was dropped without a close()", ResourceWarning, stacklevel=2)
+    article = "an" if name[0] in "aeiou" else "a"
+    warnings.warn(f"{article} {name} was dropped without a close()", ResourceWarning, stacklevel=2)
 
 
 def _begin(close: Close) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import accumulate
@@ -420,8 +420,16 @@ class Producer:
             raise ClientClosed("the producer is closed")
         if self._sender is None:
             self._sender = sender = Sender(self._settings, self._network, self._state)
-            self._when_dropped = close_when_dropped(self, partial(_close_dropped, sender))
+            abort = self._abort_when_dropped(sender)
+            self._when_dropped = close_when_dropped(self, partial(_close_dropped, sender, abort))
         return self._sender
+
+    def _abort_when_dropped(self, sender: Sender) -> Callable[[], Awaitable[None]] | None:
+        """Return what aborts the open transaction, without this producer; None without transactional.id."""
+        if self._state is None or self._settings.transactional_id is None:
+            return None
+        transactions = Transactions(self._settings.transactional_id, self._state, lambda: sender, self._network.clock)
+        return partial(transactions.abort_open, CLOSE_AFTER_ERROR_MS)
 
     def _new_future(self) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -452,10 +460,14 @@ class Producer:
             raise RecordTooLarge(size, self._settings.max_request_size)
 
 
-async def _close_dropped(sender: Sender) -> None:
-    """Store what was sent, and close the connections."""
+async def _close_dropped(sender: Sender, abort: Callable[[], Awaitable[None]] | None) -> None:
+    """Abort the open transaction, for which readers wait, or store what was sent, and close the connections."""
     try:
-        await sender.flush(None)
+        if abort is not None:
+            await abort()
+        await sender.flush(None if abort is None else CLOSE_AFTER_ERROR_MS)
+    except (KraftError, Unreachable) as error:
+        log.warning("producer dropped with an open transaction, which ends at its timeout: %s", error)
     finally:
         await sender.close()
 

@@ -6,17 +6,20 @@ import asyncio
 import gc
 import sys
 import warnings
+from typing import Any
 
 import pytest
 
 from kraft.client.aio import Consumer, Producer
 from tests.support.client.fake_cluster import FakeCluster, tp
 from tests.support.virtual_time import virtual_network
-from tests.unit.client.clients import consumer_of, fill
+from tests.unit.client.clients import admin_of, consumer_of, fill
 from tests.unit.client.members import GROUP, cluster_with_orders, member_of
 from tests.unit.client.members import until as eventually
+from tests.unit.client.transactions import cluster_with as transactional_cluster
+from tests.unit.client.transactions import committed, ends, producer_of
 
-DROPPED = r"a (consumer|producer) was dropped without a close"
+DROPPED = r"an? (admin|consumer|producer) was dropped without a close"
 
 
 async def _used_consumer(cluster: FakeCluster) -> Consumer:
@@ -66,8 +69,8 @@ class Reader:
         raise AssertionError("its owner has dropped it, and expects no calls")
 
 
-def _drop(readers: list[Reader]) -> None:
-    readers.clear()
+def _drop(dropped: list[Any]) -> None:
+    dropped.clear()
     gc.collect()
 
 
@@ -102,6 +105,44 @@ async def test_a_producer_that_is_dropped_stores_what_was_sent() -> None:
     with pytest.warns(ResourceWarning, match=DROPPED):
         del producer
     assert (await future).offset == 0
+    await eventually(lambda: bool(cluster.closed) and len(asyncio.all_tasks()) == 1)
+
+
+async def test_a_transactional_producer_that_is_dropped_aborts_its_transaction() -> None:
+    """Readers of committed records would wait for its timeout."""
+    async with transactional_cluster() as (cluster, transactions):
+        producers = [producer_of(cluster, transaction_timeout_ms=900_000)]
+        await producers[0].begin_transaction()
+        await (await producers[0].send("orders", b"stored"))
+        await producers[0].send("orders", b"sent")
+        with pytest.warns(ResourceWarning, match=DROPPED):
+            _drop(producers)
+        began_s = asyncio.get_running_loop().time()
+        await eventually(lambda: bool(cluster.closed))
+        assert asyncio.get_running_loop().time() - began_s < 10
+        assert ends(transactions) == [(0, False)]
+        assert await committed(cluster) == []
+
+
+async def test_a_transaction_that_is_prepared_outlives_its_dropped_producer() -> None:
+    async with transactional_cluster() as (cluster, transactions):
+        producers = [producer_of(cluster)]
+        await producers[0].begin_transaction()
+        await (await producers[0].send("orders", b"stored"))
+        assert await producers[0].prepare_transaction()
+        with pytest.warns(ResourceWarning, match=DROPPED):
+            _drop(producers)
+        await eventually(lambda: bool(cluster.closed))
+        assert ends(transactions) == []
+
+
+async def test_an_admin_client_that_is_dropped_closes_its_connections() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders")
+    admins = [admin_of(cluster)]
+    assert await admins[0].describe_topics(["orders"])
+    with pytest.warns(ResourceWarning, match=DROPPED):
+        _drop(admins)
     await eventually(lambda: bool(cluster.closed) and len(asyncio.all_tasks()) == 1)
 
 
