@@ -16,6 +16,7 @@ from kraft.cli.options import Output, OutputFormat
 
 if TYPE_CHECKING:
     from kraft.quorum.journal_format import Frame
+    from kraft.quorum.membership import Membership
 
 app = typer.Typer(help="Read the files of the metadata log. No node has to run.", no_args_is_help=True)
 
@@ -97,6 +98,7 @@ def _frame(path: str, frame: Frame) -> Iterator[Fact]:
     from kraft.quorum.journal_format import (
         BaseRecord,
         EntryRecord,
+        MembershipRecord,
         StartRecord,
         TrimRecord,
         TruncationRecord,
@@ -117,8 +119,21 @@ def _frame(path: str, frame: Frame) -> Iterator[Fact]:
                 yield {"type": "trim", "position": frame.position, "index": index, "term": term}
             case StartRecord(number=number, index=index, term=term):
                 yield {"type": "start", "position": frame.position, "segment": number, "index": index, "term": term}
+            case MembershipRecord(membership=membership):
+                yield _membership(frame.position, membership)
             case _:
                 assert_never(record)
+
+
+def _membership(position: int, membership: Membership) -> Fact:
+    return {
+        "type": "membership",
+        "position": position,
+        "node_id": membership.node_id,
+        "incarnation": membership.incarnation.hex(),
+        "founders": {str(voter): incarnation.hex() for voter, incarnation in sorted(membership.founders.items())},
+        "admitted_after": membership.admitted_after,
+    }
 
 
 def _entry(path: str, position: int, entry: Any) -> Iterator[Fact]:

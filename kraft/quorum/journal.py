@@ -1,4 +1,6 @@
-"""The journal of a voter: term, vote and log entries, in append-only files that are synced before a voter acts on them.
+"""The journal of a voter: membership, term, vote and log entries, in append-only files.
+
+The files are synced before a voter acts on what they hold.
 
 What the engine adds is buffered until it is taken as a write, which puts it into one frame and waits for the disk; no
 message that depends on it is sent earlier. A write touches only the files, so any one thread may carry it out, one
@@ -21,16 +23,19 @@ from kraft.log.disk import Disk
 from kraft.model.errors import Corruption
 from kraft.quorum import journal_format, journal_segments
 from kraft.quorum.command import NO_OP
+from kraft.quorum.config import QuorumConfig
 from kraft.quorum.journal_format import (
     NO_VOTE,
     BaseRecord,
     EntryRecord,
+    MembershipRecord,
     StartRecord,
     TrimRecord,
     TruncationRecord,
     VoteRecord,
 )
 from kraft.quorum.journal_segments import Segments
+from kraft.quorum.membership import Membership, before_incarnations, check_membership
 from kraft.quorum.snapshots import SnapshotId
 
 DIRECTORY_NAME = journal_segments.DIRECTORY_NAME
@@ -50,7 +55,7 @@ class JournalWrite(Struct, frozen=True, kw_only=True):
     """Bodies of frames, written one at a time: otherwise a crash could leave the second without the first."""
 
     begins_segment: tuple[int, int, bytes] | None
-    """Index and term of the last entry before a new segment, and the record of the vote."""
+    """Index and term of the last entry before a new segment, and the records of the vote and the membership."""
 
     superfluous_segments: int
     """Number of segments, the oldest first, that a start no longer needs."""
@@ -72,6 +77,7 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
         self._entries: list[Entry] = []
         self._term = 0
         self._voted_for = NO_VOTE
+        self._membership: Membership | None = None
         self._buffer: list[bytes] = []
         self._under_way: JournalWrite | None = None
         self._was_trimmed = False
@@ -98,9 +104,15 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
             for record in records:
                 self._replay(path, record)
         if self._segments.last_is_of_an_earlier_format or self._segments.last_is_full:
-            index, vote = self.last_index, journal_format.encode_vote(self._term, self._voted_for)
-            self._segments.roll(index, self.term_at(index) or 0, vote)
-            self._reaches_back_to.append(index)
+            self._segments.roll(*self._begin_segment())
+
+    def _begin_segment(self) -> tuple[int, int, bytes]:
+        """Note that a segment begins here; return what its first frame is made of."""
+        index, standing = self.last_index, journal_format.encode_vote(self._term, self._voted_for)
+        if self._membership is not None:
+            standing += journal_format.encode_membership(self._membership)
+        self._reaches_back_to.append(index)
+        return index, self.term_at(index) or 0, standing
 
     def _replay(self, path: str, record: journal_format.JournalRecord) -> None:
         match record:
@@ -110,6 +122,8 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
                 self._entries.append((command, index, term))
             case VoteRecord(term=term, voted_for=voted_for):
                 self._term, self._voted_for = term, voted_for
+            case MembershipRecord(membership=membership):
+                self._membership = membership
             case TruncationRecord(from_index=from_index, previous_term=previous_term):
                 self._replay_truncation(path, from_index, previous_term)
             case BaseRecord(index=index, term=term):
@@ -122,15 +136,18 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
                         raise Corruption(path, 0, f"trimmed to entry {index} of term {term}, which is missing")
                     self._forget_before(index)
             case StartRecord(index=index, term=term):
-                if len(self._reaches_back_to) == 1:
-                    self._entries = [_base(index, term)] if index else []
-                elif index != self.last_index or self.term_at(index) not in (term, None):
-                    raise Corruption(
-                        path, 0, f"the segment continues entry {index}, but the one before ends at {self.last_index}"
-                    )
-                self._reaches_back_to[-1] = index
+                self._replay_start(path, index, term)
             case _:
                 assert_never(record)
+
+    def _replay_start(self, path: str, index: int, term: int) -> None:
+        if len(self._reaches_back_to) == 1:
+            self._entries = [_base(index, term)] if index else []
+        elif index != self.last_index or self.term_at(index) not in (term, None):
+            raise Corruption(
+                path, 0, f"the segment continues entry {index}, but the one before ends at {self.last_index}"
+            )
+        self._reaches_back_to[-1] = index
 
     def _replay_truncation(self, path: str, from_index: int, previous_term: int | None) -> None:
         self._reaches_back_to[-1] = min(self._reaches_back_to[-1], from_index - 1)
@@ -160,6 +177,16 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
         return self._entries[-1][1] if self._entries else 0
 
     @property
+    def membership(self) -> Membership | None:
+        """The voter's membership; None in a new journal, or one of a version without memberships."""
+        return self._membership
+
+    def set_membership(self, membership: Membership) -> None:
+        """Change the membership, with the next write."""
+        self._membership = membership
+        self._buffer.append(journal_format.encode_membership(membership))
+
+    @property
     def synced(self) -> bool:
         """True if everything that was added is on disk."""
         return not self._buffer and self._under_way is None
@@ -183,9 +210,7 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
         self._buffer = []
         begins_segment = None
         if self._segments.would_be_full(bodies):
-            index, vote = self.last_index, journal_format.encode_vote(self._term, self._voted_for)
-            begins_segment = index, self.term_at(index) or 0, vote
-            self._reaches_back_to.append(index)
+            begins_segment = self._begin_segment()
         superfluous_segments = self._take_superfluous_segments() if self._was_trimmed else 0
         self._was_trimmed = False
         self._index_under_way = self.last_index
@@ -352,6 +377,20 @@ def join_snapshot(journal: QuorumJournal, snapshot_id: SnapshotId | None) -> Non
     if journal.term_at(index) != term:
         journal.rebase(index, term)
     journal.start_index = index
+
+
+def settle_membership(journal: QuorumJournal, config: QuorumConfig) -> Membership:
+    """Return the membership in a journal that was just opened, durable; a journal without one gets it.
+
+    Raises MembershipRefused if the configuration contradicts it.
+    """
+    found = journal.membership
+    membership = found or before_incarnations(config.cluster_id, config.node_id, config.voters)
+    check_membership(membership, config.node_id, config.voters, str(journal.path.parent))
+    if found is None:
+        journal.set_membership(membership)
+        journal.sync()
+    return membership
 
 
 def _joined(records: list[bytes]) -> Iterator[bytes]:

@@ -10,8 +10,11 @@
              trim        index (8) and term (8) of an entry: the entries before it are not needed
              start       number of the segment (8), index (8) and term (8) of the entry that it follows; the first
                          record of every segment but number 0
+             membership  node id (8), incarnation (16), term after which the voter may vote (8, signed; -1 for a
+                         learner), number of founders (4), each with node id (8) and incarnation (16)
 
 Version 1 had a single segment. Its truncations (another type) have no term, and it has neither trims nor starts.
+Version 2 had no memberships.
 
 All numbers are big-endian. A frame is written only after the one before it was synced. So a crash can tear only the
 last frame, and an invalid frame before a valid one is corruption. The CRC includes the position, so that bytes which
@@ -28,9 +31,11 @@ from crc32c import crc32c
 from msgspec import Struct
 
 from kraft.model.errors import Corruption
+from kraft.quorum.membership import INCARNATION_BYTES, Membership
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 NO_VOTE = -1
+_LEARNER = -1
 
 FRAME_BODY_BYTES_MAX = 32 * 1024 * 1024
 
@@ -47,6 +52,8 @@ _VOTE = struct.Struct(">BQq")
 _TRUNCATION_1 = struct.Struct(">BQ")
 _POSITION = struct.Struct(">BQQ")
 _START = struct.Struct(">BQQQ")
+_MEMBERSHIP = struct.Struct(f">BQ{INCARNATION_BYTES}sqI")
+_FOUNDER = struct.Struct(f">Q{INCARNATION_BYTES}s")
 
 HEADER_BYTES = _HEADER.size + _CRC.size
 
@@ -59,6 +66,7 @@ class _Type(IntEnum):
     START = 5
     TRIM = 6
     TRUNCATION = 7
+    MEMBERSHIP = 8
 
 
 class EntryRecord(Struct, frozen=True, kw_only=True):
@@ -103,7 +111,13 @@ class StartRecord(Struct, frozen=True, kw_only=True):
     term: int
 
 
-JournalRecord = EntryRecord | VoteRecord | TruncationRecord | BaseRecord | TrimRecord | StartRecord
+class MembershipRecord(Struct, frozen=True, kw_only=True):
+    """The voter's membership from now on."""
+
+    membership: Membership
+
+
+JournalRecord = EntryRecord | VoteRecord | TruncationRecord | BaseRecord | TrimRecord | StartRecord | MembershipRecord
 
 
 class Scan(Struct, frozen=True, kw_only=True):
@@ -144,6 +158,13 @@ def encode_trim(index: int, term: int) -> bytes:
 
 def encode_start(number: int, index: int, term: int) -> bytes:
     return _START.pack(_Type.START, number, index, term)
+
+
+def encode_membership(membership: Membership) -> bytes:
+    admitted_after = _LEARNER if membership.admitted_after is None else membership.admitted_after
+    founders = sorted(membership.founders.items())
+    head = _MEMBERSHIP.pack(_Type.MEMBERSHIP, membership.node_id, membership.incarnation, admitted_after, len(founders))
+    return head + b"".join(_FOUNDER.pack(voter, incarnation) for voter, incarnation in founders)
 
 
 def encode_frame(position: int, body: bytes) -> bytes:
@@ -269,5 +290,22 @@ def _record_at(body: bytes, position: int) -> tuple[JournalRecord, int]:
         case _Type.START:
             _, number, index, term = _START.unpack_from(body, position)
             return StartRecord(number=number, index=index, term=term), position + _START.size
+        case _Type.MEMBERSHIP:
+            return _membership_at(body, position)
         case unknown:
             raise ValueError(f"record type {unknown}")
+
+
+def _membership_at(body: bytes, position: int) -> tuple[MembershipRecord, int]:
+    _, node_id, incarnation, admitted_after, founder_count = _MEMBERSHIP.unpack_from(body, position)
+    start = position + _MEMBERSHIP.size
+    end = start + founder_count * _FOUNDER.size
+    if end > len(body):
+        raise ValueError("a membership is longer than its frame")
+    membership = Membership(
+        node_id=node_id,
+        incarnation=incarnation,
+        founders=dict(_FOUNDER.iter_unpack(body[start:end])),
+        admitted_after=None if admitted_after == _LEARNER else admitted_after,
+    )
+    return MembershipRecord(membership=membership), end

@@ -1,8 +1,8 @@
 """The files of the journal: segments, of which only the last is written to.
 
 The first is `quorum.journal`; the name of each later one holds its number. When a segment is full, a new one begins
-with the position, the term and the vote at the end of the last one. So earlier segments can be removed as whole files.
-The oldest is removed first, and durably, so that there is never a gap.
+with the position, the term, the vote and the membership at the end of the last one. So earlier segments can be removed
+as whole files. The oldest is removed first, and durably, so that there is never a gap.
 """
 
 from __future__ import annotations
@@ -103,14 +103,14 @@ class Segments:
         self._file.append([journal_format.encode_frame(self._file.size, body)])
         self._file.sync()
 
-    def roll(self, index: int, term: int, vote: bytes) -> None:
-        """Begin a new segment after that entry, the journal's last; `vote` is the record of the current vote.
+    def roll(self, index: int, term: int, standing: bytes) -> None:
+        """Begin a new segment after that entry, the journal's last; `standing` are the records of vote and membership.
 
         The file is complete or does not exist, and everything before it is durable.
         """
         number = self.numbers[-1] + 1
         header = journal_format.encode_header()
-        start = journal_format.encode_start(number, index, term) + vote
+        start = journal_format.encode_start(number, index, term) + standing
         path = self._path(number)
         self._disk.write_atomically(path, header + journal_format.encode_frame(len(header), start))
         self._file.close()

@@ -22,7 +22,7 @@ from kraft.quorum import command
 from kraft.quorum.command import Command, CommandKind
 from kraft.quorum.config import QuorumConfig
 from kraft.quorum.engine import RaftEngine
-from kraft.quorum.journal import QuorumJournal, join_snapshot
+from kraft.quorum.journal import QuorumJournal, join_snapshot, settle_membership
 from kraft.quorum.messages import BadMessage, Message
 from kraft.quorum.peer_link import PeerLink
 from kraft.quorum.peer_security import PeerSecurity
@@ -92,11 +92,12 @@ class RaftQuorum:
     # --- life ------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Open the journal and take part. Raises Corruption."""
+        """Open the journal and take part. Raises Corruption and MembershipRefused."""
         assert self._parts is None, "started twice"
         self._loop = asyncio.get_running_loop()
         journal = QuorumJournal(self._config.directory, self._world.disk)
         try:
+            settle_membership(journal, self._config)
             join_snapshot(journal, None if self._snapshots is None else self._snapshots.start_id)
         except BaseException:
             journal.close()

@@ -8,6 +8,7 @@ from typing import Final
 from kraft.metadata.features import UnsupportedFeatureLevel
 from kraft.metadata.topic_decisions import ControllerDefaults
 from kraft.model.errors import Corruption
+from kraft.quorum.membership import MembershipRefused
 from kraft.quorum.peer_security import PeerSecurity
 from kraft.quorum.raft_quorum import RaftQuorum
 from kraft.quorum.service import RaftService
@@ -86,6 +87,8 @@ class ControllerNode:
             raise MetadataUnusable(
                 f"metadata log is corrupt: {corruption}: restore it from another voter"
             ) from corruption
+        except MembershipRefused as refused:
+            raise MetadataUnusable(str(refused)) from refused
 
     def grpc_services(self) -> list[RaftService | Service]:
         """Return the services of the CONTROLLER listener."""

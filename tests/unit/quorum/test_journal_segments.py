@@ -296,5 +296,5 @@ def test_a_journal_of_a_later_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / DIRECTORY_NAME / FILE_NAME
     path.parent.mkdir()
     path.write_bytes(bytes(header) + crc32c(bytes(header)).to_bytes(4, "big"))
-    with pytest.raises(Corruption, match="format version 3; this version of Kraft reads versions 1 to 2"):
+    with pytest.raises(Corruption, match="format version 4; this version of Kraft reads versions 1 to 3"):
         QuorumJournal(tmp_path, RealDisk())

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kraft.quorum.config import QuorumConfig, VoterAddress
+from kraft.quorum.journal import QuorumJournal, settle_membership
+from kraft.quorum.membership import Membership, MembershipRefused, before_incarnations, quorum_id_of
+from kraft.runtime.disk import RealDisk
+
+A, B, C = (bytes([number]) * 16 for number in (1, 2, 3))
+FOUNDERS = {1: A, 2: B, 3: C}
+
+
+def config(directory: Path, *voters: int, node_id: int = 1) -> QuorumConfig:
+    addresses = {voter: VoterAddress(host="localhost", port=9000 + voter) for voter in voters or (1, 2, 3)}
+    return QuorumConfig(node_id=node_id, cluster_id="test", voters=addresses, directory=directory)
+
+
+def test_a_founder_may_vote_in_every_term() -> None:
+    membership = Membership(node_id=1, incarnation=A).joining(FOUNDERS)
+    assert (membership.is_new, membership.is_learner) == (False, False)
+    assert membership.may_vote_in(1)
+
+
+def test_another_incarnation_is_a_learner_until_it_is_admitted() -> None:
+    membership = Membership(node_id=1, incarnation=B).joining(FOUNDERS)
+    assert membership.is_learner
+    assert not membership.may_vote_in(7)
+    admitted = membership.admitted(7)
+    assert not admitted.is_learner
+    assert (admitted.may_vote_in(7), admitted.may_vote_in(8)) == (False, True)
+
+
+def test_a_voter_of_no_quorum_may_not_vote() -> None:
+    membership = Membership(node_id=1, incarnation=A)
+    assert (membership.is_new, membership.is_learner, membership.quorum_id) == (True, False, b"")
+    assert not membership.may_vote_in(1)
+
+
+def test_the_founders_are_the_id_of_the_quorum() -> None:
+    reordered = dict(reversed(FOUNDERS.items()))
+    assert quorum_id_of(FOUNDERS) == quorum_id_of(reordered) != quorum_id_of({**FOUNDERS, 3: A})
+
+
+def test_voters_of_a_version_without_memberships_find_the_same_quorum() -> None:
+    one, two = (before_incarnations("test", voter, (1, 2, 3)) for voter in (1, 2))
+    assert one.quorum_id == two.quorum_id != before_incarnations("other", 1, (1, 2, 3)).quorum_id
+    assert one.incarnation != two.incarnation
+    assert one.may_vote_in(1)
+
+
+def test_the_membership_survives_restarts_trims_and_new_segments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kraft.quorum.journal_segments.SEGMENT_BYTES", 200)
+    membership = Membership(node_id=1, incarnation=B).joining(FOUNDERS).admitted(4)
+    journal = QuorumJournal(tmp_path, RealDisk())
+    journal.set_membership(membership)
+    journal.setCurrentTerm(4, 2)
+    for index in range(1, 30):
+        journal.add(b"\1" + bytes(20), index, 4)
+        journal.sync()
+    journal.trim(25)
+    path = journal.path
+    journal.close()
+    assert not (path.parent / "quorum.journal").exists(), "the segment in which it was written is gone"
+    reopened = QuorumJournal(tmp_path, RealDisk())
+    assert reopened.membership == membership
+    assert (reopened.getCurrentTerm(), reopened.getVotedForNodeId()) == (4, 2)
+    reopened.close()
+
+
+@pytest.mark.parametrize(
+    "membership", [Membership(node_id=3, incarnation=C), Membership(node_id=3, incarnation=C, founders=FOUNDERS)]
+)
+def test_each_membership_is_read_as_it_was_written(tmp_path: Path, membership: Membership) -> None:
+    journal = QuorumJournal(tmp_path, RealDisk())
+    journal.set_membership(membership)
+    journal.sync()
+    journal.close()
+    reopened = QuorumJournal(tmp_path, RealDisk())
+    assert reopened.membership == membership
+    reopened.close()
+
+
+def test_a_start_with_other_voters_than_the_quorum_was_formed_with_is_refused(tmp_path: Path) -> None:
+    journal = QuorumJournal(tmp_path, RealDisk())
+    journal.set_membership(Membership(node_id=1, incarnation=A).joining({1: A}))
+    with pytest.raises(MembershipRefused, match="names the nodes 1, 2, 3, but this node's quorum was formed with 1: "):
+        settle_membership(journal, config(tmp_path))
+    journal.close()
+
+
+def test_the_journal_of_another_node_is_refused(tmp_path: Path) -> None:
+    journal = QuorumJournal(tmp_path, RealDisk())
+    settle_membership(journal, config(tmp_path, node_id=2))
+    with pytest.raises(MembershipRefused, match="the metadata log of node 2, not of node 1"):
+        settle_membership(journal, config(tmp_path))
+    journal.close()
