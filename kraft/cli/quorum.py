@@ -98,6 +98,8 @@ def _print_replication(description: QuorumDescription, *, human_readable: bool) 
             status = "Leader"
         elif member.unreachable:
             status = "Unreachable"
+        elif member.is_learner:
+            status = "Learner"
         else:
             status = "Follower" if member in description.voters else "Observer"
         # The leader's own last fetch is the time of its answer.

@@ -20,6 +20,9 @@ class QuorumMember(Struct, frozen=True, kw_only=True):
     lag: int = -1
     last_fetch_timestamp_ms: int = -1
     last_caught_up_timestamp_ms: int = -1
+    is_learner: bool = False
+    """The voter lost its metadata log, and does not count until the leader has admitted it."""
+
     unreachable: bool = False
     """No controller is active, and this voter did not answer the broker. The times are then by the clocks of others."""
 

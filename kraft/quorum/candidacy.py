@@ -36,7 +36,7 @@ class PreVotes:
     """The pre-votes that the other voters have granted in this round, for one term."""
 
     def __init__(self, voter_count: int) -> None:
-        self._majority = voter_count // 2 + 1
+        self._voter_count = voter_count
         self._term = -1
         self._granted_by: set[int] = set()
         self._next_round_ms = 0
@@ -56,9 +56,10 @@ class PreVotes:
         if term == self._term:
             self._granted_by.add(voter)
 
-    def is_won(self, term: int) -> bool:
-        """True if a majority, this voter included, would vote for it in that term."""
-        return term == self._term and len(self._granted_by) + 1 >= self._majority
+    def is_won(self, term: int, *, needs_all: bool = False) -> bool:
+        """True if a majority, or all, this voter included, would vote for it in that term."""
+        needed = self._voter_count if needs_all else self._voter_count // 2 + 1
+        return term == self._term and len(self._granted_by) + 1 >= needed
 
     def end(self) -> None:
         """Discard the granted pre-votes: there is a leader, or this voter becomes a candidate."""

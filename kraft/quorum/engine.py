@@ -6,7 +6,7 @@ reset, since otherwise an entry waits for the next heartbeat; `__raftLastApplied
 `__connectedToAnyone`, which it calls before it becomes a candidate, asks the other voters for pre-votes;
 `__raftElectionDeadline` is brought forward for an immediate election; and `__generateRaftTimeout` spreads the pre-vote
 rounds and gives followers another timeout than candidates. The two times that are set are also read, to call the engine
-only when something is due.
+only when something is due. `__raftMatchIndex` is reset for a voter that lost its entries.
 `createJournal` and `Serializer` are replaced while the engine is built: it has no other way to take a journal, and
 would make snapshots of its own.
 """
@@ -24,8 +24,9 @@ from pysyncobj.version import VERSION
 
 from kraft.quorum.command import REGULAR
 from kraft.quorum.config import APPEND_BATCH_BYTES, QuorumConfig
+from kraft.quorum.engine_facts import VoterNode
 from kraft.quorum.journal import QuorumJournal
-from kraft.quorum.transport import QuorumTransport, VoterNode
+from kraft.quorum.transport import QuorumTransport
 
 AUDITED_VERSION = "0.3.17"
 
@@ -36,6 +37,8 @@ _APPLY = "_SyncObj__doApplyCommand"
 _APPEND_DUE = "_SyncObj__newAppendEntriesTime"
 
 _LAST_APPLIED = "_SyncObj__raftLastApplied"
+
+_MATCH_INDEX = "_SyncObj__raftMatchIndex"
 
 _ELECTION_DUE = "_SyncObj__raftElectionDeadline"
 _MAY_CAMPAIGN = "_SyncObj__connectedToAnyone"
@@ -127,6 +130,10 @@ class RaftEngine(syncobj.SyncObj):  # type: ignore[misc]  # PySyncObj has no typ
         """Start an election at the next step, if `may_campaign` allows it then."""
         setattr(self, _ELECTION_DUE, 0.0)
 
+    def forget_acknowledgements(self, voter: int) -> None:
+        """Count no entry as stored by that voter until it acknowledges it again. This voter must lead."""
+        getattr(self, _MATCH_INDEX)[VoterNode(voter)] = 0
+
     @property
     def leader_id(self) -> int | None:
         leader: VoterNode | None = self._getLeader()
@@ -170,7 +177,7 @@ class RaftEngine(syncobj.SyncObj):  # type: ignore[misc]  # PySyncObj has no typ
         self._on_apply(index, term, command)
 
     def _check_private_names(self) -> None:
-        for name in (_APPEND_DUE, _LAST_APPLIED, _ELECTION_DUE):
+        for name in (_APPEND_DUE, _LAST_APPLIED, _ELECTION_DUE, _MATCH_INDEX):
             if not hasattr(self, name):
                 raise UnsuitableEngine(f"PySyncObj {VERSION} has no {name}")
 

@@ -90,6 +90,11 @@ class Acknowledgements:
         self._match_index = {}
         self._resent = {}
 
+    def forget(self, voter: int) -> None:
+        """Forget what the voter has confirmed: it came back as another incarnation."""
+        self._match_index.pop(voter, None)
+        self._resent.pop(voter, None)
+
     def match_index(self, voter: int) -> int:
         """Return the last entry that the voter is known to hold; -1 if it has not responded."""
         return self._match_index.get(voter, -1)
@@ -100,14 +105,17 @@ class Acknowledgements:
         A reset makes the leader send all following entries again. Its index is kept between what the voter has
         confirmed and the end of the log, since the engine would look for entries that are not there. If one gap makes a
         voter refuse many appends, only one reset passes; otherwise the appends would multiply.
+
+        A learner's confirmation does not count: it only moves the place from which the leader continues.
         """
         if response.term != self._term:
             return None
         if response.success:
             if not FIRST_INDEX < response.next_index <= last_index + 1:
                 return None
+            is_progress = response.next_index - 1 > self.match_index(voter)
             self._match_index[voter] = max(self.match_index(voter), response.next_index - 1)
-            return response
+            return replace(response, success=False, reset=is_progress) if response.is_learner else response
         lowest = max(self.match_index(voter), FIRST_INDEX) + 1
         next_index = min(max(response.next_index, lowest), last_index + 1)
         reset = response.reset and self._may_resend(voter, next_index, now_ms)

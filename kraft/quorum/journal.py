@@ -12,7 +12,7 @@ voter learns it again from the leader, and a low one does no harm.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import assert_never, overload
 
@@ -379,17 +379,26 @@ def join_snapshot(journal: QuorumJournal, snapshot_id: SnapshotId | None) -> Non
     journal.start_index = index
 
 
-def settle_membership(journal: QuorumJournal, config: QuorumConfig) -> Membership:
+def settle_membership(
+    journal: QuorumJournal, config: QuorumConfig, draw_incarnation: Callable[[], bytes]
+) -> Membership:
     """Return the membership in a journal that was just opened, durable; a journal without one gets it.
 
     Raises MembershipRefused if the configuration contradicts it.
     """
-    found = journal.membership
-    membership = found or before_incarnations(config.cluster_id, config.node_id, config.voters)
-    check_membership(membership, config.node_id, config.voters, str(journal.path.parent))
-    if found is None:
-        journal.set_membership(membership)
-        journal.sync()
+    membership = journal.membership
+    if membership is not None:
+        check_membership(membership, config.node_id, config.voters, str(journal.path.parent))
+        return membership
+    if journal.last_index > FIRST_INDEX or journal.getCurrentTerm() > 0:
+        membership = before_incarnations(config.cluster_id, config.node_id, config.voters)
+    else:
+        membership = Membership(node_id=config.node_id, incarnation=draw_incarnation())
+        if not config.peer_ids:
+            # There is nobody to form the quorum with.
+            membership = membership.joining({config.node_id: membership.incarnation})
+    journal.set_membership(membership)
+    journal.sync()
     return membership
 
 

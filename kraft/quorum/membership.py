@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 INCARNATION_BYTES: Final = 16
 
@@ -38,6 +38,12 @@ class Membership(Struct, frozen=True, kw_only=True):
     incarnation: bytes
     founders: Mapping[int, bytes] = field(default_factory=dict)
     admitted_after: int | None = None
+    quorum_id: bytes = b""
+    """Follows from the founders; empty for none."""
+
+    def __post_init__(self) -> None:
+        # Every message of a leader names it.
+        force_setattr(self, "quorum_id", quorum_id_of(self.founders))
 
     @property
     def is_new(self) -> bool:
@@ -47,11 +53,6 @@ class Membership(Struct, frozen=True, kw_only=True):
     @property
     def is_learner(self) -> bool:
         return not self.is_new and self.admitted_after is None
-
-    @property
-    def quorum_id(self) -> bytes:
-        """Return the id of the quorum; empty for none."""
-        return quorum_id_of(self.founders)
 
     def may_vote_in(self, term: int) -> bool:
         return self.admitted_after is not None and term > self.admitted_after

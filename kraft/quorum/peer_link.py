@@ -17,8 +17,17 @@ import structlog
 
 from kraft.quorum.config import FRAME_BYTES_MAX, QuorumConfig
 from kraft.quorum.connection_errors import short_reason
-from kraft.quorum.handshake import HANDSHAKE_DEADLINE_S, VoterMismatch, check_hello, hello
-from kraft.quorum.messages import Message, size_bytes, to_frames
+from kraft.quorum.frames import to_frames
+from kraft.quorum.handshake import (
+    HANDSHAKE_DEADLINE_S,
+    Greeting,
+    Greetings,
+    VoterMismatch,
+    check_hello,
+    greeting_in,
+    hello,
+)
+from kraft.quorum.messages import Message, size_bytes
 from kraft.quorum.pb import raft_pb2
 from kraft.quorum.pb.raft_pb2_grpc import RaftStub
 from kraft.quorum.peer_security import PeerSecurity
@@ -80,12 +89,12 @@ class PeerLink:
         on_down: Callable[[int], None],
         on_room: Callable[[int], None],
         security: PeerSecurity | None = None,
-        incarnation_id: bytes = b"",
+        greetings: Greetings | None = None,
     ) -> None:
         self.peer_id = peer_id
         self._config = config
         self._security = security if security is not None else PeerSecurity()
-        self._incarnation_id = incarnation_id
+        self._greetings = greetings or Greetings()
         self._on_up = on_up
         self._on_down = on_down
         self._on_room = on_room
@@ -177,13 +186,13 @@ class PeerLink:
         """Shake hands and write until the stream ends. Raises VoterMismatch."""
         try:
             async with asyncio.timeout(HANDSHAKE_DEADLINE_S):
-                await call.write(hello(self._config, self.peer_id, self._incarnation_id))
+                await call.write(hello(self._config, self.peer_id, self._greetings.ours()))
                 answer = await call.read()
             if not isinstance(answer, raft_pb2.RaftFrame):
                 return
             if check_hello(self._config, answer) != self.peer_id:
                 raise VoterMismatch(f"node {answer.hello.sender_id} answered instead of node {self.peer_id}")
-            self._mark_up()
+            self._mark_up(greeting_in(self._config, answer.hello, self._greetings.ours()))
             await self._write_until_end(call)
         finally:
             call.cancel()
@@ -238,12 +247,13 @@ class PeerLink:
             self._has_written = False
         raise PeerSilent(f"no message for {request_timeout_s:g} s")
 
-    def _mark_up(self) -> None:
+    def _mark_up(self, greeting: Greeting) -> None:
         self._is_up = True
         self._last_problem = ""
         self._silent_checks = 0
         self._empty()
         log.info("raft connection opened", node=self._config.node_id, peer=self.peer_id)
+        self._greetings.received(self.peer_id, greeting)
         self._on_up(self.peer_id)
 
     def _empty(self) -> None:

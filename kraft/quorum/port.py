@@ -66,11 +66,13 @@ class VoterStatus(Struct, frozen=True, kw_only=True):
 
     `match_index`: the last entry that the voter is known to hold; -1 if the answering voter does not lead or has no
     response yet. `heard_ms_ago`: time since its last message; 0 for the answering voter itself, -1 for never.
+    `is_learner`: it lost its metadata log, and does not count until a leader has admitted it.
     """
 
     node_id: int
     match_index: int
     heard_ms_ago: int
+    is_learner: bool = False
 
 
 class QuorumStatus(Struct, frozen=True, kw_only=True):

@@ -13,7 +13,6 @@ import math
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -22,7 +21,9 @@ from kraft.quorum import command
 from kraft.quorum.command import Command, CommandKind
 from kraft.quorum.config import QuorumConfig
 from kraft.quorum.engine import RaftEngine
+from kraft.quorum.handshake import Greeting, Greetings
 from kraft.quorum.journal import QuorumJournal, join_snapshot, settle_membership
+from kraft.quorum.membership import INCARNATION_BYTES
 from kraft.quorum.messages import BadMessage, Message
 from kraft.quorum.peer_link import PeerLink
 from kraft.quorum.peer_security import PeerSecurity
@@ -37,7 +38,9 @@ from kraft.quorum.port import (
 from kraft.quorum.service import RaftService
 from kraft.quorum.snapshot_transfer import SnapshotKeeper
 from kraft.quorum.snapshots import Snapshot
+from kraft.quorum.standing import Standing
 from kraft.quorum.transport import QuorumTransport
+from kraft.quorum.voter_parts import ArrivedSnapshot, VoterParts
 from kraft.quorum.world import QuorumWorld
 
 log = structlog.get_logger(__name__)
@@ -67,16 +70,17 @@ class RaftQuorum:
         """Index, term and content of committed entries that the listener does not have yet."""
         self._applied_index = 0
         self._is_writing = False
-        self._incoming: _IncomingSnapshot | None = None
-        self._incarnation = world.entropy.bytes(command.REQUEST_ID_BYTES // 2)
+        self._incoming: ArrivedSnapshot | None = None
+        self._process_id = world.entropy.bytes(command.REQUEST_ID_BYTES // 2)
+        self._greetings = Greetings(ours=self._greeting, received=self._on_greeting)
         self._security = security
         self._snapshots = snapshots
-        self.service = RaftService(config, security, self._incarnation)
+        self.service = RaftService(config, security, self._greetings)
         self._config = config
         self._world = world
         self._listener = listener
         self._fatal = fatal
-        self._parts: _Parts | None = None
+        self._parts: VoterParts | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._next_beat: asyncio.TimerHandle | None = None
         self._step_scheduled = False
@@ -97,16 +101,18 @@ class RaftQuorum:
         self._loop = asyncio.get_running_loop()
         journal = QuorumJournal(self._config.directory, self._world.disk)
         try:
-            settle_membership(journal, self._config)
+            membership = settle_membership(journal, self._config, lambda: self._world.entropy.bytes(INCARNATION_BYTES))
             join_snapshot(journal, None if self._snapshots is None else self._snapshots.start_id)
         except BaseException:
             journal.close()
             raise
-        transport = QuorumTransport(self._config, journal, self._world.clock)
+        standing = Standing(self._config, membership, journal)
+        transport = QuorumTransport(self._config, journal, self._world.clock, standing)
+        transport.append_barrier = self._append_barrier
         engine = RaftEngine(self._config, journal, transport, self._on_apply, self._on_leading)
         links = {peer: self._link_to(peer) for peer in self._config.peer_ids}
         self._applied_index = journal.start_index
-        self._parts = _Parts(journal, transport, engine, links)
+        self._parts = VoterParts(journal, transport, engine, links)
         transport.attach(engine, self._parts)
         if self._snapshots is not None:
             transport.latest_snapshot, transport.install_snapshot = self._snapshots.latest, self._install_snapshot
@@ -137,7 +143,7 @@ class RaftQuorum:
             self._on_link_down,
             self._on_link_room,
             self._security,
-            self._incarnation,
+            self._greetings,
         )
 
     # --- snapshots ---------------------------------------------------------------------------------------------------
@@ -154,19 +160,19 @@ class RaftQuorum:
     def _install_snapshot(self, sender: int, term: int, snapshot: Snapshot) -> None:
         """Install a snapshot once everything in the journal is durable; one at a time."""
         if self._incoming is None:
-            self._incoming = _IncomingSnapshot(sender, term, snapshot)
+            self._incoming = ArrivedSnapshot(sender, term, snapshot)
         else:
             # The sender gets no response, and sends it again.
             reason = "another one is being installed"
             log.info("snapshot ignored", node=self._config.node_id, index=snapshot.id.index, reason=reason)
 
-    def _keep_snapshot(self, incoming: _IncomingSnapshot) -> None:
+    def _keep_snapshot(self, incoming: ArrivedSnapshot) -> None:
         assert self._snapshots is not None, "without a keeper no snapshot is installed"
         incoming.is_under_way = True
         keep, snapshot = self._snapshots.keep, incoming.snapshot
         self._world.snapshot_thread.start(lambda: keep(snapshot), lambda kept: self._snapshot_kept(incoming, kept))
 
-    def _snapshot_kept(self, incoming: _IncomingSnapshot, kept: Future[Callable[[], None]]) -> None:
+    def _snapshot_kept(self, incoming: ArrivedSnapshot, kept: Future[Callable[[], None]]) -> None:
         self._incoming = None
         if self._parts is None or self._failed:
             return
@@ -237,11 +243,13 @@ class RaftQuorum:
         parts = self._parts
         if parts is None:
             return VoterStatus(node_id=voter, match_index=-1, heard_ms_ago=-1)
+        standing, transport = parts.transport.standing, parts.transport
         if voter == self._config.node_id:
-            return VoterStatus(node_id=voter, match_index=parts.journal.last_index, heard_ms_ago=0)
-        transport = parts.transport
+            end, is_learner = parts.journal.last_index, standing.membership.is_learner
+            return VoterStatus(node_id=voter, match_index=end, heard_ms_ago=0, is_learner=is_learner)
         match_index = transport.acknowledgements.match_index(voter) if parts.engine.leading else -1
-        return VoterStatus(node_id=voter, match_index=match_index, heard_ms_ago=transport.heard_ms_ago(voter))
+        heard_ms_ago, is_learner = transport.heard_ms_ago(voter), standing.is_learner(voter)
+        return VoterStatus(node_id=voter, match_index=match_index, heard_ms_ago=heard_ms_ago, is_learner=is_learner)
 
     async def _submit(self, kind: CommandKind, payload: bytes, term: int, deadline_s: float) -> int:
         assert self._loop is not None, "a leader is started"
@@ -281,7 +289,7 @@ class RaftQuorum:
 
     def _new_request_id(self) -> bytes:
         self._request_count += 1
-        return self._incarnation + self._request_count.to_bytes(command.REQUEST_ID_BYTES // 2, "big")
+        return self._process_id + self._request_count.to_bytes(command.REQUEST_ID_BYTES // 2, "big")
 
     # --- steps -------------------------------------------------------------------------------------------------------
 
@@ -318,7 +326,7 @@ class RaftQuorum:
         except Exception as error:  # noqa: BLE001  After any error, this voter must not send or vote again.
             self._fail(f"{type(error).__name__}: {error}")
 
-    def _persist(self, parts: _Parts) -> None:
+    def _persist(self, parts: VoterParts) -> None:
         """Write everything added so far, then send the messages held so far. No write may be under way."""
         parts.transport.hold()
         write = parts.journal.next_write()
@@ -329,7 +337,7 @@ class RaftQuorum:
         carry_out, to_disk = parts.journal.carry_out, write
         self._world.journal_thread.start(lambda: carry_out(to_disk), lambda written: self._written(parts, written))
 
-    def _written(self, parts: _Parts, written: Future[None]) -> None:
+    def _written(self, parts: VoterParts, written: Future[None]) -> None:
         self._is_writing = False
         if self._parts is not parts or self._failed:
             return
@@ -343,7 +351,7 @@ class RaftQuorum:
             # Write what was added during that write.
             self._step()
 
-    def _release(self, parts: _Parts) -> None:
+    def _release(self, parts: VoterParts) -> None:
         """Send held messages and pass committed entries that are durable to the listener."""
         parts.transport.release()
         while self._committed and self._committed[0][0] <= parts.journal.synced_index and not self._failed:
@@ -373,6 +381,18 @@ class RaftQuorum:
             self._parts.links[peer].hello_received()
             self._parts.transport.hello_received(peer)
             self._schedule_step()
+
+    def _greeting(self) -> Greeting:
+        return Greeting(process_id=self._process_id) if self._parts is None else self._parts.greeting(self._process_id)
+
+    def _on_greeting(self, peer: int, greeting: Greeting) -> None:
+        if self._parts is not None:
+            self._parts.transport.greeted(peer, greeting)
+            self._schedule_step()
+
+    def _append_barrier(self) -> None:
+        request_id = self._new_request_id()
+        self._append(Command(kind=CommandKind.BARRIER, decided_term=self.term, request_id=request_id))
 
     def _on_link_up(self, peer: int) -> None:
         if self._parts is not None:
@@ -445,7 +465,7 @@ class RaftQuorum:
         if not leads:
             self._withdraw_leadership("this voter lost its leadership")
             return
-        self._parts.transport.acknowledgements.begin(self.term)
+        self._parts.transport.leadership_begins(self.term)
         self._leadership_request = self._new_request_id()
         self._append(Command(kind=CommandKind.BARRIER, decided_term=self.term, request_id=self._leadership_request))
 
@@ -465,36 +485,3 @@ class RaftQuorum:
             log.info("raft leadership lost", node=self._config.node_id, term=self._leadership_term, reason=reason)
             self._leadership_term = None
             self._listener.on_leadership(None)
-
-
-@dataclass(slots=True)
-class _IncomingSnapshot:
-    """Snapshot that the leader of a term has sent."""
-
-    sender: int
-    term: int
-    snapshot: Snapshot
-    is_under_way: bool = False
-    """True while it is being written; before that, it waits for the journal."""
-
-
-class _Parts:
-    """The objects that exist between start and stop."""
-
-    def __init__(
-        self,
-        journal: QuorumJournal,
-        transport: QuorumTransport,
-        engine: RaftEngine,
-        links: dict[int, PeerLink],
-    ) -> None:
-        self.journal = journal
-        self.transport = transport
-        self.engine = engine
-        self.links = links
-
-    def deliver(self, peer: int, messages: list[Message]) -> None:
-        self.links[peer].send(messages)
-
-    def room_bytes(self, peer: int) -> int:
-        return self.links[peer].room_bytes

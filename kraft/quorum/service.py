@@ -11,8 +11,17 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from kraft.quorum.config import QuorumConfig
-from kraft.quorum.handshake import HANDSHAKE_DEADLINE_S, VoterMismatch, check_hello, hello
-from kraft.quorum.messages import BadMessage, Message, from_frame
+from kraft.quorum.frames import from_frame
+from kraft.quorum.handshake import (
+    HANDSHAKE_DEADLINE_S,
+    Greeting,
+    Greetings,
+    VoterMismatch,
+    check_hello,
+    greeting_in,
+    hello,
+)
+from kraft.quorum.messages import BadMessage, Message
 from kraft.quorum.pb import raft_pb2, raft_pb2_grpc
 from kraft.quorum.peer_security import PeerSecurity
 
@@ -30,10 +39,12 @@ Receive = Callable[[int, list[Message]], None]
 class RaftService(raft_pb2_grpc.RaftServicer):
     """Takes messages while open; before and after, answers UNAVAILABLE, and the dialing voter tries again."""
 
-    def __init__(self, config: QuorumConfig, security: PeerSecurity | None = None, incarnation_id: bytes = b"") -> None:
+    def __init__(
+        self, config: QuorumConfig, security: PeerSecurity | None = None, greetings: Greetings | None = None
+    ) -> None:
         self._config = config
         self._security = security if security is not None else PeerSecurity()
-        self._incarnation_id = incarnation_id
+        self._greetings = greetings or Greetings()
         self._receive: Receive | None = None
         self._on_hello: Callable[[int], None] | None = None
         self._streams: dict[int, _Stream] = {}
@@ -68,9 +79,9 @@ class RaftService(raft_pb2_grpc.RaftServicer):
         if self._receive is None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, f"node {self._config.node_id} is starting or stopping")
         try:
-            sender, incarnation_id = await self._receive_hello(request_iterator, context)
-            stream = self._replace_stream(sender, incarnation_id)
-            yield hello(self._config, sender, self._incarnation_id)
+            sender, greeting = await self._receive_hello(request_iterator, context)
+            stream = self._replace_stream(sender, greeting)
+            yield hello(self._config, sender, self._greetings.ours())
             async for frame in request_iterator:
                 stream.heard()
                 self._receive_frame(sender, frame)
@@ -97,8 +108,8 @@ class RaftService(raft_pb2_grpc.RaftServicer):
 
     async def _receive_hello(
         self, request_iterator: _MaybeAsyncIterator[raft_pb2.RaftFrame], context: _ServicerContext
-    ) -> tuple[int, bytes]:
-        """Return node id and incarnation of the dialing voter. Raises VoterMismatch if the caller is not a voter."""
+    ) -> tuple[int, Greeting]:
+        """Return node id and greeting of the dialing voter. Raises VoterMismatch if the caller is not a voter."""
         try:
             async with asyncio.timeout(HANDSHAKE_DEADLINE_S):
                 first = await anext(request_iterator)
@@ -109,14 +120,14 @@ class RaftService(raft_pb2_grpc.RaftServicer):
         sender = check_hello(self._config, first)
         if objection := self._security.objection(context, sender):
             raise VoterMismatch(objection)
-        return sender, first.hello.incarnation_id
+        return sender, greeting_in(self._config, first.hello, self._greetings.ours())
 
     def _receive_frame(self, sender: int, frame: raft_pb2.RaftFrame) -> None:
         """Pass on the messages of a frame. Raises BadMessage."""
         if self._receive is not None:
             self._receive(sender, from_frame(frame))
 
-    def _replace_stream(self, sender: int, incarnation_id: bytes) -> _Stream:
+    def _replace_stream(self, sender: int, greeting: Greeting) -> _Stream:
         """Make this the voter's only stream: messages on an earlier one are older than those on this one.
 
         Raises VoterMismatch if the earlier one belongs to another process that is alive.
@@ -125,12 +136,13 @@ class RaftService(raft_pb2_grpc.RaftServicer):
         assert task is not None, "a gRPC handler runs in a task"
         earlier = self._streams.get(sender)
         if earlier is not None:
-            if earlier.incarnation_id != incarnation_id and earlier.is_alive:
+            if earlier.process_id != greeting.process_id and earlier.is_alive:
                 raise VoterMismatch(
                     f"node.id {sender} is in use by another running process: give each node its own node.id"
                 )
             earlier.task.cancel()
-        stream = self._streams[sender] = _Stream(task, incarnation_id, asyncio.get_running_loop().time())
+        stream = self._streams[sender] = _Stream(task, greeting.process_id, asyncio.get_running_loop().time())
+        self._greetings.received(sender, greeting)
         if self._on_hello is not None:
             self._on_hello(sender)
         return stream
@@ -145,7 +157,7 @@ class _Stream:
     """Stream of one voter's process."""
 
     task: asyncio.Task[object]
-    incarnation_id: bytes
+    process_id: bytes
     heard_at_s: float
 
     def heard(self) -> None:

@@ -6,19 +6,26 @@ that they depend on and `release` after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping
 
-from pysyncobj.node import Node
+from msgspec.structs import replace
 from pysyncobj.transport import Transport
 
+from kraft.quorum.admission import Learners
 from kraft.quorum.candidacy import FirstContacts, LeaderWatch, PreVotes
 from kraft.quorum.config import QuorumConfig
-from kraft.quorum.filters import Acknowledgements, LogView, VoteCounter, trim_append
+from kraft.quorum.engine_facts import DurableLog, EngineFacts, Links, VoterNode
+from kraft.quorum.filters import Acknowledgements, VoteCounter, trim_append
+from kraft.quorum.handshake import Greeting
+from kraft.quorum.membership import quorum_id_of
 from kraft.quorum.messages import (
+    Admission,
     Append,
     AppendResponse,
+    Demotion,
     EngineMessage,
+    ForMembership,
+    Introduction,
     Message,
     PreVoteRequest,
     PreVoteResponse,
@@ -32,65 +39,31 @@ from kraft.quorum.messages import (
 )
 from kraft.quorum.snapshot_transfer import IncomingSnapshot, OutgoingSnapshots
 from kraft.quorum.snapshots import Snapshot
+from kraft.quorum.standing import Standing, admitted_standing
 from kraft.quorum.world import MonotonicClock
-
-
-class Links(Protocol):
-    """The streams to the other voters."""
-
-    def deliver(self, peer: int, messages: list[Message]) -> None:
-        """Send the messages of one step; they may be lost, never reordered."""
-
-    def room_bytes(self, peer: int) -> int:
-        """Return the bytes that may be sent to the voter before `link_has_room` is called."""
-
-
-class EngineFacts(Protocol):
-    """The engine, as the filters see it."""
-
-    @property
-    def raftCurrentTerm(self) -> int: ...
-
-    @property
-    def raftLastApplied(self) -> int: ...
-
-    @property
-    def leading(self) -> bool: ...
-
-    def campaign_now(self) -> None: ...
-
-
-class DurableLog(LogView, Protocol):
-    @property
-    def first_index(self) -> int:
-        """Index of the first entry; no earlier one can be sent."""
-
-    @property
-    def synced_index(self) -> int:
-        """Index up to which every entry is on disk."""
 
 
 def _no_snapshot() -> Snapshot | None:
     return None
 
 
+def _append_nothing() -> None:
+    return
+
+
 def _refuse_snapshot(sender: int, term: int, snapshot: Snapshot) -> None:
     raise ValueError(f"a snapshot at entry {snapshot.id.index} arrived, but this voter keeps none")
-
-
-class VoterNode(Node):  # type: ignore[misc]  # PySyncObj has no type information.
-    """A voter by its node id, whose hash is the same in every process, so that sets of voters have one order."""
-
-    def __str__(self) -> str:
-        return str(self.id)
 
 
 class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type information.
     """Connects the engine with the links to the other voters. Everything happens on the event loop."""
 
-    def __init__(self, config: QuorumConfig, log: DurableLog, clock: MonotonicClock) -> None:
-        """A log without any entry belongs to a voter that never took part."""
+    def __init__(
+        self, config: QuorumConfig, log: DurableLog, clock: MonotonicClock, standing: Standing | None = None
+    ) -> None:
+        """A log without any entry belongs to a voter that never took part. Without `standing`, the voter may vote."""
         super().__init__(None, None, [])
+        self.standing = standing or admitted_standing(config)
         self._node_id = config.node_id
         self._nodes = {peer: VoterNode(peer) for peer in config.peer_ids}
         self._log = log
@@ -108,6 +81,9 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
         self._first_contacts = FirstContacts(config.peer_ids if is_first else ())
         self._heard_at_ms: dict[int, int] = {}
         self.acknowledgements = Acknowledgements()
+        self._learners = Learners(self.standing, self.acknowledgements)
+        self.append_barrier: Callable[[], None] = _append_nothing
+        """Makes this voter, while it leads, append an entry soon."""
         self.resend_wanted = False
         """True if a follower asked for entries again. The engine alone would answer only in its next append period."""
         self.latest_snapshot: Callable[[], Snapshot | None] = _no_snapshot
@@ -148,7 +124,7 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
         if "serialized" in message:
             self._postpone_snapshot(node, message)
             return True
-        translated = from_engine(message, self._engine.raftCurrentTerm)
+        translated = from_engine(message, self._engine.raftCurrentTerm, self.standing.membership)
         if translated is None:
             return False
         if isinstance(translated, VoteResponse):
@@ -189,6 +165,7 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
                 previous_term=base_term,
                 entries=(),
                 commit_index=min(message["commit_index"], base),
+                quorum_id=self.standing.membership.quorum_id,
             ),
         )
 
@@ -202,7 +179,7 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
                 self._outgoing.begin(peer, snapshot, term, now_ms)
         for peer in self._outgoing.under_way:
             for part in self._outgoing.next_parts(peer, term, self._room_bytes(peer), now_ms):
-                self._put(peer, part)
+                self._put(peer, replace(part, quorum_id=self.standing.membership.quorum_id))
 
     @property
     def asks_for_pre_votes(self) -> bool:
@@ -214,25 +191,40 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
         self._pre_votes.end()
 
     def may_campaign(self, round_ms: int) -> bool:
-        """Return whether a majority would vote for this voter.
+        """Return whether a majority would vote for this voter; all, if they have to form the quorum.
 
         While that is not known, asks the others for pre-votes, again every `round_ms`.
         """
         assert self._engine is not None, "the engine was not attached before its first step"
+        membership = self.standing.membership
         term, now_ms = self._engine.raftCurrentTerm + 1, self._clock.monotonic_ms()
-        if self._pre_votes.is_won(term):
+        if self._pre_votes.is_won(term, needs_all=membership.is_new):
             self._pre_votes.end()
+            if membership.is_new:
+                self.standing.form()
             self._leader.heard(self._node_id, now_ms)
             return True
         if not self._nodes:
             return True
-        if self._pre_votes.is_due(now_ms):
+        founders = self.standing.proposed_founders if membership.is_new else membership.founders
+        if founders is not None and self._pre_votes.is_due(now_ms):
             self._pre_votes.begin(term, now_ms + round_ms)
-            last_log_term, last_log_index = self._log_end()
-            request = PreVoteRequest(term=term, last_log_index=last_log_index, last_log_term=last_log_term)
-            for peer in sorted(self._connected):
-                self._put(peer, request)
+            if not membership.is_learner:
+                self._ask_for_pre_votes(term, founders)
         return False
+
+    def _ask_for_pre_votes(self, term: int, founders: Mapping[int, bytes]) -> None:
+        last_log_term, last_log_index = self._log_end()
+        request = PreVoteRequest(
+            term=term,
+            last_log_index=last_log_index,
+            last_log_term=last_log_term,
+            incarnation=self.standing.membership.incarnation,
+            founders=founders,
+            forms=self.standing.membership.is_new,
+        )
+        for peer in sorted(self._connected):
+            self._put(peer, request)
 
     def hold(self) -> None:
         """Hold every message sent so far for the next `release`.
@@ -273,6 +265,21 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
 
     # --- the links' side -----------------------------------------------------------------------------------------
 
+    def greeted(self, peer: int, greeting: Greeting) -> None:
+        """Note what the voter says of itself, before its first message and before its link is up."""
+        was_new = self.standing.membership.is_new
+        earlier = self.standing.greeted(peer, greeting)
+        if was_new:
+            # Pre-votes count only for what this voter knew when it asked.
+            self._pre_votes.end()
+        if earlier is not None and self._engine is not None and self._engine.leading:
+            self._learners.greeted_again(self._engine, peer, earlier, greeting)
+
+    def leadership_begins(self, term: int) -> None:
+        """Note that this voter leads that term."""
+        self.acknowledgements.begin(term)
+        self._learners.begin()
+
     def link_up(self, peer: int) -> None:
         self._connected.add(peer)
         self._full.discard(peer)
@@ -311,6 +318,10 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
             self._receive_one(self._engine, peer, message)
 
     def _receive_one(self, engine: EngineFacts, peer: int, message: Message) -> None:
+        if not self.standing.accepts(peer, message):
+            if isinstance(message, PreVoteRequest) and message.forms:
+                self._introduce(peer)
+            return
         match message:
             case Append():
                 self._receive_append(engine, peer, message)
@@ -318,6 +329,18 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
                 self._receive_response(engine, peer, message)
             case SnapshotPart():
                 self._receive_part(engine, peer, message)
+            case Introduction() | Admission() | Demotion():
+                self._receive_for_membership(engine, message)
+            case _:
+                self._receive_for_election(engine, peer, message)
+
+    def _receive_for_election(
+        self,
+        engine: EngineFacts,
+        peer: int,
+        message: PreVoteRequest | PreVoteResponse | VoteRequest | VoteResponse,
+    ) -> None:
+        match message:
             case PreVoteRequest():
                 self._receive_pre_vote_request(engine, peer, message)
             case PreVoteResponse(granted=True):
@@ -326,21 +349,36 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
                 if message.term > engine.raftCurrentTerm and not self._has_leader_besides(engine, peer):
                     self._take_term(peer, message.term)
             case VoteRequest():
-                if not self._has_leader_besides(engine, peer):
+                may_vote = self.standing.membership.may_vote_in(message.term)
+                if may_vote and not self._has_leader_besides(engine, peer):
                     self._pass_to_engine(peer, to_engine(message))
             case VoteResponse():
                 if self._votes.admit(peer, message.term, engine.raftCurrentTerm):
                     self._pass_to_engine(peer, to_engine(message))
 
+    def _receive_for_membership(self, engine: EngineFacts, message: ForMembership) -> None:
+        membership = self.standing.membership
+        match message:
+            case Introduction():
+                """The voter has joined."""
+            case _ if message.term != engine.raftCurrentTerm or message.incarnation != membership.incarnation:
+                """In another term, this voter may have lost again what the leader's barrier stood for."""
+            case Admission():
+                if membership.is_learner:
+                    self.standing.admit(message.term)
+            case Demotion():
+                self.standing.demote()
+
+    def _introduce(self, peer: int) -> None:
+        """Name the quorum to a voter that wants to form one."""
+        membership = self.standing.membership
+        if not membership.is_new:
+            self._put(peer, Introduction(incarnation=membership.incarnation, founders=membership.founders))
+
     def _receive_append(self, engine: EngineFacts, peer: int, append: Append) -> None:
         if append.term < engine.raftCurrentTerm:
             # Without a response, the sender would never learn that it no longer leads.
-            self._put(
-                peer,
-                AppendResponse(
-                    term=engine.raftCurrentTerm, next_index=self._log.last_index + 1, success=False, reset=False
-                ),
-            )
+            self._respond(peer, engine.raftCurrentTerm, self._log.last_index + 1, success=False)
             return
         self._note_leader(peer)
         trimmed = trim_append(append, self._log, engine.raftLastApplied)
@@ -348,9 +386,20 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
             self._pass_to_engine(peer, to_engine(trimmed.append))
             return
         self._pass_to_engine(peer, heartbeat(append.term, trimmed.commit_index))
+        self._respond(peer, engine.raftCurrentTerm, trimmed.held_index + 1, success=True)
+
+    def _respond(self, peer: int, term: int, next_index: int, *, success: bool) -> None:
+        membership = self.standing.membership
         self._put(
             peer,
-            AppendResponse(term=engine.raftCurrentTerm, next_index=trimmed.held_index + 1, success=True, reset=False),
+            AppendResponse(
+                term=term,
+                next_index=next_index,
+                success=success,
+                reset=False,
+                incarnation=membership.incarnation,
+                is_learner=membership.is_learner,
+            ),
         )
 
     def _receive_response(self, engine: EngineFacts, peer: int, response: AppendResponse) -> None:
@@ -361,12 +410,25 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
             self._take_term(peer, response.term)
             engine.campaign_now()
             return
+        if not response.is_learner and self._learners.must_become_learner(peer, response.incarnation):
+            self._put(peer, Demotion(term=engine.raftCurrentTerm, incarnation=response.incarnation))
+            return
+        self.standing.noted(peer, is_learner=response.is_learner)
         admitted = self.acknowledgements.admit(peer, response, self._log.last_index, now_ms)
         if admitted is not None:
-            if admitted.success:
+            if response.success:
                 self._outgoing.arrived(peer)
-            self.resend_wanted |= admitted.reset
+            self.resend_wanted |= admitted.reset and response.reset
             self._pass_to_engine(peer, to_engine(admitted))
+            if response.is_learner and engine.leading:
+                self._bring_back(engine, peer, response.incarnation)
+
+    def _bring_back(self, engine: EngineFacts, learner: int, incarnation: bytes) -> None:
+        """Admit the learner once that is safe, again at each of its responses until it says that it is admitted."""
+        if self._learners.needs_barrier(learner, self._log.last_index):
+            self.append_barrier()
+        if self._learners.may_vote(learner, engine.raftCommitIndex):
+            self._put(learner, Admission(term=engine.raftCurrentTerm, incarnation=incarnation))
 
     def _receive_pre_vote_request(self, engine: EngineFacts, peer: int, request: PreVoteRequest) -> None:
         current_term = engine.raftCurrentTerm
@@ -374,8 +436,10 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
             self._put(peer, PreVoteResponse(term=current_term, granted=False))
             return
         is_up_to_date = (request.last_log_term, request.last_log_index) >= self._log_end()
-        if is_up_to_date and not self._has_leader_besides(engine, peer):
-            self._put(peer, PreVoteResponse(term=request.term, granted=True))
+        may_vote = request.forms or self.standing.membership.may_vote_in(request.term)
+        if may_vote and is_up_to_date and not self._has_leader_besides(engine, peer):
+            quorum_id = quorum_id_of(request.founders)
+            self._put(peer, PreVoteResponse(term=request.term, granted=True, quorum_id=quorum_id))
 
     def _has_leader_besides(self, engine: EngineFacts, candidate: int) -> bool:
         """Return whether there is a live leader other than the candidate, so that it gets no vote."""
@@ -416,7 +480,7 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
             return
         # A voter that has applied an entry holds the same entries before it as every leader.
         self._pass_to_engine(peer, heartbeat(term, index))
-        self._put(peer, AppendResponse(term=term, next_index=index + 1, success=True, reset=False))
+        self._respond(peer, term, index + 1, success=True)
 
     def _pass_to_engine(self, peer: int, message: EngineMessage) -> None:
         self._onMessageReceived(self._nodes[peer], message)

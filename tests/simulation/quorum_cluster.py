@@ -25,6 +25,7 @@ from kraft.model.errors import Corruption
 from kraft.quorum import engine, journal_segments
 from kraft.quorum.config import APPEND_BATCH_BYTES, QuorumConfig, VoterAddress
 from kraft.quorum.engine import RaftEngine
+from kraft.quorum.handshake import Greeting
 from kraft.quorum.journal import QuorumJournal
 from kraft.quorum.messages import Message
 from kraft.quorum.peer_link import PeerLink
@@ -35,6 +36,7 @@ from tests.simulation.quorum_invariants import History, Invariant, Violation
 from tests.simulation.quorum_loop import LIFE, Life, VirtualLoop
 from tests.simulation.quorum_network import Network, SimLink
 from tests.simulation.quorum_snapshots import SimKeeper
+from tests.simulation.quorum_world import DriftingClock, NullPoller, SeededBytes
 from tests.support.disks.sim_content import CrashMode
 from tests.support.disks.sim_disk import PowerFailure, SimDisk
 
@@ -94,7 +96,13 @@ class SimulatedQuorum(RaftQuorum):
 
     def _link_to(self, peer: int) -> PeerLink:
         self.links[peer] = SimLink(
-            self._network, self._life, peer, self._on_link_up, self._on_link_down, self._on_link_room
+            self._network,
+            self._life,
+            peer,
+            self._on_link_up,
+            self._on_link_down,
+            self._on_link_room,
+            self._greetings,
         )
         return self.links[peer]  # type: ignore[return-value]  # It does what the quorum asks of a link.
 
@@ -115,8 +123,12 @@ class SimulatedQuorum(RaftQuorum):
     def take(self, sender: int, messages: list[Message]) -> None:
         self._on_messages(sender, messages)
 
-    def greeted(self, sender: int) -> None:
+    def greeted(self, sender: int, greeting: Greeting) -> None:
+        self._greetings.received(sender, greeting)
         self._on_hello(sender)
+
+    def greeting(self) -> Greeting:
+        return self._greetings.ours()
 
 
 class SimDiskThread:
@@ -152,25 +164,6 @@ class SimDiskThread:
 
     def close(self) -> None:
         """Does nothing: simulated voters are only killed."""
-
-
-class DriftingClock:
-    """The clock of a process: it begins anywhere and runs at its own rate."""
-
-    def __init__(self, loop: VirtualLoop, life: Life) -> None:
-        self._loop = loop
-        self._life = life
-
-    def monotonic_ms(self) -> int:
-        return int(self._loop.now_s * self._life.clock_rate * 1000)
-
-
-class SeededBytes:
-    def __init__(self, random: Random) -> None:
-        self._random = random
-
-    def bytes(self, count: int) -> bytes:
-        return self._random.randbytes(count)
 
 
 class RunningVoter:
@@ -256,9 +249,12 @@ class RunningVoter:
     def receive(self, sender: int, messages: list[Message]) -> None:
         self._cluster.loop.call_soon(self.quorum.take, sender, messages, context=self.context)
 
-    def greet(self, sender: int) -> None:
+    def greeting(self) -> Greeting:
+        return self.quorum.greeting()
+
+    def greet(self, sender: int, greeting: Greeting) -> None:
         if sender in self.quorum.links:
-            self._cluster.loop.call_soon(self.quorum.greeted, sender, context=self.context)
+            self._cluster.loop.call_soon(self.quorum.greeted, sender, greeting, context=self.context)
 
     # --- from the quorum -----------------------------------------------------------------------------------------
 
@@ -380,6 +376,19 @@ class Cluster:
                 if other.is_open and self.network.reaches(node_id, other.life.node_id):
                     self.loop.call_soon(other.quorum.links[node_id].reset, context=other.context)
 
+    def lose_directory(self, node_id: int) -> None:
+        """Take a voter's directory away; it comes back with an empty one. Its process, if it runs, ends."""
+        if node_id in self.voters:
+            self.kill(node_id)
+            self.on_death(node_id)
+        self.disks[node_id] = SimDisk()
+        self.history.directory_lost(node_id)
+
+    @property
+    def may_lose_a_directory(self) -> bool:
+        """Return whether every voter counts, so that one of them may lose its directory."""
+        return all(disk.counts for disk in self.history.disks.values())
+
     def freeze(self, node_id: int, duration_s: float) -> None:
         self.voters[node_id].life.frozen_until_s = self.loop.now_s + duration_s
 
@@ -445,11 +454,13 @@ class Cluster:
         return max(leading, key=lambda voter: voter.quorum.term, default=None)
 
     def are_equal(self) -> bool:
-        """Return whether every voter runs, has applied every committed entry, and has the same log."""
+        """Return whether every voter runs, may vote, has applied every committed entry, and has the same log."""
         running = [voter.quorum for voter in self.voters.values() if voter.is_open]
         if len(running) < self.shape.voter_count:
             return False
         ends = {(quorum.journal.last_index, quorum.last_applied, quorum.term) for quorum in running}
+        if not all(disk.counts for disk in self.history.disks.values()):
+            return False
         return len(ends) == 1 and running[0].last_applied == running[0].journal.last_index
 
 
@@ -471,7 +482,7 @@ def open_cluster(random: Random, shape: Shape) -> Iterator[Cluster]:
         with (
             patch.object(syncobj, "monotonicTime", engine_time),
             patch.object(syncobj, "random", random),
-            patch.object(syncobj, "createPoller", _NullPoller),
+            patch.object(syncobj, "createPoller", NullPoller),
             patch.object(engine, "APPEND_BATCH_BYTES", shape.append_batch_bytes),
             patch.object(journal_segments, "SEGMENT_BYTES", shape.segment_bytes),
         ):
@@ -482,11 +493,3 @@ def open_cluster(random: Random, shape: Shape) -> Iterator[Cluster]:
         cluster.loop.close()
         structlog.configure(**logging_configuration)
         engine_log.disabled = engine_was_disabled
-
-
-class _NullPoller:
-    """Replaces the engine's poller: its transport is not used."""
-
-    def __init__(self, _type: str) -> None: ...
-
-    def poll(self, _timeout: float) -> None: ...

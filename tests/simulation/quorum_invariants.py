@@ -1,8 +1,9 @@
 """Invariants of a quorum that are checked after every event, and how they are observed from outside.
 
-There is one leader per term. A committed entry never changes or vanishes, and is on the disks of a majority. An
-acknowledged proposal is committed, a refused one never is. Every state machine gets the same entries in the same order.
-No voter becomes a candidate unless a majority would vote for it.
+There is one leader per term. A committed entry never changes or vanishes, and is on the disks of a majority: that of a
+learner does not count, and one that was lost counts until the voter that lost it is admitted. An acknowledged proposal
+is committed, a refused one never is. Every state machine gets the same entries in the same order. No voter becomes a
+candidate unless a majority would vote for it. A voter votes once in a term, as long as it has its directory.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from enum import StrEnum
 from kraft.quorum.command import CommandKind, decode
 from kraft.quorum.engine import RaftEngine
 from kraft.quorum.journal import FIRST_INDEX, Entry, QuorumJournal
+from kraft.quorum.membership import Membership
 from kraft.quorum.messages import AppendResponse, Message, PreVoteResponse, VoteRequest, VoteResponse
 
 
@@ -34,6 +36,8 @@ class Invariant(StrEnum):
     PROPOSALS_ARE_KEPT = "an acknowledged proposal is committed once, a refused one never"
     READS_ARE_CURRENT = "a leader and a barrier have every acknowledged entry"
     VOTERS_GO_ON = "a voter whose disk works does not stop"
+    LEARNERS_DO_NOT_VOTE = "a voter that lost its directory does not vote before it is admitted"
+    ONE_QUORUM = "the voters belong to one quorum"
     PEACE_HEALS = "without faults the quorum agrees"
 
 
@@ -51,6 +55,33 @@ class _Disk:
 
     journal: QuorumJournal | None = None
     synced_index: int = 0
+    lost: _Disk | None = None
+    """The disk that the voter had before, until it is admitted again."""
+    membership: Membership | None = None
+    """The membership on the disk."""
+
+    @property
+    def counts(self) -> bool:
+        """Return whether the voter may vote, or belongs to no quorum because none was formed yet."""
+        return self.membership is not None and self.membership.admitted_after is not None and self.lost is None
+
+    def held(self, index: int, term: int) -> bool:
+        """Return whether the entry counts as stored by this voter."""
+        if self.membership is not None and self.membership.is_learner:
+            return self.lost is not None and self.lost.held(index, term)
+        return self.holds(index, term) or (self.lost is not None and self.lost.held(index, term))
+
+    def note(self, journal: QuorumJournal) -> None:
+        self.journal = journal
+        self.synced_index = journal.synced_index
+        if journal.synced:
+            self.note_membership()
+
+    def note_membership(self) -> None:
+        """Note that the journal's membership is on the disk."""
+        self.membership = None if self.journal is None else self.journal.membership
+        if self.membership is not None and self.membership.admitted_after is not None:
+            self.lost = None
 
     def holds(self, index: int, term: int) -> bool:
         """Return whether the entry is in the journal, or in the snapshot that the journal begins after."""
@@ -78,7 +109,10 @@ class History:
         """All that were ever raised, so that code under test cannot hide one by catching it."""
         self.counts_disks = True
         self._majority = voter_count // 2 + 1
-        self._votes: dict[tuple[int, int], int] = {}
+        self.directories_lost = 0
+        self._lives: dict[int, int] = {}
+        """The number of directories that a voter lost."""
+        self._votes: dict[tuple[int, int, int], int] = {}
         self._promises: dict[tuple[int, int], set[int]] = {}
         """The voters that gave a voter their pre-vote in a term."""
         self._terms: dict[int, int] = {}
@@ -91,6 +125,19 @@ class History:
     def voter_started(self, node_id: int) -> VoterWatch:
         self.disks.setdefault(node_id, _Disk())
         return VoterWatch(self, node_id)
+
+    def directory_lost(self, node_id: int) -> None:
+        self.disks[node_id] = _Disk(lost=self.disks.get(node_id))
+        self.directories_lost += 1
+        self._lives[node_id] = self._lives.get(node_id, 0) + 1
+        self._terms.pop(node_id, None)
+
+    def check_one_quorum(self, node_id: int) -> None:
+        own = self.disks[node_id].membership
+        for other_id, disk in self.disks.items():
+            other = disk.membership
+            if own and other and own.founders and other.founders and own.founders != other.founders:
+                raise self.violation(Invariant.ONE_QUORUM, f"voters {node_id} and {other_id} belong to two quorums")
 
     def violation(self, invariant: Invariant, words: str) -> Violation:
         self.violations.append(Violation(invariant, words))
@@ -126,8 +173,10 @@ class History:
             case VoteRequest(term=term):
                 self._vote(sender, term, sender)
                 self._check_candidacy(sender, term)
-            case AppendResponse(success=True, next_index=next_index):
+            case AppendResponse(success=True, next_index=next_index, is_learner=is_learner):
                 journal = self.disks[sender].journal
+                if not is_learner:
+                    self.disks[sender].note_membership()
                 if journal is None or journal.synced_index < next_index - 1:
                     raise self.violation(
                         Invariant.ACKNOWLEDGED_IS_DURABLE,
@@ -137,7 +186,10 @@ class History:
                 """The other messages promise nothing."""
 
     def _vote(self, voter: int, term: int, candidate: int) -> None:
-        if self._votes.setdefault((voter, term), candidate) != candidate:
+        journal = self.disks[voter].journal
+        if journal is not None and journal.membership is not None and journal.membership.is_learner:
+            raise self.violation(Invariant.LEARNERS_DO_NOT_VOTE, f"voter {voter} votes in term {term} as a learner")
+        if self._votes.setdefault((voter, self._lives.get(voter, 0), term), candidate) != candidate:
             raise self.violation(Invariant.ONE_VOTE, f"voter {voter} votes twice in term {term}")
 
     def _check_candidacy(self, candidate: int, term: int) -> None:
@@ -188,7 +240,7 @@ class History:
             )
         if index > self.highest_committed:
             self.highest_committed = index
-            holders = sum(disk.holds(index, term) for disk in self.disks.values())
+            holders = sum(disk.held(index, term) for disk in self.disks.values())
             if self.counts_disks and holders < self._majority:
                 raise self.violation(
                     Invariant.COMMITTED_BY_A_MAJORITY,
@@ -267,10 +319,10 @@ class VoterWatch:
     def check(self, engine: RaftEngine, journal: QuorumJournal) -> None:
         history, node_id = self._history, self._node_id
         disk = history.disks[node_id]
-        disk.journal = journal
-        disk.synced_index = journal.synced_index
+        disk.note(journal)
         if journal.synced:
             history.term(node_id, journal.getCurrentTerm())
+            history.check_one_quorum(node_id)
         commit_index = int(engine.raftCommitIndex)
         if len(history.disks) == 1:
             # The engine counts a single voter's own copy as a majority before it is on disk; it is reported later.

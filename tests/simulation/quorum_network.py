@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
-from kraft.quorum.messages import Message, from_frame, size_bytes, to_frames
+from kraft.quorum.frames import from_frame, to_frames
+from kraft.quorum.handshake import Greeting, Greetings
+from kraft.quorum.messages import Message, size_bytes
 from kraft.quorum.pb import raft_pb2
 from tests.simulation.quorum_loop import Life, VirtualLoop
 
@@ -41,7 +43,9 @@ class Receiver(Protocol):
 
     def receive(self, sender: int, messages: list[Message]) -> None: ...
 
-    def greet(self, sender: int) -> None: ...
+    def greeting(self) -> Greeting: ...
+
+    def greet(self, sender: int, greeting: Greeting) -> None: ...
 
 
 class Network:
@@ -116,8 +120,10 @@ class SimLink:
         on_up: Callable[[int], None],
         on_down: Callable[[int], None],
         on_room: Callable[[int], None],
+        greetings: Greetings,
     ) -> None:
         self.peer_id = peer_id
+        self._greetings = greetings
         self._network = network
         self._life = life
         self._on_up = on_up
@@ -191,8 +197,11 @@ class SimLink:
             return
         self.is_up = True
         self._silent_checks = 0
+        # As in a handshake: each side hears the other's greeting before any message of this connection.
+        greeting = self._greetings.ours()
+        self._greetings.received(self.peer_id, peer.greeting())
         self._on_up(self.peer_id)
-        peer.greet(self._life.node_id)
+        peer.greet(self._life.node_id, greeting)
 
     def _is_open(self, *directions: tuple[int, int]) -> bool:
         return all(self._network.reaches(*direction) for direction in directions)

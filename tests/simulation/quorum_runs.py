@@ -36,6 +36,7 @@ class Tally:
     committed: int = 0
     acknowledged: int = 0
     installed: int = 0
+    directories_lost: int = 0
     heal_s_max: float = 0.0
     fingerprint: str = ""
     """Equal for two runs that are the same."""
@@ -50,13 +51,15 @@ class Tally:
         self.committed += other.committed
         self.acknowledged += other.acknowledged
         self.installed += other.installed
+        self.directories_lost += other.directories_lost
         self.heal_s_max = max(self.heal_s_max, other.heal_s_max)
 
     def __str__(self) -> str:
         return (
             f"{self.seeds} seeds: {self.virtual_s:.0f} virtual s, {self.events} events, {self.faults} faults, "
             f"{self.deaths} deaths of voters, {self.terms} leaderships, {self.committed} entries committed, "
-            f"{self.acknowledged} acknowledged, {self.installed} snapshots installed; "
+            f"{self.acknowledged} acknowledged, {self.installed} snapshots installed, "
+            f"{self.directories_lost} directories lost; "
             f"healed within {self.heal_s_max:.2f} s"
         )
 
@@ -76,12 +79,14 @@ def shape_of(random: Random) -> Shape:
     )
 
 
-def run(seed: int, faults_s: float = FAULTS_S) -> Tally:
-    """Run one seed. Raises Violation."""
+def run(seed: int, faults_s: float = FAULTS_S, *, lost_directories: bool = False) -> Tally:
+    """Run one seed; with `lost_directories`, voters lose them, one after the other. Raises Violation."""
     random = Random(seed)
     with open_cluster(random, shape_of(random)) as cluster:
-        nemesis = _Nemesis(cluster, random)
+        nemesis = _Nemesis(cluster, random, lost_directories=lost_directories)
         cluster.start_all()
+        if lost_directories:
+            nemesis.disturb_formation()
         nemesis.rage(faults_s)
         heal_s = heal(cluster)
         history = cluster.history
@@ -95,19 +100,20 @@ def run(seed: int, faults_s: float = FAULTS_S) -> Tally:
             committed=len(history.committed),
             acknowledged=history.acknowledged_count,
             installed=history.installed_count,
+            directories_lost=history.directories_lost,
             heal_s_max=heal_s,
             fingerprint=history.fingerprint(),
         )
 
 
-def notices(invariant: Invariant, seeds: Iterable[int], words: str = "") -> bool:
+def notices(invariant: Invariant, seeds: Iterable[int], words: str = "", *, lost_directories: bool = False) -> bool:
     """Return whether one of the seeds breaks this invariant, with these words in its message.
 
     A weakened quorum may also fail in another way. That is ignored: it does not prove that the removed guard is needed.
     """
     for seed in seeds:
         try:
-            run(seed)
+            run(seed, lost_directories=lost_directories)
         except Violation as violation:
             if violation.invariant is invariant and words in str(violation):
                 return True
@@ -142,7 +148,8 @@ def heal(cluster: Cluster) -> float:
 class _Nemesis:
     """Injects faults, several at a time; killed voters restart, and the network heals."""
 
-    def __init__(self, cluster: Cluster, random: Random) -> None:
+    def __init__(self, cluster: Cluster, random: Random, *, lost_directories: bool = False) -> None:
+        self._lost_directories = lost_directories
         self.faults = 0
         self.deaths = 0
         self._cluster = cluster
@@ -177,7 +184,20 @@ class _Nemesis:
             (self._make_ring, 1),
             (self._make_bad_weather, 4),
             (self._cluster.network.heal, 8),
+            *([(self._lose_a_directory, 8)] if self._lost_directories else []),
         ]
+
+    def disturb_formation(self) -> None:
+        """In every other run, lose a directory and break the network while the voters form their quorum."""
+        if self._random.random() < 0.5:
+            return
+        breaks: list[Callable[[], None]] = [self._make_bad_weather, self._isolate_one, self._make_one_way]
+        if self._random.random() < 0.75:
+            self._random.choice(breaks)()
+        self._cluster.run_for(self._random.uniform(0, 0.12))
+        self.faults += 1
+        victim = self._random.choice(self._cluster.node_ids)
+        self._cluster.lose_directory(victim)
 
     # --- processes and machines ------------------------------------------------------------------------------------
 
@@ -223,6 +243,11 @@ class _Nemesis:
         node_id = self._victim()
         if node_id is not None:
             self._cluster.freeze(node_id, self._random.uniform(0.05, 2.0))
+
+    def _lose_a_directory(self) -> None:
+        """Lose the directory of one voter, running or not; the next only after this voter counts again."""
+        if self._cluster.may_lose_a_directory:
+            self._cluster.lose_directory(self._random.choice(self._cluster.node_ids))
 
     def _mourn(self, node_id: int) -> None:
         self.deaths += 1

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from random import Random
 from typing import TypeVar
 
 from kraft.quorum.command import REGULAR, Command, CommandKind, encode_body
-from kraft.quorum.journal import Entry
+from kraft.quorum.handshake import Greeting
+from kraft.quorum.journal import Entry, QuorumJournal
+from kraft.quorum.membership import Membership
 from kraft.quorum.messages import (
     Append,
     AppendResponse,
@@ -22,11 +24,13 @@ from kraft.quorum.messages import (
 from tests.simulation.quorum_cluster import Cluster, RunningVoter, Shape, SimulatedQuorum, open_cluster
 from tests.simulation.quorum_loop import Life
 from tests.simulation.quorum_network import Network
+from tests.support.anonymous_messages import anonymous
 from tests.support.disks.sim_content import CrashMode
 
 VOTER = 1
 ROUND_TRIP_S = 0.02
 ELECTION_LIMIT_S = 2.0
+FOUNDERS = {voter: bytes([voter]) * 16 for voter in range(1, 6)}
 
 M = TypeVar("M", Append, AppendResponse, PreVoteRequest, PreVoteResponse, VoteRequest, VoteResponse)
 
@@ -34,20 +38,24 @@ M = TypeVar("M", Append, AppendResponse, PreVoteRequest, PreVoteResponse, VoteRe
 class ScriptedPeer:
     """Accepts every message; by itself it answers only pre-vote requests, and grants them."""
 
-    def __init__(self, node_id: int, network: Network) -> None:
+    def __init__(self, node_id: int, network: Network, voters: Iterable[int]) -> None:
         self.life = Life(node_id, clock_rate=1.0)
         self.inbox: list[Message] = []
         self.promises = True
+        self.founders = {voter: FOUNDERS[voter] for voter in voters}
         self._network = network
 
     def receive(self, sender: int, messages: list[Message]) -> None:
-        self.inbox += messages
+        self.inbox += map(anonymous, messages)
         for message in messages:
             if isinstance(message, PreVoteRequest) and self.promises:
                 promise = PreVoteResponse(term=message.term, granted=True)
                 self._network.send(self.life.node_id, sender, [promise])
 
-    def greet(self, sender: int) -> None: ...
+    def greeting(self) -> Greeting:
+        return Greeting(incarnation=FOUNDERS[self.life.node_id], founders=self.founders)
+
+    def greet(self, sender: int, greeting: Greeting) -> None: ...
 
 
 class Stage:
@@ -60,10 +68,23 @@ class Stage:
         cluster.network.on_send = self._watch
         cluster.is_quiet = True
         self.peers = {
-            node_id: ScriptedPeer(node_id, cluster.network) for node_id in cluster.node_ids if node_id != VOTER
+            node_id: ScriptedPeer(node_id, cluster.network, cluster.node_ids)
+            for node_id in cluster.node_ids
+            if node_id != VOTER
         }
         cluster.network.receivers.update(self.peers)
+        if self.peers:
+            founders = {voter: FOUNDERS[voter] for voter in cluster.node_ids}
+            self.becomes(Membership(node_id=VOTER, incarnation=FOUNDERS[VOTER]).joining(founders))
         self.start()
+
+    def becomes(self, membership: Membership) -> None:
+        """Store a membership on the disk of the voter, which must not run."""
+        directory, disk = self.cluster.config(VOTER).directory, self.cluster.disks[VOTER]
+        journal = QuorumJournal(directory, disk)
+        journal.set_membership(membership)
+        journal.sync()
+        journal.close()
 
     def _watch(self, sender: int, receiver: int, message: Message) -> None:
         if sender == VOTER or isinstance(message, PreVoteResponse):

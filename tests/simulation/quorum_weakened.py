@@ -10,17 +10,28 @@ from unittest.mock import patch
 from msgspec.structs import replace
 
 from kraft.log.disk import File
-from kraft.quorum import engine, filters, journal_format, journal_segments, raft_quorum, transport
-from kraft.quorum.candidacy import LeaderWatch
+from kraft.quorum import engine, filters, journal_format, journal_segments, messages, raft_quorum, transport
+from kraft.quorum.admission import Learners
+from kraft.quorum.candidacy import LeaderWatch, PreVotes
 from kraft.quorum.command import Command, CommandKind
+from kraft.quorum.engine_facts import EngineFacts
 from kraft.quorum.filters import Acknowledgements, LogView, TrimmedAppend, VoteCounter
 from kraft.quorum.journal import Entry, QuorumJournal
 from kraft.quorum.journal_format import Scan
 from kraft.quorum.journal_segments import Segments
-from kraft.quorum.messages import Append, AppendResponse, SnapshotPart
+from kraft.quorum.membership import INCARNATION_BYTES, Membership
+from kraft.quorum.messages import (
+    Append,
+    AppendResponse,
+    Message,
+    PreVoteRequest,
+    PreVoteResponse,
+    SnapshotPart,
+)
 from kraft.quorum.raft_quorum import RaftQuorum
 from kraft.quorum.snapshots import Snapshot
-from kraft.quorum.transport import EngineFacts, QuorumTransport
+from kraft.quorum.standing import Standing
+from kraft.quorum.transport import QuorumTransport
 from tests.support.disks.sim_disk import SimFile
 
 Guard = Callable[[], AbstractContextManager[object]]
@@ -228,7 +239,7 @@ def leading_without_barrier() -> AbstractContextManager[object]:
     def announce_at_once(self: RaftQuorum, leads: bool) -> None:
         if leads:
             assert self._parts is not None
-            self._parts.transport.acknowledgements.begin(self.term)
+            self._parts.transport.leadership_begins(self.term)
             self._announce_leadership(self.term)
         else:
             self._withdraw_leadership("leadership was lost")
@@ -356,6 +367,75 @@ class _NothingApplied:
 def sending_without_end() -> AbstractContextManager[object]:
     """A voter that lags is sent all missing entries, however many bytes wait already."""
     return patch.object(QuorumTransport, "_room_bytes", lambda self, peer: 1 << 60)
+
+
+def voting_at_once() -> AbstractContextManager[object]:
+    """A voter that lost its directory votes as if it had never voted."""
+    return patch.object(Membership, "may_vote_in", lambda self, term: not self.is_new)
+
+
+def counting_learners() -> AbstractContextManager[object]:
+    """What a learner acknowledges counts for commits."""
+
+    def as_a_voter(message: Any, term: int, sender: Membership) -> Any:
+        translated = messages.from_engine(message, term, sender)
+        return replace(translated, is_learner=False) if isinstance(translated, AppendResponse) else translated
+
+    return patch.object(transport, "from_engine", as_a_voter)
+
+
+def admitting_without_a_barrier() -> AbstractContextManager[object]:
+    """A learner is admitted as soon as it holds what is committed."""
+
+    def holds_what_is_committed(self: Learners, learner: int, commit_index: int) -> bool:
+        return self._acknowledgements.match_index(learner) >= commit_index
+
+    return patch.object(Learners, "may_vote", holds_what_is_committed)
+
+
+def voting_in_the_term_of_the_admission() -> AbstractContextManager[object]:
+    """A voter that was admitted votes in that term, too: it may have voted in it before."""
+    return patch.object(Membership, "admitted", lambda self, term: replace(self, admitted_after=term - 1))
+
+
+def remembering_the_place_of_another_incarnation() -> AbstractContextManager[object]:
+    """A voter that comes back empty is sent nothing before what it once confirmed. The oldest behaviour."""
+    return patch.object(Acknowledgements, "forget", lambda self, voter: None)
+
+
+def trusting_a_voter_that_comes_back_behind() -> AbstractContextManager[object]:
+    """A voter without entries that it confirmed goes on voting."""
+    return patch.object(Learners, "_lacks_what_it_confirmed", lambda *_: False)
+
+
+@contextmanager
+def forming_by_a_majority() -> Iterator[None]:
+    """A majority of voters that belong to no quorum forms one; the incarnations of the others are not known."""
+    is_won, accepts = PreVotes.is_won, Standing.accepts
+
+    def of_a_majority(self: Standing) -> Any:
+        unknown = dict.fromkeys(self._voters, bytes(INCARNATION_BYTES))
+        known = {self._node_id: self.membership.incarnation} | {
+            peer: greeting.incarnation for peer, greeting in self._greetings.items() if not greeting.founders
+        }
+        return unknown | known if len(known) > len(self._voters) // 2 else None
+
+    def grants_any(self: Standing, peer: int, message: Message) -> bool:
+        if isinstance(message, PreVoteRequest) and message.forms:
+            return self.membership.is_new
+        if isinstance(message, PreVoteResponse):
+            return True
+        return accepts(self, peer, message)
+
+    def by_a_majority(self: PreVotes, term: int, *, needs_all: bool = False) -> bool:
+        return is_won(self, term)
+
+    with (
+        patch.object(Standing, "proposed_founders", property(of_a_majority)),
+        patch.object(Standing, "accepts", grants_any),
+        patch.object(PreVotes, "is_won", by_a_majority),
+    ):
+        yield
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from collections.abc import Container
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from kraft.metadata.caught_up_times import CaughtUpTimes
 from kraft.model.describe_quorum import QuorumDescription, QuorumMember
@@ -77,7 +78,11 @@ class QuorumView:
             leader_epoch=status.term,
             high_watermark=status.commit_index,
             voters=[
-                self._member(voter.node_id, voter.match_index, voter.heard_ms_ago, status) for voter in status.voters
+                replace(
+                    self._member(voter.node_id, voter.match_index, voter.heard_ms_ago, status),
+                    is_learner=voter.is_learner,
+                )
+                for voter in status.voters
             ],
             observers=[
                 self._member(
@@ -99,6 +104,7 @@ class QuorumView:
                 QuorumMember(
                     node_id=voter.node_id,
                     log_end_offset=voter.match_index,
+                    is_learner=voter.is_learner,
                     last_fetch_ms_ago=voter.heard_ms_ago,
                     last_fetch_timestamp_ms=-1 if voter.heard_ms_ago < 0 else now_ms - voter.heard_ms_ago,
                 )

@@ -24,6 +24,7 @@ from kraft.quorum.messages import (
 from kraft.quorum.transport import QuorumTransport
 from kraft.runtime.clock import SystemClock
 from kraft.runtime.disk import RealDisk
+from tests.support.anonymous_messages import anonymous
 
 
 def entry(index: int, term: int, payload: bytes = b"") -> tuple[bytes, int, int]:
@@ -74,7 +75,7 @@ class Follower:
         self.transport.attach(self.engine, self)
 
     def deliver(self, peer: int, messages: list[Message]) -> None:
-        self.sent += [(peer, message) for message in messages]
+        self.sent += [(peer, anonymous(message)) for message in messages]
 
     def room_bytes(self, peer: int) -> int:
         return self.room[peer]

@@ -89,13 +89,37 @@ def test_a_start_with_other_voters_than_the_quorum_was_formed_with_is_refused(tm
     journal = QuorumJournal(tmp_path, RealDisk())
     journal.set_membership(Membership(node_id=1, incarnation=A).joining({1: A}))
     with pytest.raises(MembershipRefused, match="names the nodes 1, 2, 3, but this node's quorum was formed with 1: "):
-        settle_membership(journal, config(tmp_path))
+        settle_membership(journal, config(tmp_path), lambda: B)
     journal.close()
 
 
 def test_the_journal_of_another_node_is_refused(tmp_path: Path) -> None:
     journal = QuorumJournal(tmp_path, RealDisk())
-    settle_membership(journal, config(tmp_path, node_id=2))
+    settle_membership(journal, config(tmp_path, node_id=2), lambda: B)
     with pytest.raises(MembershipRefused, match="the metadata log of node 2, not of node 1"):
-        settle_membership(journal, config(tmp_path))
+        settle_membership(journal, config(tmp_path), lambda: B)
+    journal.close()
+
+
+def test_an_empty_journal_belongs_to_no_quorum_and_keeps_its_incarnation(tmp_path: Path) -> None:
+    journal = QuorumJournal(tmp_path, RealDisk())
+    assert settle_membership(journal, config(tmp_path), lambda: A) == Membership(node_id=1, incarnation=A)
+    journal.close()
+    reopened = QuorumJournal(tmp_path, RealDisk())
+    assert settle_membership(reopened, config(tmp_path), lambda: B).incarnation == A
+    reopened.close()
+
+
+def test_a_single_voter_forms_its_quorum_alone(tmp_path: Path) -> None:
+    journal = QuorumJournal(tmp_path, RealDisk())
+    assert settle_membership(journal, config(tmp_path, 1), lambda: A).may_vote_in(1)
+    journal.close()
+
+
+def test_a_journal_of_a_version_without_memberships_may_vote_with_the_configured_voters(tmp_path: Path) -> None:
+    journal = QuorumJournal(tmp_path, RealDisk())
+    journal.setCurrentTerm(3, 2)
+    membership = settle_membership(journal, config(tmp_path), lambda: A)
+    assert membership == before_incarnations("test", 1, (1, 2, 3))
+    assert journal.membership == membership
     journal.close()

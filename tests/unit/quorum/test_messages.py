@@ -9,24 +9,31 @@ from hypothesis import strategies as st
 from kraft.quorum import command
 from kraft.quorum.command import Command, CommandKind
 from kraft.quorum.config import FRAME_BYTES_MAX
+from kraft.quorum.frames import from_frame, to_frames
+from kraft.quorum.membership import INCARNATION_BYTES, Membership
 from kraft.quorum.messages import (
+    Admission,
     Append,
     AppendResponse,
     BadMessage,
+    Demotion,
     ForEngine,
+    Introduction,
     Message,
     PreVoteRequest,
     PreVoteResponse,
     VoteRequest,
     VoteResponse,
     from_engine,
-    from_frame,
     to_engine,
-    to_frames,
 )
 from kraft.quorum.pb import raft_pb2
+from tests.support.anonymous_messages import anonymous
 
 NUMBERS = st.integers(1, 2**63)
+INCARNATIONS = st.binary(min_size=INCARNATION_BYTES, max_size=INCARNATION_BYTES)
+FOUNDERS = st.dictionaries(st.integers(0, 2**31 - 1), INCARNATIONS, max_size=5)
+SENDER = Membership(node_id=1, incarnation=bytes(INCARNATION_BYTES)).joining({1: bytes(INCARNATION_BYTES)})
 
 
 def regular(payload: bytes) -> bytes:
@@ -58,8 +65,36 @@ FOR_ENGINE = st.one_of(
 
 MESSAGES = st.one_of(
     FOR_ENGINE,
-    st.builds(PreVoteRequest, term=NUMBERS, last_log_index=NUMBERS, last_log_term=NUMBERS),
-    st.builds(PreVoteResponse, term=NUMBERS, granted=st.booleans()),
+    st.builds(
+        AppendResponse,
+        term=NUMBERS,
+        next_index=NUMBERS,
+        success=st.booleans(),
+        reset=st.booleans(),
+        incarnation=INCARNATIONS,
+        is_learner=st.booleans(),
+    ),
+    st.builds(
+        VoteRequest,
+        term=NUMBERS,
+        last_log_index=NUMBERS,
+        last_log_term=NUMBERS,
+        incarnation=INCARNATIONS,
+        founders=FOUNDERS,
+    ),
+    st.builds(
+        PreVoteRequest,
+        term=NUMBERS,
+        last_log_index=NUMBERS,
+        last_log_term=NUMBERS,
+        incarnation=INCARNATIONS,
+        founders=FOUNDERS,
+        forms=st.booleans(),
+    ),
+    st.builds(PreVoteResponse, term=NUMBERS, granted=st.booleans(), quorum_id=INCARNATIONS),
+    st.builds(Introduction, incarnation=INCARNATIONS, founders=FOUNDERS),
+    st.builds(Admission, term=NUMBERS, incarnation=INCARNATIONS),
+    st.builds(Demotion, term=NUMBERS, incarnation=INCARNATIONS),
 )
 
 
@@ -74,17 +109,19 @@ def test_messages_come_through_the_wire_as_they_were(messages: list[Message]) ->
 @given(FOR_ENGINE)
 def test_messages_come_through_the_engines_dictionaries_as_they_were(message: ForEngine) -> None:
     term = message.term if isinstance(message, AppendResponse) else 1
-    assert from_engine(to_engine(message), term) == message
+    translated = from_engine(to_engine(message), term, SENDER)
+    assert translated is not None
+    assert anonymous(translated) == message
 
 
 @pytest.mark.parametrize("kind", ["apply_command", "apply_command_response", "timeout_now"])
 def test_what_the_engine_knows_beyond_the_four_messages_does_not_leave(kind: str) -> None:
-    assert from_engine({"type": kind, "command": b"", "term": 1, "request_id": 1}, 1) is None
+    assert from_engine({"type": kind, "command": b"", "term": 1, "request_id": 1}, 1, SENDER) is None
 
 
 def test_snapshots_and_entries_in_pieces_do_not_leave() -> None:
-    assert from_engine({"type": "append_entries", "term": 1, "commit_index": 1, "serialized": None}, 1) is None
-    assert from_engine({"type": "append_entries", "term": 1, "transmission": "start", "data": b""}, 1) is None
+    assert from_engine({"type": "append_entries", "term": 1, "commit_index": 1, "serialized": None}, 1, SENDER) is None
+    assert from_engine({"type": "append_entries", "term": 1, "transmission": "start", "data": b""}, 1, SENDER) is None
 
 
 def test_large_messages_are_spread_over_frames_within_the_cap() -> None:

@@ -14,7 +14,8 @@ import pysyncobj.pickle
 import pytest
 
 import kraft
-from kraft.quorum.messages import BadMessage, from_frame
+from kraft.quorum.frames import from_frame
+from kraft.quorum.messages import BadMessage
 from kraft.quorum.pb import raft_pb2
 from tests.unit.quorum.loopback import propose, running_cluster, until
 

@@ -13,8 +13,9 @@ from kraft.local.free_ports import ReservedPorts
 from kraft.quorum import peer_link
 from kraft.quorum.command import REGULAR, Command, CommandKind, encode_body
 from kraft.quorum.config import QuorumConfig
-from kraft.quorum.handshake import hello
-from kraft.quorum.messages import Append, Message, VoteResponse, from_frame, size_bytes
+from kraft.quorum.frames import from_frame
+from kraft.quorum.handshake import Greeting, hello
+from kraft.quorum.messages import Append, Message, VoteResponse, size_bytes
 from kraft.quorum.pb import raft_pb2, raft_pb2_grpc
 from kraft.quorum.peer_link import PeerLink
 from kraft.quorum.peer_security import PeerSecurity
@@ -38,7 +39,7 @@ class QuietVoter(raft_pb2_grpc.RaftServicer):
     ) -> AsyncIterator[raft_pb2.RaftFrame]:
         await anext(request_iterator)
         self.stream_count += 1
-        yield hello(self._config, 1)
+        yield hello(self._config, 1, Greeting())
         await self.reads.wait()
         async for frame in request_iterator:
             messages = from_frame(frame)

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from kraft.local.free_ports import ReservedPorts
 from kraft.quorum import service
 from kraft.quorum.config import QuorumConfig, VoterAddress
-from kraft.quorum.messages import VoteResponse, to_frames
+from kraft.quorum.frames import to_frames
+from kraft.quorum.messages import VoteResponse
 from kraft.quorum.pb import raft_pb2
 from kraft.quorum.pb.raft_pb2_grpc import RaftStub
 from kraft.quorum.peer_security import PeerSecurity
@@ -119,10 +120,10 @@ def test_a_later_stream_of_a_voter_ends_its_earlier_one(tmp_path: Path) -> None:
 class Greeting:
     """A voter's process that dials voter 1 of three, over one channel."""
 
-    def __init__(self, channel: grpc.aio.Channel, sender: int, incarnation_id: bytes) -> None:
+    def __init__(self, channel: grpc.aio.Channel, sender: int, process_id: bytes) -> None:
         self._call = RaftStub(channel).Exchange(timeout=5)
         self._hello = hello(sender=sender)
-        self._hello.hello.incarnation_id = incarnation_id
+        self._hello.hello.process_id = process_id
 
     async def is_answered(self) -> bool:
         await self._call.write(self._hello)

@@ -7,6 +7,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from kraft.quorum import snapshot_transfer
+from kraft.quorum.config import QuorumConfig
+from kraft.quorum.journal import QuorumJournal
+from kraft.quorum.membership import before_incarnations
 from kraft.quorum.messages import BadMessage, Message, SnapshotPart, size_bytes
 from kraft.quorum.snapshot_transfer import (
     RESEND_MS,
@@ -16,6 +19,7 @@ from kraft.quorum.snapshot_transfer import (
     parts_of,
 )
 from kraft.quorum.snapshots import Snapshot, SnapshotId
+from kraft.runtime.disk import RealDisk
 from tests.unit.quorum.loopback import LoopbackCluster
 
 SNAPSHOT = Snapshot(id=SnapshotId(index=40, term=3), chunks=(b"one", b"two", b"three"))
@@ -126,11 +130,19 @@ def test_a_snapshot_beyond_the_limits_is_neither_sent_nor_kept(
     assert incoming.take(LEADER, parts()[2]) is None
 
 
+def belongs_to_a_quorum(config: QuorumConfig) -> None:
+    journal = QuorumJournal(config.directory, RealDisk())
+    journal.set_membership(before_incarnations(config.cluster_id, config.node_id, config.voters))
+    journal.sync()
+    journal.close()
+
+
 def test_a_voter_refuses_such_a_snapshot_and_lives_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot_transfer, "SNAPSHOT_PARTS_MAX", 2)
 
     async def run() -> None:
         voter = LoopbackCluster(tmp_path, 3).make_voter(3)
+        belongs_to_a_quorum(voter.config)
         await voter.quorum.start()
         with pytest.raises(BadMessage, match="in 2 parts"):
             voter.quorum._on_messages(LEADER, list[Message](parts()))

@@ -1,0 +1,57 @@
+"""The objects of a voter that exist between its start and its stop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kraft.quorum.engine import RaftEngine
+from kraft.quorum.handshake import Greeting
+from kraft.quorum.journal import QuorumJournal
+from kraft.quorum.messages import Message
+from kraft.quorum.peer_link import PeerLink
+from kraft.quorum.snapshots import Snapshot
+from kraft.quorum.transport import QuorumTransport
+
+
+@dataclass(slots=True)
+class ArrivedSnapshot:
+    """Snapshot that the leader of a term has sent."""
+
+    sender: int
+    term: int
+    snapshot: Snapshot
+    is_under_way: bool = False
+    """True while it is being written; before that, it waits for the journal."""
+
+
+class VoterParts:
+    """The objects that exist between start and stop."""
+
+    def __init__(
+        self,
+        journal: QuorumJournal,
+        transport: QuorumTransport,
+        engine: RaftEngine,
+        links: dict[int, PeerLink],
+    ) -> None:
+        self.journal = journal
+        self.transport = transport
+        self.engine = engine
+        self.links = links
+
+    def deliver(self, peer: int, messages: list[Message]) -> None:
+        self.links[peer].send(messages)
+
+    def room_bytes(self, peer: int) -> int:
+        return self.links[peer].room_bytes
+
+    def greeting(self, process_id: bytes) -> Greeting:
+        membership = self.transport.standing.membership
+        return Greeting(
+            process_id=process_id,
+            incarnation=membership.incarnation,
+            founders=membership.founders,
+            is_learner=membership.is_learner,
+            term=int(self.engine.raftCurrentTerm),
+            last_log_index=self.journal.last_index,
+        )
