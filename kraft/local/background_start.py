@@ -10,8 +10,9 @@ import socket
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import psutil
 from msgspec import Struct
@@ -19,16 +20,19 @@ from msgspec import Struct
 from kraft.local import local_nodes
 from kraft.local.launching import KRAFT, environment
 from kraft.model.brokers import DescribeBrokersRequest
-from kraft.model.errors import Refusal
+from kraft.model.errors import Corruption, Refusal
 from kraft.model.ids import BrokerId
 from kraft.model.metadata import MetadataRequest
-from kraft.runtime.disk import make_directories, open_privately
+from kraft.runtime.disk import RealDisk, make_directories, open_privately
 from kraft.server.config.loading import ConfigError
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.processes import processes
 from kraft.server.config.values import CONTROLLER, GRPC, Listener
 from kraft.server.identity import storage
 from kraft.server.process.lifeline import ENVIRONMENT_VARIABLE
+
+if TYPE_CHECKING:
+    from kraft.quorum.membership import Membership
 
 _POLL_S: Final = 0.05
 _ANSWER_DEADLINE_S: Final = 1.0
@@ -113,6 +117,7 @@ class _Start:
         self._process = process
         self._deadline = deadline
         self._without_majority_since: float | None = None
+        self._found: Membership | None = None
         # Imported while the node is starting, because importing gRPC takes long.
         from kraft.rpc.peers import Connections
 
@@ -148,7 +153,29 @@ class _Start:
             missing = None if grpc is None else await self._missing_of_broker(config.node_id, _local_address(grpc))
             if missing is not None:
                 return missing
-        return None
+        return self._missing_of_voter()
+
+    def _missing_of_voter(self) -> str | None:
+        """Return what is missing before the controller, if the node is one, counts in the quorum."""
+        membership = self._membership()
+        if membership is None or membership.admitted_after is not None:
+            return None
+        if membership.is_new:
+            return "the quorum is not formed yet"
+        return "its controller has lost its metadata log, and the leader has not admitted it again yet"
+
+    def _membership(self) -> Membership | None:
+        """Return what the node's journal says; None for a node that is no controller, or has no journal yet."""
+        from kraft.quorum.journal import stored_membership
+        from kraft.server.controller.voter_config import journal_directory
+
+        if not self._config.is_controller:
+            return None
+        if self._found is None or self._found.admitted_after is None:
+            # A journal that is being created, or is corrupt, is the node's own affair.
+            with suppress(OSError, Corruption):
+                self._found = stored_membership(journal_directory(self._config), RealDisk())
+        return self._found
 
     async def _missing_of_broker(self, node_id: int, address: str) -> str | None:
         from kraft.rpc.calls import DESCRIBE_BROKERS, METADATA
@@ -170,7 +197,10 @@ class _Start:
 
     def _too_few_others(self) -> str | None:
         voters = self._config.quorum.voters
-        needed, others = len(voters) // 2 + 1, [voter for voter in voters if voter.node_id != self._config.node_id]
+        membership = self._membership()
+        is_first_start = membership is not None and membership.is_new
+        needed = len(voters) if is_first_start else len(voters) // 2 + 1
+        others = [voter for voter in voters if voter.node_id != self._config.node_id]
         running = len(voters) - len(others)
         running += sum(_accepts(voter.host, voter.port) for voter in others) if running < needed else 0
         now = time.monotonic()
@@ -180,7 +210,12 @@ class _Start:
         self._without_majority_since = self._without_majority_since or now
         if now - self._without_majority_since < _WITHOUT_MAJORITY_S:
             return None
-        return f"{needed} of {len(voters)} controllers, and only {running} {'is' if running == 1 else 'are'} running"
+        which = (
+            f"all {needed} controllers at the first start"
+            if is_first_start
+            else f"{needed} of {len(voters)} controllers"
+        )
+        return f"{which}, and only {running} {'is' if running == 1 else 'are'} running"
 
     def _needs_others(self) -> bool:
         """Return whether the node has checked its files, after which it needs the other controllers."""

@@ -402,6 +402,20 @@ def settle_membership(
     return membership
 
 
+def stored_membership(directory: Path, disk: Disk) -> Membership | None:
+    """Return the membership in the journal below `directory`, which a voter may be writing to; None if there is none.
+
+    Raises Corruption and OSError.
+    """
+    membership = None
+    # Every segment begins with it.
+    for path in journal_segments.segment_paths(directory, disk)[-1:]:
+        for record in journal_format.scan(path, disk.read_file(path)).records:
+            if isinstance(record, MembershipRecord):
+                membership = record.membership
+    return membership
+
+
 def _joined(records: list[bytes]) -> Iterator[bytes]:
     """Join the records into the bodies of as few frames as possible."""
     pieces: list[bytes] = []

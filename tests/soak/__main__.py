@@ -91,6 +91,9 @@ _EXAMPLES: Final = (
 PROGRAMS: Final = (
     # In memory.
     Program(name="quorum", command="tests.soak.quorum_seeds --seeds 40 --first-seed {seed}"),
+    Program(
+        name="lost-directories", command="tests.soak.quorum_seeds --lost-directories --seeds 40 --first-seed {seed}"
+    ),
     Program(name="replication", command="tests.soak.replication_seeds --seeds 500 --first-seed {seed}"),
     Program(name="groups", command="tests.soak.group_seeds --seeds 100 --first-seed {seed}"),
     Program(name="groups-in-turns", command="tests.soak.group_seeds --in-turns --seeds 100 --first-seed {seed}"),
@@ -111,6 +114,7 @@ PROGRAMS: Final = (
     Program(name="kill-all", command=f"{_QUORUM} kill-all --times 10 --seed {{seed}}"),
     Program(name="kill-controller", command=f"{_QUORUM} kill-controller --times 10 --seed {{seed}}"),
     Program(name="kill-separate", command=f"{_QUORUM} kill-controller --separate --times 10 --seed {{seed}}"),
+    Program(name="voter-loss", command="tests.soak.voter_loss_runs --times 2 --seed {seed}"),
     Program(name="pause-leader", command=f"{_QUORUM} pause-leader --times 5 --seed {{seed}}"),
     Program(
         name="isolate-leader",
@@ -147,8 +151,8 @@ PROGRAMS: Final = (
     Program(name="spark-shipping", command="tests.soak.spark_shipping_runs"),
     Program(name="garbage", command="tests.soak.garbage_runs --frames 20000 --seed {seed}"),
     Program(name="kafka-garbage", command="tests.soak.kafka_garbage_runs --frames 20000 --idle 1000 --seed {seed}"),
-    Program(name="slow-requests", command="tests.soak.slow_request_runs --seconds 10"),
     Program(name="turns", command="tests.soak.turn_runs"),
+    Program(name="slow-requests", command="tests.soak.slow_request_runs --seconds 10"),
 )
 
 

@@ -37,6 +37,7 @@ class MetadataUnusable(Exception):
 
 class ControllerNode:
     def __init__(self, config: NodeConfig, storage: NodeStorage, world: NodeWorld) -> None:
+        self._config = config
         self._controller = QuorumController(
             _controller_config(config, storage.cluster_id),
             world.clock,
@@ -85,7 +86,7 @@ class ControllerNode:
             await self._quorum.start()
         except Corruption as corruption:
             raise MetadataUnusable(
-                f"metadata log is corrupt: {corruption}: restore it from another voter"
+                f"metadata log is corrupt: {corruption}: {_how_to_replace_the_log(self._config)}"
             ) from corruption
         except MembershipRefused as refused:
             raise MetadataUnusable(str(refused)) from refused
@@ -111,6 +112,13 @@ class ControllerNode:
         await self._snapshots.write()
         self._snapshots.close()
         await self._quorum.stop()
+
+
+def _how_to_replace_the_log(config: NodeConfig) -> str:
+    if len(config.quorum.voters) == 1:
+        return "restore it from a backup"
+    directory = config.metadata_log_dir / "__cluster_metadata"
+    return f"move {directory} away and start the node again, and it gets the log from the other controllers"
 
 
 def _controller_config(config: NodeConfig, cluster_id: str) -> ControllerConfig:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 from kraft.quorum.config import QuorumConfig, VoterAddress
@@ -10,6 +11,11 @@ from kraft.server.config.node_config import NodeConfig
 APPEND_PERIOD_MS_MAX: Final = 100
 APPENDS_PER_SILENCE: Final = 4
 """A leader sends at least this many appends within the shortest timeout after which followers consider it dead."""
+
+
+def journal_directory(config: NodeConfig) -> Path:
+    """Return the directory in which the node's voter has its journal."""
+    return config.metadata_log_dir / "__cluster_metadata"
 
 
 def voter_config(config: NodeConfig, cluster_id: str) -> QuorumConfig:
@@ -21,7 +27,7 @@ def voter_config(config: NodeConfig, cluster_id: str) -> QuorumConfig:
         node_id=config.node_id,
         cluster_id=cluster_id,
         voters={voter.node_id: VoterAddress(host=voter.host, port=voter.port) for voter in quorum.voters},
-        directory=config.metadata_log_dir / "__cluster_metadata",
+        directory=journal_directory(config),
         election_timeout_ms_min=quorum.election_timeout_ms // 2,
         election_timeout_ms_max=quorum.election_timeout_ms,
         fetch_timeout_ms=quorum.fetch_timeout_ms or 0,

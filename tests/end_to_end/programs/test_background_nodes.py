@@ -69,8 +69,8 @@ def test_three_nodes_start_in_the_background_serve_and_are_stopped_together(mach
         assert run("storage", "format", "-c", config).returncode == 0
     started = [machine.start(config) for config in machine.configs]
     assert [said for said, _ in started] == [
-        "Node 1 is running, but not in service: it needs 2 of 3 controllers, and only 1 is running.",
-        "Node 2 is in service.",
+        "Node 1 is running, but not in service: it needs all 3 controllers at the first start, and only 1 is running.",
+        "Node 2 is running, but not in service: it needs all 3 controllers at the first start, and only 2 are running.",
         "Node 3 is in service.",
     ]
     for number, (_, pid) in enumerate(started, 1):
