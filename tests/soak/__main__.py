@@ -138,6 +138,11 @@ PROGRAMS: Final = (
         missing=_without_jars,
     ),
     Program(name="group-members", command="tests.soak.group_member_runs --seed {seed}"),
+    Program(
+        name="standstills",
+        command="tests.soak.standstill_runs --times 10 --pauses --seed {seed}",
+        missing=_without_jars,
+    ),
     Program(name="group-migrations", command="tests.soak.group_migration_runs --times 2 --seed {seed}"),
     Program(
         name="transaction-kill", command="tests.soak.transaction_runs --times 10 --seed {seed}", missing=_without_jars

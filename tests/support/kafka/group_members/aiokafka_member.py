@@ -59,8 +59,8 @@ async def _run(options: Options, journal: Journal, stopping: threading.Event) ->
         partition_assignment_strategy=[RangePartitionAssignor],
         session_timeout_ms=options.session_ms,
         heartbeat_interval_ms=options.session_ms // 6,
-        metadata_max_age_ms=1_000,
         fetch_max_wait_ms=100,
+        **({} if options.as_shipped else {"metadata_max_age_ms": 1_000}),
     )
     listener = _Listener(consumer, options.topic, journal)
     consumer.subscribe([options.topic], listener=listener)

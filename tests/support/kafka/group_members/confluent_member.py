@@ -59,10 +59,10 @@ def settings(options: Options) -> dict[str, Any]:
         "group.id": options.group,
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
-        "topic.metadata.refresh.interval.ms": 1_000,
-        "reconnect.backoff.max.ms": 500,
         "fetch.wait.max.ms": 100,
     }
+    if not options.as_shipped:
+        common |= {"topic.metadata.refresh.interval.ms": 1_000, "reconnect.backoff.max.ms": 500}
     if options.instance:
         common["group.instance.id"] = options.instance
     if options.is_consumer_protocol:

@@ -66,9 +66,8 @@ def run(options: Options, journal: Journal, stopping: threading.Event) -> None:
         partition_assignment_strategy=[_ASSIGNORS[options.protocol]],
         session_timeout_ms=options.session_ms,
         heartbeat_interval_ms=options.session_ms // 6,
-        metadata_max_age_ms=1_000,
-        reconnect_backoff_max_ms=500,
         fetch_max_wait_ms=100,
+        **({} if options.as_shipped else {"metadata_max_age_ms": 1_000, "reconnect_backoff_max_ms": 500}),
     )
     listener = _Listener(consumer, options.topic, journal)
     consumer.subscribe([options.topic], listener=listener)

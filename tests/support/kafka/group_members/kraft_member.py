@@ -47,9 +47,10 @@ def settings(options: Options) -> dict[str, Any]:
         "group_id": options.group,
         "auto_offset_reset": "earliest",
         "enable_auto_commit": False,
-        "metadata_max_age_ms": 1_000,
         "fetch_max_wait_ms": 100,
     }
+    if not options.as_shipped:
+        common["metadata_max_age_ms"] = 1_000
     if options.instance:
         common["group_instance_id"] = options.instance
     if options.is_consumer_protocol:

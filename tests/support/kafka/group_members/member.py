@@ -105,13 +105,16 @@ class Member(ReportingProcess[Event]):
 class Members:
     """The members of one group that a test has started."""
 
-    def __init__(self, servers: Servers, group: str, topic: str, directory: Path, session_ms: int) -> None:
+    def __init__(
+        self, servers: Servers, group: str, topic: str, directory: Path, session_ms: int, *, as_shipped: bool = False
+    ) -> None:
         self.all: list[Member] = []
         self._servers = servers
         self._group = group
         self._topic = topic
         self._directory = directory
         self._session_ms = session_ms
+        self._as_shipped = as_shipped
 
     def start(self, kind: Kind, instance: str = "") -> Member:
         options = Options(
@@ -122,6 +125,7 @@ class Members:
             name=f"{kind.client}-{len(self.all) + 1}",
             session_ms=self._session_ms,
             instance=instance,
+            as_shipped=self._as_shipped,
         )
         self.all.append(Member(kind, options, self._directory))
         return self.all[-1]
@@ -132,10 +136,12 @@ class Members:
 
 
 @contextmanager
-def members_of(servers: Servers, group: str, topic: str, session_ms: int = SESSION_MS) -> Iterator[Members]:
+def members_of(
+    servers: Servers, group: str, topic: str, session_ms: int = SESSION_MS, *, as_shipped: bool = False
+) -> Iterator[Members]:
     """Members still running at the end are killed."""
     with TemporaryDirectory(prefix="members-") as directory:
-        members = Members(servers, group, topic, Path(directory), session_ms)
+        members = Members(servers, group, topic, Path(directory), session_ms, as_shipped=as_shipped)
         try:
             yield members
         except Exception as error:
@@ -179,6 +185,7 @@ def _python_command(kind: Kind, options: Options) -> list[str]:
         *("--servers", options.servers, "--group", options.group, "--topic", options.topic),
         *("--protocol", options.protocol, "--name", options.name, "--session-ms", str(options.session_ms)),
         *("--instance", options.instance),
+        *(("--as-shipped",) if options.as_shipped else ()),
     ]
 
 
@@ -211,7 +218,9 @@ def _librdkafka(options: Options) -> list[str]:
 
 
 def _java(options: Options) -> list[str]:
-    settings = [f"client.id={options.name}", "auto.offset.reset=earliest", "metadata.max.age.ms=1000"]
+    settings = [f"client.id={options.name}", "auto.offset.reset=earliest"]
+    if not options.as_shipped:
+        settings.append("metadata.max.age.ms=1000")
     if options.is_consumer_protocol:
         return [*settings, "group.protocol=consumer"]
     assignor = "RangeAssignor" if options.protocol == "range" else "CooperativeStickyAssignor"

@@ -37,6 +37,8 @@ class Options(Struct, frozen=True, kw_only=True):
     name: str
     session_ms: int
     instance: str = ""
+    as_shipped: bool = False
+    """Metadata ages, and pauses between connections, are the client's own."""
 
     @property
     def is_consumer_protocol(self) -> bool:
@@ -56,6 +58,7 @@ def parsed() -> tuple[str, Options]:
     for name in ("servers", "group", "topic", "protocol", "name", "instance"):
         parser.add_argument(f"--{name}", default="")
     parser.add_argument("--session-ms", type=int, required=True)
+    parser.add_argument("--as-shipped", action="store_true")
     given = vars(parser.parse_args())
     return given.pop("client"), Options(**given)
 
