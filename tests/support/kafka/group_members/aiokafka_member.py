@@ -57,10 +57,8 @@ async def _run(options: Options, journal: Journal, stopping: threading.Event) ->
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         partition_assignment_strategy=[RangePartitionAssignor],
-        session_timeout_ms=options.session_ms,
-        heartbeat_interval_ms=options.session_ms // 6,
         fetch_max_wait_ms=100,
-        **({} if options.as_shipped else {"metadata_max_age_ms": 1_000}),
+        **({} if options.as_shipped else {"metadata_max_age_ms": 1_000, **options.session()}),
     )
     listener = _Listener(consumer, options.topic, journal)
     consumer.subscribe([options.topic], listener=listener)

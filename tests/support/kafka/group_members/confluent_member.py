@@ -67,12 +67,10 @@ def settings(options: Options) -> dict[str, Any]:
         common["group.instance.id"] = options.instance
     if options.is_consumer_protocol:
         return {**common, "group.protocol": "consumer"}
-    return {
-        **common,
-        "partition.assignment.strategy": options.protocol,
-        "session.timeout.ms": options.session_ms,
-        "heartbeat.interval.ms": options.session_ms // 6,
-    }
+    common["partition.assignment.strategy"] = options.protocol
+    if options.as_shipped:
+        return common
+    return {**common, **{name.replace("_", "."): value for name, value in options.session().items()}}
 
 
 def _polled(consumer: Consumer) -> Iterator[Message]:

@@ -20,6 +20,8 @@ kafka-python 3.0 forgets that it rejoined for new metadata if the poll ends befo
 partitions for ever. The first metadata often arrives after the first join.
 """
 
+_IMPATIENT: Final = {"metadata_max_age_ms": 1_000, "reconnect_backoff_max_ms": 500}
+
 _ASSIGNORS = {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStickyAssignor}
 
 
@@ -64,10 +66,8 @@ def run(options: Options, journal: Journal, stopping: threading.Event) -> None:
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         partition_assignment_strategy=[_ASSIGNORS[options.protocol]],
-        session_timeout_ms=options.session_ms,
-        heartbeat_interval_ms=options.session_ms // 6,
         fetch_max_wait_ms=100,
-        **({} if options.as_shipped else {"metadata_max_age_ms": 1_000, "reconnect_backoff_max_ms": 500}),
+        **({} if options.as_shipped else _IMPATIENT | options.session()),
     )
     listener = _Listener(consumer, options.topic, journal)
     consumer.subscribe([options.topic], listener=listener)

@@ -55,9 +55,5 @@ def settings(options: Options) -> dict[str, Any]:
         common["group_instance_id"] = options.instance
     if options.is_consumer_protocol:
         return {**common, "group_protocol": "consumer"}
-    return {
-        **common,
-        "partition_assignment_strategy": options.protocol,
-        "session_timeout_ms": options.session_ms,
-        "heartbeat_interval_ms": options.session_ms // 6,
-    }
+    common["partition_assignment_strategy"] = options.protocol
+    return common if options.as_shipped else {**common, **options.session()}

@@ -224,12 +224,9 @@ def _java(options: Options) -> list[str]:
     if options.is_consumer_protocol:
         return [*settings, "group.protocol=consumer"]
     assignor = "RangeAssignor" if options.protocol == "range" else "CooperativeStickyAssignor"
-    return [
-        *settings,
-        f"session.timeout.ms={options.session_ms}",
-        f"heartbeat.interval.ms={options.session_ms // 6}",
-        f"partition.assignment.strategy=org.apache.kafka.clients.consumer.{assignor}",
-    ]
+    if not options.as_shipped:
+        settings += [f"{name.replace('_', '.')}={value}" for name, value in options.session().items()]
+    return [*settings, f"partition.assignment.strategy=org.apache.kafka.clients.consumer.{assignor}"]
 
 
 # --- events ----------------------------------------------------------------------------------------------------------

@@ -78,6 +78,9 @@ class Observer:
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
         """The committed offsets by partition."""
+        # Asked anew, since librdkafka 2.16 ends the process by a segmentation fault if the coordinator that an admin
+        # client remembers no longer is one (librdkafka issue 5040).
+        self._admin = AdminClient({"bootstrap.servers": self.servers.kafka})
         asked = [confluent_kafka.ConsumerGroupTopicPartitions(group)]
         found = self._admin.list_consumer_group_offsets(asked)[group].result(DEADLINE_S)
         return {each.partition: each.offset for each in found.topic_partitions if each.topic == topic}

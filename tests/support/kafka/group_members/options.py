@@ -38,7 +38,11 @@ class Options(Struct, frozen=True, kw_only=True):
     session_ms: int
     instance: str = ""
     as_shipped: bool = False
-    """Metadata ages, and pauses between connections, are the client's own."""
+    """Metadata ages, pauses between connections and sessions are the client's own."""
+
+    def session(self) -> dict[str, int]:
+        """Settings of the session, by the names that clients in Python have for them."""
+        return {"session_timeout_ms": self.session_ms, "heartbeat_interval_ms": self.session_ms // 6}
 
     @property
     def is_consumer_protocol(self) -> bool:
