@@ -23,11 +23,9 @@ COMMAND_START_S = 3.0
 @pytest.fixture(name="cluster")
 def _cluster() -> Iterator[Cluster]:
     with Cluster(3) as cluster:
-        try:
-            yield cluster
-        finally:
-            # With its quorum lost, a node cannot stop in order.
-            cluster.kill()
+        yield cluster
+        # With its quorum lost, a node cannot stop in order.
+        cluster.kill()
 
 
 def lost_since(cluster: Cluster) -> float:
