@@ -12,7 +12,7 @@ import socket
 import stat
 import struct
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
 import structlog
@@ -38,6 +38,7 @@ GROWTH_BYTES: Final = 16 * 1024 * 1024
 _FILES: Final = "/proc/self/fd"
 _MEMORY: Final = "/proc/self/statm"
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+_LINE_BYTES_MAX: Final = 256
 
 _INFO_BYTES: Final = 256
 _BYTES_ACKED_AND_RECEIVED: Final = struct.Struct("=QQ")
@@ -71,17 +72,24 @@ async def watch_connections(listeners: Sequence[Watched], refusals: RefusalLog) 
     if not sys.platform.startswith("linux"):
         return
     loop = asyncio.get_running_loop()
-    looked_s, resident_bytes = loop.time(), _resident_bytes()
+    with _Memory() as memory:
+        await _watch(listeners, refusals, memory, loop.time)
+
+
+async def _watch(
+    listeners: Sequence[Watched], refusals: RefusalLog, memory: _Memory, monotonic_s: Callable[[], float]
+) -> None:
+    looked_s, resident_bytes = monotonic_s(), memory.resident_bytes()
     while True:
         if any(each.rules.looks_again_soon for each in listeners):
             await asyncio.sleep(SOON_S)
         else:
             await period_end(PERIOD_S)
-            if loop.time() - looked_s < LOOK_S_MAX and _resident_bytes() - resident_bytes < GROWTH_BYTES:
+            if monotonic_s() - looked_s < LOOK_S_MAX and memory.resident_bytes() - resident_bytes < GROWTH_BYTES:
                 continue
         if await _look(listeners, refusals):
             release_freed_memory()
-        looked_s, resident_bytes = loop.time(), _resident_bytes()
+        looked_s, resident_bytes = monotonic_s(), memory.resident_bytes()
 
 
 async def _look(listeners: Sequence[Watched], refusals: RefusalLog) -> bool:
@@ -186,6 +194,15 @@ def _end(seen: _Seen) -> None:
         log.debug("connection ended already", peer=seen.peer, reason=str(error))
 
 
-def _resident_bytes() -> int:
-    with open(_MEMORY, "rb") as file:
-        return int(file.read().split()[1]) * _PAGE_BYTES
+class _Memory:
+    """Memory of this process. Its file stays open: there may be no other when it is needed."""
+
+    def __enter__(self) -> _Memory:
+        self._descriptor = os.open(_MEMORY, os.O_RDONLY | os.O_CLOEXEC)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
+    def resident_bytes(self) -> int:
+        return int(os.pread(self._descriptor, _LINE_BYTES_MAX, 0).split()[1]) * _PAGE_BYTES

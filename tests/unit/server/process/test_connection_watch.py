@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -116,3 +118,21 @@ async def test_in_a_crowd_clients_stay_and_strangers_go(monkeypatch: pytest.Monk
         assert all([await asyncio.to_thread(each.is_closed, 10.0) for each in strangers])
         assert channel.get_state() is grpc.ChannelConnectivity.READY
         assert await call(b"y") == b"y"
+
+
+async def test_the_watch_goes_on_while_the_process_has_no_file_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused: list[str] = []
+
+    def listdir(path: str) -> list[str]:
+        if path == "/proc/self/fd" and len(refused) < 3:
+            refused.append(path)
+            raise OSError(errno.EMFILE, "Too many open files")
+        return listed(path)
+
+    listed = os.listdir
+    async with echo() as served:
+        monkeypatch.setattr(os, "listdir", listdir)
+        stranger = await asyncio.to_thread(Stranger, served.port, METHOD, 4, MESSAGE)
+        await asyncio.to_thread(fill, stranger)
+        assert await asyncio.to_thread(stranger.is_closed, 10.0)
+    assert len(refused) == 3
