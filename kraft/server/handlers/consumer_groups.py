@@ -67,6 +67,7 @@ class ConsumerGroupsHandler:
         )
 
     async def _described(self, group_id: str, turns: Turns) -> ConsumerGroup:
+        await turns.done_with_id(group_id)
         try:
             group = self._description(group_id)
         except Refusal as refusal:

@@ -58,7 +58,7 @@ class FindCoordinatorHandler:
                 found.append(self._find(request.key_type, key))
             except Refusal as refusal:
                 found.append(Coordinator(key=key, error_code=refusal.error_code, error_message=refusal.message))
-            await turns.done()
+            await turns.done_with_id(key)
         return FindCoordinatorResponse(coordinators=tuple(found))
 
     def _find(self, key_type: CoordinatorType, key: str) -> Coordinator:

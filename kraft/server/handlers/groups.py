@@ -59,7 +59,7 @@ class GroupsHandler:
         for group_id in dict.fromkeys(request.group_ids):
             group = self._described(group_id)
             groups.append(group)
-            await turns.done(1 + len(group.members))
+            await turns.done_with_id(group_id, len(group.members))
         return DescribeGroupsResponse(groups=tuple(groups))
 
     def _described(self, group_id: str) -> DescribedGroup:
@@ -80,8 +80,11 @@ class GroupsHandler:
 
     async def delete(self, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
         """Delete each group without members, with its offsets."""
-        group_ids = dict.fromkeys(request.group_ids)
-        return DeleteGroupsResponse(groups=tuple([await self._deleted(group_id) for group_id in group_ids]))
+        turns, results = Turns(GROUPS_AT_ONCE), []
+        for group_id in dict.fromkeys(request.group_ids):
+            results.append(await self._deleted(group_id))
+            await turns.done_with_id(group_id)
+        return DeleteGroupsResponse(groups=tuple(results))
 
     async def _deleted(self, group_id: str) -> GroupResult:
         try:

@@ -24,6 +24,11 @@ AUTO_CREATE_TIMEOUT_MS = 5_000
 PARTITIONS_AT_ONCE = 500
 """Partitions described before other tasks have their turn: a request for 50,000 must not delay other clients."""
 
+CREATED_AT_ONCE = 100
+"""Topics that one request has created, whose decision is one piece of work for the controller. For the others, clients
+ask again.
+"""
+
 
 class MetadataHandler:
     """Answers the clients of `listener` with that listener's addresses."""
@@ -55,7 +60,11 @@ class MetadataHandler:
         names = sorted(image.topic_ids) if request.all_topics else request.topics
         missing = [name for name in dict.fromkeys(names) if image.topic(name) is None]
         if missing and request.allow_auto_topic_creation and self._defaults.auto_create_enabled:
-            created = await self._create(missing)
+            created = await self._create(missing[:CREATED_AT_ONCE])
+            for name in missing[CREATED_AT_ONCE:]:
+                created[name] = _topic_error(
+                    name, ErrorCode.LEADER_NOT_AVAILABLE, "others are created first; ask again"
+                )
         else:
             created = {}
         return MetadataResponse(

@@ -213,7 +213,7 @@ class TransactionsHandler:
         turns, described = Turns(TRANSACTIONS_AT_ONCE), []
         for transactional_id in dict.fromkeys(request.transactional_ids):
             described.append(self._described(transactional_id))
-            await turns.done(1 + len(described[-1].partitions))
+            await turns.done_with_id(transactional_id, len(described[-1].partitions))
         return DescribeTransactionsResponse(transactions=tuple(described))
 
     def _described(self, transactional_id: str) -> DescribedTransaction:

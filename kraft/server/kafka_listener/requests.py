@@ -29,6 +29,11 @@ from kraft.wire.schema.api_versions import ApiVersionsResponse
 ELEMENT_BYTES: Final = 1_024
 """Upper bound of the memory that one element of a request takes, decoded and carried out."""
 
+LONG_FRAME_BYTES: Final = 64 * 1024
+"""Size from which a request that is no Produce is decoded, carried out and encoded in turns of their own. It may have
+thousands of elements, each of which takes microseconds in each of these.
+"""
+
 _PRODUCE_KEY: Final = int(ApiKey.PRODUCE)
 
 
@@ -124,6 +129,8 @@ class KafkaRequests:
             waiting=self._waiting,
             repeated=self._repeated,
         )
+        if len(frame) >= LONG_FRAME_BYTES and header.api_key != _PRODUCE_KEY:
+            return _answered_in_turns(api, request, call, header)
         response = api(request, call)
         if response is None or isinstance(response, (Message, EncodedMessage)):
             return _encoded(response, header)
@@ -147,6 +154,16 @@ def _introduced(nodes: NodeConnections, header: RequestHeader, frame: memoryview
     except ValueError as error:
         raise CloseConnection(str(error)) from None
     raise TakenOver(serve)
+
+
+async def _answered_in_turns(api: Api, request: Any, call: RequestContext, header: RequestHeader) -> ResponseBytes:
+    """Answer a long request: others have a turn before it is carried out, and before it is encoded."""
+    await asyncio.sleep(0)
+    response = api(request, call)
+    if response is not None and not isinstance(response, (Message, EncodedMessage)):
+        response = await response
+    await asyncio.sleep(0)
+    return _encoded(response, header)
 
 
 async def _encoded_when_there(response: Awaitable[Response], header: RequestHeader) -> ResponseBytes:

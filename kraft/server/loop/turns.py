@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
+
+CHARACTERS_OF_ITEM: Final = 256
+"""Characters of an id that take about as long as an item: a coordinator is found by a hash of all of them."""
 
 
 class Turns:
@@ -11,6 +15,10 @@ class Turns:
     def __init__(self, at_once: int) -> None:
         self._at_once = at_once
         self._done = 0
+
+    async def done_with_id(self, text: str, count: int = 0) -> None:
+        """Count what an id with this text takes, and `count` items besides."""
+        await self.done(1 + len(text) // CHARACTERS_OF_ITEM + count)
 
     async def done(self, count: int = 1) -> None:
         self._done += count

@@ -141,7 +141,8 @@ async def test_a_commit_of_more_offsets_than_fit_into_a_batch_is_refused_before_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with GroupBroker(tmp_path) as broker:
-        partitions = tuple(CommitPartition(partition=0, offset=Offset(each)) for each in range(50_000))
+        accept_batches_of(broker, 20_000)
+        partitions = tuple(CommitPartition(partition=0, offset=Offset(each)) for each in range(1_000))
         command = CommitOffsets(group_id=GROUP, topics=(CommitTopic(name="orders", partitions=partitions),))
         with monkeypatch.context() as patched:
             patched.setattr(offset_requests, "commit", None)

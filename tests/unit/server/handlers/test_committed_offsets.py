@@ -26,9 +26,11 @@ from kraft.model.committed_offsets import (
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset, TopicId
 from kraft.rpc.group_calls import OFFSET_COMMIT, TXN_OFFSET_COMMIT
+from kraft.server.handlers.committed_offsets import COMMITTED_AT_ONCE
 from tests.support.cluster_images import ORDERS, with_topic
 from tests.support.server.group_broker import GROUP, GroupBroker
 from tests.support.server.replicas import settle
+from tests.support.turn_counter import TurnCounter
 
 UNKNOWN_ID = TopicId(UUID(int=404))
 NEW_ID = TopicId(UUID(int=101))
@@ -214,3 +216,24 @@ async def test_offsets_of_a_group_that_does_not_exist_are_not_deleted(
         with pytest.raises(Refusal) as caught:
             await broker.handlers.offsets.delete(command)
         assert caught.value.error_code is code
+
+
+async def test_offsets_of_many_partitions_are_committed_some_at_a_time(tmp_path: Path) -> None:
+    async with GroupBroker(tmp_path) as broker:
+        large = offsets_of("orders", p0=0, p1=1, p2=2)
+        many = replace(large, partitions=large.partitions * COMMITTED_AT_ONCE)
+        unknown = offsets_of("unknown", p0=1)
+        async with TurnCounter() as others:
+            results = await broker.handlers.offsets.commit(committing(unknown, many, offsets_of("orders"), unknown))
+        assert others.turns >= 3
+        missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert codes(results) == [
+            ("unknown", None, [missing]),
+            ("orders", None, [ErrorCode.NONE, ErrorCode.NONE, missing] * COMMITTED_AT_ONCE),
+            ("orders", None, []),
+            ("unknown", None, [missing]),
+        ]
+        assert offsets_in(await fetched(broker)) == {
+            ("orders", 0): (0, ErrorCode.NONE),
+            ("orders", 1): (1, ErrorCode.NONE),
+        }

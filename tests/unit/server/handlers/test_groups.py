@@ -12,6 +12,7 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListedGroup, ListGroupsRequest
 from tests.support.server.group_broker import GroupBroker
 from tests.support.server.replicas import lead, settle
+from tests.support.turn_counter import TurnCounter
 
 GROUPS = [
     ListedGroup(group_id="left", protocol_type="consumer", state="Empty", type="classic"),
@@ -145,3 +146,19 @@ async def test_an_id_longer_than_kafkas_texts_is_refused_by_every_request(tmp_pa
             with pytest.raises(Refusal) as caught:
                 await refused
             assert caught.value.error_code is ErrorCode.INVALID_GROUP_ID
+
+
+async def test_many_groups_that_do_not_exist_are_looked_for_in_turns(tmp_path: Path) -> None:
+    names = tuple(f"unknown {number}" for number in range(2_000))
+    async with GroupBroker(tmp_path) as broker:
+        groups, consumer, offsets = broker.handlers.groups, broker.handlers.consumer, broker.handlers.offsets
+        fetched = OffsetFetchRequest(groups=tuple(FetchGroup(group_id=each, all_topics=True) for each in names))
+        for asking in (
+            groups.describe(DescribeGroupsRequest(group_ids=names)),
+            groups.delete(DeleteGroupsRequest(group_ids=names)),
+            consumer.describe(ConsumerGroupDescribeRequest(group_ids=names)),
+            offsets.fetch(fetched),
+        ):
+            async with TurnCounter() as others:
+                assert len((await asking).groups) == len(names)
+            assert others.turns >= 3, asking

@@ -18,7 +18,7 @@ from kraft.server.cluster.controller_client import NoController
 from kraft.server.cluster.metadata_loader import MetadataLoader
 from kraft.server.config.components import TopicDefaults
 from kraft.server.handlers.describe_topics import describe_topics
-from kraft.server.handlers.metadata import MetadataHandler
+from kraft.server.handlers.metadata import CREATED_AT_ONCE, MetadataHandler
 from tests.support.cluster_images import CLUSTER, cluster, epoch_of, with_topic
 from tests.support.server.fake_controllers import FakeControllers
 
@@ -109,6 +109,20 @@ def test_a_topic_in_creation_is_asked_for_again(controllers_code: ErrorCode, cod
     assert [topic.error_code for topic in response.topics] == [code, ErrorCode.NONE, code]
     (asked,) = controllers.requests("create_topics")
     assert [new.topic for new in asked.topics] == ["payments"]
+
+
+def test_of_many_unknown_topics_some_are_created_and_the_others_are_asked_for_again() -> None:
+    def create(request: CreateTopicsRequest) -> TopicResults:
+        return TopicResults(results=[TopicResult(topic=new.topic, error_code=ErrorCode.NONE) for new in request.topics])
+
+    controllers = FakeControllers(create_topics=create)
+    names = [f"topic {number}" for number in range(3 * CREATED_AT_ONCE)]
+    response = ask(
+        MetadataRequest(topics=names, allow_auto_topic_creation=True), controllers=controllers, auto_create=True
+    )
+    (asked,) = controllers.requests("create_topics")
+    assert [new.topic for new in asked.topics] == names[:CREATED_AT_ONCE]
+    assert {topic.error_code for topic in response.topics} == {ErrorCode.LEADER_NOT_AVAILABLE}
 
 
 @pytest.mark.parametrize("failure", [NoController("nobody"), Refusal(ErrorCode.INVALID_REQUEST, "no")])

@@ -57,6 +57,9 @@ class _NobodyActs:
     async def call(self, *_: object) -> Any:
         raise NoController("no controller is active")
 
+    async def ask_each(self, *_: object) -> dict[int, None]:
+        return {}
+
     def active_peer(self) -> None:
         return None
 

@@ -8,14 +8,15 @@ import pytest
 
 from kraft.model.errors import ErrorCode
 from kraft.server.kafka_listener.connection import CloseConnection, ResponseBytes
-from kraft.server.kafka_listener.requests import Api, KafkaRequests, RequestContext
+from kraft.server.kafka_listener.requests import LONG_FRAME_BYTES, Api, KafkaRequests, RequestContext
 from kraft.wire.api_keys import ApiKey
 from kraft.wire.declaration import Message
 from kraft.wire.frame import decode_response, encode_request
 from kraft.wire.schema.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kraft.wire.schema.delete_topics import DeleteTopicsRequest
+from kraft.wire.schema.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kraft.wire.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kraft.wire.schema.produce import ProduceRequest
+from tests.support.turn_counter import TurnCounter
 
 CORRELATION_ID = 77
 
@@ -134,3 +135,22 @@ def test_produce_requests_are_pipelined_again_when_nothing_of_the_client_waits_t
         assert call.waiting is not None
         call.waiting.ended()
     assert went_on == [True]
+
+
+async def test_a_long_request_is_carried_out_and_encoded_in_turns_of_their_own() -> None:
+    steps: list[str] = []
+
+    async def delete(request: DeleteTopicsRequest, call: RequestContext) -> DeleteTopicsResponse:
+        steps.append("carried out")
+        return DeleteTopicsResponse(responses=())
+
+    names = tuple(f"topic {number}" for number in range(10_000))
+    long = frame(DeleteTopicsRequest(topic_names=names, timeout_ms=5), 1)
+    assert len(long) > LONG_FRAME_BYTES
+    begun = begin({ApiKey.DELETE_TOPICS: delete}, long)
+    assert steps == []
+    assert isinstance(begun, Awaitable)
+    async with TurnCounter() as others:
+        assert await begun
+    assert steps == ["carried out"]
+    assert others.turns >= 2
