@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,25 +20,69 @@ ClusterId = Annotated[
 ]
 
 
+FromController = Annotated[
+    Path | None,
+    typer.Option(
+        "--from-controller",
+        metavar="DIR",
+        help="Directory of the stopped single controller whose metadata log the new controller gets.",
+    ),
+]
+
+
 @app.command("format")
-def format_storage(config: ConfigFile, cluster_id: ClusterId = None) -> None:
+def format_storage(config: ConfigFile, cluster_id: ClusterId = None, from_controller: FromController = None) -> None:
     """Format the log directories of a node.
 
     With node.processes above 1, those of all its processes. Each directory is formatted once; formatting it again
-    changes nothing.
+    changes nothing. With --from-controller, a new controller gets the metadata log of the old one: see grow-quorum.
     """
     from kraft.server.config.loading import load
+    from kraft.server.controller import quorum_growth
     from kraft.server.identity import process_storage
 
     with one_line_errors():
         node_config = load(config)
+        if from_controller is not None and cluster_id is None:
+            cluster_id = _cluster_of(from_controller)
         formatted = process_storage.format_all(node_config, cluster_id)
         for one in formatted:
             did = "formatted" if one.created else "already formatted, nothing changed"
             print(f"{one.directory}: {did}: node {one.meta.node_id} of cluster {one.meta.cluster_id}")
         secret = _secret_of_this_machine(node_config, formatted[0].meta.cluster_id)
+        copied = None if from_controller is None else quorum_growth.copy_log(node_config, from_controller)
     if secret is not None:
         print(secret)
+    if copied is not None:
+        print(f"{copied.directory}: metadata log copied from {from_controller}, up to entry {copied.entries}")
+
+
+@app.command("grow-quorum")
+def grow_quorum(config: ConfigFile) -> None:
+    """Let a stopped single controller leave its quorum, so that it forms one with more controllers.
+
+    Its file names all controllers in controller.quorum.voters. Each new one then gets its metadata log by kraft storage
+    format --from-controller. The quorum forms when all of them run.
+    """
+    from kraft.server.config.loading import load
+    from kraft.server.controller import quorum_growth
+
+    with one_line_errors():
+        node_config = load(config)
+        left = quorum_growth.leave_quorum(node_config)
+    did = "left its quorum" if left.changed else "has left its quorum already, nothing changed"
+    print(f"{left.directory}: node {node_config.node_id} {did}; its metadata log ends at entry {left.entries}")
+    for voter in left.voters:
+        if voter != node_config.node_id:
+            print(f"Next: kraft storage format -c FILE-OF-NODE-{voter} --from-controller {left.directory}")
+    print(f"The quorum forms when the controllers {', '.join(map(str, left.voters))} all run.")
+
+
+def _cluster_of(directory: Path) -> str | None:
+    from kraft.server.identity.storage import read_meta
+
+    meta = read_meta(directory)
+    return None if meta is None else meta.cluster_id
 
 
 def _secret_of_this_machine(config: NodeConfig, cluster_id: str) -> str | None:

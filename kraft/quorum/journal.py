@@ -389,11 +389,12 @@ def settle_membership(
     membership = journal.membership
     if membership is not None:
         check_membership(membership, config.node_id, config.voters, str(journal.path.parent))
-        return membership
-    if journal.last_index > FIRST_INDEX or journal.getCurrentTerm() > 0:
+        if config.peer_ids or not membership.is_new:
+            return membership
+    if membership is None and (journal.last_index > FIRST_INDEX or journal.getCurrentTerm() > 0):
         membership = before_incarnations(config.cluster_id, config.node_id, config.voters)
     else:
-        membership = Membership(node_id=config.node_id, incarnation=draw_incarnation())
+        membership = membership or Membership(node_id=config.node_id, incarnation=draw_incarnation())
         if not config.peer_ids:
             # There is nobody to form the quorum with.
             membership = membership.joining({config.node_id: membership.incarnation})

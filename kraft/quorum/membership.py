@@ -20,7 +20,9 @@ INCARNATION_BYTES: Final = 16
 FOUNDING_TERM: Final = 0
 """Founders may vote in every later term."""
 
-HOW_TO_CHANGE_VOTERS: Final = "addresses may change, but controllers are only added offline, as the README describes"
+HOW_TO_CHANGE_VOTERS: Final = (
+    "addresses may change, but new controllers need a copy of the metadata log: see 'kraft storage grow-quorum --help'"
+)
 
 
 class MembershipRefused(Exception):

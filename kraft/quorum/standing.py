@@ -45,6 +45,7 @@ class Standing:
         self._store = store
         self._greetings: dict[int, Greeting] = {}
         """The last greeting of each other voter."""
+        self._unequal_logs: dict[int, tuple[int, int]] = {}
         self._log_what_is_missing()
 
     # --- the other voters ------------------------------------------------------------------------------------------
@@ -117,6 +118,25 @@ class Standing:
     def _proposed_quorum_id(self) -> bytes | None:
         founders = self.proposed_founders
         return None if founders is None else self.membership.joining(founders).quorum_id
+
+    def has_equal_log(self, peer: int, log_end: tuple[int, int], own_log_end: tuple[int, int]) -> bool:
+        """Return whether the voter that wants to form a quorum has the same log, by term and index of the ends.
+
+        Otherwise some voters have a copy of a log that others lack, or an old one.
+        """
+        is_equal = log_end == own_log_end
+        if not is_equal and self._unequal_logs.get(peer) != log_end:
+            self._unequal_logs[peer] = log_end
+            log.warning(
+                "quorum not formed: the metadata logs of its controllers differ",
+                node=self._node_id,
+                peer=peer,
+                peer_ends_at=log_end[1],
+                ends_at=own_log_end[1],
+                remedy="stop them, and copy the log of the old controller to each new one: kraft storage format"
+                " --from-controller",
+            )
+        return is_equal
 
     def form(self) -> None:
         """Join the quorum that all others have granted."""

@@ -1,0 +1,192 @@
+"""Growing a quorum from one controller to several, while it is stopped.
+
+The old controller leaves its quorum: its journal keeps its entries, its term and its vote, but belongs to no quorum any
+more. The directory of each new controller gets a copy of it, as another incarnation. Once all of them run, they form a
+quorum together, as the controllers of a new cluster do.
+
+That is safe, whatever is interrupted, repeated or left out: a quorum is formed only by all of its voters at once, and
+only with equal logs. While they belong to none, they store nothing. So a copy that was made before the old controller
+went on alone forms nothing, and a copy that is made again, after a quorum was formed, is a learner there.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from kraft.model.errors import Corruption
+from kraft.quorum.journal import DIRECTORY_NAME, QuorumJournal
+from kraft.quorum.membership import INCARNATION_BYTES, Membership
+from kraft.runtime.disk import RealDisk
+from kraft.server.config.node_config import NodeConfig
+from kraft.server.identity import storage
+from kraft.server.identity.storage import DirectoryLock, StorageError
+
+_METADATA: Final = "__cluster_metadata"
+_SNAPSHOTS: Final = "controller"
+_COPY: Final = "copy"
+"""Directory of a copy that is not complete."""
+
+
+class Growth(Struct, frozen=True, kw_only=True):
+    """What was done. `entries` is the index of the last entry of the metadata log; `changed` is False for nothing."""
+
+    directory: Path
+    entries: int
+    voters: tuple[int, ...]
+    changed: bool = True
+
+
+def leave_quorum(config: NodeConfig) -> Growth:
+    """Let the stopped single controller of this file leave its quorum, to form one with the voters of the file.
+
+    Raises StorageError, with the remedy, and changes nothing then.
+    """
+    voters = _voters(config)
+    if not config.is_controller or config.node_id not in voters or len(voters) < 2:
+        raise StorageError(
+            f"{config.file}: controller.quorum.voters names the controllers {list(voters)}: name this node and the new"
+            " ones, in the files of all nodes"
+        )
+    with storage.lock(config), _journal(config.metadata_log_dir) as journal:
+        if storage.read_meta(config.metadata_log_dir) is None:
+            raise StorageError(f"{config.metadata_log_dir} is not formatted: give the file of the old controller")
+        membership = journal.membership
+        if membership is None:
+            raise StorageError(
+                f"the metadata log in {config.metadata_log_dir} is empty, or of an earlier version: start and stop its"
+                " node once, with controller.quorum.voters as it was"
+            )
+        found = Growth(directory=config.metadata_log_dir, entries=journal.last_index, voters=voters)
+        if membership.is_new:
+            return Growth(directory=found.directory, entries=found.entries, voters=voters, changed=False)
+        if len(membership.founders) > 1 or config.node_id not in membership.founders:
+            raise StorageError(
+                f"node {config.node_id} belongs to a quorum of the nodes {sorted(membership.founders)}: only a single"
+                " controller can grow; to remove or replace others is not supported yet"
+            )
+        journal.set_membership(_outside_of_quorums(config.node_id))
+        journal.sync()
+        return found
+
+
+def copy_log(config: NodeConfig, source: Path) -> Growth:
+    """Copy the metadata log of the controller that left its quorum from its directory `source`, for the node of a file.
+
+    The node's directories are formatted already. The copy is complete or absent. Raises StorageError.
+    """
+    target = config.metadata_log_dir
+    if not config.is_controller or len(_voters(config)) < 2:
+        raise StorageError(f"{config.file}: only a controller, one of several, gets a copy of a controller's log")
+    meta, own = storage.read_meta(source), storage.read_meta(target)
+    if meta is None:
+        raise StorageError(f"{source} is not the directory of a node: give log.dirs of the old controller")
+    if own is None or own.cluster_id != meta.cluster_id:
+        raise StorageError(f"{source} belongs to cluster {meta.cluster_id}, not to that of {config.file}")
+    if meta.node_id == config.node_id or meta.node_id not in _voters(config):
+        raise StorageError(
+            f"{source} belongs to node {meta.node_id}: controller.quorum.voters of {config.file} must name it, beside"
+            f" node {config.node_id}"
+        )
+    with DirectoryLock() as lock, storage.lock(config):
+        lock.acquire(source)
+        with _journal(source) as journal:
+            if journal.membership is None or not journal.membership.is_new or not journal.getCurrentTerm():
+                raise StorageError(
+                    f"the controller in {source} has not left its quorum: run 'kraft storage grow-quorum -c FILE' with"
+                    " its file first"
+                )
+            entries = journal.last_index
+        _copy(source / _METADATA, target / _METADATA, _outside_of_quorums(config.node_id))
+    return Growth(directory=target, entries=entries, voters=_voters(config))
+
+
+def _copy(source: Path, target: Path, membership: Membership) -> None:
+    """Copy snapshots, then the journal, which is renamed last: without it there is no metadata log."""
+    staging, journal_directory, snapshots = target / _COPY, target / DIRECTORY_NAME, target / _SNAPSHOTS
+    if journal_directory.exists() and _belongs_to_quorum(target):
+        raise StorageError(
+            f"{journal_directory} is the metadata log of a controller that belongs to a quorum: it gets what it lacks"
+            " from the others"
+        )
+    if snapshots.exists() and not journal_directory.exists() and not staging.exists():
+        raise StorageError(f"{snapshots} holds metadata snapshots of a controller: move it away")
+    try:
+        # It marks what an interruption leaves behind as incomplete.
+        RealDisk().make_dir(str(staging))
+        _sync_directories(target, target.parent)
+        for superfluous in (journal_directory, snapshots, staging / DIRECTORY_NAME):
+            if superfluous.exists():
+                shutil.rmtree(superfluous)
+        _sync_directories(staging, target)
+        if (source / _SNAPSHOTS).exists():
+            _copy_files(source / _SNAPSHOTS, target / _SNAPSHOTS)
+        _copy_files(source / DIRECTORY_NAME, staging / DIRECTORY_NAME)
+        with _opened(staging) as journal:
+            journal.set_membership(membership)
+            journal.sync()
+        _sync_directories(staging / DIRECTORY_NAME, staging, target)
+        os.rename(staging / DIRECTORY_NAME, target / DIRECTORY_NAME)
+        _sync_directories(staging, target)
+        os.rmdir(staging)
+    except OSError as error:
+        raise StorageError(f"{target}: the metadata log cannot be copied: {error.strerror}: run it again") from None
+
+
+def _belongs_to_quorum(directory: Path) -> bool:
+    """Return whether the controller belongs to a quorum, or may; one that does not has never voted or stored anything.
+
+    Only such a log may be replaced.
+    """
+    with _opened(directory) as journal:
+        return journal.membership is None or not journal.membership.is_new
+
+
+def _copy_files(source: Path, target: Path) -> None:
+    """Copy the files of a directory, durable on return."""
+    disk = RealDisk()
+    disk.make_dir(str(target))
+    for name in disk.list(str(source)):
+        disk.write_atomically(str(target / name), disk.read_file(str(source / name)))
+    _sync_directories(target, target.parent)
+
+
+def _sync_directories(*directories: Path) -> None:
+    for directory in directories:
+        RealDisk().sync_dir(str(directory))
+
+
+@contextmanager
+def _journal(directory: Path) -> Iterator[QuorumJournal]:
+    """Open the journal of a controller's directory, which is locked. Raises StorageError."""
+    if not (directory / _METADATA / DIRECTORY_NAME).exists():
+        raise StorageError(f"{directory} holds no metadata log: give the directory or file of the old controller")
+    with _opened(directory / _METADATA) as journal:
+        yield journal
+
+
+@contextmanager
+def _opened(directory: Path) -> Iterator[QuorumJournal]:
+    try:
+        journal = QuorumJournal(directory, RealDisk())
+    except (Corruption, OSError) as error:
+        raise StorageError(f"the metadata log in {directory} cannot be read: {error}") from None
+    try:
+        yield journal
+    finally:
+        journal.close()
+
+
+def _outside_of_quorums(node_id: int) -> Membership:
+    return Membership(node_id=node_id, incarnation=secrets.token_bytes(INCARNATION_BYTES))
+
+
+def _voters(config: NodeConfig) -> tuple[int, ...]:
+    return tuple(sorted(voter.node_id for voter in config.quorum.voters))
