@@ -17,6 +17,7 @@ from typing import Final
 
 import structlog
 
+from kraft.model.errors import KraftError
 from kraft.quorum import command
 from kraft.quorum.command import Command, CommandKind
 from kraft.quorum.config import QuorumConfig
@@ -440,7 +441,8 @@ class RaftQuorum:
             if entry is not None:
                 self._apply(index, term, entry)
         except Exception as error:  # noqa: BLE001  The other voters apply it, so this one may apply nothing after it.
-            self._fail(f"entry {index} could not be applied: {type(error).__name__}: {error}")
+            reason = str(error) if isinstance(error, KraftError) else f"{type(error).__name__}: {error}"
+            self._fail(f"entry {index} of the metadata log could not be applied: {reason}")
 
     def _apply(self, index: int, term: int, entry: Command) -> None:
         answer = self._pending.get(entry.request_id)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kraft.metadata.features import UnsupportedFeatureLevel
 from kraft.model.errors import ErrorCode
 from kraft.quorum import engine, peer_link
 from kraft.quorum.command import CommandKind
@@ -248,8 +249,16 @@ def test_a_failing_sync_silences_the_voter_and_acknowledges_nothing(
     play(tmp_path, scene)
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (RuntimeError("cannot take it"), "could not be applied: RuntimeError: cannot take it"),
+        # An error for operators stands for itself.
+        (UnsupportedFeatureLevel("use a newer version"), "could not be applied: use a newer version"),
+    ],
+)
 def test_a_listener_that_raises_ends_its_voter_and_gets_nothing_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
 ) -> None:
     async def scene(cluster: LoopbackCluster) -> None:
         leader = await cluster.leader()
@@ -257,13 +266,13 @@ def test_a_listener_that_raises_ends_its_voter_and_gets_nothing_more(
 
         def raise_once_told(index: int, term: int, payload: bytes) -> None:
             calls.append(payload)
-            raise RuntimeError("cannot take it")
+            raise error
 
         monkeypatch.setattr(leader.listener, "on_committed", raise_once_told)
         answers = await asyncio.gather(propose(leader, b"a"), propose(leader, b"b"), return_exceptions=True)
         assert all(isinstance(answer, ProposalUnknown) for answer in answers)
         assert calls == [b"a"]
-        assert ["cannot take it" in reason for reason in leader.fatal_reasons] == [True]
+        assert [reason.endswith(said) for reason in leader.fatal_reasons] == [True]
         others = [node_id for node_id in cluster.voters if node_id != leader.config.node_id]
         await propose(await cluster.leader(among=others), b"life goes on")
 
