@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final
@@ -19,12 +18,13 @@ import structlog
 
 from kraft.model.errors import KraftError
 from kraft.quorum import command
+from kraft.quorum.apply_queue import ApplyQueue
 from kraft.quorum.command import Command, CommandKind
 from kraft.quorum.config import QuorumConfig
 from kraft.quorum.engine import RaftEngine
 from kraft.quorum.handshake import Greeting, Greetings
 from kraft.quorum.journal import QuorumJournal, join_snapshot, settle_membership
-from kraft.quorum.membership import INCARNATION_BYTES
+from kraft.quorum.membership import INCARNATION_BYTES, Membership
 from kraft.quorum.messages import BadMessage, Message
 from kraft.quorum.peer_link import PeerLink
 from kraft.quorum.peer_security import PeerSecurity
@@ -67,8 +67,7 @@ class RaftQuorum:
         snapshots: SnapshotKeeper | None = None,
     ) -> None:
         """Without `security`, every caller is trusted. Without `snapshots`, the journal is never trimmed."""
-        self._committed: deque[tuple[int, int, bytes]] = deque()
-        """Index, term and content of committed entries that the listener does not have yet."""
+        self._committed = ApplyQueue(self._apply_entry)
         self._applied_index = 0
         self._is_writing = False
         self._incoming: ArrivedSnapshot | None = None
@@ -81,6 +80,7 @@ class RaftQuorum:
         self._world = world
         self._listener = listener
         self._fatal = fatal
+        self._opened: tuple[QuorumJournal, Membership] | None = None
         self._parts: VoterParts | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._next_beat: asyncio.TimerHandle | None = None
@@ -96,10 +96,8 @@ class RaftQuorum:
 
     # --- life ------------------------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Open the journal and take part. Raises Corruption and MembershipRefused."""
-        assert self._parts is None, "started twice"
-        self._loop = asyncio.get_running_loop()
+    def open(self) -> None:
+        """Open the journal for `start`. Blocks, in any thread. Raises Corruption and MembershipRefused."""
         journal = QuorumJournal(self._config.directory, self._world.disk)
         try:
             membership = settle_membership(journal, self._config, lambda: self._world.entropy.bytes(INCARNATION_BYTES))
@@ -107,10 +105,20 @@ class RaftQuorum:
         except BaseException:
             journal.close()
             raise
+        self._opened = journal, membership
+
+    async def start(self) -> None:
+        """Take part. Opens the journal if that was not done, and raises as `open`."""
+        assert self._parts is None, "started twice"
+        self._loop = asyncio.get_running_loop()
+        if self._opened is None:
+            self.open()
+        assert self._opened is not None, "it was opened"
+        journal, membership = self._opened
         standing = Standing(self._config, membership, journal)
         transport = QuorumTransport(self._config, journal, self._world.clock, standing)
         transport.append_barrier = self._append_barrier
-        engine = RaftEngine(self._config, journal, transport, self._on_apply, self._on_leading)
+        engine = RaftEngine(self._config, journal, transport, self._committed.add, self._on_leading)
         links = {peer: self._link_to(peer) for peer in self._config.peer_ids}
         self._applied_index = journal.start_index
         self._parts = VoterParts(journal, transport, engine, links)
@@ -355,8 +363,7 @@ class RaftQuorum:
     def _release(self, parts: VoterParts) -> None:
         """Send held messages and pass committed entries that are durable to the listener."""
         parts.transport.release()
-        while self._committed and self._committed[0][0] <= parts.journal.synced_index and not self._failed:
-            self._apply_entry(*self._committed.popleft())
+        self._committed.apply_up_to(lambda: parts.journal.synced_index)
         incoming = self._incoming
         # A snapshot of a term that the journal on disk does not have yet would look like a lost journal at a start.
         if incoming is not None and not incoming.is_under_way and parts.journal.synced:
@@ -419,20 +426,13 @@ class RaftQuorum:
     def _halt(self, reason: str) -> None:
         """Stop taking part: no step, message or vote follows."""
         self._failed = True
+        self._committed.clear()
         for timer in (self._next_beat, self._linger_end):
             if timer is not None:
                 timer.cancel()
         self._withdraw_leadership(reason)
 
     # --- called by the engine ----------------------------------------------------------------------------------------
-
-    def _on_apply(self, index: int, term: int, data: bytes) -> None:
-        """Queue a committed entry until it is on this voter's disk.
-
-        A single voter's engine counts its own copy as a majority as soon as it is added. Must not raise, or the engine
-        would apply the entry again and again.
-        """
-        self._committed.append((index, term, data))
 
     def _apply_entry(self, index: int, term: int, data: bytes) -> None:
         self._applied_index = index

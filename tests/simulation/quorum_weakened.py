@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 from kraft.log.disk import File
 from kraft.quorum import engine, filters, journal_format, journal_segments, messages, raft_quorum, transport
 from kraft.quorum.admission import Learners
+from kraft.quorum.apply_queue import ApplyQueue
 from kraft.quorum.candidacy import LeaderWatch, PreVotes
 from kraft.quorum.command import Command, CommandKind
 from kraft.quorum.engine_facts import EngineFacts
@@ -206,7 +208,7 @@ def committing_earlier_terms() -> AbstractContextManager[object]:
 
 def counting_own_unsynced_entries() -> AbstractContextManager[object]:
     """A voter's own entries count as stored as soon as they are added, as in the engine."""
-    return patch.object(RaftQuorum, "_on_apply", RaftQuorum._apply_entry)
+    return patch.object(ApplyQueue, "add", lambda self, *entry: self._apply(*entry))
 
 
 def telling_with_the_write_before() -> AbstractContextManager[object]:
@@ -214,8 +216,7 @@ def telling_with_the_write_before() -> AbstractContextManager[object]:
     release = RaftQuorum._release
 
     def apply_all_and_release(self: RaftQuorum, parts: Any) -> None:
-        while self._committed and not self._failed:
-            self._apply_entry(*self._committed.popleft())
+        self._committed.apply_up_to(lambda: sys.maxsize)
         release(self, parts)
 
     return patch.object(RaftQuorum, "_release", apply_all_and_release)

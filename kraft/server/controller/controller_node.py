@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -83,6 +84,8 @@ class ControllerNode:
             raise MetadataUnusable(str(error)) from error
         await listen()
         try:
+            # In a thread: the other roles of this node are at work.
+            await asyncio.to_thread(self._quorum.open)
             await self._quorum.start()
         except Corruption as corruption:
             raise MetadataUnusable(

@@ -305,13 +305,13 @@ def test_a_snapshot_replaces_what_is_before_it_unless_more_was_applied_while_it_
         quorum = LoopbackCluster(tmp_path, 3).make_voter(3).quorum
         await quorum.start()
         # Committed, and not on this voter's disk yet.
-        quorum._committed.append((1, 1, b"of the leader"))
+        quorum._committed.add(1, 1, b"of the leader")
         installed: list[int] = []
         for index in (40, 30):
             snapshot = Snapshot(id=SnapshotId(index=index, term=3), chunks=())
             quorum._restore(snapshot, partial(installed.append, index))
         assert installed == [40]
-        assert (quorum.last_applied, list(quorum._committed)) == (40, [])
+        assert (quorum.last_applied, list(quorum._committed._entries)) == (40, [])
         await quorum.stop()
 
     asyncio.run(run())
