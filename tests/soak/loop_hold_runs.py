@@ -3,8 +3,8 @@
     python -m tests.soak.loop_hold_runs --scenario truncation --scenario produce-entries --scale 0.1
 
 Each scenario runs the parts of a broker or a controller that ship, on a real disk and in one process: no client takes
-the same processor. What is printed is the processor time of the loop's thread in its longest turn, which does not depend
-on other programs. At last, three attacks run at the same time. Ends with 1 if a turn reached 50 ms.
+the same processor. What is printed is the processor time of the loop's thread in its longest turn, which does not
+depend on other programs. At last, three attacks run at the same time. Ends with 1 if a turn reached 50 ms.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
+
+import structlog
 
 from kraft.runtime.cycle_collector import exempt_existing_objects
 from tests.soak.loads import held_loops
@@ -67,6 +69,7 @@ def main() -> None:
     parser.add_argument("--scenario", action="append", choices=names, help="May be given several times; default: all")
     parser.add_argument("--scale", type=float, default=1.0, help="Part of the records, markers and partitions")
     arguments = parser.parse_args()
+    structlog.configure(processors=[], logger_factory=structlog.ReturnLoggerFactory())
     chosen = [each for each in SCENARIOS if each.name in (arguments.scenario or names)]
     held_ms = [run([each], arguments.scale) for each in chosen]
     together = [each for each in chosen if each.name in TOGETHER]

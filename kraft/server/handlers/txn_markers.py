@@ -7,7 +7,7 @@ nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from kraft.coordinator.transactions.transaction import EPOCH_MAX
@@ -71,30 +71,25 @@ class TxnMarkersHandler:
         """
         until_s = _now_s() + WRITTEN_S_MAX
         turns = Turns(MARKERS_AT_ONCE)
-        outcomes: list[list[ProduceOutcome]] = []
-        waiting: list[asyncio.Future[ErrorCode]] = []
+        codes: list[list[ErrorCode]] = []
+        waiting = _WaitingMarkers(until_s)
         try:
             for marker in request.markers:
-                begun: list[ProduceOutcome] = []
-                outcomes.append(begun)
+                of_marker: list[ErrorCode] = []
+                codes.append(of_marker)
                 for partition in marker.partitions:
                     outcome = self._begin(marker, partition, until_s)
-                    begun.append(outcome)
-                    if isinstance(outcome, asyncio.Future):
-                        waiting.append(outcome)
-                    if len(waiting) == WAITING_MAX:
-                        await _wait_for(waiting, until_s)
-                        waiting.clear()
+                    if isinstance(outcome, ErrorCode):
+                        of_marker.append(outcome)
+                    else:
+                        await waiting.add(outcome, of_marker)
                     await turns.done()
-            await _wait_for(waiting, until_s)
+            await waiting.end()
             return WriteTxnMarkersResponse(
-                markers=tuple(WrittenTxnMarker(partition_error_codes=tuple(map(_code, begun))) for begun in outcomes)
+                markers=tuple(WrittenTxnMarker(partition_error_codes=tuple(each)) for each in codes)
             )
         finally:
-            for begun in outcomes:
-                for outcome in begun:
-                    if isinstance(outcome, asyncio.Future):
-                        outcome.cancel()
+            waiting.cancel()
 
     async def abort(self, request: AbortTransactionRequest) -> AbortTransactionResponse:
         """Write an abort marker for a hanging transaction into one partition. Raises Refusal.
@@ -214,10 +209,34 @@ def _append(partition: Partition, batch: ProducedRecords, origin: AppendOrigin) 
     return partition.park_produce(Offset(result.last_offset + 1))
 
 
-async def _wait_for(outcomes: Collection[asyncio.Future[ErrorCode]], until_s: float) -> None:
-    """Wait until all are done, or `until_s` of the loop's clock."""
-    if outcomes:
-        await asyncio.wait(outcomes, timeout=max(until_s - _now_s(), 0))
+class _WaitingMarkers:
+    """Markers of a request that wait for replicas, a few at a time."""
+
+    def __init__(self, until_s: float) -> None:
+        """Those that take longer, by the loop's clock, have timed out."""
+        self._until_s = until_s
+        self._places: list[tuple[asyncio.Future[ErrorCode], list[ErrorCode], int]] = []
+
+    async def add(self, outcome: asyncio.Future[ErrorCode], codes: list[ErrorCode]) -> None:
+        """Add a marker whose code comes next in `codes`. Ends at once unless very many wait."""
+        self._places.append((outcome, codes, len(codes)))
+        codes.append(ErrorCode.REQUEST_TIMED_OUT)
+        if len(self._places) == WAITING_MAX:
+            await self.end()
+
+    async def end(self) -> None:
+        """Wait for all of them, and put their codes into their places."""
+        if self._places:
+            outcomes = [outcome for outcome, _, _ in self._places]
+            await asyncio.wait(outcomes, timeout=max(self._until_s - _now_s(), 0))
+            for outcome, codes, at in self._places:
+                codes[at] = _code(outcome)
+            self.cancel()
+
+    def cancel(self) -> None:
+        for outcome, _, _ in self._places:
+            outcome.cancel()
+        self._places.clear()
 
 
 def _now_s() -> float:
