@@ -105,6 +105,7 @@ PROGRAMS: Final = (
     Program(name="kio", command="tests.soak.kio_agreement --messages 20000 --seed {seed}"),
     Program(name="hypothesis", command=f"{_EXAMPLES} --hypothesis-seed={{seed}}"),
     Program(name="fuzz", command="tests.fuzz --seconds 5 --seed {seed}"),
+    Program(name="loop-holds", command="tests.soak.loop_hold_runs"),
     # Real nodes.
     Program(name="kill", command=f"{_DISK} kill --times 10 --seed {{seed}}"),
     Program(name="kill-of-three", command=f"{_DISK} kill --times 5 --nodes 3 --seed {{seed}}"),

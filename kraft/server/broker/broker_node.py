@@ -17,6 +17,7 @@ from kraft.server.broker.replicas import BrokerReplicas
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.identity.storage import NodeStorage
 from kraft.server.identity.world import NodeWorld
+from kraft.server.loop.threads import shut_down
 from kraft.server.replica.log_directories import as_log_directory
 from kraft.server.replica.waiting_appends import WaitingAppends
 
@@ -91,10 +92,10 @@ class BrokerNode:
         await self._replicas.close_logs()
         await self._waiting_appends.close()
         await self._metadata.close_snapshots()
-        self._logs.store_thread.shutdown()
-        self._replicas.close_threads()
-        self._logs.upkeep_threads.shutdown()
-        self.apis.close_threads()
+        await shut_down(self._logs.store_thread)
+        await self._replicas.close_threads()
+        await shut_down(self._logs.upkeep_threads)
+        await self.apis.close_threads()
         await self._replicas.connections.close()
         await self._metadata.connections.close()
 

@@ -72,5 +72,5 @@ class BrokerCoordinators:
     async def close(self) -> None:
         """End, also without `drain`."""
         await self.drain()
-        self.groups.close_threads()
+        await self.groups.close_threads()
         await self.transactions.close()

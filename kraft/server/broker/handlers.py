@@ -39,6 +39,7 @@ from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
 from kraft.server.identity.world import NodeWorld
 from kraft.server.kafka_listener.requests import Api
 from kraft.server.loop.slow_reads import SlowReads
+from kraft.server.loop.threads import shut_down
 from kraft.server.replica.waiting_appends import WaitingAppends
 from kraft.wire.api_keys import ApiKey
 
@@ -84,8 +85,8 @@ class BrokerApis:
         )
         return self._kafka.apis(listener, handlers)
 
-    def close_threads(self) -> None:
-        self._read_thread.shutdown(cancel_futures=True)
+    async def close_threads(self) -> None:
+        await shut_down(self._read_thread, drops_waiting=True)
 
     @cached_property
     def handlers(self) -> BrokerHandlers:

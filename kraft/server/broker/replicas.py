@@ -23,6 +23,7 @@ from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.values import CONTROLLER, GRPC, Durability, host_and_port
 from kraft.server.identity.world import NodeWorld
 from kraft.server.loop.periods import period_end
+from kraft.server.loop.threads import shut_down
 from kraft.server.replica.failures import ReplicaFailures
 from kraft.server.replica.fetcher import LeaderLink, ReplicaFetcher
 from kraft.server.replica.isr_proposals import IsrProposals
@@ -116,14 +117,13 @@ class BrokerReplicas:
         await self._isr_proposals.close()
         # Before the logs are closed: a running sync may fail, and then its log is not closed cleanly. The syncer runs
         # the steps of a change; the remaining ones are made when the log is closed.
-        self._logs.syncer.close()
+        await self._logs.syncer.close()
         await self.publisher.close()
         await self.publisher.checkpoint()
 
-    def close_threads(self) -> None:
+    async def close_threads(self) -> None:
         """End the threads, after that of the store has ended."""
-        self._removal_thread.shutdown()
-        self._move_thread.shutdown()
+        await shut_down(self._removal_thread, self._move_thread)
         self.moves.close()
 
     def _surroundings(self, world: NodeWorld) -> PartitionSurroundings:

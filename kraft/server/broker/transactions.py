@@ -35,6 +35,7 @@ from kraft.server.coordinator.transaction_kind import (
 from kraft.server.coordinator.transaction_verifier import TransactionVerifier
 from kraft.server.handlers.transactions import TransactionsHandler
 from kraft.server.handlers.txn_markers import AppendGroupMarker, TxnMarkersHandler
+from kraft.server.loop.threads import shut_down
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -82,7 +83,7 @@ class BrokerTransactions:
     async def close(self) -> None:
         """End, after the coordinators were drained."""
         await self.verifier.close()
-        self._load_thread.shutdown(cancel_futures=True)
+        await shut_down(self._load_thread, drops_waiting=True)
         await self._connections.close()
 
     # --- calls to other brokers, or to this one ------------------------------------------------------------------

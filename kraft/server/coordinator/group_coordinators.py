@@ -34,6 +34,7 @@ from kraft.server.coordinator.offset_verification import OffsetVerification
 from kraft.server.coordinator.shard_host import HostSettings, HostSurroundings, stopping
 from kraft.server.coordinator.shard_hosts import ShardHosts
 from kraft.server.coordinator.topic_changes import TopicChanges
+from kraft.server.loop.threads import shut_down
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.waiting_appends import WaitingAppends
 
@@ -201,9 +202,8 @@ class GroupCoordinators:
         await self._hosts.drain()
         await self._topic_changes.close()
 
-    def close_threads(self) -> None:
-        self._executor.shutdown(cancel_futures=True)
-        self._background.shutdown(cancel_futures=True)
+    async def close_threads(self) -> None:
+        await shut_down(self._executor, self._background, drops_waiting=True)
 
     def _context(self) -> Context:
         return Context(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from concurrent.futures import Executor
-from threading import Lock
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from threading import Lock, Thread
 from typing import TypeVar, TypeVarTuple, Unpack
 
 Arguments = TypeVarTuple("Arguments")
@@ -15,6 +15,22 @@ Result = TypeVar("Result")
 async def in_thread(executor: Executor, work: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments) -> Result:
     """Run `work` in a thread; return or raise as it does. When cancelled, work that has begun runs to its end."""
     return await asyncio.get_running_loop().run_in_executor(executor, work, *arguments)
+
+
+async def shut_down(*executors: Executor, drops_waiting: bool = False) -> None:
+    """Take no more work, and wait, without blocking the loop, for what has begun; or for all that was submitted."""
+    threads: list[Thread] = []
+    for executor in executors:
+        executor.shutdown(wait=False, cancel_futures=drops_waiting)
+        if isinstance(executor, ThreadPoolExecutor):
+            threads += executor._threads
+    if any(thread.is_alive() for thread in threads):
+        await asyncio.to_thread(_join, threads)
+
+
+def _join(threads: Iterable[Thread]) -> None:
+    for thread in threads:
+        thread.join()
 
 
 class BothLocks:

@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
 from kraft.model.ids import LogDirectory
+from kraft.server.loop.threads import shut_down
 
 
 class Ticket(Protocol):
@@ -65,15 +66,14 @@ class LogSyncer:
                     syncer.prepare(replica)
             await syncer.sync()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Wait for the running syncs. Call it after `run` has ended."""
-        for syncer in self._directories.values():
-            syncer.close()
+        await shut_down(*(syncer.thread for syncer in self._directories.values()))
 
 
 class _DirectorySyncer:
     def __init__(self, number: int) -> None:
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"log-sync-{number}")
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix=f"log-sync-{number}")
         self._dirty: dict[Syncable, None] = {}
         self._wanted = asyncio.Event()
         self._round: list[tuple[Syncable, Ticket]] = []
@@ -101,12 +101,9 @@ class _DirectorySyncer:
             return
         loop = asyncio.get_running_loop()
         over: asyncio.Future[None] = loop.create_future()
-        running = self._thread.submit(_run_all, [ticket for _, ticket in tickets])
+        running = self.thread.submit(_run_all, [ticket for _, ticket in tickets])
         running.add_done_callback(lambda ran: loop.call_soon_threadsafe(_complete_all, ran, tickets, over))
         await over
-
-    def close(self) -> None:
-        self._thread.shutdown()
 
 
 def _run_all(tickets: list[Ticket]) -> None:

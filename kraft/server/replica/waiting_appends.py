@@ -22,6 +22,7 @@ import structlog
 from kraft.log.append_work import AppendMustWait, AppendWork, AwaitedChange, CheckedRecords, ProducedRecords
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.loop.budget import Beyond, Budget
+from kraft.server.loop.threads import shut_down
 
 log = structlog.get_logger()
 
@@ -159,7 +160,7 @@ class WaitingAppends:
         """Stop the tasks and the thread. Call it when every partition is closed, so that nothing waits."""
         for task in list(self._tasks):
             task.cancel()
-        self._executor.shutdown(cancel_futures=True)
+        await shut_down(self._executor, drops_waiting=True)
 
     async def _drain(self, queue: AppendQueue) -> None:
         try:

@@ -90,7 +90,7 @@ def truncation(directory: Path, scale: float) -> Work:
         assert held.log_end_offset == count - 10
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        syncer.close()
+        await syncer.close()
 
     return work
 

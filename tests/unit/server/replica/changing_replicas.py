@@ -140,7 +140,7 @@ async def changing(directory: Path, **configs: Any) -> AsyncIterator[Changing]:
         disk.open_gate.set()
         running.cancel()
         await asyncio.wait([running])
-        syncer.close()
+        await syncer.close()
 
 
 @asynccontextmanager

@@ -53,7 +53,7 @@ async def syncing(broker: Broker) -> AsyncIterator[LogSyncer]:
     finally:
         running.cancel()
         await asyncio.wait([running])
-        syncer.close()
+        await syncer.close()
 
 
 def led(broker: Broker, syncer: LogSyncer, number: int = 0) -> Partition:
@@ -104,7 +104,7 @@ async def test_an_error_of_a_sync_or_of_its_completion_ends_the_syncer(
         running = asyncio.create_task(syncer.run())
         led(broker, syncer).append(batch("a"), 1)
         await asyncio.wait([running], timeout=DEADLINE_S)
-    syncer.close()
+    await syncer.close()
     assert isinstance(running.exception(), ExceptionGroup)
 
 
