@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from kraft.runtime.cycle_collector import exempt_existing_objects
-from tests.soak.loads import held_loops
+from tests.soak.loads import held_controllers, held_logs, held_requests
 from tests.support.measured_loop import run_measured
 
 HELD_MS_GOAL: Final = 50.0
@@ -36,13 +36,13 @@ class Scenario(NamedTuple):
 
 
 SCENARIOS: Final = (
-    Scenario("truncation", held_loops.truncation),
-    Scenario("aborted-look-up", held_loops.aborted_look_up),
-    Scenario("marker-flood", held_loops.marker_flood),
-    Scenario("produce-entries", held_loops.produce_entries),
-    Scenario("produce-refused", held_loops.produce_refused),
-    Scenario("produce-batches", held_loops.produce_batches),
-    Scenario("controller-restart", held_loops.controller_restart),
+    Scenario("truncation", held_logs.truncation),
+    Scenario("aborted-look-up", held_logs.aborted_look_up),
+    Scenario("marker-flood", held_requests.marker_flood),
+    Scenario("produce-entries", held_requests.produce_entries),
+    Scenario("produce-refused", held_requests.produce_refused),
+    Scenario("produce-batches", held_requests.produce_batches),
+    Scenario("controller-restart", held_controllers.controller_restart),
 )
 TOGETHER: Final = ("aborted-look-up", "marker-flood", "produce-entries")
 
