@@ -6,7 +6,7 @@ Nearly every append is done before `handle` or `begin` returns. An append that m
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf
@@ -126,12 +126,11 @@ class _Begun(Struct, kw_only=True):
         if isinstance(outcome, asyncio.Future):
             self.waiting.append(outcome)
 
-    def outcomes(self) -> Iterator[_Append]:
-        """Yield the outcome of each entry by now: those that are left of a rest have timed out."""
-        yield from self.appends
-        if self.rest is not None:
-            for wanted in self.rest.left():
-                yield _Append(wanted.topic, wanted.partition, timed_out())
+    def outcomes(self) -> list[_Append]:
+        """Return the outcome of each entry by now: those that are left of a rest have timed out."""
+        if self.rest is None:
+            return self.appends
+        return self.appends + [_Append(wanted.topic, wanted.partition, timed_out()) for wanted in self.rest.left()]
 
     def cancel(self) -> None:
         """Wait for nothing any more."""

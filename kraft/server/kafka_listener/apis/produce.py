@@ -40,6 +40,9 @@ RefuseUnknown = Callable[[UUID, int, Buffer], None]
 RESULTS_AT_ONCE: Final = 1_000
 """Results of a response that are converted before other tasks have their turn."""
 
+_ENTRY_BYTES_MIN: Final = 6
+"""Size of an entry without records: its partition, a length and no tagged fields."""
+
 _ABORTABLE_FROM: Final = 11
 _ADDS_FROM: Final = 12
 _TOPIC_IDS_FROM: Final = 13
@@ -58,18 +61,22 @@ class ProduceApi:
 
     def __call__(self, request: ProduceRequest, call: RequestContext) -> Awaitable[_Response] | _Response:
         topics: list[ProducedTopic] = []
-        places: list[tuple[str, int]] = []
-        records: list[Buffer] = []
+        wanted: list[values.ProducePartition] = []
+        packed = _Packed() if _is_long(request, call) else None
         for topic in request.topic_data:
             name = topic.name or self._leaders.topic_name(topic.name, topic.topic_id)
-            partitions = [each.index for each in topic.partition_data]
+            partitions: list[int] = []
             topics.append(ProducedTopic(topic.name, topic.topic_id, name, partitions))
-            if name is None:
-                for each in topic.partition_data:
-                    self._refuse_unknown(topic.topic_id, each.index, each.records or b"")
-            else:
-                places += [(name, index) for index in partitions]
-                records += [each.records or b"" for each in topic.partition_data]
+            for each in topic.partition_data:
+                partitions.append(each.index)
+                records = each.records or b""
+                if name is None:
+                    self._refuse_unknown(topic.topic_id, each.index, records)
+                elif packed is None:
+                    wanted.append(values.ProducePartition(topic=name, partition=each.index, records=records))
+                else:
+                    packed.places.append((name, each.index))
+                    packed.records.append(records)
         try:
             # The records are appended or copied when this returns: their bytes belong to the receive buffer.
             begun = self._begin(
@@ -77,7 +84,7 @@ class ProduceApi:
                     request_id=0,
                     acks=request.acks,
                     timeout_ms=request.timeout_ms,
-                    partitions=_entries(places, records),
+                    partitions=wanted if packed is None else packed.entries(),
                     transactional_id=request.transactional_id or "",
                 ),
                 call.waiting,
@@ -147,14 +154,24 @@ class ProduceApi:
         )
 
 
-def _entries(places: Sequence[tuple[str, int]], records: Sequence[Buffer]) -> list[values.ProducePartition]:
-    if len(places) > LONG_FROM:
-        # Only read, as any sequence may be.
-        return PackedEntries(places, records)  # type: ignore[return-value]
-    return [
-        values.ProducePartition(topic=topic, partition=partition, records=each)
-        for (topic, partition), each in zip(places, records, strict=True)
-    ]
+class _Packed:
+    """The entries of a long request, whose values are made when they are needed."""
+
+    def __init__(self) -> None:
+        self.places: list[tuple[str, int]] = []
+        self.records: list[Buffer] = []
+
+    def entries(self) -> list[values.ProducePartition]:
+        # They are only read, as any sequence may be.
+        return PackedEntries(self.places, self.records)  # type: ignore[return-value]
+
+
+def _is_long(request: ProduceRequest, call: RequestContext) -> bool:
+    # Most frames are too small for that.
+    return (
+        call.frame_bytes > LONG_FROM * _ENTRY_BYTES_MIN
+        and sum(len(topic.partition_data) for topic in request.topic_data) > LONG_FROM
+    )
 
 
 def _topic(topic: ProducedTopic, partitions: Iterator[PartitionProduceResponse], version: int) -> TopicProduceResponse:
