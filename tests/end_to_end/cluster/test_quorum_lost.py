@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack
 
 import pytest
 
 from kraft.client import Admin
 from kraft.client.errors import NoActiveController
+from kraft.local.cluster_files import HOST
+from kraft.local.node_process import NodeProcess
 from kraft.testing import Cluster
+from tests.end_to_end.cluster.local_forwarder import forwarded
 from tests.support.command_line import run
 from tests.support.waiting import until
 
@@ -108,3 +114,43 @@ def test_a_change_succeeds_when_the_quorum_is_back_within_its_timeout(cluster: C
     cluster.start()
     created = run("topics", "create", "orders", "--timeout-ms", "30000", "--bootstrap-server", _node_1(cluster))
     assert created.returncode == 0, created.stderr
+
+
+def test_a_node_whose_controller_is_cut_off_says_so_while_the_others_have_a_leader(cluster: Cluster) -> None:
+    asyncio.run(_cut_off_node_1(cluster))
+    cut_off = run("quorum", "describe", "--bootstrap-server", _node_1(cluster))
+    assert cut_off.returncode == 1
+    assert "node 1 reaches 1 of 3 voters, and 2 are needed" in cut_off.stderr
+    other = cluster.node(2).address
+    assert other is not None
+    described = run("quorum", "describe", "--output", "json", "--bootstrap-server", other)
+    assert described.returncode == 0, described.stderr
+    assert json.loads(described.stdout)["leader_id"] in (2, 3)
+
+
+async def _cut_off_node_1(cluster: Cluster) -> None:
+    """Let node 1 and the others reach each other's controllers only through a network that is then gone."""
+    cluster.stop()
+    async with AsyncExitStack() as network:
+        voters = _voters(cluster.node(1))
+        to_1 = await network.enter_async_context(forwarded(voters[1]))
+        to_2, to_3 = [await network.enter_async_context(forwarded(voters[other])) for other in (2, 3)]
+        _name_voters(cluster.node(1), {**voters, 2: to_2, 3: to_3})
+        for other in (2, 3):
+            _name_voters(cluster.node(other), {**voters, 1: to_1})
+        cluster.start()
+        await asyncio.to_thread(cluster.wait_ready)
+    await asyncio.to_thread(lost_since, cluster)
+
+
+def _voters(node: NodeProcess) -> dict[int, int]:
+    """Return the port of each voter in the node's file."""
+    found = re.search(r"controller.quorum.voters=(.*)", node.config_path.read_text())
+    assert found is not None
+    return {int(each.split("@")[0]): int(each.rsplit(":")[-1]) for each in found[1].split(",")}
+
+
+def _name_voters(node: NodeProcess, ports: Mapping[int, int]) -> None:
+    named = ",".join(f"{voter}@{HOST}:{port}" for voter, port in ports.items())
+    text = node.config_path.read_text()
+    node.config_path.write_text(re.sub(r"controller.quorum.voters=.*", f"controller.quorum.voters={named}", text))
