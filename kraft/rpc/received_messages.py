@@ -6,7 +6,7 @@ bytes around messages, for which an allowance counts.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from typing import Final
 
 CALL_BYTES: Final = 1_024
@@ -44,9 +44,9 @@ class ReceivedMessages:
     def is_node(self, peer: str) -> bool:
         return peer in self._nodes
 
-    def keep(self, peers: Collection[str]) -> None:
-        """Forget all other connections, which have ended."""
-        for gone in self._explained.keys() - peers:
-            self._explained.pop(gone)
+    def forget(self, peers: Iterable[str]) -> None:
+        """Forget connections that have ended."""
+        for gone in peers:
+            self._explained.pop(gone, None)
             self._messages.pop(gone, None)
-        self._nodes.intersection_update(peers)
+            self._nodes.discard(gone)

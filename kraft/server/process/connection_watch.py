@@ -106,7 +106,8 @@ async def _look(listeners: Sequence[Watched], refusals: RefusalLog) -> bool:
     has_ended = False
     for port, watched in by_port.items():
         here = {each.peer: each for each in seen if each.port == port}
-        watched.received.keep(here.keys())
+        # One that began meanwhile may not be among those that were seen.
+        watched.received.forget(explained[port].keys() - here.keys())
         samples = [_sample(each, explained[port].get(each.peer), watched) for each in here.values()]
         for ended in watched.rules.look(samples, asyncio.get_running_loop().time()):
             has_ended = True

@@ -136,3 +136,24 @@ async def test_the_watch_goes_on_while_the_process_has_no_file_left(monkeypatch:
         await asyncio.to_thread(fill, stranger)
         assert await asyncio.to_thread(stranger.is_closed, 10.0)
     assert len(refused) == 3
+
+
+async def test_a_connection_that_begins_during_a_look_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, has_looked = asyncio.get_running_loop(), asyncio.Event()
+
+    def see_none(_: object) -> list[object]:
+        loop.call_soon_threadsafe(has_looked.set)
+        return []
+
+    async with echo() as served, grpc.aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
+        received = served.gatekeeper.received
+        monkeypatch.setattr(received, "counts", dict)
+        call: Any = channel.unary_unary(METHOD)
+        assert await call(b"y") == b"y"
+        monkeypatch.setattr(connection_watch, "_connections", see_none)
+        for _ in range(3):
+            has_looked.clear()
+            async with asyncio.timeout(10):
+                await has_looked.wait()
+        monkeypatch.undo()
+        assert len(received.counts()) == 1
