@@ -293,6 +293,36 @@ async def test_a_full_disk_refuses_what_waits_and_the_coordinator_goes_on(tmp_pa
     await here.close()
 
 
+@pytest.mark.parametrize("fails", ["the write", "the sync"])
+async def test_a_disk_that_fails_under_a_write_confirms_nothing_that_the_next_coordinator_lacks(
+    tmp_path: Path, fails: str
+) -> None:
+    here = Coordinating(tmp_path, sync_before_ack=True)
+    partition = await here.leading()
+    confirmed, lost = here.send(Add(1)), here.send(WaitFor(100))
+    await settle()
+    here.broker.sync()
+    assert await confirmed == 1
+    in_flight = here.send(Add(2))
+    await settle()
+    here.broker.disk.fails_writes, here.broker.disk.fails_syncs = fails == "the write", fails == "the sync"
+    later = [here.send(Add(10)) for _ in range(3)]
+    await settle()
+    here.broker.sync()
+    assert here.broker.failures
+    # As the broker does with every replica in a log directory that has failed.
+    partition.retire()
+    await settle()
+    answers = await asyncio.gather(in_flight, lost, *later)
+    assert set(answers) <= {NOT_COORDINATOR, ErrorCode.KAFKA_STORAGE_ERROR}, answers
+    assert await here.do(Read()) in (NOT_COORDINATOR, NOT_AVAILABLE)
+    await here.close()
+    after_repair = Coordinating(tmp_path)
+    await after_repair.leading(epoch=2)
+    assert await after_repair.do(Read()) in (1, 3, 33), "what was written may be there, whole batches of it"
+    await after_repair.close()
+
+
 async def test_too_few_replicas_refuse_writes_alone(tmp_path: Path) -> None:
     here = Coordinating(tmp_path)
     await here.leading(replicas=(1, 2), min_insync_replicas=2)
