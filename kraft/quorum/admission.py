@@ -15,7 +15,6 @@ import structlog
 from kraft.quorum.engine_facts import EngineFacts
 from kraft.quorum.filters import Acknowledgements
 from kraft.quorum.handshake import Greeting
-from kraft.quorum.standing import Standing
 
 log = structlog.get_logger(__name__)
 
@@ -23,8 +22,7 @@ log = structlog.get_logger(__name__)
 class Learners:
     """The learners that the leader of a term knows, each with its barrier; and voters that must become learners."""
 
-    def __init__(self, standing: Standing, acknowledgements: Acknowledgements) -> None:
-        self._standing = standing
+    def __init__(self, acknowledgements: Acknowledgements) -> None:
         self._acknowledgements = acknowledgements
         self._barriers: dict[int, int] = {}
         self._demoted: dict[int, bytes] = {}
@@ -45,14 +43,14 @@ class Learners:
                 acknowledged=self._acknowledgements.match_index(voter),
                 has=greeting.last_log_index,
             )
-            self._demoted[voter] = greeting.incarnation
+            if not greeting.is_learner:
+                self._demoted[voter] = greeting.incarnation
             self._begin_anew(engine, voter)
 
     def _lacks_what_it_confirmed(self, engine: EngineFacts, voter: int, greeting: Greeting) -> bool:
         # In this leader's term, no other leader can have truncated what the earlier process confirmed.
         in_this_term = greeting.term <= engine.raftCurrentTerm
-        confirmed = self._acknowledgements.match_index(voter)
-        return in_this_term and not greeting.is_learner and greeting.last_log_index < confirmed
+        return in_this_term and greeting.last_log_index < self._acknowledgements.match_index(voter)
 
     def _begin_anew(self, engine: EngineFacts, voter: int) -> None:
         self._acknowledgements.forget(voter)

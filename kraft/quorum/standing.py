@@ -47,6 +47,7 @@ class Standing:
         """The last greeting of each other voter."""
         self._unequal_logs: dict[int, tuple[int, int]] = {}
         self._log_what_is_missing()
+        self._log_learner("it has not been admitted yet")
 
     # --- the other voters ------------------------------------------------------------------------------------------
 
@@ -148,13 +149,8 @@ class Standing:
         if not self.membership.is_new or founders.keys() != self._voters:
             return
         self._change(self.membership.joining(founders))
-        if self.membership.is_learner:
-            log.warning(
-                "controller joins as a learner: it does not count until the leader has admitted it",
-                node=self._node_id,
-                reason="its metadata log was empty, and the quorum was formed before",
-            )
-        else:
+        self._log_learner("its metadata log was empty, and the quorum was formed before")
+        if not self.membership.is_learner:
             log.info("quorum formed", node=self._node_id, voters=sorted(founders))
 
     def admit(self, term: int) -> None:
@@ -174,6 +170,11 @@ class Standing:
     def _change(self, membership: Membership) -> None:
         self.membership = membership
         self._store.set_membership(membership)
+
+    def _log_learner(self, reason: str) -> None:
+        if self.membership.is_learner:
+            consequence = "controller is a learner: it does not count until the leader has admitted it"
+            log.warning(consequence, node=self._node_id, reason=reason)
 
     def _log_what_is_missing(self) -> None:
         if not self.membership.is_new:

@@ -81,7 +81,7 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
         self._first_contacts = FirstContacts(config.peer_ids if is_first else ())
         self._heard_at_ms: dict[int, int] = {}
         self.acknowledgements = Acknowledgements()
-        self._learners = Learners(self.standing, self.acknowledgements)
+        self._learners = Learners(self.acknowledgements)
         self.append_barrier: Callable[[], None] = _append_nothing
         """Makes this voter, while it leads, append an entry soon."""
         self.resend_wanted = False
