@@ -15,9 +15,10 @@ from kraft.metadata.image import MetadataImage
 from kraft.model.ids import BrokerId
 from kraft.server.loop.purgatory import Notifier, Watch
 
-HOLD_MS_MAX: Final = 1_000
-"""Longest wait after the loss. Fencing a broker whose process has ended takes 100 to 250 ms, and 700 to 1,000 ms if it
-was the active controller.
+HOLD_MS_MAX: Final = 3_000
+"""Longest wait after the loss. Fencing a broker whose process has ended takes 100 to 250 ms, 700 to 1,000 ms if it was
+the active controller, and longer on a busy machine. A response that names the dead leader after all stays with some
+clients for minutes.
 
 A Kafka listener answers in the order of the requests, so a longer wait would delay the client's next requests.
 """
