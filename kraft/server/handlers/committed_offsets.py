@@ -5,8 +5,8 @@ Offsets are committed and deleted for partitions that exist. They are fetched fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Container, Iterator, Sequence
+from typing import Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
@@ -21,6 +21,7 @@ from kraft.model.committed_offsets import (
     NO_OFFSET,
     CommitTopic,
     DeleteOffsets,
+    DeleteTopic,
     FetchedGroup,
     FetchedPartition,
     FetchedTopic,
@@ -44,8 +45,10 @@ from kraft.server.loop.turns import Turns
 PARTITIONS_AT_ONCE: Final = 500
 """Partitions fetched before other tasks have their turn."""
 
+Topic = TypeVar("Topic", CommitTopic, DeleteTopic)
+
 COMMITTED_AT_ONCE: Final = 1_000
-"""Partitions whose offsets are committed in one decision, which takes about 10 us for each."""
+"""Partitions whose offsets are committed or deleted in one decision, which takes about 10 us for each."""
 
 
 class CommittedOffsetsHandler:
@@ -89,9 +92,25 @@ class CommittedOffsetsHandler:
         ]
 
     async def delete(self, command: DeleteOffsets) -> OffsetResults:
-        """Delete the offsets of the partitions that exist. Raises the Refusal of the request as a whole."""
+        """Delete the offsets of the partitions that exist, some at a time. Raises the Refusal of the whole request."""
         if not command.group_id:
             raise empty_group_id()
+        turns, codes = Turns(COMMITTED_AT_ONCE), list[ErrorCode]()
+        for topics in _in_parts(command.topics):
+            codes += await self._delete_part(replace(command, topics=topics))
+            await turns.done(sum(len(topic.partitions) for topic in topics))
+        left = iter(codes)
+        return OffsetResults(
+            topics=tuple(
+                TopicResult(
+                    name=topic.name, partitions=tuple(PartitionResult(each, next(left)) for each in topic.partitions)
+                )
+                for topic in command.topics
+            )
+        )
+
+    async def _delete_part(self, command: DeleteOffsets) -> list[ErrorCode]:
+        """Delete offsets of so few partitions that it is one decision; return the error code of each."""
         found = [self._find(topic.name, None) for topic in command.topics]
         existing = [
             replace(topic, partitions=tuple(each for each in topic.partitions if each in known.partitions))
@@ -99,12 +118,11 @@ class CommittedOffsetsHandler:
         ]
         asked = tuple(topic for topic in existing if topic.partitions)
         codes = _codes(await self._coordinators.decide(command.group_id, replace(command, topics=asked)))
-        return OffsetResults(
-            topics=tuple(
-                known.results(topic.name, None, topic.partitions, codes)
-                for topic, known in zip(command.topics, found, strict=True)
-            )
-        )
+        return [
+            next(codes) if each in known.partitions else known.missing
+            for topic, known in zip(command.topics, found, strict=True)
+            for each in topic.partitions
+        ]
 
     async def fetch(self, request: OffsetFetchRequest) -> OffsetFetchResponse:
         """Return the committed offsets of each group, or its Refusal; once if the request repeats it."""
@@ -203,22 +221,10 @@ class _Known(Struct, frozen=True):
     missing: ErrorCode
     """Error of a partition that does not exist."""
 
-    def results(
-        self, name: str, topic_id: TopicId | None, partitions: Iterable[int], codes: Iterator[ErrorCode]
-    ) -> TopicResult:
-        """Return the result of each partition; `codes` are those of the partitions that exist."""
-        return TopicResult(
-            name=name,
-            topic_id=topic_id,
-            partitions=tuple(
-                PartitionResult(each, next(codes) if each in self.partitions else self.missing) for each in partitions
-            ),
-        )
 
-
-def _in_parts(topics: Sequence[CommitTopic]) -> Iterator[tuple[CommitTopic, ...]]:
+def _in_parts(topics: Sequence[Topic]) -> Iterator[tuple[Topic, ...]]:
     """Yield the topics in parts of at most `COMMITTED_AT_ONCE` partitions. A large topic is in several parts."""
-    part: list[CommitTopic] = []
+    part: list[Topic] = []
     room = COMMITTED_AT_ONCE
     for topic in topics:
         for start in range(0, max(len(topic.partitions), 1), COMMITTED_AT_ONCE):

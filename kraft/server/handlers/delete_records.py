@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from kraft.metadata.topic_names import check_not_internal
 from kraft.model.delete_records import (
@@ -20,9 +21,13 @@ from kraft.model.ids import Offset
 from kraft.rpc.call import Served
 from kraft.rpc.calls import DELETE_RECORDS
 from kraft.server.loop.purgatory import Watch
+from kraft.server.loop.turns import Turns
 from kraft.server.replica.log_changes import ChangeOutcome
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
+
+PARTITIONS_AT_ONCE: Final = 200
+"""Partitions whose deletion begins, or is answered, before other tasks have their turn."""
 
 
 class DeleteRecordsHandler:
@@ -34,11 +39,13 @@ class DeleteRecordsHandler:
     async def handle(self, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
         """Delete the records from the leader, then wait until all replicas have followed or the request times out."""
         deadline = asyncio.get_running_loop().time() + request.timeout_ms / 1_000
-        begun = [self._begin(wanted) for wanted in request.partitions]
-        for one in begun:
+        turns, begun = Turns(PARTITIONS_AT_ONCE), list[_Deletion | Refusal]()
+        for wanted in request.partitions:
+            begun.append(one := self._begin(wanted))
             if isinstance(one, _Deletion):
                 one.outcome.when_done(self._records_deleted)
                 one.outcome.when_done(one.partition.low_watermark_moved.notify)
+            await turns.done()
         with Watch([one.partition.low_watermark_moved for one in begun if isinstance(one, _Deletion)]) as watch:
             while True:
                 watch.again()
@@ -46,9 +53,11 @@ class DeleteRecordsHandler:
                     break
                 if not await watch.wait(deadline - asyncio.get_running_loop().time()):
                     break
-        return DeleteRecordsResponse(
-            partitions=[_result(wanted, one) for wanted, one in zip(request.partitions, begun, strict=True)]
-        )
+        results = []
+        for wanted, one in zip(request.partitions, begun, strict=True):
+            results.append(_result(wanted, one))
+            await turns.done()
+        return DeleteRecordsResponse(partitions=results)
 
     def _begin(self, wanted: DeleteRecordsPartition) -> _Deletion | Refusal:
         try:

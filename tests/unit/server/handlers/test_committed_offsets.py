@@ -237,3 +237,15 @@ async def test_offsets_of_many_partitions_are_committed_some_at_a_time(tmp_path:
             ("orders", 0): (0, ErrorCode.NONE),
             ("orders", 1): (1, ErrorCode.NONE),
         }
+
+
+async def test_offsets_of_many_partitions_are_deleted_some_at_a_time(tmp_path: Path) -> None:
+    async with GroupBroker(tmp_path) as broker:
+        await broker.handlers.offsets.commit(committing(offsets_of("orders", p0=5, p1=6)))
+        many = DeleteTopic(name="orders", partitions=(0, 7) * COMMITTED_AT_ONCE)
+        async with TurnCounter() as others:
+            results = await broker.handlers.offsets.delete(DeleteOffsets(group_id=GROUP, topics=(many,)))
+        assert others.turns >= 2
+        found = [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * COMMITTED_AT_ONCE
+        assert codes(results) == [("orders", None, found)]
+        assert offsets_in(await fetched(broker)) == {("orders", 1): (6, ErrorCode.NONE)}

@@ -19,6 +19,7 @@ from kraft.model.ids import BrokerEpoch, BrokerId, Offset, TopicId, TopicPartiti
 from kraft.server.handlers.delete_records import DeleteRecordsHandler
 from kraft.server.replica.partition import Partition
 from tests.support.server.replicas import Broker, batch, follow, lead, settle, values_in
+from tests.support.turn_counter import TurnCounter
 from tests.support.virtual_time import run_virtually
 
 
@@ -207,3 +208,10 @@ def test_records_of_an_internal_topic_are_deleted_by_brokers_only(broker: Broker
     broker.open(TopicPartition("__consumer_offsets", 0), TopicId(UUID(int=50)))
     (result,) = run_virtually(delete(broker, asking(0, topic="__consumer_offsets")))
     assert result.error_code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+async def test_many_partitions_are_looked_for_in_turns(broker: Broker) -> None:
+    async with TurnCounter() as others:
+        results = await delete(broker, *[asking(0, topic="unknown", partition=each) for each in range(1_000)])
+    assert others.turns >= 5
+    assert {each.error_code for each in results} == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
