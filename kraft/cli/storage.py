@@ -59,7 +59,7 @@ def format_storage(config: ConfigFile, cluster_id: ClusterId = None, from_contro
 
 @app.command("grow-quorum")
 def grow_quorum(config: ConfigFile) -> None:
-    """Let a stopped single controller leave its quorum, so that it forms one with more controllers.
+    """Let a stopped single controller leave its quorum to grow it.
 
     Its file names all controllers in controller.quorum.voters. Each new one then gets its metadata log by kraft storage
     format --from-controller. The quorum forms when all of them run.
