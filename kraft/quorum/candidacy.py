@@ -41,9 +41,14 @@ class PreVotes:
         self._granted_by: set[int] = set()
         self._next_round_ms = 0
 
-    def begin(self, term: int, next_round_ms: int) -> None:
-        """Start a round; the next one is due at `next_round_ms`, if this one finds no majority."""
-        self._term, self._granted_by, self._next_round_ms = term, set(), next_round_ms
+    def begin(self, term: int, next_round_ms: int, *, keeps_granted: bool = False) -> None:
+        """Start a round; the next one is due at `next_round_ms`, if this one finds no majority.
+
+        With `keeps_granted`, what earlier rounds found for the same term counts in this one, too.
+        """
+        if not (keeps_granted and term == self._term):
+            self._granted_by = set()
+        self._term, self._next_round_ms = term, next_round_ms
 
     def is_due(self, now_ms: int) -> bool:
         return now_ms >= self._next_round_ms

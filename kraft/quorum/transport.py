@@ -208,7 +208,9 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
             return True
         founders = self.standing.proposed_founders if membership.is_new else membership.founders
         if founders is not None and self._pre_votes.is_due(now_ms):
-            self._pre_votes.begin(term, now_ms + round_ms)
+            # To form a quorum, all must grant, and slow ones may answer in different rounds. What they granted stays
+            # true as long as the founders do, and `greeted` discards it when they may have changed.
+            self._pre_votes.begin(term, now_ms + round_ms, keeps_granted=membership.is_new)
             if not membership.is_learner:
                 self._ask_for_pre_votes(term, founders)
         return False

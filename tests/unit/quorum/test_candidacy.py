@@ -50,6 +50,19 @@ def test_the_next_round_begins_in_its_time_and_at_once_after_an_end() -> None:
     assert pre_votes.is_due(now_ms=0)
 
 
+def test_all_may_grant_in_different_rounds_of_one_term() -> None:
+    pre_votes = PreVotes(voter_count=3)
+    pre_votes.begin(1, next_round_ms=50, keeps_granted=True)
+    pre_votes.granted(2, term=1)
+    pre_votes.begin(1, next_round_ms=100, keeps_granted=True)
+    assert not pre_votes.is_won(1, needs_all=True)
+    pre_votes.granted(3, term=1)
+    assert pre_votes.is_won(1, needs_all=True)
+    pre_votes.end()
+    pre_votes.begin(1, next_round_ms=150, keeps_granted=True)
+    assert not pre_votes.is_won(1, needs_all=True)
+
+
 def test_the_last_link_of_both_directions_counts_once() -> None:
     contacts = FirstContacts([2, 3])
     assert not contacts.made(2, is_ours=True)
