@@ -22,6 +22,8 @@ on R come on top:
 | partitions of waiting fetches                     | 50,000, of 600 bytes each                |
 | partitions of fetch sessions                      | 50,000, of 500 bytes each                |
 | records that wait to be appended                  | 32 MiB, or one append                    |
+| a coordinator's batch that waits to be appended   | one of `max.message.bytes` each          |
+| transactional ids, with their partitions          | 16 MiB for each coordinator              |
 | records that waiting fetches have read            | 64 MiB                                   |
 | requests that wait for a rebalance                | 64 MiB                                   |
 | members of groups, with their metadata            | 128 MiB, and computed assignments        |
