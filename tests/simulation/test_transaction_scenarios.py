@@ -28,7 +28,12 @@ STEPS_MAX = 100
 
 
 def world_without_faults() -> World:
-    world = World(Random(1), level=EPOCH_BUMP)
+    return world_at(EPOCH_BUMP)
+
+
+def world_at(level: int) -> World:
+    """Return a world without faults with this level of `transaction.version`."""
+    world = World(Random(1), level=level)
     world.network.has_faults = False
     return world
 
@@ -461,3 +466,35 @@ def test_i12_the_last_stable_offset_moves_within_the_timeout() -> None:
 def test_i12_would_be_seen_if_a_new_coordinator_set_no_timers() -> None:
     with transactions_weakened.loading_without_timers(), pytest.raises(Violation, match="stable offset moves"):
         a_producer_dies_and_its_coordinator_is_replaced(world_without_faults())
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_transaction_that_is_open_when_the_feature_level_rises_is_committed(*, is_replaced: bool) -> None:
+    """Its client goes on as it began; the next one with its id ends transactions with the next epoch."""
+    world = world_at(OLD)
+    before = producer(world, OLD)
+    open_one = begin(world, before, 0, 1)
+    write_all(world, before)
+    world.image = world_at(NEW).image
+    if is_replaced:
+        world.transactions.elect()
+        settle(world)
+    finish(world, before)
+    assert [outcome(world, open_one, place) for place in (0, 1)] == [True, True]
+    again = commit(world, before, 0)
+    after = producer(world, NEW)
+    last = commit(world, after, 0, 1)
+    assert [outcome(world, number, 0) for number in (again, last)] == [True, True]
+    become_stable(world)
+    assert world.unstable() == ""
+
+
+def test_a_transaction_that_was_open_when_the_feature_level_rose_ends_with_its_timeout() -> None:
+    world = world_at(OLD)
+    dead = producer(world, OLD)
+    number = begin(world, dead, 0)
+    write_all(world, dead)
+    world.image = world_at(NEW).image
+    world.transactions.elect()
+    become_stable(world)
+    assert outcome(world, number, 0) is False
