@@ -33,6 +33,7 @@ METADATA_LOG: Final = "__cluster_metadata"
 _TOPIC: Final = "numbers"
 _DEADLINE_S: Final = 90.0
 _ANSWER_MS: Final = 2_000
+_ADMITTED: Final = "controller admitted: it counts again"
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -65,8 +66,11 @@ class LossRun:
     def lose(self, node: NodeProcess, *, is_whole: bool) -> Loss:
         node.kill()
         self._delete(node, is_whole=is_whole)
+        admissions = self._admissions(node)
         node.start()
         started_s = time.monotonic()
+        # Until its new process is heard, the leader shows what it knew of the one before.
+        until(lambda: self._admissions(node) > admissions, lambda: self._missing(node.node_id), _DEADLINE_S)
         until(lambda: not self._missing(node.node_id), lambda: self._missing(node.node_id), _DEADLINE_S)
         back_s = time.monotonic() - started_s
         self._wait_in_sync()
@@ -83,6 +87,10 @@ class LossRun:
         assert f"'kraft storage format -c {node.config_path}'" in refused.stderr, refused.stderr
         formatted = run_command("storage", "format", "-c", node.config_path)
         assert formatted.returncode == 0, formatted.stderr
+
+    def _admissions(self, node: NodeProcess) -> int:
+        """Return how often the leader has admitted the node's controller, by its log."""
+        return node.log_path.read_text().count(f'"{_ADMITTED}"')
 
     def _missing(self, node_id: int) -> str:
         """Return why the voter does not count yet; empty if it does."""
