@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, islice
-from typing import Final, overload
+from typing import Any, Final, overload
 
 from kraft.log.format.record_batch import Buffer
 from kraft.model.errors import ErrorCode, Refusal
@@ -24,6 +24,11 @@ as long.
 
 ENTRIES_AT_ONCE: Final = 200
 """Entries appended before other tasks have their turn, however fast they are."""
+
+WAITING_MAX: Final = 256
+"""Entries of a request that wait at once for their turns at their partitions, such as behind a roll: each is an object
+or ten for the garbage collector, which looks at all of them in one turn.
+"""
 
 LONG_FROM: Final = 1_000
 """A request with more entries is appended in later turns as a whole."""
@@ -87,6 +92,29 @@ class Rest:
         self.deadline_s = deadline_s
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when each was appended or refused."""
+        self._waiting = 0
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+
+    def wait_for(self, append: asyncio.Future[Any]) -> None:
+        """Note an entry that waits for its turn at its partition. It ends there at the latest at its deadline."""
+        self._waiting += 1
+        if self._waiting >= WAITING_MAX:
+            self._has_room.clear()
+        append.add_done_callback(self._wait_ended)
+
+    def _wait_ended(self, _: asyncio.Future[Any]) -> None:
+        self._waiting -= 1
+        if self._waiting < WAITING_MAX:
+            self._has_room.set()
+
+    @property
+    def has_room(self) -> bool:
+        """False while very many entries wait for their turns."""
+        return self._has_room.is_set()
+
+    async def room(self) -> None:
+        await self._has_room.wait()
 
     @property
     def is_empty(self) -> bool:
@@ -136,6 +164,7 @@ class LongProduces:
 
     async def _append_all(self) -> None:
         while self._rests:
+            await self._rests[0].room()
             await asyncio.sleep(0)
             self._append_on(self._rests[0])
 
@@ -144,7 +173,7 @@ class LongProduces:
         loop = asyncio.get_running_loop()
         until_s = loop.time() + TURN_S_MAX
         turn_end = min(rest.at + ENTRIES_AT_ONCE, len(rest.entries))
-        while rest.at < turn_end and (now_s := loop.time()) < until_s:
+        while rest.at < turn_end and rest.has_room and (now_s := loop.time()) < until_s:
             entry = rest.entries[rest.at]
             rest.at += 1
             try:

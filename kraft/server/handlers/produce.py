@@ -291,6 +291,8 @@ class ProduceHandler:
 
         def ended(wanted: ProducePartition, outcome: _Ended | asyncio.Future[_Ended]) -> None:
             begun.add(wanted, outcome)
+            if isinstance(outcome, asyncio.Future):
+                rest.wait_for(outcome)
             if rest.over.cancelled():
                 # Its client has disconnected, or got the response that it timed out.
                 begun.appends[-1].cancel()

@@ -10,7 +10,7 @@ import pytest
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import TopicPartition
 from kraft.model.produce import ProducePartition, ProduceRequest, ProduceResponse
-from kraft.server.handlers.long_produces import ENTRIES_AT_ONCE, LONG_FROM, PackedEntries
+from kraft.server.handlers.long_produces import ENTRIES_AT_ONCE, LONG_FROM, WAITING_MAX, LongProduces, PackedEntries
 from kraft.server.handlers.produce import TURN_S_MIN, ProduceHandler
 from kraft.server.replica.waiting_appends import WaitingAppends, WaitingClient
 from tests.support.server.replicas import Broker, batch, follow, lead, settle, values_in
@@ -137,6 +137,24 @@ async def test_a_long_request_without_room_is_refused_as_a_whole(broker: Broker)
     assert values(broker, 1) == []
     await first
     assert waiting.waiting_bytes == 0
+
+
+async def test_entries_that_wait_at_their_partition_are_few_at_a_time() -> None:
+    waiting: list[asyncio.Future[None]] = []
+
+    def append(entry: ProducePartition) -> None:
+        waiting.append(asyncio.get_running_loop().create_future())
+        rest.wait_for(waiting[-1])
+
+    until_s = asyncio.get_running_loop().time() + 60
+    rest = LongProduces(WaitingAppends()).join(entries(ENTRIES, 0), 0, append, lambda entry, refusal: None, until_s)
+    while not rest.over.done():
+        await settle()
+        assert len(waiting) <= WAITING_MAX
+        for outcome in waiting:
+            outcome.set_result(None)
+        waiting.clear()
+    assert rest.is_empty
 
 
 def test_packed_entries_are_those_that_were_packed() -> None:
