@@ -84,7 +84,9 @@ class Nodes:
 
 
 @pytest.fixture(name="nodes")
-def _nodes(tmp_path: Path) -> Iterator[Nodes]:
+def _nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes]:
+    # The cluster's secret is kept below it.
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     ports = ReservedPorts(3 * len(NODES))
     nodes = Nodes(tmp_path, list(ports.ports))
     try:
