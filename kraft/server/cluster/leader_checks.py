@@ -17,7 +17,9 @@ from kraft.model.ids import BrokerId
 from kraft.server.loop.turns import Turns
 
 PERIOD_S: Final = 0.01
-"""Shortest time between two questions to one leader, so that many clients cost no more than 100 questions a second."""
+"""Shortest time between two questions to one leader, for each broker that may be asked: however many clients and
+brokers there are, a broker asks about 100 questions a second at most.
+"""
 
 SILENCE_S_MAX: Final = 1.0
 """A leader that has not answered for this time is named without an answer until it answers again: it may be paused, and
@@ -61,15 +63,16 @@ class LeaderChecks:
         Returns at the latest SILENCE_S_MAX later, or HOLD_MS_MAX after a loss.
         """
         names = tuple(topics)
-        checks = [self._leader(each).answered() for each in await self._others_leading(names)]
+        others = {each.broker_id for each in self._image().alive_brokers()} - {self._own_id}
+        period_s = PERIOD_S * len(others)
+        checks = [self._leader(each).answered(period_s) for each in await self._leading(names, others)]
         if checks:
             await asyncio.gather(*checks)
         await self._losses.replaced(names)
 
-    async def _others_leading(self, topics: Iterable[str]) -> set[BrokerId]:
+    async def _leading(self, topics: Iterable[str], others: set[BrokerId]) -> set[BrokerId]:
         image, turns = self._image(), Turns(PARTITIONS_AT_ONCE)
         found: set[BrokerId] = set()
-        others = {each.broker_id for each in image.alive_brokers()} - {self._own_id}
         for name in topics:
             topic = image.topic(name)
             partitions = () if topic is None else topic.partitions.values()
@@ -98,10 +101,14 @@ class _Leader:
         self._is_silent = False
         """It has not answered for SILENCE_S_MAX; nobody waits for it until it answers."""
 
-    async def answered(self) -> None:
-        """Return once a question that began after this call is answered or has failed, or after SILENCE_S_MAX."""
+    async def answered(self, period_s: float) -> None:
+        """Return once a question that began after this call is answered or has failed, or after SILENCE_S_MAX.
+
+        The question begins at the earliest `period_s` after the last one.
+        """
         if self._next is None:
-            self._next = asyncio.create_task(self._ask_after(self._asking), name=f"is broker {self._broker_id} alive")
+            asking = self._ask_after(self._asking, period_s)
+            self._next = asyncio.create_task(asking, name=f"is broker {self._broker_id} alive")
         question = self._next
         if not self._is_silent:
             # Others may wait for the same answer, so the question goes on if this wait is cancelled.
@@ -109,10 +116,10 @@ class _Leader:
         if question.done():
             question.result()
 
-    async def _ask_after(self, before: asyncio.Task[None] | None) -> None:
+    async def _ask_after(self, before: asyncio.Task[None] | None, period_s: float) -> None:
         if before is not None:
             await asyncio.wait([before])
-        await asyncio.sleep(self._asked_at_s + PERIOD_S - asyncio.get_running_loop().time())
+        await asyncio.sleep(self._asked_at_s + period_s - asyncio.get_running_loop().time())
         self._asking, self._next = self._next, None
         self._asked_at_s = asyncio.get_running_loop().time()
         try:
