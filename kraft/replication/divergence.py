@@ -48,13 +48,16 @@ class DivergingEpoch(Struct, frozen=True, kw_only=True):
 
 
 def check_follower_fetch(
-    log: EpochEnds, leader_epoch: LeaderEpoch, fetch: ReplicaFetchPartition
+    log: EpochEnds, leader_epoch: LeaderEpoch, fetch: ReplicaFetchPartition, empty_start_max: Offset
 ) -> DivergingEpoch | None:
     """Compare a follower's fetch with the leader's `log`.
 
     Returns None when the follower's log is a prefix of `log`, so that records may be sent. Raises Refusal
     FENCED_LEADER_EPOCH for a follower in an earlier epoch, UNKNOWN_LEADER_EPOCH for one in a later epoch,
     OFFSET_OUT_OF_RANGE for an offset outside the log. Source: KIP-320, KIP-595.
+
+    A log that was restarted names no epoch. It may begin after records that are kept here only up to `empty_start_max`;
+    above, OFFSET_OUT_OF_RANGE makes it begin again at the log start.
     """
     _check_epoch(leader_epoch, fetch.current_leader_epoch)
     if fetch.fetch_offset < log.log_start_offset:
@@ -69,16 +72,18 @@ def check_follower_fetch(
             )
     if fetch.fetch_offset > log.log_end_offset:
         raise _out_of_range(log, fetch.fetch_offset)
+    if fetch.last_fetched_epoch < 0 and fetch.fetch_offset > max(log.log_start_offset, empty_start_max):
+        _check_has_no_epoch_below(log, fetch.fetch_offset)
     return None
 
 
 def last_epoch_below(log: EpochEnds, offset: Offset) -> LeaderEpoch:
-    """Return the epoch of the record before `offset`; -1 when the log has no such record.
+    """Return the epoch of the record before `offset`, kept or deleted; -1 when the log never had such a record.
 
     This is not always the latest epoch in the log's epoch cache: an epoch may have begun here and ended without a
     record, and no other log has it.
     """
-    return LeaderEpoch(log.epoch_at(Offset(offset - 1))) if offset > log.log_start_offset else NO_LEADER_EPOCH
+    return LeaderEpoch(log.epoch_at(Offset(offset - 1)))
 
 
 def truncation_offset(log: EpochEnds, diverging: DivergingEpoch) -> Offset:
@@ -109,6 +114,15 @@ def _is_unknown_below_start(log: EpochEnds, epoch: int) -> bool:
     """
     start = log.log_start_offset
     return log.epoch_at(Offset(start - 1)) == NO_LEADER_EPOCH and log.epoch_at(Offset(start)) != epoch
+
+
+def _check_has_no_epoch_below(log: EpochEnds, start: int) -> None:
+    """Raise Refusal unless the record before `start` has no epoch: then the follower's may not have one either."""
+    if log.epoch_at(Offset(start - 1)) != NO_LEADER_EPOCH:
+        raise Refusal(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"an empty log that begins at offset {start} lacks records that are kept from {log.log_start_offset} on",
+        )
 
 
 def _check_epoch(leader_epoch: LeaderEpoch, asked_epoch: int) -> None:

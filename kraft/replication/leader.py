@@ -164,6 +164,17 @@ class PartitionLeader:
         followers = (each for each in self._followers.values() if each.broker_id in maximal_isr)
         return min([self._log_start, *(follower.log_start for follower in followers)])
 
+    def empty_start_max(self, broker_id: BrokerId) -> Offset:
+        """Return the largest offset at which this follower's log may begin, empty, after records that are kept here.
+
+        A replica that may be in the ISR, or is in the ELR, had everything when this epoch began; what its log lacks was
+        deleted by an earlier leader, or by its own retention. Any other may have begun there under a leader that an
+        unclean election replaced: it lacks what was written below since, and must not join, or lead, without it.
+        """
+        proposed = self._proposal.isr if self._proposal is not None else ()
+        is_trusted = broker_id in self._isr or broker_id in self._elr or broker_id in proposed
+        return self._epoch_start if is_trusted else Offset(0)
+
     @property
     def partition_epoch(self) -> PartitionEpoch:
         return self._partition_epoch

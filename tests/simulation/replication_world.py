@@ -422,7 +422,9 @@ class World:
             high_watermark=asked.high_watermark,
             partition_max_bytes=1_000,
         )
-        diverging = check_follower_fetch(replica.log, leader.leader_epoch, fetch)
+        diverging = check_follower_fetch(
+            replica.log, leader.leader_epoch, fetch, leader.empty_start_max(request.sender)
+        )
         if diverging is not None and not self.variant.ignores_divergence:
             return _result(
                 leader_epoch=leader.leader_epoch,

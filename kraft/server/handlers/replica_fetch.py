@@ -51,13 +51,11 @@ class ReplicaFetchHandler:
         # Not counted again after the wait: the request says what the follower had when it was sent.
         checked = [(wanted, self._count_progress(request, wanted)) for wanted in request.partitions]
         await self._until_news(request, checked)
-        return lambda: ReplicaFetchResponse(
-            number=request.number, partitions=self._read_all(request.max_bytes, checked)
-        )
+        return lambda: ReplicaFetchResponse(number=request.number, partitions=self._read_all(request, checked))
 
     async def _until_news(self, request: ReplicaFetchRequest, checked: Sequence[_Checked]) -> None:
         loop = asyncio.get_running_loop()
-        if (news := self._news(checked)) is _News.URGENT:
+        if (news := self._news(request, checked)) is _News.URGENT:
             return
         deadline = loop.time() + request.max_wait_ms / 1_000
         is_shortened = False
@@ -68,24 +66,24 @@ class ReplicaFetchHandler:
                 watch.again()
                 if not await watch.wait(deadline - loop.time()):
                     return
-                news = self._news(checked)
+                news = self._news(request, checked)
 
-    def _news(self, checked: Sequence[_Checked]) -> _News:
+    def _news(self, request: ReplicaFetchRequest, checked: Sequence[_Checked]) -> _News:
         most = _News.NONE
         for wanted, refusal in checked:
-            news = _News.URGENT if refusal is not None else self._news_of(wanted)
+            news = _News.URGENT if refusal is not None else self._news_of(request, wanted)
             if news is _News.URGENT:
                 return news
             most = max(most, news)
         return most
 
-    def _news_of(self, wanted: ReplicaFetchPartition) -> _News:
+    def _news_of(self, request: ReplicaFetchRequest, wanted: ReplicaFetchPartition) -> _News:
         """Return what the response would tell; an advanced high watermark or log start counts (KIP-1166).
 
         A follower that fetched in range can always follow the log start, which is never above the high watermark.
         """
         try:
-            partition, diverging = self._compare(wanted)
+            partition, diverging = self._compare(request, wanted)
             if diverging is not None or _has_records(partition, Offset(wanted.fetch_offset)):
                 return _News.URGENT
         except Refusal:
@@ -106,7 +104,7 @@ class ReplicaFetchHandler:
     def _count_progress(self, request: ReplicaFetchRequest, wanted: ReplicaFetchPartition) -> Refusal | None:
         """Count the follower's progress if its log agrees with the leader's. Returns the Refusal if there is one."""
         try:
-            partition, diverging = self._compare(wanted)
+            partition, diverging = self._compare(request, wanted)
             if diverging is None:
                 partition.follower_fetched(
                     BrokerId(request.replica_id),
@@ -118,24 +116,29 @@ class ReplicaFetchHandler:
             return refusal
         return None
 
-    def _compare(self, wanted: ReplicaFetchPartition) -> tuple[Partition, DivergingEpoch | None]:
+    def _compare(
+        self, request: ReplicaFetchRequest, wanted: ReplicaFetchPartition
+    ) -> tuple[Partition, DivergingEpoch | None]:
         partition = self._partitions.by_id(wanted.id)
         leader = partition.as_leader(wanted.current_leader_epoch)
-        return partition, check_follower_fetch(partition.log, leader.leader_epoch, wanted)
+        empty_start_max = leader.empty_start_max(BrokerId(request.replica_id))
+        return partition, check_follower_fetch(partition.log, leader.leader_epoch, wanted, empty_start_max)
 
-    def _read_all(self, bytes_max: int, checked: Sequence[_Checked]) -> list[ReplicaFetchResult]:
-        left, nothing_yet, found = bytes_max, True, []
+    def _read_all(self, request: ReplicaFetchRequest, checked: Sequence[_Checked]) -> list[ReplicaFetchResult]:
+        left, nothing_yet, found = request.max_bytes, True, []
         for wanted, refusal in checked:
             # The first batch of a response is returned whatever its size, so that no follower gets stuck.
-            result = self._refused(wanted, refusal) if refusal else self._read(wanted, left, nothing_yet)
+            result = self._refused(wanted, refusal) if refusal else self._read(request, wanted, left, nothing_yet)
             left = max(left - len(result.records), 0)
             nothing_yet = nothing_yet and not result.records
             found.append(result)
         return found
 
-    def _read(self, wanted: ReplicaFetchPartition, bytes_left: int, at_least_one: bool) -> ReplicaFetchResult:
+    def _read(
+        self, request: ReplicaFetchRequest, wanted: ReplicaFetchPartition, bytes_left: int, at_least_one: bool
+    ) -> ReplicaFetchResult:
         try:
-            partition, diverging = self._compare(wanted)
+            partition, diverging = self._compare(request, wanted)
             records = b""
             if diverging is None and partition.log.log_end_offset > wanted.fetch_offset:
                 bytes_max = min(bytes_left, wanted.partition_max_bytes)

@@ -53,7 +53,7 @@ def diverging(epoch: int, end_offset: int) -> DivergingEpoch:
 def test_a_fetch_is_answered_with_the_epoch_where_the_logs_diverge(
     log: EpochLog, request_: ReplicaFetchPartition, expected: DivergingEpoch | None
 ) -> None:
-    assert check_follower_fetch(log, LEADER_EPOCH, request_) == expected
+    assert check_follower_fetch(log, LEADER_EPOCH, request_, Offset(0)) == expected
 
 
 @pytest.mark.parametrize(
@@ -68,9 +68,39 @@ def test_a_fetch_is_answered_with_the_epoch_where_the_logs_diverge(
 )
 def test_a_fetch_is_refused(request_: ReplicaFetchPartition, code: ErrorCode) -> None:
     with pytest.raises(Refusal) as refused:
-        check_follower_fetch(EpochLog(4, 4, log_start_offset=10), LEADER_EPOCH, request_)
+        check_follower_fetch(EpochLog(4, 4, log_start_offset=10), LEADER_EPOCH, request_, Offset(20))
 
     assert refused.value.error_code is code
+
+
+@pytest.mark.parametrize(
+    ("log", "start", "empty_start_max"),
+    [
+        pytest.param(EpochLog(1, 6, 6), 2, 2, id="it begins at the last offset"),
+        pytest.param(EpochLog(6, 6, log_start_offset=2), 2, 0, id="nothing below it is kept"),
+        pytest.param(EpochLog(1, 6, 6), 0, 0, id="a new log"),
+        pytest.param(EpochLog(-1, -1, -1), 2, 0, id="records of Kafka's from before it wrote leader epochs"),
+    ],
+)
+def test_a_log_without_an_epoch_may_begin_there(log: EpochLog, start: int, empty_start_max: int) -> None:
+    assert check_follower_fetch(log, LEADER_EPOCH, fetch(start, -1), Offset(empty_start_max)) is None
+
+
+@pytest.mark.parametrize(
+    ("log", "start", "empty_start_max"),
+    [
+        pytest.param(EpochLog(1, 6, 6), 2, 0, id="records below it are kept"),
+        pytest.param(EpochLog(1, 6, 6), 2, 1, id="it begins after the last offset"),
+        pytest.param(EpochLog(6, 6, log_start_offset=2), 3, 0, id="one record below it is kept"),
+    ],
+)
+def test_a_log_without_an_epoch_that_lacks_what_is_kept_is_no_prefix(
+    log: EpochLog, start: int, empty_start_max: int
+) -> None:
+    with pytest.raises(Refusal) as refused:
+        check_follower_fetch(log, LEADER_EPOCH, fetch(start, -1), Offset(empty_start_max))
+
+    assert refused.value.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 @pytest.mark.parametrize(
@@ -101,7 +131,7 @@ def test_any_two_logs_meet_where_their_common_part_ends() -> None:
     follower = EpochLog(1, 1, 2, 2, 2, 3, 3, 5)
     for _ in range(8):
         end = Offset(follower.log_end_offset)
-        answer = check_follower_fetch(leader, LEADER_EPOCH, fetch(end, last_epoch_below(follower, end)))
+        answer = check_follower_fetch(leader, LEADER_EPOCH, fetch(end, last_epoch_below(follower, end)), Offset(0))
         if answer is None:
             break
         follower.truncate_to(truncation_offset(follower, answer))

@@ -250,6 +250,18 @@ def test_r6_a_follower_below_the_start_of_the_leader_epoch_is_not_proposed() -> 
     assert proposals(fetched(leader, 3, 10)) == [(1, {1: 11, 2: -1, 3: 31})]
 
 
+def test_a_replica_that_may_be_in_the_isr_may_have_an_empty_log_where_the_epoch_began() -> None:
+    leader = leading((1, 2), end=10)
+    assert [leader.empty_start_max(BrokerId(broker)) for broker in (2, 3)] == [10, 0]
+    fetched(leader, 3, 10)
+    assert leader.empty_start_max(BrokerId(3)) == 10, "its proposal may be accepted by now"
+    leader.partition_changed(partition_state((1, 2), 8))
+    assert leader.empty_start_max(BrokerId(3)) == 0
+    leader.partition_changed(partition_state((1,), 9, elr=(2,)))
+    write(leader, 12)
+    assert [leader.empty_start_max(BrokerId(broker)) for broker in (2, 3)] == [10, 0]
+
+
 def test_only_one_proposal_is_in_flight() -> None:
     leader = leading((1,))
     assert len(proposals(fetched(leader, 2, 10))) == 1

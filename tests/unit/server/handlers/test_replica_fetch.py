@@ -232,6 +232,45 @@ async def test_a_fetch_past_the_end_of_the_log_is_out_of_range(broker: Broker) -
     assert (result.error_code, result.log_start_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, 0)
 
 
+async def test_an_empty_log_that_begins_above_what_is_kept_makes_no_progress_outside_the_isr(broker: Broker) -> None:
+    """It was restarted there under a leader that an unclean election replaced, and lacks what this one wrote below."""
+    partition = broker.open()
+    lead(partition, isr=(1,))
+    for value in ("a", "b"):
+        partition.append(batch(value), 1)
+    broker.sync()
+    result = await ask(broker, asking(2))
+    assert (result.error_code, result.log_start_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, 0)
+    assert broker.proposals == []
+
+
+async def test_a_late_fetch_from_before_a_log_began_again_makes_no_progress(broker: Broker) -> None:
+    """The follower joined the ISR meanwhile, but has less than its earlier log seemed to have."""
+    partition = broker.open()
+    lead(partition, isr=(1,))
+    await ask(broker, asking(0))
+    lead(partition, isr=(1, 2), partition_epoch=1)
+    for value in ("a", "b"):
+        partition.append(batch(value), -1)
+    broker.sync()
+    parked = partition.park_produce(Offset(2))
+    result = await ask(broker, asking(2))
+    assert result.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert outcome(parked) is None
+
+
+async def test_an_empty_log_in_the_isr_begins_where_its_last_leader_had_deleted_everything(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition)
+    for value in ("a", "b"):
+        partition.append(batch(value), 1)
+    broker.sync()
+    lead(partition, epoch=1)
+    partition.append(batch("c"), 1)
+    result = await ask(broker, asking(2, leader_epoch=1))
+    assert values_of(result.records) == ["c"]
+
+
 async def test_a_topic_of_the_same_name_but_another_id_is_not_this_one(broker: Broker) -> None:
     partition = broker.open()
     lead(partition)
