@@ -32,6 +32,9 @@ def leave_group(
 
 def _leave(group: ClassicGroup, leaving: LeavingMember, left: dict[str, LeavingMember]) -> ErrorCode:
     """Add a member to those that leave, by its member id, or by its instance id alone, as administrators do."""
+    instance = group.static_members.get(leaving.group_instance_id or "")
+    if instance in left:
+        return ErrorCode.UNKNOWN_MEMBER_ID
     if leaving.member_id:
         member_id: str | None = leaving.member_id
         is_pending = leaving.member_id in group.pending_joins
@@ -39,7 +42,7 @@ def _leave(group: ClassicGroup, leaving: LeavingMember, left: dict[str, LeavingM
         if refusal is not None:
             return refusal.error_code
     else:
-        member_id = group.static_members.get(leaving.group_instance_id or "")
+        member_id = instance
     if member_id is None or member_id in left:
         return ErrorCode.UNKNOWN_MEMBER_ID
     left[member_id] = leaving

@@ -48,6 +48,16 @@ def test_an_administrator_removes_a_static_member_by_its_instance_id() -> None:
     assert list(coordinator.live.static_members) == ["b"]
 
 
+def test_an_instance_that_left_in_the_same_request_is_unknown_not_fenced() -> None:
+    coordinator = Coordinator()
+    coordinator.join(group_instance_id="a")
+    coordinator.advance(6_000)
+    (member_id,) = coordinator.live.members
+    coordinator.settle([member_id])
+    leaving = [LeavingMember(member_id=each, group_instance_id="a") for each in ("", "", "a-0", member_id)]
+    assert coordinator.leave(*leaving) == [ErrorCode.NONE, *[ErrorCode.UNKNOWN_MEMBER_ID] * 3]
+
+
 def test_a_static_member_with_an_earlier_id_is_fenced() -> None:
     coordinator = Coordinator()
     coordinator.join(group_instance_id="a")
