@@ -11,7 +11,7 @@ from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
-from kraft.log.format.record_batch import Buffer, build_batch, iter_records
+from kraft.log.format.record_batch import Buffer, build_batch, iter_records, split
 from kraft.log.format.record_codec import Record
 from kraft.log.partition_log import PartitionLog
 from kraft.metadata.configs import TopicConfig, broker_defaults
@@ -241,12 +241,14 @@ def values_of(records: Buffer) -> list[str]:
 
 
 def values_in(partition: Partition) -> list[str]:
-    """Return all values of the log, committed or not; its segments are smaller than 1 MiB."""
+    """Return all values of the log, committed or not, without markers; its segments are smaller than 1 MiB."""
     values, offset = list[str](), partition.log.log_start_offset
     while offset < partition.log.log_end_offset:
-        records = partition.log.read(offset, 1 << 20, partition.log.log_end_offset)
-        values += values_of(records)
-        offset = Offset(offset + len(values_of(records)))
+        batches = split(partition.log.read(offset, 1 << 20, partition.log.log_end_offset))
+        for header, batch in batches:
+            if not header.is_control:
+                values += values_of(batch)
+        offset = Offset(batches[-1][0].last_offset + 1)
     return values
 
 
