@@ -28,8 +28,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kraft.coordinator.shard import Context, Decision, Producer, Reply, Shard, Ticket, TimerKey, Work
-from kraft.coordinator.shard_batches import Batch, Transactional, Write, Written, size_bound
-from kraft.log.append_work import CLIENT, AppendOrigin
+from kraft.coordinator.shard_batches import Batch, TooLarge, Transactional, Write, Written, size_bound
+from kraft.log.append_work import COORDINATOR_RECORDS, AppendOrigin
 from kraft.log.format.compression import Codec
 from kraft.log.format.control_record import MarkerType, marker_in
 from kraft.log.format.record_batch import HEADER_BYTES, build_batch, read_header
@@ -59,7 +59,7 @@ class Append(Struct, frozen=True):
     """Append this batch. The host calls `appended` or `append_failed` next; no other append is asked for until then."""
 
     batch: bytes
-    origin: AppendOrigin = CLIENT
+    origin: AppendOrigin = COORDINATOR_RECORDS
 
 
 class SendReplies(Struct, frozen=True):
@@ -80,6 +80,8 @@ class SetTimer(Struct, frozen=True):
     key: TimerKey
     number: int
     delay_ms: int
+    refusal: Refusal | None = None
+    """Why the decision of this timer was not written; it ends again after the delay."""
 
 
 class RemoveTimer(Struct, frozen=True):
@@ -130,7 +132,10 @@ class Surroundings(Struct, frozen=True, kw_only=True):
 
     context: Callable[[], Context]
     batch_bytes_max: Callable[[], int]
-    """Size of the largest batch that the log accepts."""
+    """Decisions are written together in batches of at most this size, unless one is larger alone."""
+
+    decision_bytes_max: Callable[[], int] | None = None
+    """Limit on the batch of one decision, if it is another."""
 
     append_refusal: Callable[[], Refusal | None] = lambda: None
     """Returns why the log would refuse an append now; None if nothing is known against it."""
@@ -199,7 +204,7 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
         """Take what the shard's `loaded` returned. No command was decided since."""
         written = self._written(replace(decision, is_atomic=False))
         if isinstance(written, Refusal):
-            return [self._set_timer(_Reload(), RETRY_MS)]
+            return [self._set_timer(_Reload(), RETRY_MS, written)]
         effects = self._take(replace(decision, timers={}), written)
         self._unset = {key: delay_ms for key, delay_ms in decision.timers.items() if delay_ms is not None}
         return effects + self.set_more_timers()
@@ -255,7 +260,7 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
         decision = self._shard.timer_ended(self.latest, self.volatile, key, self._surroundings.context())
         written = self._written(decision)
         if isinstance(written, Refusal):
-            return [self._set_timer(key, RETRY_MS)]
+            return [self._set_timer(key, RETRY_MS, written)]
         del self._timers[key]
         return self._take(decision, written)
 
@@ -311,7 +316,9 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
 
     def _encoded(self, decision: Decision[Volatile, Record]) -> list[LogRecord] | Refusal:
         """Return the records as they are encoded. Of a decision that is too large, no more than fit are encoded."""
-        now_ms, size_max = self._surroundings.context().now_ms, self._surroundings.batch_bytes_max()
+        surroundings = self._surroundings
+        now_ms = surroundings.context().now_ms
+        size_max = (surroundings.decision_bytes_max or surroundings.batch_bytes_max)()
         records: list[LogRecord] = []
         size = HEADER_BYTES
         for record in decision.records:
@@ -319,7 +326,7 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
             records.append(LogRecord(0, now_ms, key, value, ()))
             size = (size if decision.is_atomic else HEADER_BYTES) + size_bound(records[-1])
             if size > size_max:
-                return too_large(size, size_max)
+                return TooLarge(size, size_max)
         return records
 
     def _take(self, decision: Decision[Volatile, Record], written: Write[Replicated]) -> list[Effect[Replicated]]:
@@ -438,11 +445,11 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
 
     # --- timers ----------------------------------------------------------------------------------------------
 
-    def _set_timer(self, key: TimerKey, delay_ms: int) -> SetTimer:
+    def _set_timer(self, key: TimerKey, delay_ms: int, refusal: Refusal | None = None) -> SetTimer:
         self._unset.pop(key, None)
         self._numbers += 1
         self._timers[key] = self._numbers
-        return SetTimer(key, self._numbers, max(delay_ms, 0))
+        return SetTimer(key, self._numbers, max(delay_ms, 0), refusal)
 
     def _remove_timer(self, key: TimerKey) -> RemoveTimer:
         self._unset.pop(key, None)
@@ -471,15 +478,6 @@ def client_refusal(reason: Refusal) -> Refusal:
     if reason.error_code in _LOST:
         return Refusal(ErrorCode.NOT_COORDINATOR, f"this broker cannot write as the coordinator: {reason.message}")
     return unavailable(f"the coordinator cannot write now: {reason.message}")
-
-
-def too_large(size: int, size_max: int) -> Refusal:
-    """Return the refusal of a decision whose records take this many bytes or more."""
-    return Refusal(
-        ErrorCode.UNKNOWN_SERVER_ERROR,
-        f"the coordinator would have to write {size} bytes or more at once, and its log accepts {size_max}: "
-        "raise max.message.bytes of the coordinator's topic",
-    )
 
 
 def unavailable(message: str) -> Refusal:

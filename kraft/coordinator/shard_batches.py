@@ -10,6 +10,7 @@ from kraft.coordinator.shard import Reply
 from kraft.log.append_work import AppendOrigin
 from kraft.log.format.record_batch import HEADER_BYTES
 from kraft.log.format.record_codec import Record as LogRecord
+from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset
 
 Replicated = TypeVar("Replicated")
@@ -71,3 +72,15 @@ class Batch(Generic[Replicated]):
     def has_room(self, size: int, size_max: int) -> bool:
         """Return whether records of this size can be added."""
         return self.transactional is None and self.size + size <= size_max
+
+
+class TooLarge(Refusal):
+    """Refusal of a decision whose records are too large to be written."""
+
+    def __init__(self, size: int, size_max: int) -> None:
+        """The records take `size` bytes or more."""
+        super().__init__(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"the coordinator would have to write {size} bytes or more at once, and its log accepts {size_max}: "
+            "raise max.message.bytes of the coordinator's topic",
+        )

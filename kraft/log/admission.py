@@ -10,7 +10,7 @@ from typing import Final
 
 from kraft.log.append_work import CLIENT, AppendMustWait, AppendOrigin, CheckedRecords, ProducedRecords
 from kraft.log.format.record_batch import NOT_PLAIN, BatchHeader, TimestampType, check_frame, split
-from kraft.log.log_config import LogConfig
+from kraft.log.log_config import SEGMENT_BYTES_MAX, LogConfig
 from kraft.log.record_checks import check_records_at_once, checked_and_compressed, may_be_late
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.ids import TopicPartition
@@ -36,7 +36,7 @@ def admit(
     if isinstance(records, CheckedRecords):
         if records.config is config:
             return records.batches
-        raise AppendMustWait(RecordsWork(config, topic_partition, now_ms))
+        raise AppendMustWait(RecordsWork(config, topic_partition, now_ms, origin))
     batches = _batches(records, config, topic_partition, origin)
     if origin.is_coordinator:
         return batches
@@ -50,22 +50,28 @@ def admit(
         # Many batches hold many records, even if each batch is small.
         is_alone = len(batches) == 1 and not _changes_codec(header, config)
         if not (is_alone and check_records_at_once(header, batch, config, topic_partition, now_ms)):
-            raise AppendMustWait(RecordsWork(config, topic_partition, now_ms))
+            raise AppendMustWait(RecordsWork(config, topic_partition, now_ms, origin))
     return batches
 
 
 class RecordsWork:
     """Work that checks every record of a produce request and recompresses batches to the topic's `compression.type`."""
 
-    def __init__(self, config: LogConfig, topic_partition: TopicPartition, now_ms: int) -> None:
+    def __init__(
+        self, config: LogConfig, topic_partition: TopicPartition, now_ms: int, origin: AppendOrigin = CLIENT
+    ) -> None:
         self._config = config
         self._topic_partition = topic_partition
         self._now_ms = now_ms
+        self._origin = origin
 
     def run(self, records: ProducedRecords) -> CheckedRecords:
         """Return the checked records. Runs in any thread. Raises Refusal with the error code for the producer."""
-        config, topic_partition = self._config, self._topic_partition
-        sent = records.batches if isinstance(records, CheckedRecords) else _batches(records, config, topic_partition)
+        config, topic_partition, origin = self._config, self._topic_partition, self._origin
+        if isinstance(records, CheckedRecords):
+            sent = records.batches
+        else:
+            sent = _batches(records, config, topic_partition, origin)
         batches = [
             checked_and_compressed(header, batch, config, topic_partition, self._now_ms)
             if _needs_record_checks(header, config, self._now_ms)
@@ -74,8 +80,8 @@ class RecordsWork:
         ]
         # Recompression may have made them larger.
         for header, _ in batches:
-            _check_size(header, config, topic_partition)
-        _check_segment(sum(header.size_bytes for header, _ in batches), config)
+            _check_size(header, config, topic_partition, origin)
+        _check_segment(sum(header.size_bytes for header, _ in batches), config, origin)
         return CheckedRecords(batches=batches, config=config)
 
 
@@ -90,11 +96,11 @@ def _batches(
     bytes_max = config.max_message_bytes
     for header, batch in batches:
         if len(batch) > bytes_max:
-            _check_size(header, config, topic_partition)
+            _check_size(header, config, topic_partition, origin)
         check_frame(batch, header.crc)
         _check_header(header, origin)
     if len(records) > config.segment_bytes:
-        _check_segment(len(records), config)
+        _check_segment(len(records), config, origin)
     if len(batches) > 1 and any(header.has_producer for header, _ in batches):
         # Kafka's rule too: one response cannot distinguish a duplicate batch from a new one.
         raise InvalidBatch(
@@ -111,8 +117,8 @@ def _changes_codec(header: BatchHeader, config: LogConfig) -> bool:
     return config.compression is not None and header.codec is not config.compression
 
 
-def _check_size(header: BatchHeader, config: LogConfig, topic_partition: TopicPartition) -> None:
-    if header.size_bytes > config.max_message_bytes:
+def _check_size(header: BatchHeader, config: LogConfig, topic_partition: TopicPartition, origin: AppendOrigin) -> None:
+    if header.size_bytes > config.max_message_bytes and not _is_any_size(origin):
         raise Refusal(
             ErrorCode.MESSAGE_TOO_LARGE,
             f"a batch of {header.size_bytes} bytes is larger than "
@@ -120,12 +126,19 @@ def _check_size(header: BatchHeader, config: LogConfig, topic_partition: TopicPa
         )
 
 
-def _check_segment(size_bytes: int, config: LogConfig) -> None:
-    if size_bytes > config.segment_bytes:
+def _check_segment(size_bytes: int, config: LogConfig, origin: AppendOrigin) -> None:
+    # A segment of one large batch is as large as that batch.
+    size_max = SEGMENT_BYTES_MAX if _is_any_size(origin) else config.segment_bytes
+    if size_bytes > size_max:
         raise Refusal(
             ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"{size_bytes} bytes do not fit into a segment (segment.bytes={config.segment_bytes})",
+            f"{size_bytes} bytes do not fit into a segment (segment.bytes={size_max})",
         )
+
+
+def _is_any_size(origin: AppendOrigin) -> bool:
+    """Return whether these batches are written under any limit of the topic, as markers: a transaction has to end."""
+    return origin.is_coordinator or origin.is_any_size
 
 
 def _check_header(header: BatchHeader, origin: AppendOrigin) -> None:

@@ -44,6 +44,9 @@ class AppendOrigin(Struct, frozen=True, kw_only=True):
     guard: VerificationGuard | None = None
     """Guard of the verification that allows these records to open a transaction."""
 
+    is_any_size: bool = False
+    """True if `max.message.bytes` and `segment.bytes` do not apply: a coordinator has its own limits."""
+
     is_verified_again: bool = False
     """True if these records are verified anew when they are sent again: their sender named its transactional id."""
 
@@ -52,6 +55,9 @@ class AppendOrigin(Struct, frozen=True, kw_only=True):
 
 
 CLIENT: Final = AppendOrigin()
+
+COORDINATOR_RECORDS: Final = AppendOrigin(is_any_size=True)
+"""Origin of a coordinator's records outside transactions: checked and recompressed as those of clients."""
 
 TRANSACTIONAL_CLIENT: Final = AppendOrigin(is_verified_again=True)
 """Origin of records for which no verification was begun, because their transaction was open or nobody led here."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from kraft.coordinator.group_partition import partition_of
-from kraft.coordinator.hosted_shard import too_large
 from kraft.coordinator.shard import Ticket
+from kraft.coordinator.shard_batches import TooLarge
 from kraft.coordinator.transactions.commands import AddOffsets, AddPartitions, VerifiedPartitions, VerifyPartitions
 from kraft.coordinator.transactions.refusals import being_completed, fenced, unknown_producer
 from kraft.coordinator.transactions.state import State, with_reply
@@ -37,7 +37,7 @@ def add_partitions(state: State, ticket: Ticket, command: AddPartitions) -> Tran
     after = transaction.with_partitions(command.partitions, command.client_version, state.now_ms)
     size, size_max = batch_bytes(transactional_id, after.partitions), state.settings.batch_bytes_max()
     if size > size_max:
-        return state.replied(ticket, too_large(size, size_max))
+        return state.replied(ticket, TooLarge(size, size_max))
     return with_reply(state.decided(transactional_id, after), ticket, None)
 
 

@@ -25,6 +25,7 @@ from kraft.server.config.values import GRPC, host_and_port
 from kraft.server.coordinator.calls_in_service import while_in_service
 from kraft.server.coordinator.hanging_transactions import HangingTransactions
 from kraft.server.coordinator.marker_sender import MarkerSender
+from kraft.server.coordinator.record_sizes import BATCH_BYTES_MIN, batch_bytes_max
 from kraft.server.coordinator.shard_host import HostSurroundings
 from kraft.server.coordinator.transaction_coordinators import TransactionCoordinators
 from kraft.server.coordinator.transaction_kind import (
@@ -117,10 +118,10 @@ class BrokerTransactions:
         )
 
     def _batch_bytes_max(self) -> int:
-        """Return the size of the largest batch that partitions of `__transaction_state` accept."""
+        """Return the size of the largest batch that transactions may fill in `__transaction_state`."""
         sizes = (
-            partition.log.config.max_message_bytes
+            batch_bytes_max(partition.log.config)
             for partition in self._logs.partitions
             if partition.topic_partition.topic == TRANSACTIONS_TOPIC
         )
-        return min(sizes, default=self._config.topics.configs.max_message_bytes)
+        return min(sizes, default=BATCH_BYTES_MIN)

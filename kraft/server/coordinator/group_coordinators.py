@@ -20,9 +20,10 @@ from kraft.coordinator.groups.limits import group_id_error
 from kraft.coordinator.groups.replicated import Groups
 from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.coordinator.groups.volatile import GroupsVolatile
-from kraft.coordinator.hosted_shard import too_large, unavailable
+from kraft.coordinator.hosted_shard import unavailable
 from kraft.coordinator.offsets.commit import commit_bytes_min
 from kraft.coordinator.shard import Context
+from kraft.coordinator.shard_batches import TooLarge
 from kraft.log.append_work import AppendOrigin
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.topic_names import OFFSETS_TOPIC
@@ -120,7 +121,7 @@ class GroupCoordinators:
         if isinstance(command, CommitTransactionOffsets):
             host.running()
             command = replace(command, guard=await self.verification.guard(host.partition, command))
-        response = await host.decide(command, _timeout_s(command))
+        response = await host.decide_for_client(command, _timeout_s(command))
         if isinstance(command, ConsumerHeartbeat) and command.topic_regex:
             self._topic_changes.resolve_regexes(host)
         return response
@@ -229,7 +230,7 @@ def _check_size(host: GroupHost, command: CommitOffsets | CommitTransactionOffse
     """Raise Refusal for a commit that surely does not fit into one batch: to decide it takes long."""
     size, size_max = commit_bytes_min(command.group_id, command.topics), host.batch_bytes_max()
     if size > size_max:
-        raise too_large(size, size_max)
+        raise TooLarge(size, size_max)
 
 
 def _timeout_s(command: GroupCommand) -> float:

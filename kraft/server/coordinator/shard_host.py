@@ -35,9 +35,11 @@ from kraft.coordinator.hosted_shard import (
 from kraft.coordinator.shard import Context, Reply, Ticket, TimerKey, Work
 from kraft.log.append_work import AppendMustWait, AppendOrigin, ProducedRecords
 from kraft.log.format.compression import Codec
+from kraft.log.log_config import SEGMENT_BYTES_MAX
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset
 from kraft.model.produce import ACKS_ALL
+from kraft.server.coordinator.record_sizes import SizeLog, batch_bytes_max
 from kraft.server.coordinator.shard_kind import ShardKind
 from kraft.server.coordinator.shard_load import Replayed, load
 from kraft.server.loop import background
@@ -134,6 +136,7 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
         self._timers = Timers(surroundings.backlog, self._timer_ended)
         self._flush_is_due = False
         self._has_resigned = False
+        self._sizes = SizeLog(str(partition.topic_partition))
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __str__(self) -> str:
@@ -191,6 +194,14 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
         """Return the response to a command, decided before the first wait. Raises Refusal."""
         shard = self.running()
         return await self._respond(lambda ticket: shard.command(ticket, command), type(command).__name__, timeout_s)
+
+    async def decide_for_client(self, command: Command, timeout_s: float) -> Any:
+        """Return what `decide` returns; log a refusal for the size, since most responses have no room for a reason."""
+        try:
+            return await self.decide(command, timeout_s)
+        except Refusal as refusal:
+            self._sizes.refused(refusal, type(command).__name__)
+            raise
 
     async def append_marker(self, marker: bytes, origin: AppendOrigin, timeout_s: float) -> None:
         """Append the control batch that ends a producer's transaction, and wait until it is committed.
@@ -278,6 +289,7 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
         return Surroundings(
             context=self._surroundings.context,
             batch_bytes_max=self.batch_bytes_max,
+            decision_bytes_max=(lambda: SEGMENT_BYTES_MAX) if self._kind.limits_sizes else None,
             append_refusal=self._append_refusal,
             producer_refusal=self._producer_refusal,
             commit_timeout_ms=settings.commit_timeout_ms,
@@ -285,9 +297,7 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
         )
 
     def batch_bytes_max(self) -> int:
-        """Return the size of the largest batch that the log accepts."""
-        config = self.partition.log.config
-        return min(config.max_message_bytes, config.segment_bytes)
+        return batch_bytes_max(self.partition.log.config)
 
     def _append_refusal(self) -> Refusal | None:
         try:
@@ -320,6 +330,7 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
                     )
                     self._refuse_all(effect.refusal)
                 case SetTimer():
+                    self._sizes.refused(effect.refusal, f"timer {type(effect.key).__name__}")
                     self._timers.set(effect.key, effect.number, effect.delay_ms / 1_000)
                 case RemoveTimer():
                     self._timers.remove(effect.key)

@@ -22,3 +22,6 @@ class ShardKind(Struct, Generic[Replicated, Volatile, Command, Record], frozen=T
     encode: Callable[[Record], tuple[bytes, bytes | None]]
     decode: Callable[[bytes | None, bytes | None], Record | None]
     """Returns None for a record of a kind or version that is not known. Raises KraftError for a damaged one."""
+
+    limits_sizes: bool = False
+    """True if the shard itself refuses what would make its records too large; then it may write what it has allowed."""

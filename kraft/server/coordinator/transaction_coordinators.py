@@ -61,13 +61,13 @@ class TransactionCoordinators:
         """
         _check(command.transactional_id)
         host = self._hosts.host_of(command.transactional_id)
-        response = await host.decide(command, RESPONSE_S_MAX)
+        response = await host.decide_for_client(command, RESPONSE_S_MAX)
         while isinstance(response, ProducerIdNeeded):
             assert isinstance(command, InitProducerId | EndTransaction | CommitTransactions), (
                 f"{command} needs no producer id"
             )
             command = replace(command, new_producer_id=await self._producer_id())
-            response = await host.decide(command, RESPONSE_S_MAX)
+            response = await host.decide_for_client(command, RESPONSE_S_MAX)
         return response
 
     async def after_last(self, transactional_id: str, ask: Callable[[], Awaitable[T]]) -> T:

@@ -21,7 +21,7 @@ TransactionHost: TypeAlias = ShardHost[Transactions, TransactionsVolatile, Trans
 
 
 def transaction_kind(settings: TransactionSettings) -> TransactionKind:
-    return ShardKind(shard=TransactionShard(settings), encode=encode, decode=_decode)
+    return ShardKind(shard=TransactionShard(settings), encode=encode, decode=_decode, limits_sizes=True)
 
 
 def _decode(key: bytes | None, value: bytes | None) -> TransactionRecord | None:
@@ -30,7 +30,7 @@ def _decode(key: bytes | None, value: bytes | None) -> TransactionRecord | None:
 
 
 def transaction_settings(config: NodeConfig, batch_bytes_max: Callable[[], int]) -> TransactionSettings:
-    """`batch_bytes_max` returns the size of the largest batch that a partition of `__transaction_state` accepts."""
+    """`batch_bytes_max` returns the size of the largest batch that transactions may fill in `__transaction_state`."""
     limits = config.transactions
     return TransactionSettings(
         timeout_max_ms=limits.timeout_max_ms,

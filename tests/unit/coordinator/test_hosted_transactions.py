@@ -11,7 +11,7 @@ from msgspec import Struct
 from kraft.coordinator.hosted_shard import RETRY_MS, Append, HostedShard, Load, RefuseAll, SendReplies, SetTimer
 from kraft.coordinator.hosted_shard import Surroundings as HostSurroundings
 from kraft.coordinator.shard import Context, Decision, Producer, Reply, Shard, Ticket, TimerKey
-from kraft.log.append_work import CLIENT, AppendOrigin
+from kraft.log.append_work import COORDINATOR_RECORDS, AppendOrigin
 from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
 from kraft.log.format.record_batch import HEADER_BYTES, decode_batch, read_header
 from kraft.log.transactions.verification import VerificationGuard
@@ -185,11 +185,11 @@ def test_a_transactional_batch_has_its_producer_and_no_sequence() -> None:
     assert appended.origin.guard is guard
 
 
-def test_a_batch_without_transaction_comes_from_a_client_as_before() -> None:
+def test_a_batch_without_transaction_is_checked_as_one_of_a_client_but_for_its_size() -> None:
     host = Host()
     host.write("a")
     host.append()
-    assert host.log[0].origin is CLIENT
+    assert host.log[0].origin is COORDINATOR_RECORDS
     assert host.checked == [], "it has no producer to check"
 
 

@@ -3,11 +3,14 @@ from __future__ import annotations
 import pytest
 
 from kraft.log.admission import BATCHES_MAX
+from kraft.log.append_work import COORDINATOR_RECORDS, AppendOrigin
+from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
 from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
 from kraft.log.log_config import LogConfig
 from kraft.log.record_checks import RECORD_ERRORS_MAX
 from kraft.model.errors import ErrorCode, InvalidRecords
+from kraft.model.ids import LeaderEpoch
 from tests.support.disks.memory_disk import MemoryDisk
 from tests.support.log.log_building import (
     NOW_MS,
@@ -61,6 +64,24 @@ def test_a_batch_above_the_bound_is_refused_naming_the_key_to_change() -> None:
     refusal = refused(log, batch_of("v" * 100))
     assert refusal.error_code is ErrorCode.MESSAGE_TOO_LARGE
     assert "max.message.bytes=100" in refusal.message
+
+
+@pytest.mark.parametrize("config", [LogConfig(max_message_bytes=0), LogConfig(segment_bytes=61)])
+def test_a_coordinators_batches_may_be_of_any_size(config: LogConfig) -> None:
+    """Its records, and its markers in any topic: a transaction has to end, whatever was configured meanwhile."""
+    leader, follower = open_log(MemoryDisk(), config), open_log(MemoryDisk(), config)
+    commit = EndTransactionMarker(type=MarkerType.COMMIT, coordinator_epoch=0)
+    marker = build_marker(commit, 7, 0, NOW_MS)
+    for _ in range(3):
+        leader.append_as_leader(batch_of("v" * 300), LeaderEpoch(0), NOW_MS, origin=COORDINATOR_RECORDS)
+        leader.append_as_leader(marker, LeaderEpoch(0), NOW_MS, origin=AppendOrigin(is_coordinator=True))
+    while follower.log_end_offset < leader.log_end_offset:
+        follower.append_as_follower(leader.read(follower.log_end_offset, 1 << 20, leader.log_end_offset))
+    assert leader.log_end_offset == 6
+    assert refused(leader, batch_of("v" * 300)).error_code in {
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+    }
 
 
 def test_what_fits_no_segment_is_refused() -> None:

@@ -19,7 +19,7 @@ from kraft.model.committed_offsets import CommitPartition, CommitTopic, FetchGro
 from kraft.model.consumer_groups import TopicNames
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset, TopicId
-from kraft.server.coordinator import group_coordinators, topic_changes
+from kraft.server.coordinator import group_coordinators, record_sizes, topic_changes
 from kraft.server.coordinator.topic_changes import REGEX_PAUSE_S, RETRY_S
 from kraft.server.replica.log_configs import log_config
 from tests.support.cluster_images import ORDERS, with_topic
@@ -45,6 +45,12 @@ async def committed(broker: GroupBroker, topic: str = "orders") -> int:
 def change_topics(broker: GroupBroker, after: MetadataImage) -> None:
     before, broker.image = broker.image, after
     broker.coordinators.metadata_applied(before, broker.image)
+
+
+@pytest.fixture
+def without_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `max.message.bytes` limit coordinators to small batches, too."""
+    monkeypatch.setattr(record_sizes, "BATCH_BYTES_MIN", 0)
 
 
 async def test_only_the_last_offset_of_many_is_replayed(tmp_path: Path) -> None:
@@ -137,6 +143,7 @@ async def test_members_of_the_consumer_protocol_need_memory_for_themselves_and_t
         await broker.join_consumer(GROUP, "other")
 
 
+@pytest.mark.usefixtures("without_minimum")
 async def test_a_commit_of_more_offsets_than_fit_into_a_batch_is_refused_before_it_is_decided(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +206,7 @@ def accept_batches_of(broker: GroupBroker, max_message_bytes: int) -> None:
     broker.partition.reconfigure(config, log_config(config))
 
 
+@pytest.mark.usefixtures("without_minimum")
 async def test_a_regular_expression_that_matches_too_much_is_tried_again_when_topics_change(tmp_path: Path) -> None:
     async with GroupBroker(tmp_path) as broker:
         await broker.join_consumer(subscription=None, topic_regex="[^_]*")
@@ -223,6 +231,7 @@ async def test_a_regular_expression_that_matches_too_much_is_tried_again_when_to
         assert len(await subscribed(broker)) == 31
 
 
+@pytest.mark.usefixtures("without_minimum")
 async def test_offsets_of_a_deleted_topic_that_cannot_be_deleted_are_given_up(tmp_path: Path) -> None:
     async with GroupBroker(tmp_path) as broker:
         await commit(broker, 5)

@@ -438,7 +438,7 @@ async def test_a_part_of_what_work_brings_is_decided_once_the_one_before_is_comm
     await here.close()
 
 
-@pytest.mark.parametrize("work", [Sum((), fails=True), Sum((Add(1, padding=2_000), Add(2)))], ids=["bug", "refused"])
+@pytest.mark.parametrize("work", [Sum((), fails=True), Sum((Add(1, padding=2**21), Add(2)))], ids=["bug", "refused"])
 async def test_work_that_fails_is_logged_and_the_shard_learns_it(tmp_path: Path, work: Sum) -> None:
     here = Coordinating(tmp_path)
     await here.leading(max_message_bytes=1_000)

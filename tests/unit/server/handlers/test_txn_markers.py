@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,11 @@ from kraft.server.broker.transactions import CALL_S_MAX
 from kraft.server.handlers import txn_markers
 from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.handlers.txn_markers import WAITING_MAX, WRITTEN_S_MAX, TxnMarkersHandler
+from kraft.server.replica.log_configs import log_config
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.waiting_appends import WaitingAppends
 from tests.support.log.transactional_log import end, read_committed, send
-from tests.support.server.replicas import ORDERS_0, Broker, fetched, follow, lead, settle
+from tests.support.server.replicas import DEFAULTS, ORDERS_0, Broker, fetched, follow, lead, settle, values_in
 from tests.support.turn_counter import TurnCounter
 from tests.unit.server.handlers.held_appends import COMPACT, COUNT, HeldExecutor, large
 
@@ -117,6 +119,14 @@ async def test_a_marker_ends_the_transaction_in_each_partition(
     for partition in (marking.first, marking.second):
         assert read_committed(partition.log) == seen
         assert partition.log.transactions.last_stable_offset(partition.log.log_end_offset) == 2
+
+
+async def test_a_marker_is_written_however_far_the_limits_of_its_topic_were_lowered(marking: Marking) -> None:
+    send(marking.first.log, PRODUCER, 0, "a")
+    config = replace(DEFAULTS, max_message_bytes=0, segment_bytes=61)
+    marking.first.reconfigure(config, log_config(config))
+    assert await marking.write(marker(0)) == [[ErrorCode.NONE]]
+    assert read_committed(marking.first.log) == values_in(marking.first) == ["a"]
 
 
 async def test_a_marker_that_comes_twice_ends_nothing_more(marking: Marking) -> None:
