@@ -16,6 +16,16 @@ def is_disk_full(error: OSError) -> bool:
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
+def lacks_files(error: OSError) -> bool:
+    """True if the process or the system could not open anything at the moment: this says nothing about the disk."""
+    return error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+
+def is_shortage(error: OSError) -> bool:
+    """True if the same work can succeed later, and everything written before is intact."""
+    return is_disk_full(error) or lacks_files(error)
+
+
 class ReadableFile(Protocol):
     """Operations that a scan needs of a file; `File` has them."""
 
@@ -67,6 +77,16 @@ class File(Protocol):
     def close(self) -> None: ...
 
 
+class OpenDirectory(Protocol):
+    """A directory that is held open, so that its sync needs no free file."""
+
+    def sync(self) -> None:
+        """Do what `Disk.sync_dir` does."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class Disk(Protocol):
     """Files and directories by path."""
 
@@ -105,6 +125,8 @@ class Disk(Protocol):
     def sync_dir(self, path: str) -> None:
         """Make creations, renames and removals in the directory durable."""
         ...
+
+    def open_dir(self, path: str) -> OpenDirectory: ...
 
     def free_bytes(self, directory: str) -> int:
         """Return how many bytes this process may still write to the directory's file system."""

@@ -12,7 +12,7 @@ from functools import partial
 from kraft.log.change import Change, run_now
 from kraft.log.cleaning.cleaned_segments import CleanedGroup, CleaningResult
 from kraft.log.cleaning.segment_swap import swap_in
-from kraft.log.disk import Disk, is_disk_full
+from kraft.log.disk import Disk, is_shortage
 from kraft.log.format.control_record import Markers, has_abort
 from kraft.log.format.record_batch import BatchHeader, Buffer
 from kraft.log.group_commit import GroupCommit
@@ -219,7 +219,7 @@ class LogFiles:
         try:
             yield from self._write_epochs()
         except OSError as error:
-            self._health.tolerate_full_disk(error)
+            self._health.tolerate_shortage(error)
             yield from self._cut_epochs(self.log_end)
             raise
 
@@ -242,7 +242,7 @@ class LogFiles:
         try:
             yield from self._write_epochs()
         except OSError as error:
-            if not is_disk_full(error):
+            if not is_shortage(error):
                 raise
             # A file with later epochs would make recovery reject records that are appended in an earlier one.
             yield partial(self._remove_durably, self._directory, EPOCH_CHECKPOINT_NAME)
@@ -392,7 +392,7 @@ class LogFiles:
             cleaned.release_indexes()
         except OSError as error:
             # On a full disk they stay in memory, and recovery rebuilds them.
-            self._health.tolerate_full_disk(error)
+            self._health.tolerate_shortage(error)
 
     # --- truncation ------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from kraft.log.change import Change, Result
-from kraft.log.disk import File, is_disk_full
+from kraft.log.disk import File, is_shortage, lacks_files
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
 
@@ -35,14 +35,21 @@ class LogHealth:
             self.refuse(error)
 
     def refuse(self, error: OSError) -> NoReturn:
-        """Raise the error as a Refusal. After a full disk the log can retry; any other error fails the log."""
-        if is_disk_full(error):
-            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._topic_partition}: the disk is full") from error
+        """Raise the error as a Refusal. After a shortage the log can retry; any other error fails the log."""
+        if is_shortage(error):
+            problem = "no files to open" if lacks_files(error) else "the disk is full"
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._topic_partition}: {problem}") from error
         self.fail(error)
 
-    def tolerate_full_disk(self, error: OSError) -> None:
-        """Ignore a full disk, in work that only saves later work; any other error fails the log."""
-        if not is_disk_full(error):
+    def refuse_read(self, error: OSError) -> NoReturn:
+        """Raise the error of a read as a Refusal. Only for want of files can it be repeated."""
+        if lacks_files(error):
+            self.refuse(error)
+        self.fail(error)
+
+    def tolerate_shortage(self, error: OSError) -> None:
+        """Ignore a shortage, in work that only saves later work; any other error fails the log."""
+        if not is_shortage(error):
             self.fail(error)
 
     def sync(self, file: File) -> Change[None]:

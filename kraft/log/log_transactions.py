@@ -75,9 +75,9 @@ class LogTransactions:
         return look_up
 
     def look_up_failed(self, error: OSError | ValueError) -> NoReturn:
-        """Fail the log, whose index of aborted transactions a look-up could not read."""
+        """Refuse a look-up that could not read an index of aborted transactions; only want of files keeps the log."""
         if isinstance(error, OSError):
-            self._health.fail(error)
+            self._health.refuse_read(error)
         self._health.fail(OSError(f"an index of aborted transactions is damaged: {error}"))
 
     def aborted_entries(self, start: Offset) -> tuple[AbortedEntries, ...]:

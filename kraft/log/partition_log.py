@@ -281,7 +281,7 @@ class PartitionLog:
         try:
             return self._files.read(start, bytes_max, upper)
         except OSError as error:
-            self._health.fail(error)
+            self._health.refuse_read(error)
 
     def prepare_lookup(self, timestamp_ms: int) -> TimestampLookup:
         """Return a look-up of the first record at or after that time. Valid if the log `still_has` its segments."""
@@ -327,7 +327,7 @@ class PartitionLog:
             yield from self._files.advance_recovery_point(self._producers)
         except OSError as error:
             # On a full disk the only loss is that recovery will have more to read.
-            self._health.tolerate_full_disk(error)
+            self._health.tolerate_shortage(error)
 
     def roll(self) -> None:
         """Run `rolling` and block."""

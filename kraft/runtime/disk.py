@@ -7,6 +7,7 @@ import errno
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -105,6 +106,19 @@ class RealFile:
             self._descriptor = -1
 
 
+class RealDirectory:
+    """An open directory. Implements `kraft.log.disk.OpenDirectory`."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def sync(self) -> None:
+        os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
 class RealDisk:
     """The file system of this machine. Implements `kraft.log.disk.Disk`."""
 
@@ -130,12 +144,14 @@ class RealDisk:
 
     def write_atomically(self, path: str, data: bytes) -> None:
         temporary = path + _TEMPORARY_SUFFIX
-        with self._opening(lambda: open(temporary, "wb", opener=open_privately)) as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        self.sync_dir(os.path.dirname(path) or ".")
+        # Opened before anything changes, which may fail for want of files.
+        with closing(self._open_dir(os.path.dirname(path) or ".")) as directory:
+            with self._opening(lambda: open(temporary, "wb", opener=open_privately)) as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+            directory.sync()
 
     def list(self, directory: str) -> Sequence[str]:
         return sorted(self._opening(lambda: os.listdir(directory)))
@@ -153,11 +169,15 @@ class RealDisk:
         os.replace(source, target)
 
     def sync_dir(self, path: str) -> None:
-        descriptor = self._opening(lambda: os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        with closing(self._open_dir(path)) as directory:
+            directory.sync()
+
+    def open_dir(self, path: str) -> RealDirectory:
+        return self._open_dir(path)
+
+    def _open_dir(self, path: str) -> RealDirectory:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        return RealDirectory(self._opening(lambda: os.open(path, flags)))
 
     def free_bytes(self, directory: str) -> int:
         state = os.statvfs(directory)

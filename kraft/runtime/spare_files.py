@@ -1,12 +1,11 @@
 """Open files in reserve, for the disk of a node whose process has no more of them.
 
 A limit of open files says nothing about a disk: nothing was written, and nothing is lost. So an open that fails for it
-is tried again, at first with a file of the reserve, then until others have been closed.
+is tried again, at first with a file of the reserve, then, in a thread of the disk, until others have been closed.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import threading
 import time
@@ -15,12 +14,11 @@ from typing import Final, TypeVar
 
 import structlog
 
+from kraft.log.disk import lacks_files
+
 log = structlog.get_logger()
 
 Opened = TypeVar("Opened")
-
-NO_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-"""Errors by which the system says that it cannot open anything at the moment."""
 
 SPARE_FILES: Final = 16
 
@@ -29,9 +27,6 @@ RETRY_S: Final = 0.05
 WARN_S: Final = 60.0
 """How often an open that waits for a file says so. A thread of the disk waits as it waits for a disk that hangs:
 nothing has failed, and to give up would take a healthy log directory offline."""
-
-LOOP_WAIT_S_MAX: Final = 0.5
-"""How long the event loop waits, which closes connections, and so has to go on."""
 
 
 class SpareFiles:
@@ -53,26 +48,26 @@ class SpareFiles:
     def opening(self, opens: Callable[[], Opened]) -> Opened:
         """Return what `opens` returns. It is called again if the process cannot open files: it must be repeatable.
 
-        Raises its OSError if there is no file after a while, but only on the event loop.
+        Raises its OSError if the reserve is used up, but only on the event loop, which closes connections and so must
+        not wait: the caller tries again later.
         """
         is_loop = threading.current_thread() is threading.main_thread()
-        began_s = warned_s = None
+        warned_s = None
         while True:
             try:
                 opened = opens()
             except OSError as error:
-                if error.errno not in NO_FILES:
+                if not lacks_files(error):
                     raise
                 # The other half is for the event loop.
                 if self._give_one_up(leaving=0 if is_loop else self._count // 2):
                     continue
+                if is_loop:
+                    raise
                 now_s = self._monotonic_s()
-                began_s = now_s if began_s is None else began_s
                 if warned_s is None or now_s - warned_s >= WARN_S:
                     warned_s = now_s
                     log.warning("out of open files", reason=str(error), remedy="raise the limit of open files")
-                if is_loop and now_s - began_s >= LOOP_WAIT_S_MAX:
-                    raise
                 self._sleep(RETRY_S)
             else:
                 if len(self._spare) < self._count:
@@ -93,7 +88,7 @@ class SpareFiles:
                 while len(self._spare) < self._count:
                     self._spare.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
             except OSError as error:
-                if error.errno not in NO_FILES:
+                if not lacks_files(error):
                     raise
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ An image never changes, so a thread can write it without blocking the event loop
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import Final, Protocol
@@ -93,10 +93,10 @@ class MetadataSnapshots:
         cluster_id: str,
         monotonic_ms: Callable[[], int],
         failed: Callable[[str], None],
-        written: Callable[[int], None] = lambda index: None,
+        written: Callable[[int, Sequence[SnapshotId]], None] = lambda index, generations: None,
     ) -> None:
         """`failed` is called with a one-line reason when the disk fails; nothing is written after that. `written` is
-        called with the index of each durable snapshot."""
+        called with the index of each durable snapshot, and with all that are on the disk then, the latest first."""
         self._store = store
         self._holder = holder
         self._cluster_id = cluster_id
@@ -166,27 +166,28 @@ class MetadataSnapshots:
         current, entry_bytes = self._holder.current_image(), self._holder.entry_bytes_total
         if self._is_offline or current.index <= self._last_index:
             return
-        failure = await in_thread(self._thread, self._write, current)
-        if failure is not None:
-            self._failed(f"the metadata snapshot cannot be written to {self._store.directory}: {failure}")
+        written = await in_thread(self._thread, self._write, current)
+        if isinstance(written, OSError):
+            self._failed(f"the metadata snapshot cannot be written to {self._store.directory}: {written}")
         elif not self._is_offline:
             self._last_index, self._last_bytes, self._last_ms = current.index, entry_bytes, self._monotonic_ms()
-            self._written(current.index)
+            self._written(current.index, written)
 
-    def _write(self, current: LoadedImage) -> OSError | None:
-        """Write in the thread. It runs to its end even if the waiting task was cancelled."""
+    def _write(self, current: LoadedImage) -> OSError | Sequence[SnapshotId]:
+        """Write in the thread, and list what is there. It runs to its end even if the waiting task was cancelled."""
         if self._is_offline:
-            return None
+            return ()
         snapshot_id = SnapshotId(index=current.index, term=current.term)
         try:
             size = self._store.write(snapshot_id, encode_image(current.image))
+            generations = self._store.generations()
         except OSError as error:
             self._is_offline = True
             return error
         if size:
             path = self._store.path(snapshot_id)
             log.info("metadata snapshot written", path=path, index=current.index, bytes=size)
-        return None
+        return generations
 
     def close(self) -> None:
         """Wait for the thread to end."""

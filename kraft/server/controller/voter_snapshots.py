@@ -6,7 +6,7 @@ The quorum's journal keeps all entries after the older of the two snapshots that
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 import structlog
@@ -86,9 +86,8 @@ class VoterSnapshots:
     def close(self) -> None:
         self._snapshots.close()
 
-    def _written(self, index: int) -> None:
+    def _written(self, index: int, generations: Sequence[SnapshotId]) -> None:
         self._host.entries.snapshot_taken(index)
-        generations = self._store.generations()
         if self._quorum is not None and len(generations) == GENERATIONS_KEPT:
             self._quorum.forget_entries_to(generations[-1].index)
 

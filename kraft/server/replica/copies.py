@@ -18,14 +18,14 @@ docs/adr/0021-moves-between-log-directories.md.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from typing import Final
 
 import structlog
 from msgspec import Struct
 
-from kraft.log.disk import Disk
+from kraft.log.disk import Disk, OpenDirectory
 from kraft.model.errors import Corruption
 from kraft.model.ids import LogDirectory, TopicId, TopicPartition
 from kraft.server.replica.store import METADATA_FILE, DirectoryFailed, encode_metadata, failures_of, read_topic_id
@@ -83,18 +83,34 @@ def begin_copy(
             raise
 
 
-def rename_original(disk: Disk, directory: LogDirectory, topic_partition: TopicPartition, move_id: str) -> None:
-    """Do step 1. The copy must be whole and durable. Raises DirectoryFailed, after which it may be done or not."""
+@contextmanager
+def opened(disk: Disk, directory: LogDirectory) -> Iterator[OpenDirectory]:
+    """Hold a log directory open for a step: one that is half done must not lack a file. Raises DirectoryFailed."""
+    with failures_of(directory):
+        held = disk.open_dir(directory)
+    with closing(held):
+        yield held
+
+
+def rename_original(
+    disk: Disk, directory: LogDirectory, topic_partition: TopicPartition, move_id: str, held: OpenDirectory
+) -> None:
+    """Do step 1 in the directory that is `held` open. The copy must be whole and durable.
+
+    Raises DirectoryFailed, after which it may be done or not.
+    """
     with failures_of(directory):
         disk.rename(f"{directory}/{topic_partition}", f"{directory}/{moved_name(topic_partition, move_id)}")
-        disk.sync_dir(directory)
+        held.sync()
 
 
-def put_copy_in_place(disk: Disk, directory: LogDirectory, topic_partition: TopicPartition, move_id: str) -> None:
-    """Do step 2. Raises DirectoryFailed."""
+def put_copy_in_place(
+    disk: Disk, directory: LogDirectory, topic_partition: TopicPartition, move_id: str, held: OpenDirectory
+) -> None:
+    """Do step 2 in the directory that is `held` open. Raises DirectoryFailed."""
     with failures_of(directory):
         disk.rename(f"{directory}/{copy_name(topic_partition, move_id)}", f"{directory}/{topic_partition}")
-        disk.sync_dir(directory)
+        held.sync()
 
 
 def remove_copy(disk: Disk, directory: LogDirectory, topic_partition: TopicPartition, move_id: str) -> None:
@@ -159,7 +175,8 @@ def _finish(
     elif len(copies) == 1 and not places:
         with failures_of(original):
             disk.sync_dir(original)
-        put_copy_in_place(disk, copies[0], topic_partition, move_id)
+        with opened(disk, copies[0]) as held:
+            put_copy_in_place(disk, copies[0], topic_partition, move_id, held)
         names[copies[0]] = names[copies[0]] - {copy} | {name}
         log.info("interrupted replica move completed", moved_to=copies[0], **facts)
     else:

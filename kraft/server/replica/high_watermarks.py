@@ -25,11 +25,14 @@ class HighWatermarks:
 
     def __init__(self, disk: Disk, directories: Sequence[LogDirectory]) -> None:
         self._disk = disk
-        self._unopened: dict[LogDirectory, dict[TopicPartition, Offset]] = {}
+        self._unopened: dict[LogDirectory, dict[TopicPartition, Offset]] = {each: {} for each in directories}
         self.is_complete = True
         """False if a log directory has no readable file, for example because it is new or was emptied."""
-        for directory in directories:
-            read = _read(disk, directory)
+
+    def read(self) -> None:
+        """Read the files, before the first partition is opened. Blocks on the disk."""
+        for directory in self._unopened:
+            read = _read(self._disk, directory)
             self.is_complete = self.is_complete and read is not None
             self._unopened[directory] = read or {}
 

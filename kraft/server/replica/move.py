@@ -7,10 +7,11 @@ a piece at a time, for a thread; the rest is done on the loop in one uninterrupt
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
-from kraft.log.disk import Disk
+from kraft.log.disk import Disk, OpenDirectory
 from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
 from kraft.model.ids import LogDirectory, Offset, TopicId, TopicPartition
@@ -154,14 +155,20 @@ class ReplicaMove:
             copy.take_over(original)
         return self._is_near
 
-    def rename_original(self, directory: LogDirectory) -> None:
+    @contextmanager
+    def opened_directories(self, source: LogDirectory) -> Iterator[tuple[OpenDirectory, OpenDirectory]]:
+        """Hold both log directories open: nothing may be lacking between the steps. Raises DirectoryFailed."""
+        with copies.opened(self._disk, source) as original, copies.opened(self._disk, self.destination) as copy:
+            yield original, copy
+
+    def rename_original(self, directory: LogDirectory, held: OpenDirectory) -> None:
         """Rename the original: from then on the copy is the replica. Raises DirectoryFailed.
 
         `is_decided` stays False if the disk was too full for the rename, and nothing changed.
         """
         self.is_decided = True
         try:
-            copies.rename_original(self._disk, directory, self._topic_partition, self.move_id)
+            copies.rename_original(self._disk, directory, self._topic_partition, self.move_id, held)
         except DirectoryFailed as failure:
             self.is_decided = not (failure.is_full and self._disk.exists(f"{directory}/{self._topic_partition}"))
             raise
@@ -171,9 +178,9 @@ class ReplicaMove:
         assert self._copy is not None, "a copy was made before the swap"
         return self._copy
 
-    def put_copy_in_place(self) -> None:
+    def put_copy_in_place(self, held: OpenDirectory) -> None:
         """Rename the copy to the replica's own name. Raises DirectoryFailed."""
-        copies.put_copy_in_place(self._disk, self.destination, self._topic_partition, self.move_id)
+        copies.put_copy_in_place(self._disk, self.destination, self._topic_partition, self.move_id, held)
         self.take_copy().moved_to(f"{self.destination}/{self._topic_partition}")
 
     def remove_original(self, directory: LogDirectory) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from kraft.log.disk import is_disk_full
+from kraft.log.disk import is_shortage
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.ids import LogDirectory, Offset, TopicPartition
 from kraft.server.loop.threads import in_thread
@@ -224,12 +224,12 @@ class ReplicaMoves:
         elif self._is_wanted(partition, move):
             if move not in self._logged_as_delayed:
                 self._logged_as_delayed.add(move)
-                self._log("replica move delayed, disk full", partition, move, reason=refusal.message)
+                self._log("replica move delayed", partition, move, reason=refusal.message)
             await asyncio.sleep(RETRY_AFTER_S)
 
     async def _wait_after_error(self, partition: Partition, move: ReplicaMove, error: OSError) -> None:
         """Handle an error of the destination while the copy was opened."""
-        if is_disk_full(error):
+        if is_shortage(error):
             await self._wait_for_room(partition, move, Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
         else:
             self._directory_failed(move.destination, str(error))
@@ -245,11 +245,12 @@ class ReplicaMoves:
         try:
             if not move.catches_up(original, _reader(partition)):
                 return None
-            move.rename_original(source)
-            partition.log_moved(move.take_copy())
-            move.put_copy_in_place()
+            with move.opened_directories(source) as (held, held_destination):
+                move.rename_original(source, held)
+                partition.log_moved(move.take_copy())
+                move.put_copy_in_place(held_destination)
         except DirectoryFailed as failure:
-            if not move.is_decided:
+            if failure.is_shortage and not move.is_decided:
                 raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
             self._directory_failed(failure.directory, str(failure))
             return None

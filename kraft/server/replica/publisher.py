@@ -137,6 +137,7 @@ class ReplicaPublisher:
             # A new replica may have the name of a deleted one.
             await self._deletions.wait_for_free_names()
         if self._is_first:
+            await self._storage.in_thread(self._high_watermarks.read)
             for failure in await self._storage.in_thread(self._store.list_directories):
                 self._failures.directory_failed(failure.directory, str(failure))
             await self._deletions.resume_removals()

@@ -15,7 +15,7 @@ import structlog
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from kraft.log.disk import Disk, is_disk_full
+from kraft.log.disk import Disk, is_disk_full, is_shortage
 from kraft.log.partition_log import PartitionLog
 from kraft.metadata.configs import TopicConfig
 from kraft.model.errors import Corruption
@@ -48,6 +48,7 @@ class DirectoryFailed(Exception):
         self.directory = directory
         self.is_full = is_disk_full(error)
         """True if the disk only has no room: everything written before is intact."""
+        self.is_shortage = is_shortage(error)
 
 
 class FoundPartition(Struct, frozen=True, kw_only=True):

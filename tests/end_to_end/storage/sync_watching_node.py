@@ -1,6 +1,7 @@
-"""`python -m tests.end_to_end.storage.sync_watching_node`: `kraft` that records each sync on the loop's thread.
+"""`python -m tests.end_to_end.storage.sync_watching_node`: `kraft` that records the disk's work on the loop.
 
-Each sync is a line of a file in the directory SYNCS_ON_LOOP: what was synced, and where in the code.
+Each sync is a line of a file in the directory SYNCS_ON_LOOP: what was synced, and where in the code. Each open of a
+file or directory is a line of another file: where in the code.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from kraft.runtime import spare_files
+from kraft.runtime.spare_files import Opened, SpareFiles
+
 VARIABLE = "SYNCS_ON_LOOP"
 
 
@@ -21,13 +25,27 @@ def _watched(sync: Callable[[Any], None], notes: Path, counts: Path) -> Callable
         number = descriptor if isinstance(descriptor, int) else descriptor.fileno()
         on_loop = asyncio._get_running_loop() is not None
         with (notes if on_loop else counts).open("a") as file:
-            # Without the text of its lines, for which each file of the stack would be looked at.
-            stack = [frame.f_code for frame, _ in traceback.walk_stack(sys._getframe())]
-            where = [f"{Path(code.co_filename).stem}.{code.co_name}" for code in stack if "/kraft/" in code.co_filename]
-            file.write(f"{os.readlink(f'/proc/self/fd/{number}')} {' > '.join(reversed(where))}\n")
+            file.write(f"{os.readlink(f'/proc/self/fd/{number}')} {_where()}\n")
         sync(descriptor)
 
     return noting
+
+
+def _where() -> str:
+    # Without the text of its lines, for which each file of the stack would be looked at.
+    stack = [frame.f_code for frame, _ in traceback.walk_stack(sys._getframe())]
+    where = [f"{Path(code.co_filename).stem}.{code.co_name}" for code in stack if "/kraft/" in code.co_filename]
+    return " > ".join(reversed(where))
+
+
+class _WatchedFiles(SpareFiles):
+    notes: Path
+
+    def opening(self, opens: Callable[[], Opened]) -> Opened:
+        if asyncio._get_running_loop() is not None:
+            with self.notes.open("a") as file:
+                file.write(f"{_where()}\n")
+        return super().opening(opens)
 
 
 def watch(directory: Path) -> None:
@@ -37,7 +55,10 @@ def watch(directory: Path) -> None:
 
 
 def main() -> None:
-    watch(Path(os.environ[VARIABLE]))
+    directory = Path(os.environ[VARIABLE])
+    watch(directory)
+    _WatchedFiles.notes = directory / f"{os.getpid()}.opened-on-loop"
+    spare_files.SpareFiles = _WatchedFiles  # type: ignore[misc]
     from kraft.cli.main import main as kraft
 
     kraft()

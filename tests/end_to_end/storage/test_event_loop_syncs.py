@@ -15,6 +15,7 @@ from tests.end_to_end.storage import sync_watching_node
 from tests.support.records import bounds
 from tests.support.waiting import until, until_in_sync
 
+CONTROLLER = 1
 BROKERS = (2, 3, 4)
 OFTEN = {
     "log.retention.check.interval.ms": "200",
@@ -36,8 +37,8 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def cluster(notes: Path) -> Iterator[Cluster]:
     cluster = Cluster(roles=["controller", "broker", "broker", "broker"], nodes=4, overrides=OFTEN)
-    for broker in BROKERS:
-        cluster.node(broker)._command = (sys.executable, "-m", sync_watching_node.__name__)
+    for node in (CONTROLLER, *BROKERS):
+        cluster.node(node)._command = (sys.executable, "-m", sync_watching_node.__name__)
     with cluster:
         yield cluster
 
@@ -124,8 +125,8 @@ def test_no_sync_runs_on_the_event_loops_thread(cluster: Cluster, notes: Path) -
         admin.create_topic("dropped", 3, 3)
         publish(cluster, "dropped", 5)
         until(lambda: logged(cluster, "deleted replicas removed"), "nothing is deleted")
-    for broker in BROKERS:
-        cluster.node(broker).terminate()
+    for node in (*BROKERS, CONTROLLER):
+        cluster.node(node).terminate()
     on_loop = [line for path in notes.glob("*.on-loop") for line in path.read_text().splitlines()]
     elsewhere = [line for path in notes.glob("*.elsewhere") for line in path.read_text().splitlines()]
     counts: dict[str, int] = {}
@@ -135,3 +136,6 @@ def test_no_sync_runs_on_the_event_loops_thread(cluster: Cluster, notes: Path) -
     print(f"{len(on_loop)} syncs on the event loop's thread, {len(elsewhere)} elsewhere ({os.uname().sysname})")
     assert len(elsewhere) > 500
     assert counts == {}
+    # A read without a free file is repeated by the client, and nothing has failed.
+    opened = {line for path in notes.glob("*.opened-on-loop") for line in path.read_text().splitlines()}
+    assert {where for where in opened if "partition_log.read" not in where} == set()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tests.support.disks.open_by_path import OpenByPath
+
 Buffer = bytes | bytearray | memoryview
 
 
@@ -143,6 +145,9 @@ class MemoryDisk:
         for name in gone:
             del self._durable_files[name]
         self._durable_files.update({name: file for name, file in self._files.items() if name.startswith(prefix)})
+
+    def open_dir(self, path: str) -> OpenByPath:
+        return OpenByPath(self.sync_dir, path)
 
     def free_bytes(self, directory: str) -> int:
         return 1 << 40

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from tests.support.disks.open_by_path import OpenByPath
 from tests.support.disks.sim_content import Buffer, Content, CrashMode, SyncFailure, Truncate, Write
 
 TEMPORARY_SUFFIX: Final = ".tmp"
@@ -382,6 +383,9 @@ class SimDisk:
             else:
                 later.append(operation)
         self._pending_names = later
+
+    def open_dir(self, path: str) -> OpenByPath:
+        return OpenByPath(self.sync_dir, path)
 
     def free_bytes(self, directory: str) -> int:
         self._check_power()

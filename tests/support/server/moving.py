@@ -24,6 +24,7 @@ from kraft.server.replica.storage import ReplicaStorage
 from kraft.server.replica.store import PartitionStore
 from kraft.server.replica.surroundings import PartitionSurroundings
 from tests.support.cluster_images import ORDERS
+from tests.support.disks.open_by_path import OpenByPath
 from tests.support.server.replicas import DEFAULTS, ORDERS_0, WALL_MS, FailingDisk, InlineExecutor, batch, lead, until
 from tests.support.virtual_time import run_virtually
 
@@ -185,6 +186,7 @@ class WatchedDisk(FailingDisk):
         super().__init__()
         self.before_rename: Callable[[str, str], None] = lambda source, target: None
         self.before_dir_sync: Callable[[str], None] = lambda path: None
+        self.before_dir_open: Callable[[str], None] = lambda path: None
         self.refuses_new_files = False
 
     def open(self, path: str, create: bool) -> Any:
@@ -199,6 +201,10 @@ class WatchedDisk(FailingDisk):
     def sync_dir(self, path: str) -> None:
         self.before_dir_sync(path)
         super().sync_dir(path)
+
+    def open_dir(self, path: str) -> Any:
+        self.before_dir_open(path)
+        return OpenByPath(self.sync_dir, path)
 
 
 def written(mover: Mover, *values: str, **configs: Any) -> Partition:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from errno import EMFILE
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -39,6 +41,21 @@ def log_with_aborts(disk: MemoryDisk, config: LogConfig = SMALL_SEGMENTS) -> Par
 
 
 EXPECTED = [f"{kind} {number}" for number in range(8) for kind in ("kept", "plain")]
+
+
+def test_a_look_up_without_a_free_file_is_repeated_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = MemoryDisk()
+    log = log_with_aborts(disk)
+
+    def refuse(path: str, create: bool) -> Any:
+        raise OSError(EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(disk, "open", refuse)
+        with pytest.raises(Refusal, match="no files to open"):
+            log.transactions.aborted(Offset(0), log.log_end_offset)
+    assert log.failure is None
+    assert read_committed(log) == EXPECTED
 
 
 # --- the last stable offset ----------------------------------------------------------------------------------

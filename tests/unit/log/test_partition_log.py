@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from errno import EMFILE, ENFILE, ENOMEM
+
 import pytest
 
 from kraft.log.format.record_batch import TimestampType, build_batch, decode_batch, split, validate
@@ -152,6 +154,25 @@ def test_every_offset_is_found_in_every_segment(bytes_max: int) -> None:
         header, batch = split(log.read(Offset(offset), 1, log.log_end_offset))[0]
         assert header.base_offset <= offset <= header.last_offset
         validate(batch)
+
+
+@pytest.mark.parametrize("number", [EMFILE, ENFILE, ENOMEM])
+def test_a_read_without_a_free_file_is_repeated_later(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, LogConfig(segment_bytes=1000, index_interval_bytes=100))
+    for index in range(60):
+        append(log, str(index))
+
+    def refuse(path: str) -> bytes:
+        raise OSError(number, f"no file for {path}")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(disk, "read_file", refuse)
+        with pytest.raises(Refusal, match="no files to open") as refusal:
+            read_all(log)
+    assert (refusal.value.error_code, log.failure) == (ErrorCode.KAFKA_STORAGE_ERROR, None)
+    append(log, "60")
+    assert read_all(log) == [str(index) for index in range(61)]
 
 
 def test_a_corrupt_header_is_corruption_when_it_is_read() -> None:

@@ -65,7 +65,7 @@ class Parts:
             cluster_id=cluster_id,
             monotonic_ms=lambda: self.now_ms,
             failed=self.failures.append,
-            written=self.written.append,
+            written=lambda index, _: self.written.append(index),
         )
 
     def indexes(self) -> list[int]:

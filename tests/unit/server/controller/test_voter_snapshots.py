@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from uuid import UUID
 
@@ -100,6 +101,23 @@ async def test_the_journal_is_trimmed_behind_the_earlier_of_two_snapshots() -> N
         assert parts.journal.forgotten == [], "a single one might be damaged"
         await parts.commit_and_write(5, 9)
         assert parts.journal.forgotten == [2, 5]
+
+
+async def test_no_directory_is_listed_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = MemoryDisk()
+    threads: list[threading.Thread] = []
+    listed = disk.list
+
+    def noted(directory: str) -> Sequence[str]:
+        threads.append(threading.current_thread())
+        return listed(directory)
+
+    monkeypatch.setattr(disk, "list", noted)
+    async with loaded(disk) as parts:
+        await parts.commit_and_write(2, 5, 9)
+        assert parts.journal.forgotten == [2, 5]
+    assert threads
+    assert threading.current_thread() not in threads
 
 
 async def test_a_voter_that_lags_is_sent_what_is_on_the_disk() -> None:

@@ -14,6 +14,7 @@ from kraft.server.replica.copies import (
     copy_name,
     finish_moves,
     moved_name,
+    opened,
     put_copy_in_place,
     remove_copy,
     remove_original,
@@ -84,9 +85,11 @@ def test_a_copy_that_cannot_be_begun_leaves_nothing(paths: list[LogDirectory]) -
 def test_the_two_steps_of_a_swap(paths: list[LogDirectory]) -> None:
     lay(paths[0], "orders-0")
     lay(paths[1], COPY)
-    rename_original(RealDisk(), paths[0], ORDERS_0, ID)
+    with opened(RealDisk(), paths[0]) as held:
+        rename_original(RealDisk(), paths[0], ORDERS_0, ID, held)
     assert lie(paths) == [{MOVED: "orders-0"}, {COPY: COPY}, {}]
-    put_copy_in_place(RealDisk(), paths[1], ORDERS_0, ID)
+    with opened(RealDisk(), paths[1]) as held:
+        put_copy_in_place(RealDisk(), paths[1], ORDERS_0, ID, held)
     remove_original(RealDisk(), paths[0], ORDERS_0, ID)
     assert lie(paths) == [{}, {"orders-0": COPY}, {}]
 

@@ -76,10 +76,16 @@ def test_no_flipped_bit_passes_for_what_was_written(position: int, bit: int) -> 
         return
 
 
+def read_at_start(*directories: LogDirectory) -> HighWatermarks:
+    high_watermarks = HighWatermarks(DISK, directories)
+    high_watermarks.read()
+    return high_watermarks
+
+
 def test_what_was_read_counts_until_its_partition_is_held(tmp_path: Path) -> None:
     directory = as_log_directory(tmp_path)
     write_high_watermarks(DISK, directory, OFFSETS)
-    high_watermarks = HighWatermarks(DISK, [directory])
+    high_watermarks = read_at_start(directory)
     assert high_watermarks.contains(TopicPartition("orders", 0))
     assert high_watermarks.take(TopicPartition("orders", 0)) == 5
     assert high_watermarks.take(TopicPartition("orders", 0)) is None
@@ -95,7 +101,7 @@ def test_each_directory_has_its_own_file(tmp_path: Path) -> None:
     for directory, offsets in ((a, OFFSETS), (b, LATER)):
         DISK.make_dir(directory)
         write_high_watermarks(DISK, directory, offsets)
-    high_watermarks = HighWatermarks(DISK, [a, b])
+    high_watermarks = read_at_start(a, b)
     assert high_watermarks.is_complete
     assert high_watermarks.take(TopicPartition("orders", 0), b) == 6, "as it was where its log is"
     assert high_watermarks.take(TopicPartition("orders", 10), b) is None
@@ -103,8 +109,8 @@ def test_each_directory_has_its_own_file(tmp_path: Path) -> None:
 
 
 def test_a_directory_without_a_file_that_can_be_read_is_noticed(tmp_path: Path) -> None:
-    assert not HighWatermarks(DISK, [as_log_directory(tmp_path)]).is_complete
+    assert not read_at_start(as_log_directory(tmp_path)).is_complete
     write_high_watermarks(DISK, as_log_directory(tmp_path), {})
-    assert HighWatermarks(DISK, [as_log_directory(tmp_path)]).is_complete
+    assert read_at_start(as_log_directory(tmp_path)).is_complete
     (tmp_path / FILE_NAME).write_bytes(b"damaged")
-    assert not HighWatermarks(DISK, [as_log_directory(tmp_path)]).is_complete
+    assert not read_at_start(as_log_directory(tmp_path)).is_complete

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from errno import EIO, ENOSPC
+from errno import EIO, EMFILE, ENFILE, ENOMEM, ENOSPC
 
 import pytest
 from structlog.testing import capture_logs
@@ -12,6 +12,7 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import LogDirectory
 from kraft.runtime.disk import RealDisk
 from kraft.server.replica.partition import Partition
+from kraft.server.replica.store import METADATA_FILE
 from tests.support.server.moving import LETTERS, Mover, WatchedDisk, settled, written
 from tests.support.server.replicas import (
     batch,
@@ -34,10 +35,61 @@ def test_a_full_disk_makes_a_move_wait(mover: Mover, disk: WatchedDisk, paths: l
             await asyncio.sleep(10)
             disk.is_full = False
             await settled(partition)
-        assert [each["event"] for each in logged].count("replica move delayed, disk full") == 1
+        assert [each["event"] for each in logged].count("replica move delayed") == 1
 
     mover.run(scenario)
     assert mover.failed == []
+    assert (partition.log_directory, values_in(partition)) == (paths[1], [*LETTERS])
+
+
+@pytest.mark.parametrize("number", [EMFILE, ENFILE, ENOMEM])
+@pytest.mark.parametrize("lacks", [0, 1])
+def test_a_swap_without_free_files_waits_for_them(
+    mover: Mover, disk: WatchedDisk, paths: list[LogDirectory], lacks: int, number: int
+) -> None:
+    """It opens what it needs before it renames anything."""
+    partition = written(mover, *LETTERS)
+    refused: list[str] = []
+
+    def refuse(path: str) -> None:
+        if path == paths[lacks]:
+            refused.append(path)
+            raise OSError(number, "Too many open files")
+
+    async def scenario() -> None:
+        disk.before_dir_open = refuse
+        await mover.moves.move(partition, paths[1])
+        await asyncio.sleep(10)
+        assert mover.names(paths[0]) == ["orders-0"]
+        partition.append(batch("later"), -1)
+        mover.sync()
+        disk.before_dir_open = lambda path: None
+        await settled(partition)
+
+    mover.run(scenario)
+    assert (mover.failed, len(refused) > 1) == ([], True)
+    assert (partition.log_directory, values_in(partition)) == (paths[1], [*LETTERS, "later"])
+
+
+def test_a_copy_without_free_files_for_its_checkpoints_waits_for_them(
+    mover: Mover, disk: WatchedDisk, paths: list[LogDirectory]
+) -> None:
+    partition = written(mover, *LETTERS)
+    write, refused = disk.write_atomically, list[str]()
+
+    def refuse(path: str, data: bytes) -> None:
+        if path.startswith(paths[1]) and not path.endswith(METADATA_FILE) and len(refused) < 3:
+            refused.append(path)
+            raise OSError(EMFILE, "Too many open files")
+        write(path, data)
+
+    async def scenario() -> None:
+        disk.write_atomically = refuse  # type: ignore[method-assign]
+        await mover.moves.move(partition, paths[1])
+        await settled(partition)
+
+    mover.run(scenario)
+    assert (mover.failed, len(refused)) == ([], 3)
     assert (partition.log_directory, values_in(partition)) == (paths[1], [*LETTERS])
 
 
