@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Final
 
 import aiokafka
 import pytest
 
 from kraft.client import Admin, ElectionType, TopicPartition
-from kraft.server.cluster.lost_leaders import HOLD_MS_MAX
 from kraft.testing import Cluster
 from kraft.wire.frame import decode_response
 from kraft.wire.schema.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -50,13 +48,10 @@ def test_metadata_that_is_asked_before_a_loss_is_noticed_names_no_dead_leader() 
                 cluster.node(dead).kill()
                 connection.send(request, _METADATA_VERSION)
                 cluster.node(asked).resume()
-                resumed_s = time.monotonic()
                 frame = connection.frame()
-                waited_ms = 1_000 * (time.monotonic() - resumed_s)
             assert frame is not None
             _, answer = decode_response(MetadataResponse, _METADATA_VERSION, memoryview(frame))
-            # On a very busy machine the election takes longer than a response is held.
-            assert answer.topics[0].partitions[0].leader_id != dead or waited_ms >= HOLD_MS_MAX
+            assert answer.topics[0].partitions[0].leader_id != dead
             cluster.node(dead).start()
             cluster.wait_ready(_DEADLINE_S)
 
