@@ -299,8 +299,9 @@ class Segment:
 
     def truncate_to(self, offset: Offset) -> Change[None]:
         """Drop every batch that ends at or above `offset`, durably: they must not reappear after a crash."""
-        position = self.position_of(offset)
         self.aborted.keep((yield self._load_released))
+        # Only now: with the indexes loaded it opens no file, for want of which a cut that has begun would fail the log.
+        position = self.position_of(offset)
         yield lambda: self._truncate_file(position)
         self._cut_indexes(position)
         self.aborted.cut(self.next_offset)

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kraft.runtime import spare_files
 from kraft.runtime.spare_files import Opened, SpareFiles
 
 VARIABLE = "SYNCS_ON_LOOP"
@@ -38,14 +37,16 @@ def _where() -> str:
     return " > ".join(reversed(where))
 
 
-class _WatchedFiles(SpareFiles):
-    notes: Path
+def _watch_opens(notes: Path) -> None:
+    opening = SpareFiles.opening
 
-    def opening(self, opens: Callable[[], Opened]) -> Opened:
+    def noting(spare: SpareFiles, opens: Callable[[], Opened]) -> Opened:
         if asyncio._get_running_loop() is not None:
-            with self.notes.open("a") as file:
+            with notes.open("a") as file:
                 file.write(f"{_where()}\n")
-        return super().opening(opens)
+        return opening(spare, opens)
+
+    setattr(SpareFiles, "opening", noting)  # noqa: B010  Its type variable cannot be assigned to.
 
 
 def watch(directory: Path) -> None:
@@ -57,8 +58,7 @@ def watch(directory: Path) -> None:
 def main() -> None:
     directory = Path(os.environ[VARIABLE])
     watch(directory)
-    _WatchedFiles.notes = directory / f"{os.getpid()}.opened-on-loop"
-    spare_files.SpareFiles = _WatchedFiles  # type: ignore[misc]
+    _watch_opens(directory / f"{os.getpid()}.opened-on-loop")
     from kraft.cli.main import main as kraft
 
     kraft()

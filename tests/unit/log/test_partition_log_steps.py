@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
+from errno import EMFILE
 from typing import NamedTuple
+
+import pytest
 
 from kraft.log.change import Change, ChangeUnderWay
 from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
@@ -100,3 +103,25 @@ def test_a_truncation_finds_the_aborted_transactions_that_it_cuts_off_without_de
     longest = longest_of(log.truncating_to(Offset(2 * ABORTED - 1)))
     assert len(log.transactions.aborted(Offset(0), Offset(2 * ABORTED))) == ABORTED - 1
     assert longest.on_loop_s < LOOP_S_MAX
+
+
+def test_a_truncation_into_a_closed_segment_opens_files_only_in_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, LogConfig(segment_bytes=1000, index_interval_bytes=100))
+    for number in range(60):
+        append(log, str(number))
+    read_file, in_step = disk.read_file, False
+
+    def read(path: str) -> bytes:
+        if not in_step:
+            raise OSError(EMFILE, "Too many open files")
+        return read_file(path)
+
+    monkeypatch.setattr(disk, "read_file", read)
+    change = ChangeUnderWay(log.truncating_to(Offset(10)))
+    while change.step is not None:
+        in_step = True
+        change.step.run()
+        in_step = False
+        change.resume()
+    assert (change.result, log.failure) == (10, None)
