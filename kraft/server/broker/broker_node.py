@@ -111,6 +111,7 @@ class BrokerNode:
         self._coordinators.metadata_applied(before, after)
         # Last, because clients see the broker fenced from now on.
         self._metadata.fenced_lately.published(before, after)
+        self._metadata.lost_leaders.published(before, after)
 
     def _metadata_directory_failed(self, reason: str) -> None:
         directory, directories = as_log_directory(self._config.metadata_log_dir), self._logs.directories

@@ -103,6 +103,8 @@ class BrokerLifecycle:
         self._session_timeout_s = session_timeout_s
         self.registration = OwnRegistration(broker_id=identity.broker_id)
         self.is_fenced = True
+        self._controller_lost_at_s: float | None = None
+        """When the last liveness stream to an active controller ended; None before the first, and while one is open."""
 
     @property
     def broker_epoch(self) -> BrokerEpoch:
@@ -214,11 +216,20 @@ class BrokerLifecycle:
             try:
                 async with aclosing(peer.follow(LIVENESS_STREAM, request)) as responses:
                     async for _ in responses:
+                        self._controller_lost_at_s = None
                         log.info("liveness stream opened", controller=peer.address)
             except (Unreachable, Refusal) as error:
                 log.debug("liveness stream failed", controller=peer.address, reason=str(error))
+            if self._controller_lost_at_s is None:
+                self._controller_lost_at_s = asyncio.get_running_loop().time()
             # Heartbeats find the next active controller.
             await asyncio.sleep(LIVENESS_PAUSE_S)
+
+    def without_controller_ms(self) -> int:
+        """Return for how long there has been no liveness stream to an active controller; 0 while there is one."""
+        if self._controller_lost_at_s is None:
+            return 0
+        return round(1_000 * (asyncio.get_running_loop().time() - self._controller_lost_at_s))
 
     async def shut_down(self, metadata_index: Callable[[], int]) -> None:
         """Ask the controller to move this broker's leaderships away; return when that is done or has failed."""

@@ -55,7 +55,9 @@ class BrokerMetadata:
             publish,
             is_current=self.lifecycle.is_registered_in,
         )
-        self.lost_leaders = LostLeaders(world.clock.monotonic_ms, self.loader.until)
+        self.lost_leaders = LostLeaders(
+            world.clock.monotonic_ms, self.loader.until, self.lifecycle.without_controller_ms
+        )
         self.fenced_lately = FencedLately(world.clock.monotonic_ms)
         self.snapshots: MetadataSnapshots | None = None
         """None if their directory could not be used at the start: then all metadata is fetched again."""

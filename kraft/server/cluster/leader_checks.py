@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from kraft.metadata.image import MetadataImage
 from kraft.model.ids import BrokerId
+from kraft.server.cluster.lost_leaders import HOLD_MS_MAX
 from kraft.server.loop.turns import Turns
 
 PERIOD_S: Final = 0.01
@@ -39,9 +40,13 @@ Ask = Callable[[BrokerId], Awaitable[None]]
 
 
 class Losses(Protocol):
-    """The brokers whose connection was lost recently."""
+    """The brokers whose connection was lost."""
 
     def lost(self, broker_id: BrokerId) -> None: ...
+
+    def is_lost(self, broker_id: BrokerId) -> bool: ...
+
+    def found(self, broker_id: BrokerId) -> None: ...
 
     async def replaced(self, topics: Iterable[str]) -> None:
         """Wait until no partition of these topics has a leader that was lost recently, for a short time."""
@@ -60,9 +65,17 @@ class LeaderChecks:
     async def known_to_lead(self, topics: Iterable[str]) -> None:
         """Wait until the leaders of these topics have answered, or those that were lost are replaced.
 
-        Returns at the latest SILENCE_S_MAX later, or HOLD_MS_MAX after a loss.
+        Returns at the latest HOLD_MS_MAX later, whatever it waits for.
         """
-        names = tuple(topics)
+        limit = asyncio.timeout(HOLD_MS_MAX / 1_000)
+        try:
+            async with limit:
+                await self._known_to_lead(tuple(topics))
+        except TimeoutError:
+            if not limit.expired():
+                raise
+
+    async def _known_to_lead(self, names: tuple[str, ...]) -> None:
         others = {each.broker_id for each in self._image().alive_brokers()} - {self._own_id}
         period_s = PERIOD_S * len(others)
         checks = [self._leader(each).answered(period_s) for each in await self._leading(names, others)]
@@ -84,17 +97,17 @@ class LeaderChecks:
 
     def _leader(self, broker_id: BrokerId) -> _Leader:
         if broker_id not in self._leaders:
-            self._leaders[broker_id] = _Leader(broker_id, self._ask, self._losses.lost)
+            self._leaders[broker_id] = _Leader(broker_id, self._ask, self._losses)
         return self._leaders[broker_id]
 
 
 class _Leader:
     """Questions to one broker: one at a time. Requests that come while one is on its way wait for the next one."""
 
-    def __init__(self, broker_id: BrokerId, ask: Ask, lost: Callable[[BrokerId], None]) -> None:
+    def __init__(self, broker_id: BrokerId, ask: Ask, losses: Losses) -> None:
         self._broker_id = broker_id
         self._ask = ask
-        self._lost = lost
+        self._losses = losses
         self._asking: asyncio.Task[None] | None = None
         self._next: asyncio.Task[None] | None = None
         self._asked_at_s = float("-inf")
@@ -122,13 +135,17 @@ class _Leader:
         await asyncio.sleep(self._asked_at_s + period_s - asyncio.get_running_loop().time())
         self._asking, self._next = self._next, None
         self._asked_at_s = asyncio.get_running_loop().time()
+        # An answer to an earlier question may be read after the loss of another connection, and shows nothing.
+        was_lost = self._losses.is_lost(self._broker_id)
         try:
             async with asyncio.timeout(SILENCE_S_MAX):
                 await self._ask(self._broker_id)
         except LeaderLost:
             self._is_silent = False
-            self._lost(self._broker_id)
+            self._losses.lost(self._broker_id)
         except TimeoutError:
             self._is_silent = True
         else:
             self._is_silent = False
+            if was_lost:
+                self._losses.found(self._broker_id)

@@ -15,47 +15,65 @@ from kraft.metadata.image import MetadataImage
 from kraft.model.ids import BrokerId
 from kraft.server.loop.purgatory import Notifier, Watch
 
-HOLD_MS_MAX: Final = 3_000
+HOLD_MS_MAX: Final = 2_000
 """Longest wait after the loss. Fencing a broker whose process has ended takes 100 to 250 ms, 700 to 1,000 ms if it was
 the active controller, and longer on a busy machine. A response that names the dead leader after all stays with some
 clients for minutes.
 
-A Kafka listener answers in the order of the requests, so a longer wait would delay the client's next requests.
+It is well below the time that clients give one request, of which the shortest known is 3 s (kraft/client). A Kafka
+listener answers in the order of the requests, so a longer wait would also delay the client's next requests.
 """
 
 Until = Callable[[Callable[[MetadataImage], bool], float], Awaitable[bool]]
 
 
 class LostLeaders:
-    """The brokers whose connection as a leader was lost recently."""
+    """The brokers whose connection as a leader was lost, until they are replaced or answer again.
 
-    def __init__(self, monotonic_ms: Callable[[], int], until: Until) -> None:
-        """`until` waits for a condition on the applied image, at most for that many seconds."""
+    Each loss delays responses once, right after it: while nobody elects another leader, clients are better served with
+    what is known.
+    """
+
+    def __init__(self, monotonic_ms: Callable[[], int], until: Until, without_controller_ms: Callable[[], int]) -> None:
+        """`until` waits for a condition on the applied image, at most for that many seconds.
+
+        `without_controller_ms` returns for how long no controller has been active, as far as this broker knows.
+        """
         self._monotonic_ms = monotonic_ms
         self._until = until
+        self._without_controller_ms = without_controller_ms
         self._lost_ms: dict[BrokerId, int] = {}
         self._found_again = Notifier()
 
     def lost(self, broker_id: BrokerId) -> None:
-        """Note that the connection to this leader broke, or could not be made again."""
-        self._lost_ms[broker_id] = self._monotonic_ms()
+        """Note that the connection to this leader broke, or could not be made again: that is no further loss."""
+        self._lost_ms.setdefault(broker_id, self._monotonic_ms())
+
+    def is_lost(self, broker_id: BrokerId) -> bool:
+        return broker_id in self._lost_ms
 
     def found(self, broker_id: BrokerId) -> None:
         """Note that it answers as a leader again: requests no longer wait for another one."""
         if self._lost_ms.pop(broker_id, None) is not None:
             self._found_again.notify()
 
+    def published(self, before: MetadataImage, after: MetadataImage) -> None:
+        """Note that this broker has applied `after`: a broker that was fenced or has registered again is lost anew."""
+        if before.brokers is not after.brokers:
+            self._lost_ms = {each: ms for each, ms in self._lost_ms.items() if _is_same_session(each, before, after)}
+
     async def replaced(self, topics: Iterable[str]) -> None:
         """Wait until no partition of these topics has a leader that was lost recently and not found again.
 
-        Returns at the latest HOLD_MS_MAX after the loss.
+        Returns at the latest HOLD_MS_MAX after the loss, and at once where no election can be expected, because no
+        controller has been active for as long.
         """
-        now_ms = self._monotonic_ms()
-        self._lost_ms = {each: ms for each, ms in self._lost_ms.items() if now_ms < ms + HOLD_MS_MAX}
-        if not self._lost_ms:
+        since_ms = self._monotonic_ms() - HOLD_MS_MAX
+        recent = {each: lost_ms for each, lost_ms in self._lost_ms.items() if lost_ms > since_ms}
+        if not recent or self._without_controller_ms() >= HOLD_MS_MAX:
             return
-        lost, names = frozenset(self._lost_ms), tuple(topics)
-        until_ms = max(self._lost_ms.values()) + HOLD_MS_MAX
+        lost, names = frozenset(recent), tuple(topics)
+        until_ms = max(recent.values()) + HOLD_MS_MAX
         with Watch([self._found_again]) as finds:
             while lost and not await self._is_replaced(names, lost, until_ms, finds):
                 lost &= self._lost_ms.keys()
@@ -83,3 +101,10 @@ class LostLeaders:
 def _is_led_by(image: MetadataImage, topics: Iterable[str], brokers: frozenset[BrokerId]) -> bool:
     found = (topic for name in topics if (topic := image.topic(name)) is not None)
     return any(partition.leader in brokers for topic in found for partition in topic.partitions.values())
+
+
+def _is_same_session(broker_id: BrokerId, before: MetadataImage, after: MetadataImage) -> bool:
+    old, new = before.broker(broker_id), after.broker(broker_id)
+    if old is None or new is None or old.fenced or new.fenced:
+        return False
+    return old.broker_epoch == new.broker_epoch

@@ -11,13 +11,15 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from kraft.client import Admin
+from kraft.client import Admin, Producer
 from kraft.client.errors import NoActiveController
 from kraft.local.cluster_files import HOST
 from kraft.local.node_process import NodeProcess
+from kraft.server.cluster.lost_leaders import HOLD_MS_MAX
 from kraft.testing import Cluster
 from tests.end_to_end.cluster.local_forwarder import forwarded
 from tests.support.command_line import run
+from tests.support.records import create_topic
 from tests.support.waiting import until
 
 SAID_WITHIN_S = 2.0
@@ -114,6 +116,30 @@ def test_a_change_succeeds_when_the_quorum_is_back_within_its_timeout(cluster: C
     cluster.start()
     created = run("topics", "create", "orders", "--timeout-ms", "30000", "--bootstrap-server", _node_1(cluster))
     assert created.returncode == 0, created.stderr
+
+
+def test_what_the_living_node_leads_is_read_at_once_while_nobody_can_be_elected(cluster: Cluster) -> None:
+    create_topic(cluster.bootstrap_servers, "orders", partitions=3, replication_factor=3)
+    with Admin(cluster.bootstrap_servers) as admin:
+        (topic,) = admin.describe_topics(["orders"])
+        own = next(each.partition for each in topic.metadata.partitions if each.leader_id == 1)
+        with Producer(cluster.bootstrap_servers) as producer:
+            producer.send("orders", b"x", partition=own).result()
+    for node_id in (2, 3):
+        cluster.node(node_id).kill()
+    lost_since(cluster)
+    bootstrap = ("--bootstrap-server", _node_1(cluster))
+    with Admin(_node_1(cluster)) as admin:
+        admin.find_topics(["orders"])
+        # Each loss holds responses once, and those were noticed at the latest by the first one.
+        for _ in range(3):
+            began = time.monotonic()
+            admin.find_topics(["orders"])
+            assert time.monotonic() - began < HOLD_MS_MAX / 2_000
+    first_record = ("--partition", str(own), "--from-beginning", "--max-messages", "1")
+    consumed = run("consume", "orders", *first_record, *bootstrap)
+    assert (consumed.returncode, consumed.stdout) == (0, "x\n"), consumed.stderr
+    assert "no broker" not in consumed.stderr
 
 
 def test_a_node_whose_controller_is_cut_off_says_so_while_the_others_have_a_leader(cluster: Cluster) -> None:

@@ -239,14 +239,17 @@ async def test_a_broker_holds_one_call_open_to_the_active_controller(error: Exce
     attending = asyncio.create_task(broker.hold_liveness_stream())
     await asyncio.sleep(600)
     assert first.asked == [LivenessRequest(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(3))]
+    assert broker.without_controller_ms() == 0
     controllers.active = second
     first.over.set()
     await asyncio.sleep(5)
+    assert broker.without_controller_ms() == 5_000
     assert (first.open, len(first.asked), second.open) == (0, 1, 0)
     assert 5 < len(second.asked) < 50, "tried again, with pauses"
     second.refuses = None
     await asyncio.sleep(1)
     assert second.open == 1
+    assert broker.without_controller_ms() == 0
     attending.cancel()
     await asyncio.wait([attending])
     assert second.open == 0

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from kraft.model.ids import BrokerId
 from kraft.server.cluster.leader_checks import PERIOD_S, SILENCE_S_MAX, LeaderChecks, LeaderLost
+from kraft.server.cluster.lost_leaders import HOLD_MS_MAX
 from tests.support.cluster_images import cluster, with_topic
 from tests.support.virtual_time import LoopClock
 
@@ -23,6 +24,7 @@ class Cluster:
         self.paused: set[int] = set()
         self.losses: list[int] = []
         self.waited_for: list[tuple[str, ...]] = []
+        self.holds_s = 0.0
         self.checks = LeaderChecks(lambda: IMAGE, BrokerId(1), self._ask, self)
 
     async def _ask(self, broker_id: BrokerId) -> None:
@@ -36,8 +38,15 @@ class Cluster:
     def lost(self, broker_id: BrokerId) -> None:
         self.losses.append(broker_id)
 
+    def is_lost(self, broker_id: BrokerId) -> bool:
+        return broker_id in self.losses
+
+    def found(self, broker_id: BrokerId) -> None:
+        self.losses.remove(broker_id)
+
     async def replaced(self, topics: Iterable[str]) -> None:
         self.waited_for.append(tuple(topics))
+        await asyncio.sleep(self.holds_s)
 
     async def took_ms(self, *topics: str) -> int:
         return await took_ms(lambda: self.checks.known_to_lead(topics))
@@ -105,3 +114,20 @@ async def test_a_wait_that_is_cancelled_does_not_cancel_those_of_others() -> Non
     await asyncio.sleep(0.001)
     waits[0].cancel()
     assert await waits[1] == 5
+
+
+async def test_a_lost_leader_that_answers_a_later_question_is_found() -> None:
+    brokers = Cluster()
+    waits = asyncio.create_task(brokers.took_ms("orders"))
+    await asyncio.sleep(0.001)
+    brokers.lost(BrokerId(2))
+    await waits
+    assert brokers.losses == [2], "the question began before the loss"
+    await brokers.took_ms("orders")
+    assert not brokers.losses
+
+
+async def test_questions_and_the_wait_for_another_leader_together_have_one_bound() -> None:
+    brokers = Cluster()
+    brokers.paused, brokers.holds_s = {2}, HOLD_MS_MAX / 1_000
+    assert await brokers.took_ms("orders") == HOLD_MS_MAX
