@@ -132,7 +132,11 @@ def load(config: NodeConfig, unusable: Mapping[Path, str] | None = None) -> Node
         cluster_id=first.cluster_id,
         node_id=config.node_id,
         directories=tuple(
-            UsableLogDirectory(path=directory, directory_id=formatted[directory].directory_id)
+            UsableLogDirectory(
+                path=directory,
+                directory_id=formatted[directory].directory_id,
+                closed_cleanly=(directory / CLEAN_SHUTDOWN_FILE).exists(),
+            )
             for directory in config.log_dirs
             if directory in formatted
         ),

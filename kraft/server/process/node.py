@@ -71,7 +71,6 @@ def run(config: NodeConfig) -> int:
     try:
         with storage.lock(config) as held:
             found = storage.load(config, held.unusable)
-            # Before the clean shutdown markers are removed.
             check_listeners(config)
             credentials = NodeCredentials(config, found.cluster_id, RefusalLog(SystemClock().monotonic_ms))
             with asyncio.Runner(loop_factory=new_event_loop) as runner:
@@ -101,7 +100,11 @@ class _Node:
         self._failed, self._stop_requested = loop.create_future(), loop.create_future()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._request_stop)
-        await self._start()
+        try:
+            await self._start()
+        except Exception:
+            await self._hang_up()
+            raise
         self._run_role("loop watch", watch_loop())
         self._run_role("connection watch", self._listeners.watch())
         exempt_existing_objects()
@@ -117,7 +120,6 @@ class _Node:
 
     async def _start(self) -> None:
         config = self._config
-        self._storage = await asyncio.to_thread(storage.take_clean_shutdown_markers, config, self._storage)
         log.info(
             "node process started",
             node=config.node_id,
@@ -126,10 +128,12 @@ class _Node:
             pid=os.getpid(),
             clean_shutdown=all(directory.closed_cleanly for directory in self._storage.directories),
         )
-        for reason in self._storage.unusable.values():
-            log.error("log directory unusable", reason=reason, remedy="repair it, then restart the node")
         if config.is_controller:
             await self._start_controller()
+        # A start that was refused until here leaves the markers: it has not touched a log.
+        self._storage = await asyncio.to_thread(storage.take_clean_shutdown_markers, config, self._storage)
+        for reason in self._storage.unusable.values():
+            log.error("log directory unusable", reason=reason, remedy="repair it, then restart the node")
         if config.is_broker:
             self._start_broker()
 
