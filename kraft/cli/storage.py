@@ -43,8 +43,9 @@ def format_storage(config: ConfigFile, cluster_id: ClusterId = None, from_contro
 
     with one_line_errors():
         node_config = load(config)
-        if from_controller is not None and cluster_id is None:
-            cluster_id = _cluster_of(from_controller)
+        if from_controller is not None:
+            # Before anything is formatted.
+            cluster_id = quorum_growth.check_source(node_config, from_controller, cluster_id)
         formatted = process_storage.format_all(node_config, cluster_id)
         for one in formatted:
             did = "formatted" if one.created else "already formatted, nothing changed"
@@ -75,14 +76,11 @@ def grow_quorum(config: ConfigFile) -> None:
     for voter in left.voters:
         if voter != node_config.node_id:
             print(f"Next: kraft storage format -c FILE-OF-NODE-{voter} --from-controller {left.directory}")
-    print(f"The quorum forms when the controllers {', '.join(map(str, left.voters))} all run.")
-
-
-def _cluster_of(directory: Path) -> str | None:
-    from kraft.server.identity.storage import read_meta
-
-    meta = read_meta(directory)
-    return None if meta is None else meta.cluster_id
+    print(
+        f"The quorum forms when the controllers {', '.join(map(str, left.voters))} all run. Existing topics keep their"
+        " replicas, also __consumer_offsets."
+    )
+    print("Next, when it is formed: kraft topics reassign --reassignment-json-file FILE --execute, with more replicas")
 
 
 def _secret_of_this_machine(config: NodeConfig, cluster_id: str) -> str | None:

@@ -15,19 +15,19 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
 from kraft.model.errors import Corruption
-from kraft.quorum.journal import DIRECTORY_NAME, QuorumJournal
+from kraft.quorum.journal import DIRECTORY_NAME, QuorumJournal, stored_membership
 from kraft.quorum.membership import INCARNATION_BYTES, Membership
 from kraft.runtime.disk import RealDisk
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.identity import storage
-from kraft.server.identity.storage import DirectoryLock, StorageError
+from kraft.server.identity.storage import DirectoryLock, InUse, StorageError, StorageMeta
 
 _METADATA: Final = "__cluster_metadata"
 _SNAPSHOTS: Final = "controller"
@@ -55,9 +55,11 @@ def leave_quorum(config: NodeConfig) -> Growth:
             f"{config.file}: controller.quorum.voters names the controllers {list(voters)}: name this node and the new"
             " ones, in the files of all nodes"
         )
+    if storage.read_meta(config.metadata_log_dir) is None:
+        raise StorageError(f"{config.metadata_log_dir} is not formatted: name the file of the old controller")
+    if not _has_journal(config.metadata_log_dir):
+        raise _never_in_quorum(config)
     with storage.lock(config), _journal(config.metadata_log_dir) as journal:
-        if storage.read_meta(config.metadata_log_dir) is None:
-            raise StorageError(f"{config.metadata_log_dir} is not formatted: give the file of the old controller")
         membership = journal.membership
         if membership is None:
             raise StorageError(
@@ -66,6 +68,9 @@ def leave_quorum(config: NodeConfig) -> Growth:
             )
         found = Growth(directory=config.metadata_log_dir, entries=journal.last_index, voters=voters)
         if membership.is_new:
+            # A single controller has voted for itself. A copy has its vote, and an empty log none.
+            if journal.getVotedForNodeId() != config.node_id:
+                raise _never_in_quorum(config)
             return Growth(directory=found.directory, entries=found.entries, voters=voters, changed=False)
         if len(membership.founders) > 1 or config.node_id not in membership.founders:
             raise StorageError(
@@ -77,26 +82,75 @@ def leave_quorum(config: NodeConfig) -> Growth:
         return found
 
 
+def check_source(config: NodeConfig, source: Path, cluster_id: str | None = None) -> str:
+    """Check that the node of a file may get a copy from `source`; return the id of its cluster.
+
+    `cluster_id` is the id that the node is to be formatted for, by default that of its file. Raises StorageError.
+    """
+    meta = _meta_of_source(config, source, cluster_id)
+    with _held_source(source, meta):
+        return meta.cluster_id
+
+
 def copy_log(config: NodeConfig, source: Path) -> Growth:
     """Copy the metadata log of the controller that left its quorum from its directory `source`, for the node of a file.
 
     The node's directories are formatted already. The copy is complete or absent. Raises StorageError.
     """
     target = config.metadata_log_dir
+    meta, own = _meta_of_source(config, source), storage.read_meta(target)
+    if own is None or own.cluster_id != meta.cluster_id:
+        raise StorageError(f"{source} belongs to cluster {meta.cluster_id}, not to that of {target}")
+    with _held_source(source, meta) as entries, storage.lock(config):
+        _copy(source / _METADATA, target / _METADATA, _outside_of_quorums(config.node_id))
+    return Growth(directory=target, entries=entries, voters=_voters(config))
+
+
+def _meta_of_source(config: NodeConfig, source: Path, cluster_id: str | None = None) -> StorageMeta:
+    """Check whose directory the source is. It may be in use."""
     if not config.is_controller or len(_voters(config)) < 2:
         raise StorageError(f"{config.file}: only a controller, one of several, gets a copy of a controller's log")
-    meta, own = storage.read_meta(source), storage.read_meta(target)
+    if source.resolve() in (directory.resolve() for directory in (*config.log_dirs, config.metadata_log_dir)):
+        raise StorageError(f"{source} is this node's own directory: give log.dirs of the old controller")
+    meta = storage.read_meta(source)
     if meta is None:
         raise StorageError(f"{source} is not the directory of a node: give log.dirs of the old controller")
-    if own is None or own.cluster_id != meta.cluster_id:
-        raise StorageError(f"{source} belongs to cluster {meta.cluster_id}, not to that of {config.file}")
+    expected = cluster_id or config.cluster_id or meta.cluster_id
+    if meta.cluster_id != expected:
+        raise StorageError(f"{source} belongs to cluster {meta.cluster_id}, not to {expected}, that of {config.file}")
     if meta.node_id == config.node_id or meta.node_id not in _voters(config):
         raise StorageError(
             f"{source} belongs to node {meta.node_id}: controller.quorum.voters of {config.file} must name it, beside"
             f" node {config.node_id}"
         )
-    with DirectoryLock() as lock, storage.lock(config):
-        lock.acquire(source)
+    # Also while the source runs: to stop it would lead nowhere.
+    founders = _founders(source)
+    if config.node_id in founders:
+        raise StorageError(
+            f"the quorum {founders} is formed: no copy is needed: format without --from-controller, and start"
+        )
+    return meta
+
+
+def _founders(source: Path) -> list[int]:
+    """Return the voters that formed the source's quorum; none if nothing says so."""
+    # What cannot be read is reported when the journal is opened, which it cannot be while its node runs.
+    with suppress(OSError, Corruption):
+        if (membership := stored_membership(source / _METADATA, RealDisk())) is not None:
+            return sorted(membership.founders)
+    return []
+
+
+@contextmanager
+def _held_source(source: Path, meta: StorageMeta) -> Iterator[int]:
+    """Keep the source from being started, and yield the index of its last entry. It must have left its quorum."""
+    with DirectoryLock() as lock:
+        try:
+            lock.acquire(source)
+        except InUse:
+            raise StorageError(
+                f"the source, node {meta.node_id}, is running: stop it with 'kraft server stop -c' and its file"
+            ) from None
         with _journal(source) as journal:
             if journal.membership is None or not journal.membership.is_new or not journal.getCurrentTerm():
                 raise StorageError(
@@ -104,8 +158,7 @@ def copy_log(config: NodeConfig, source: Path) -> Growth:
                     " its file first"
                 )
             entries = journal.last_index
-        _copy(source / _METADATA, target / _METADATA, _outside_of_quorums(config.node_id))
-    return Growth(directory=target, entries=entries, voters=_voters(config))
+        yield entries
 
 
 def _copy(source: Path, target: Path, membership: Membership) -> None:
@@ -166,10 +219,18 @@ def _sync_directories(*directories: Path) -> None:
 @contextmanager
 def _journal(directory: Path) -> Iterator[QuorumJournal]:
     """Open the journal of a controller's directory, which is locked. Raises StorageError."""
-    if not (directory / _METADATA / DIRECTORY_NAME).exists():
+    if not _has_journal(directory):
         raise StorageError(f"{directory} holds no metadata log: give the directory or file of the old controller")
     with _opened(directory / _METADATA) as journal:
         yield journal
+
+
+def _has_journal(directory: Path) -> bool:
+    return (directory / _METADATA / DIRECTORY_NAME).exists()
+
+
+def _never_in_quorum(config: NodeConfig) -> StorageError:
+    return StorageError(f"node {config.node_id} has never been in a quorum: name the file of the old controller")
 
 
 @contextmanager

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from kraft.quorum.membership import Membership
 from kraft.runtime.disk import RealDisk
 from kraft.server.config.loading import load
 from kraft.server.config.node_config import NodeConfig
-from kraft.server.controller.quorum_growth import copy_log, leave_quorum
+from kraft.server.controller.quorum_growth import check_source, copy_log, leave_quorum
 from kraft.server.identity import storage
 from kraft.server.identity.storage import DirectoryLock, StorageError
 
@@ -138,7 +139,9 @@ def test_nothing_is_copied_from_a_controller_that_is_in_its_quorum_or_runs(tmp_p
     with DirectoryLock() as running:
         running.acquire(old.metadata_log_dir)
         assert "is in use by another process" in refusal(lambda: leave_quorum(old))
-        assert "is in use by another process" in refusal(lambda: copy_log(new, old.metadata_log_dir))
+        for copy in (copy_log, check_source):
+            text = refusal(partial(copy, new, old.metadata_log_dir))
+            assert text == "the source, node 1, is running: stop it with 'kraft server stop -c' and its file"
     assert membership_of(old) == ALONE
     assert not (new.metadata_log_dir / "__cluster_metadata").exists()
 
@@ -150,9 +153,33 @@ def test_what_cannot_be_the_source_of_a_copy_is_refused(tmp_path: Path) -> None:
     new = node(tmp_path, 2)
     assert "belongs to cluster AAAAAAAAAAAAAAAAAAAAAA" in refusal(lambda: copy_log(new, other.metadata_log_dir))
     assert "is not the directory of a node" in refusal(lambda: copy_log(new, tmp_path / "nowhere"))
-    assert "must name it" in refusal(lambda: copy_log(new, new.metadata_log_dir))
+    assert "is this node's own directory" in refusal(lambda: copy_log(new, new.metadata_log_dir))
     without_log = node(tmp_path, 1)
     assert "holds no metadata log" in refusal(lambda: copy_log(new, without_log.metadata_log_dir))
+
+
+def test_a_quorum_that_is_formed_needs_no_copy_also_while_it_runs(tmp_path: Path) -> None:
+    formed = ALONE.joining({1: b"1" * 16, 2: b"2" * 16, 3: b"3" * 16})
+    old, new = with_log(node(tmp_path, 1), formed), node(tmp_path, 2)
+    with DirectoryLock() as running:
+        running.acquire(old.metadata_log_dir)
+        text = refusal(lambda: check_source(new, old.metadata_log_dir))
+    assert text.startswith("the quorum [1, 2, 3] is formed: no copy is needed")
+
+
+def test_a_node_that_was_in_no_quorum_is_not_taken_for_the_old_controller(tmp_path: Path) -> None:
+    old = with_log(node(tmp_path, 1))
+    formatted, empty, copied = node(tmp_path, 2), node(tmp_path, 3), node(tmp_path, 4, voters=4)
+    started = QuorumJournal(empty.metadata_log_dir / "__cluster_metadata", RealDisk())
+    started.set_membership(Membership(node_id=3, incarnation=b"3" * 16))
+    started.sync()
+    started.close()
+    leave_quorum(old)
+    copy_log(copied, old.metadata_log_dir)
+    for config in (formatted, empty, copied):
+        text = refusal(partial(leave_quorum, config))
+        assert text == f"node {config.node_id} has never been in a quorum: name the file of the old controller"
+    assert not leave_quorum(old).changed
 
 
 @pytest.mark.parametrize(
