@@ -6,11 +6,13 @@ A node of several processes (`node.processes`) is in service when each of them i
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -38,6 +40,12 @@ _POLL_S: Final = 0.05
 _ANSWER_DEADLINE_S: Final = 1.0
 _WITHOUT_MAJORITY_S: Final = 3.0
 """Time without a majority of controllers after which the node is left waiting for them."""
+
+_UNLIKE_LOGS_S: Final = 10.0
+"""Time after which a node that said why it forms no quorum is not waited for: an operator has to act."""
+
+_NO_QUORUM: Final = "quorum not formed: "
+"""Beginning of the warning of a node that forms no quorum, before the reason."""
 
 
 class NotStarted(ConfigError):
@@ -78,14 +86,16 @@ def start(config: NodeConfig, log_file: Path, deadline_s: float, command: Sequen
             )
     except OSError as error:
         raise NotStarted(f"{log_file}: cannot be written to: {error.strerror}: choose another --log-file") from None
+    warning = partial(_last_warning, log_file, begin)
+    started_s = time.monotonic()
     try:
-        waits_for = asyncio.run(_Start(config, process, time.monotonic() + deadline_s).wait())
+        waits_for = asyncio.run(_Start(config, process, started_s + deadline_s, warning).wait())
     except _Ended:
         raise NotStarted(_last_error(log_file, begin, process)) from None
     except _TooLate as late:
         raise NotStarted(
-            f"node {config.node_id} (pid {process.pid}) runs, but is not in service after {deadline_s:.0f} s:"
-            f" {late}: see the last lines of {log_file}"
+            f"node {config.node_id} (pid {process.pid}) runs, but is not in service after"
+            f" {time.monotonic() - started_s:.0f} s: {late}: {warning() or f'see the last lines of {log_file}'}"
         ) from None
     except BaseException:
         process.terminate()
@@ -99,6 +109,8 @@ def _check_not_running(config: NodeConfig) -> None:
     for node in local_nodes.find():
         for locked in node.log_dirs:
             if locked in directories:
+                if node.node_id == config.node_id:
+                    raise storage.InUse(f"node {node.node_id} is already running (pid {node.pid})")
                 raise storage.in_use(directories[locked], node.pid)
 
 
@@ -111,11 +123,19 @@ class _TooLate(Exception):
 
 
 class _Start:
-    def __init__(self, config: NodeConfig, process: subprocess.Popen[bytes], deadline: float) -> None:
+    def __init__(
+        self,
+        config: NodeConfig,
+        process: subprocess.Popen[bytes],
+        deadline: float,
+        last_warning: Callable[[], str | None],
+    ) -> None:
         self._config = config
         self._processes = processes(config)
         self._process = process
         self._deadline = deadline
+        self._last_warning = last_warning
+        self._unlike_logs_deadline = time.monotonic() + _UNLIKE_LOGS_S
         self._without_majority_since: float | None = None
         self._found: Membership | None = None
         # Imported while the node is starting, because importing gRPC takes long.
@@ -131,7 +151,7 @@ class _Start:
                     raise _Ended
                 if (others := self._too_few_others()) is not None:
                     return others
-                if time.monotonic() > self._deadline:
+                if time.monotonic() > self._deadline or self._forms_no_quorum():
                     raise _TooLate(missing)
                 await asyncio.sleep(_POLL_S)
             if self._process.poll() is not None:
@@ -147,7 +167,10 @@ class _Start:
         for config in self._processes:
             for listener in config.listeners:
                 if listener.port not in open_ports:
-                    return f"it does not listen on {listener} yet"
+                    # The listeners for clients open after the node knows the cluster.
+                    is_controllers = listener.name == CONTROLLER
+                    missing = None if is_controllers else self._missing_of_voter()
+                    return missing or f"it does not listen on {listener} yet"
         for config in self._processes:
             grpc = config.listener(GRPC)
             missing = None if grpc is None else await self._missing_of_broker(config.node_id, _local_address(grpc))
@@ -161,7 +184,7 @@ class _Start:
         if membership is None or membership.admitted_after is not None:
             return None
         if membership.is_new:
-            return "the quorum is not formed yet"
+            return "the quorum is not formed yet, and one of its controllers may log the reason"
         return "its controller has lost its metadata log, and the leader has not admitted it again yet"
 
     def _membership(self) -> Membership | None:
@@ -194,6 +217,14 @@ class _Start:
             # It is as ready as an operator fence allows.
             return None
         return "the controller has not unfenced it yet"
+
+    def _forms_no_quorum(self) -> bool:
+        """Return whether the node has said why no quorum is formed, and had time to be wrong."""
+        membership = self._membership()
+        if membership is None or not membership.is_new or time.monotonic() < self._unlike_logs_deadline:
+            return False
+        self._unlike_logs_deadline = time.monotonic() + _ANSWER_DEADLINE_S
+        return (self._last_warning() or "").startswith(_NO_QUORUM)
 
     def _too_few_others(self) -> str | None:
         voters = self._config.quorum.voters
@@ -258,15 +289,35 @@ def _local_address(listener: Listener) -> str:
     return f"localhost:{listener.port}" if listener.is_wildcard else listener.address
 
 
+def _last_warning(log_file: Path, begin: int) -> str | None:
+    """Return the node's last warning or error since the start, with its facts, in one line; None if there is none."""
+    for line in reversed(_lines(log_file, begin)):
+        try:
+            event = json.loads(line)
+        except ValueError:
+            # A line of a library, or one that is being written.
+            continue
+        if isinstance(event, dict) and event.get("level") in ("warning", "error"):
+            shown = ("timestamp", "level", "event", "remedy")
+            facts = ", ".join(f"{name}={value}" for name, value in event.items() if name not in shown)
+            remedy = f": {event['remedy']}" if "remedy" in event else ""
+            return f"{event.get('event')} ({facts}){remedy}"
+    return None
+
+
+def _lines(log_file: Path, begin: int) -> list[str]:
+    if not log_file.is_file():
+        return []
+    with log_file.open("rb") as log:
+        log.seek(begin)
+        return log.read().decode("utf-8", "replace").splitlines()
+
+
 def _last_error(log_file: Path, begin: int, process: subprocess.Popen[bytes]) -> str:
     """Return the error that the node would print in the foreground: its last line that is not a log event."""
-    if log_file.is_file():
-        with log_file.open("rb") as log:
-            log.seek(begin)
-            lines = log.read().decode("utf-8", "replace").splitlines()
-        for line in reversed(lines):
-            if line.startswith("kraft: "):
-                return line.removeprefix("kraft: ")
+    for line in reversed(_lines(log_file, begin)):
+        if line.startswith("kraft: "):
+            return line.removeprefix("kraft: ")
     return (
         f"the node ended with exit code {process.returncode} before it was in service: see {log_file}, or start it"
         " without --daemon"

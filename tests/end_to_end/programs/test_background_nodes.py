@@ -103,7 +103,7 @@ def test_a_node_that_cannot_start_in_the_background_says_why(machine: Machine) -
     assert f"{HOST}:{machine.grpc[0]}" in output
     _, pid = machine.start(config)
     output = the_one_line(run("server", "start", "-c", config, "--daemon"))
-    assert f"is in use by another process (pid {pid})" in output
+    assert f"node 1 is already running (pid {pid})" in output
     assert f"(pid {pid})" not in (machine.directory / "data" / "node-1.log").read_text(), "the running node writes it"
 
 
