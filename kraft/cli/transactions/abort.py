@@ -92,9 +92,10 @@ def abort(
         print_transactions([transaction], now_ms)
     if execute:
         say(f"Aborted in {chosen}.")
+    elif objection is not None:
+        say(f"Warning: {objection}: its producer or its timeout ends it.")
+        say("Dry run: nothing was changed.")
     else:
-        if objection is not None:
-            say(f"Warning: {objection}.")
         say("Dry run: nothing was changed. Add --execute to abort this transaction.")
 
 
