@@ -99,6 +99,16 @@ class MetadataCache:
         address = self._brokers.get(leader_id)
         return None if address is None else Leader(address, epoch)
 
+    def no_leader(self, partition: TopicPartition) -> Refusal:
+        """Return the error for a partition without a leader, with the cure if its only replica is out of service."""
+        known = self._topics.get(partition.topic)
+        described = [] if known is None else known.metadata.partitions
+        replicas = next((each.replicas for each in described if each.partition == partition.partition), [])
+        cure = ""
+        if len(replicas) == 1 and replicas[0] not in self._brokers:
+            cure = f": its only replica is on broker {replicas[0]}, which is not in service: start that broker"
+        return Refusal(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader{cure}")
+
     def refusal_of(self, topic: str) -> Refusal | None:
         """Return the error that brokers last gave for the topic; None if they described it."""
         return self._missing.get(topic)

@@ -95,7 +95,7 @@ class OffsetLookup:
                 self._metadata.any_broker.ask_another()
                 (passing if may_be_new else final)[partition] = no_such_partition(partition, count)
             elif leader is None:
-                refusal = self._metadata.refusal_of(partition.topic) or _no_leader(partition)
+                refusal = self._metadata.refusal_of(partition.topic) or self._metadata.no_leader(partition)
                 is_gone = refusal.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 (final if is_gone and not may_be_new else passing)[partition] = refusal
             else:
@@ -144,10 +144,6 @@ class OffsetLookup:
                 reason = result.error_message or result.error_code.name
                 outcomes[partition] = Refusal(result.error_code, f"{partition}: {reason}")
         return outcomes
-
-
-def _no_leader(partition: TopicPartition) -> Refusal:
-    return Refusal(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
 
 
 def no_such_partition(partition: TopicPartition, count: int) -> Refusal:

@@ -46,6 +46,23 @@ def test_leaders_are_known_once_a_topic_was_asked_for() -> None:
     in_cluster(scenario)
 
 
+def test_a_partition_whose_only_broker_is_out_of_service_names_it() -> None:
+    async def scenario(cluster: FakeCluster, cache: MetadataCache) -> None:
+        assert str(cache.no_leader(tp("orders", 1))) == "LEADER_NOT_AVAILABLE: orders-1 has no leader"
+        cluster.place("solo", [2])
+        cluster.place("spread", [2, 3])
+        cluster.brokers[2].is_up = False
+        for topic in ("solo", "spread"):
+            await cache.topic(topic, 1_000)
+        assert str(cache.no_leader(tp("solo"))) == (
+            "LEADER_NOT_AVAILABLE: solo-0 has no leader: its only replica is on broker 2, which is not in service:"
+            " start that broker"
+        )
+        assert str(cache.no_leader(tp("spread"))) == "LEADER_NOT_AVAILABLE: spread-0 has no leader"
+
+    in_cluster(scenario)
+
+
 def test_a_broker_that_lags_behind_does_not_bring_an_old_leader_back() -> None:
     async def scenario(cluster: FakeCluster, cache: MetadataCache) -> None:
         cluster.move_leader("orders", 0, 3)
