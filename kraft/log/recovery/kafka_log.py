@@ -2,7 +2,10 @@
 
 Kafka keeps the log start offset in a file of the log directory, not of the partition, so a copied partition may begin
 at any offset. That its first segments are not missing is shown by `leader-epoch-checkpoint`, whose first epoch Kafka
-moves up with the log start. A log of Kraft is never taken for Kafka's: its epochs have a checksum.
+moves up with the log start. But Kafka may also have lost earlier epochs (KAFKA-7959), so that one which begins behind
+the first segment deletes nothing: rather do records that Kafka deleted reappear than others get lost.
+
+A log of Kraft is never taken for Kafka's: its epochs have a checksum.
 """
 
 from __future__ import annotations
@@ -20,8 +23,8 @@ from kraft.model.ids import Offset
 def checkpoint_of_kafka(disk: Disk, directory: str, base_offsets: Sequence[int]) -> LogCheckpoint | None:
     """Return the checkpoint of a log that Kafka wrote and Kraft has not opened yet; None for any other log.
 
-    Kafka may have compacted it and may have aborted transactions in it. With an epoch below the first segment, the log
-    starts there, and `missing_front` says that segments are missing.
+    Kafka may have compacted it and may have aborted transactions in it. With a first epoch below the first segment, the
+    log starts there, and `missing_front` says that segments are missing.
     """
     names = (f"{directory}/{CHECKPOINT_NAME}{suffix}" for suffix in ("", EARLIER_SUFFIX))
     if not base_offsets or any(disk.exists(path) for path in names):
@@ -35,4 +38,6 @@ def checkpoint_of_kafka(disk: Disk, directory: str, base_offsets: Sequence[int])
     if has_checksum(data):
         return None
     start = epochs.entries[0].start_offset if epochs.entries else Offset(base_offsets[0])
+    if len(base_offsets) > 1 and start >= base_offsets[1]:
+        start = Offset(base_offsets[0])
     return LogCheckpoint(log_start_offset=start, is_sparse=True, aborted_from=Offset(0), is_latest=False)

@@ -6,9 +6,10 @@ import pytest
 
 from kraft.log.leader_epochs import CHECKPOINT_NAME as EPOCHS
 from kraft.log.leader_epochs import LeaderEpochCache, has_checksum
-from kraft.log.recovery.log_checkpoint import CHECKPOINT_NAME, EARLIER_SUFFIX
+from kraft.log.recovery.log_checkpoint import CHECKPOINT_NAME, EARLIER_SUFFIX, read_checkpoint
 from kraft.log.verification.directory import verify_partition
 from kraft.model.errors import Corruption
+from kraft.model.ids import Offset
 from tests.support.disks.memory_disk import MemoryDisk
 from tests.support.log.log_building import DIRECTORY, SMALL_SEGMENTS, append, open_log, read_all, read_records, stored
 
@@ -54,6 +55,43 @@ def test_records_that_kafka_had_deleted_from_the_first_segment_stay_deleted() ->
     kept = kafkas(disk, first=2, epochs=b"0\n2\n0 5\n1 6\n")
     log = open_log(disk, SMALL_SEGMENTS)
     assert (log.log_start_offset, read_all(log)) == (5, kept[1:])
+
+
+@pytest.mark.parametrize("epochs", [b"0\n1\n1 6\n", b"0\n2\n0 2\n1 6\n"])
+def test_a_first_epoch_that_begins_behind_the_first_segment_deletes_nothing(epochs: bytes) -> None:
+    """Kafka has lost its earlier epochs, as in KAFKA-7959, and went on with the next one or with a later segment."""
+    disk = MemoryDisk()
+    kept = kafkas(disk, first=0, epochs=epochs)
+    files = [name for name in disk.list(DIRECTORY) if name.endswith(".log")]
+    assert faults(disk) == []
+    for _ in range(2):
+        log = open_log(disk, SMALL_SEGMENTS)
+        assert (log.log_start_offset, read_all(log)) == (0, kept)
+        log.close()
+    assert [name for name in disk.list(DIRECTORY) if name.endswith(".log")] == files
+
+
+@pytest.mark.parametrize("suffix", ["", EARLIER_SUFFIX])
+def test_a_log_is_taken_for_kafkas_only_once(suffix: str) -> None:
+    """Either checkpoint shows that it was: the epochs stay as Kafka wrote them until the next one begins."""
+    disk = MemoryDisk()
+    kept = kafkas(disk, first=2, epochs=b"0\n2\n0 4\n1 6\n")
+    epochs = disk.read_file(EPOCHS_PATH)
+    log = open_log(disk, SMALL_SEGMENTS)
+    log.advance_log_start(Offset(7))
+    log.close()
+    disk.write_file(EPOCHS_PATH, epochs)
+    disk.remove(f"{DIRECTORY}/{CHECKPOINT_NAME}{suffix}")
+    log = open_log(disk, SMALL_SEGMENTS)
+    assert (log.log_start_offset, read_all(log)) == (7, kept[3:])
+
+
+def test_an_adopted_log_has_both_checkpoints_at_once() -> None:
+    disk = MemoryDisk()
+    kafkas(disk, first=2, epochs=b"0\n2\n0 5\n1 6\n")
+    open_log(disk, SMALL_SEGMENTS).release()
+    disk.write_file(f"{DIRECTORY}/{CHECKPOINT_NAME}", b"damaged")
+    assert read_checkpoint(disk, DIRECTORY).log_start_offset == 5
 
 
 def test_a_compacted_log_opens() -> None:
