@@ -67,17 +67,18 @@ class LogCheckpoint:
             return f"the log starts at offset {self.log_start_offset}, but its first segment is missing"
         return None
 
-    def missing_segment(self, base_offsets: Sequence[int]) -> Offset | None:
-        """Return the base offset of a segment that must exist and is not among `base_offsets`; None if there is none.
+    def missing_segments(self, base_offsets: Sequence[int]) -> list[Offset]:
+        """Return the base offsets of the segments that must exist and are not among `base_offsets`.
 
         Without any segment the log is being created or restarted; see `missing_front`.
         """
         left = set(base_offsets)
+        missing = []
         for base_offset, following in zip_longest(self.segments, self.segments[1:]):
             is_deleted = following is not None and following <= self.log_start_offset
             if left and not is_deleted and base_offset not in left:
-                return base_offset
-        return None
+                missing.append(base_offset)
+        return missing
 
     def encode(self) -> bytes:
         content = (

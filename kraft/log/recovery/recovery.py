@@ -27,8 +27,8 @@ from kraft.log.format.control_record import EndTransactionMarker
 from kraft.log.format.record_batch import HEADER_BYTES, BatchHeader, check_crc, read_header, validate
 from kraft.log.leader_epochs import CHECKPOINT_NAME, LeaderEpochCache
 from kraft.log.recovery.kafka_log import checkpoint_of_kafka
-from kraft.log.recovery.log_checkpoint import CHECKPOINT_NAME as LOG_CHECKPOINT_NAME
 from kraft.log.recovery.log_checkpoint import LogCheckpoint, read_checkpoint, write_checkpoint
+from kraft.log.recovery.missing_segments import check_all_exist
 from kraft.log.recovery.producer_snapshot import SNAPSHOT_SUFFIX, ProducerSnapshots
 from kraft.log.recovery.producer_state import ProducerStates, RecentBatches
 from kraft.log.segment.batches import Continuity, scan_batches
@@ -49,8 +49,6 @@ _MAGIC_AT: Final = 16
 _SEARCH_WINDOW_BYTES: Final = 1 << 20
 _SECTOR_BYTES: Final = 512
 _TEMPORARY_SUFFIX: Final = ".tmp"
-
-MISSING_SEGMENT: Final = "the segment is missing"
 
 
 class RecoveryReport(Struct, frozen=True, kw_only=True):
@@ -112,10 +110,11 @@ class _Recovery:
     def run(self) -> RecoveredLog:
         complete_swaps(self._disk, self._directory)
         self._checkpoint = read_checkpoint(self._disk, self._directory)
-        base_offsets, snapshots = self._list_files()
+        base_offsets = self._base_offsets()
         of_kafka = checkpoint_of_kafka(self._disk, self._directory, base_offsets)
-        self._checkpoint = of_kafka or self._checkpoint
-        self._check_all_exist(base_offsets)
+        checkpoint = of_kafka or self._checkpoint
+        self._checkpoint = check_all_exist(self._disk, self._directory, checkpoint, base_offsets)
+        snapshots = self._tidied(base_offsets)
         base_offsets = self._without_deleted(base_offsets)
         stored_epochs = self._read_epochs()
         self._epochs_are_known = stored_epochs is not None
@@ -156,31 +155,25 @@ class _Recovery:
 
     # --- files -----------------------------------------------------------------------------------------------
 
-    def _list_files(self) -> tuple[list[Offset], ProducerSnapshots]:
-        """Return the base offsets of the segments, and the snapshots. Removes files that a crash left behind."""
+    def _base_offsets(self) -> list[Offset]:
         names = self._disk.list(self._directory)
-        logs = {name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)}
+        logs = [name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)]
         for stem in logs:
             if not _is_offset(stem):
                 raise Corruption(f"{self._directory}/{stem}{LOG_SUFFIX}", 0, "the name is not a base offset")
+        return sorted(Offset(int(stem)) for stem in logs)
+
+    def _tidied(self, base_offsets: Sequence[Offset]) -> ProducerSnapshots:
+        """Remove files that a crash left behind; return the snapshots."""
+        names = self._disk.list(self._directory)
+        logs = {file_name(base_offset, "") for base_offset in base_offsets}
         for name in names:
             stem, suffix = _split(name)
             is_orphan = suffix in INDEX_SUFFIXES and stem not in logs
             if is_orphan or name.endswith((_TEMPORARY_SUFFIX, DELETED_SUFFIX)):
                 self._disk.remove(f"{self._directory}/{name}")
         stems = [name.removesuffix(SNAPSHOT_SUFFIX) for name in names if name.endswith(SNAPSHOT_SUFFIX)]
-        snapshots = ProducerSnapshots(self._disk, self._directory, [int(stem) for stem in stems if _is_offset(stem)])
-        return sorted(Offset(int(stem)) for stem in logs), snapshots
-
-    def _check_all_exist(self, base_offsets: list[Offset]) -> None:
-        first = base_offsets[0] if base_offsets else None
-        reason = self._checkpoint.missing_front(first)
-        if reason is not None:
-            name = LOG_CHECKPOINT_NAME if first is None else file_name(first, LOG_SUFFIX)
-            raise Corruption(f"{self._directory}/{name}", 0, reason)
-        missing = self._checkpoint.missing_segment(base_offsets)
-        if missing is not None:
-            raise Corruption(f"{self._directory}/{file_name(missing, LOG_SUFFIX)}", 0, MISSING_SEGMENT)
+        return ProducerSnapshots(self._disk, self._directory, [int(stem) for stem in stems if _is_offset(stem)])
 
     def _adopt(self, checkpoint: LogCheckpoint) -> None:
         """Write the first checkpoint of a log of Kafka, before a file with Kraft's epochs shows it as one of Kraft."""

@@ -25,9 +25,10 @@ from kraft.log.leader_epochs import LeaderEpochCache
 from kraft.log.recovery.kafka_log import checkpoint_of_kafka
 from kraft.log.recovery.log_checkpoint import CHECKPOINT_NAME as LOG_CHECKPOINT_NAME
 from kraft.log.recovery.log_checkpoint import EARLIER_SUFFIX, LogCheckpoint, read_checkpoint
+from kraft.log.recovery.missing_segments import MISSING_SEGMENT, lost_segment
 from kraft.log.recovery.producer_snapshot import SNAPSHOT_SUFFIX, decode_snapshot
 from kraft.log.recovery.producer_state import ProducerState, ProducerStates
-from kraft.log.recovery.recovery import MISSING_SEGMENT, find_whole_batch, has_lost_sector
+from kraft.log.recovery.recovery import find_whole_batch, has_lost_sector
 from kraft.log.segment.paths import ABORTED_INDEX_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name
 from kraft.log.verification.index_verification import AbortedIndexCheck, OffsetIndexCheck, TimeIndexCheck
 from kraft.log.verification.inspection import inspect_batches
@@ -200,7 +201,7 @@ class _Verification:
         checkpoint = read_checkpoint(self._disk, self._directory)
         named = checkpoint.segments if not self._swaps else ()
         left = [each for each in named if self._disk.exists(self._path(file_name(each, LOG_SUFFIX)))]
-        return checkpoint.missing_segment(left)
+        return lost_segment(self._disk, self._directory, checkpoint, left)
 
     # --- a segment -------------------------------------------------------------------------------------------
 

@@ -76,7 +76,7 @@ def test_segments_that_are_named_must_exist_unless_they_were_deleted(
     written = LogCheckpoint(log_start_offset=Offset(log_start), is_sparse=True, segments=segments)
     read = LogCheckpoint.decode(written.encode(), PATH)
     assert read == written
-    assert read.missing_segment(left) == missing
+    assert read.missing_segments(left) == ([] if missing is None else [missing])
 
 
 def test_a_previous_checkpoint_names_no_segments() -> None:
@@ -87,4 +87,4 @@ def test_a_previous_checkpoint_names_no_segments() -> None:
         sparse = LogCheckpoint(log_start_offset=Offset(start), is_sparse=True, segments=segments)
         write_checkpoint(disk, "data/orders-0", sparse)
     disk.remove(PATH)
-    assert read_checkpoint(disk, "data/orders-0").missing_segment([0]) is None
+    assert read_checkpoint(disk, "data/orders-0").missing_segments([0]) == []
