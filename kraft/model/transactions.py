@@ -73,10 +73,20 @@ class ListedTransaction(Struct, frozen=True, kw_only=True):
     state: str
 
 
+class CoordinatedPartition(Struct, frozen=True, kw_only=True):
+    """A partition of `__transaction_state` that the broker leads and has loaded."""
+
+    partition: int
+    leader_epoch: int
+
+
 class ListTransactionsResponse(Struct, frozen=True, kw_only=True):
     transactions: tuple[ListedTransaction, ...]
     unknown_states: tuple[str, ...] = ()
     """States of the request that do not exist."""
+
+    coordinated: tuple[CoordinatedPartition, ...] = ()
+    """The partitions whose transactional ids were looked at. Nothing is known of the ids of others."""
 
 
 class DescribeTransactionsRequest(Struct, frozen=True, kw_only=True):

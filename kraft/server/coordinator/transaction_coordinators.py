@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -20,6 +20,7 @@ from kraft.metadata.image import MetadataImage
 from kraft.metadata.topic_names import TRANSACTIONS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerId
+from kraft.model.transactions import CoordinatedPartition
 from kraft.server.coordinator.marker_sender import MarkerSender
 from kraft.server.coordinator.shard_host import HostSurroundings
 from kraft.server.coordinator.shard_hosts import ShardHosts
@@ -32,6 +33,13 @@ _MAY_NEED_ID: Final = (InitProducerId, EndTransaction, CommitTransactions)
 
 RESPONSE_S_MAX: Final = 60.0
 """Deadline of a request: above the commit timeout, which answers it first."""
+
+
+class CommittedShard(NamedTuple):
+    """The committed state of one shard, and the partition and leader epoch in which it is that."""
+
+    partition: CoordinatedPartition
+    transactions: Transactions
 
 
 class TransactionCoordinators:
@@ -98,17 +106,21 @@ class TransactionCoordinators:
         _check(transactional_id)
         return self._hosts.host_of(transactional_id).running().committed
 
-    def all_committed(self) -> Iterator[Transactions]:
+    def all_committed(self) -> Iterator[CommittedShard]:
         """Yield the committed states of all shards here. A partition that is no longer led is left out.
 
         Raises Refusal COORDINATOR_LOAD_IN_PROGRESS while one is loading. Source: listTransactions of Kafka.
         """
         for host in self._hosts:
             try:
-                yield host.running().committed
+                committed = host.running().committed
             except Refusal as refusal:
                 if refusal.error_code is not ErrorCode.NOT_COORDINATOR:
                     raise
+            else:
+                led = host.partition
+                number = led.topic_partition.partition
+                yield CommittedShard(CoordinatedPartition(partition=number, leader_epoch=led.leader_epoch), committed)
 
     # --- leadership ------------------------------------------------------------------------------------------
 

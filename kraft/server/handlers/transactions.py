@@ -179,8 +179,10 @@ class TransactionsHandler:
         )
         pattern = _pattern(request.transactional_id_pattern)
         turns, found, now_ms = Turns(TRANSACTIONS_AT_ONCE), [], self._wall_ms()
-        for committed in tuple(self._coordinators.all_committed()):
-            for transactional_id, transaction in committed.by_id.items():
+        # At one moment: the states of these partitions are those of these leader epochs.
+        shards = tuple(self._coordinators.all_committed())
+        for shard in shards:
+            for transactional_id, transaction in shard.transactions.by_id.items():
                 accepts = filters.accept(transactional_id, transaction, now_ms)
                 if accepts and (pattern is None or await self._matches(pattern, transactional_id)):
                     found.append(
@@ -191,7 +193,11 @@ class TransactionsHandler:
                         )
                     )
                 await turns.done()
-        return ListTransactionsResponse(transactions=tuple(found), unknown_states=tuple(filters.unknown_states()))
+        return ListTransactionsResponse(
+            transactions=tuple(found),
+            unknown_states=tuple(filters.unknown_states()),
+            coordinated=tuple(shard.partition for shard in shards),
+        )
 
     async def _matches(self, pattern: NameRegex, transactional_id: str) -> bool:
         """Match an id, with a turn for others after each piece of it. Raises Refusal INVALID_REGULAR_EXPRESSION."""

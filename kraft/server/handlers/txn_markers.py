@@ -10,12 +10,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from kraft.coordinator.transactions.transaction import EPOCH_MAX
+from kraft.coordinator.transactions.transaction import EPOCH_MAX, ProducerIdAndEpoch
 from kraft.log.append_work import AppendMustWait, AppendOrigin, ProducedRecords
 from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
+from kraft.log.recovery.producer_state import ProducerState
 from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import Offset, ProducerId, TopicPartition
+from kraft.model.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
 from kraft.model.partitions import PartitionName
 from kraft.model.produce import ACKS_ALL
 from kraft.model.transaction_partitions import (
@@ -39,8 +40,8 @@ WRITTEN_S_MAX: Final = 4.0
 AppendGroupMarker = Callable[[int, bytes, AppendOrigin], Awaitable[None]]
 """Appends a marker to a partition of `__consumer_offsets`; ends when it is committed. Raises Refusal."""
 
-CheckHanging = Callable[[int, TopicPartition], Awaitable[None]]
-"""Raises Refusal unless no coordinator has the partition in a transaction of the producer with this id."""
+CheckHanging = Callable[[ProducerIdAndEpoch, TopicPartition], Awaitable[None]]
+"""Raises Refusal unless no coordinator has the partition in a transaction of the producer."""
 
 MARKERS_AT_ONCE: Final = 50
 """Markers appended before other tasks have their turn."""
@@ -102,13 +103,16 @@ class TxnMarkersHandler:
         if request.producer_id < 0 or not 0 <= request.producer_epoch <= EPOCH_MAX:
             problem = f"no producer has id {request.producer_id} and epoch {request.producer_epoch}"
             raise Refusal(ErrorCode.INVALID_REQUEST, f"{problem}: describe the producers of the partition")
-        start = self._open_transaction(request)
-        if start is None:
+        before = self._open_transaction(request)
+        if before is None:
             return AbortTransactionResponse()
-        await self._check_hanging(request.producer_id, TopicPartition(named.topic, named.partition))
-        if self._open_transaction(request) != start:
+        producer = ProducerIdAndEpoch(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch))
+        await self._check_hanging(producer, TopicPartition(named.topic, named.partition))
+        after = self._open_transaction(request)
+        if after is None or after.transaction_start != before.transaction_start:
             # It ended meanwhile, and the marker would be that of the producer's next transaction.
             return AbortTransactionResponse()
+        self._check_nothing_was_added(request, before, after)
         marker = TxnMarker(
             producer_id=request.producer_id,
             producer_epoch=request.producer_epoch,
@@ -124,8 +128,26 @@ class TxnMarkersHandler:
             raise Refusal(code, f"{problem}: describe the producers of the partition again")
         return AbortTransactionResponse()
 
-    def _open_transaction(self, request: AbortTransactionRequest) -> int | None:
-        """Return where the producer's open transaction begins. Raises Refusal if its epoch is another one."""
+    def _check_nothing_was_added(
+        self, request: AbortTransactionRequest, before: ProducerState, after: ProducerState
+    ) -> None:
+        """Raise Refusal if the marker might abort what was not there when the coordinators were asked.
+
+        Since then the producer may have begun a transaction with the partition, whose records, in the same epoch, join
+        those that hang. The marker is appended, or first in its queue, before the next wait: later ones follow it.
+        """
+        problem = None
+        if after.last_offset != before.last_offset:
+            problem = "its producer has written meanwhile"
+        elif self._partitions.by_name(request.topic, request.partition).waiting_appends.waiting:
+            problem = "records of the partition wait for their turn"
+        if problem is not None:
+            raise Refusal(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the transaction may not hang, because {problem}: try again"
+            )
+
+    def _open_transaction(self, request: AbortTransactionRequest) -> ProducerState | None:
+        """Return the producer's state if its transaction is open. Raises Refusal if its epoch is another one."""
         partition = self._partitions.by_name(request.topic, request.partition)
         partition.as_leader()
         state = partition.log.producers.get(ProducerId(request.producer_id))
@@ -134,7 +156,7 @@ class TxnMarkersHandler:
         if state.epoch != request.producer_epoch:
             problem = f"the open transaction is one of epoch {state.epoch}, not {request.producer_epoch}"
             raise Refusal(ErrorCode.INVALID_PRODUCER_EPOCH, f"{problem}: describe the producers of the partition again")
-        return state.transaction_start
+        return state
 
     # --- appends -------------------------------------------------------------------------------------------------
 

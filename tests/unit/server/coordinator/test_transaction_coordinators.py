@@ -95,10 +95,10 @@ async def test_what_is_not_committed_is_not_shown(tmp_path: Path) -> None:
         await settle()
         asked = asyncio.create_task(broker.init("refunds"))
         await asyncio.sleep(1)
-        assert [set(each.by_id) for each in broker.coordinators.all_committed()] == [{ID}]
+        assert [set(each.transactions.by_id) for each in broker.coordinators.all_committed()] == [{ID}]
         broker.catch_up()
         assert await asked == identity(FIRST_PRODUCER_ID + 1, 0)
-        assert [set(each.by_id) for each in broker.coordinators.all_committed()] == [{ID, "refunds"}]
+        assert [set(each.transactions.by_id) for each in broker.coordinators.all_committed()] == [{ID, "refunds"}]
 
 
 async def test_a_transaction_that_takes_too_long_is_aborted_with_markers(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from kraft.coordinator.transactions.transaction import new_transaction
 from kraft.metadata.image import EMPTY_IMAGE
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerId
-from kraft.model.transactions import ListTransactionsRequest
+from kraft.model.transactions import CoordinatedPartition, ListTransactionsRequest
+from kraft.server.coordinator.transaction_coordinators import CommittedShard
 from kraft.server.handlers.transactions import TransactionsHandler
 
 
@@ -24,7 +25,7 @@ class Coordinators:
         for producer_id, transactional_id in enumerate(("payer-1", "payer-2", "größe 😀", "two\nlines")):
             transaction = new_transaction(ProducerId(producer_id), 60_000, 1_000)
             transactions = replay(transactions, record_of(transactional_id, transaction, transaction_version=2))
-        return [transactions]
+        return [CommittedShard(CoordinatedPartition(partition=3, leader_epoch=5), transactions)]
 
 
 async def listed(pattern: str) -> list[str]:
@@ -48,6 +49,14 @@ async def listed(pattern: str) -> list[str]:
 )
 async def test_a_pattern_matches_whole_ids_of_any_characters(pattern: str, expected: list[str]) -> None:
     assert sorted(await listed(pattern)) == sorted(expected)
+
+
+async def test_the_partitions_that_were_looked_at_are_named() -> None:
+    coordinators: Any = Coordinators()
+    handler = TransactionsHandler(coordinators, lambda: EMPTY_IMAGE, lambda: None, lambda: 2_000)
+    response = await handler.list_transactions(ListTransactionsRequest(producer_ids=(99,)))
+    assert response.transactions == ()
+    assert response.coordinated == (CoordinatedPartition(partition=3, leader_epoch=5),)
 
 
 @pytest.mark.parametrize("pattern", ["(", "a" * (LENGTH_MAX + 1)])

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from kraft.coordinator.transactions.transaction import ProducerIdAndEpoch
 from kraft.log.append_work import AppendOrigin
 from kraft.log.format.control_record import MarkerType
 from kraft.log.format.record_batch import read_header
 from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import TopicPartition
+from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
 from kraft.model.partitions import PartitionName
 from kraft.model.produce import ProducePartition, ProduceRequest
 from kraft.model.transaction_partitions import TxnMarker, WriteTxnMarkersRequest
@@ -23,7 +24,7 @@ from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.handlers.txn_markers import WAITING_MAX, WRITTEN_S_MAX, TxnMarkersHandler
 from kraft.server.replica.log_configs import log_config
 from kraft.server.replica.partition import Partition
-from kraft.server.replica.waiting_appends import WaitingAppends
+from kraft.server.replica.waiting_appends import WaitingAppend, WaitingAppends
 from tests.support.log.transactional_log import end, read_committed, send
 from tests.support.server.replicas import DEFAULTS, ORDERS_0, Broker, fetched, follow, lead, settle, values_in
 from tests.support.turn_counter import TurnCounter
@@ -62,7 +63,7 @@ class Marking:
         self.thread = HeldExecutor()
         self.appends = WaitingAppends(self.thread, bytes_max)
         self.groups = GroupMarkers()
-        self.checked: list[tuple[int, TopicPartition]] = []
+        self.checked: list[tuple[ProducerIdAndEpoch, TopicPartition]] = []
         self.objection: Refusal | None = None
         self.while_checking: Callable[[], object] = lambda: None
         self.handler = TxnMarkersHandler(
@@ -72,8 +73,8 @@ class Marking:
         for partition in (self.first, self.second):
             lead(partition, epoch=1, replicas=(1,))
 
-    async def check_hanging(self, producer_id: int, partition: TopicPartition) -> None:
-        self.checked.append((producer_id, partition))
+    async def check_hanging(self, producer: ProducerIdAndEpoch, partition: TopicPartition) -> None:
+        self.checked.append((producer, partition))
         self.while_checking()
         if self.objection is not None:
             raise self.objection
@@ -307,7 +308,7 @@ async def test_an_abort_of_a_transaction_that_a_coordinator_has_is_refused(marki
     marking.objection = Refusal(ErrorCode.INVALID_TXN_STATE, "the transaction does not hang")
     with pytest.raises(Refusal, match="does not hang"):
         await marking.handler.abort(abort())
-    assert marking.checked == [(PRODUCER, ORDERS_0)]
+    assert marking.checked == [(ProducerIdAndEpoch(ProducerId(PRODUCER), ProducerEpoch(0)), ORDERS_0)]
     assert marking.first.log.log_end_offset == 1
 
 
@@ -323,6 +324,36 @@ async def test_an_abort_of_what_has_ended_meanwhile_writes_nothing(marking: Mark
     await marking.handler.abort(abort())
     assert log.log_end_offset == 3
     assert read_committed(log) == ["a"]
+
+
+async def test_an_abort_takes_no_records_that_came_after_the_coordinators_were_asked(marking: Marking) -> None:
+    """The producer has begun a transaction with the partition meanwhile: these records are to be committed."""
+    log = marking.first.log
+    send(log, PRODUCER, 0, "hangs")
+    marking.while_checking = lambda: send(log, PRODUCER, 1, "begun since")
+    with pytest.raises(Refusal, match=r"COORDINATOR_NOT_AVAILABLE.*its producer has written meanwhile: try again"):
+        await marking.handler.abort(abort())
+    assert log.log_end_offset == 2
+
+
+async def test_an_abort_does_not_queue_behind_records(marking: Marking) -> None:
+    """Among them may be those of a transaction that the producer has begun since the coordinators were asked."""
+    log = marking.first.log
+    send(log, PRODUCER, 0, "hangs")
+    queue = marking.first.waiting_appends.waiting
+
+    def wait_for_turn() -> None:
+        queue.append(
+            WaitingAppend(
+                records=b"", work=None, deadline_s=1e9, append=lambda records: None, refuse=lambda refusal: None
+            )
+        )
+
+    marking.while_checking = wait_for_turn
+    with pytest.raises(Refusal, match=r"COORDINATOR_NOT_AVAILABLE.*wait for their turn: try again"):
+        await marking.handler.abort(abort())
+    queue.clear()
+    assert log.log_end_offset == 1
 
 
 async def test_an_abort_that_writes_nothing_says_why(marking: Marking) -> None:
