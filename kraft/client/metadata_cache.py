@@ -106,7 +106,7 @@ class MetadataCache:
         replicas = next((each.replicas for each in described if each.partition == partition.partition), [])
         cure = ""
         if len(replicas) == 1 and replicas[0] not in self._brokers:
-            cure = f": its only replica is on broker {replicas[0]}, which is not in service: start that broker"
+            cure = f": its only replica is on broker {replicas[0]}, which is not in service: start or unfence it"
         return Refusal(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader{cure}")
 
     def refusal_of(self, topic: str) -> Refusal | None:

@@ -293,7 +293,7 @@ class Sender:
 
     def _no_leader(self, partition: TopicPartition) -> str:
         refusal = self._metadata.refusal_of(partition.topic)
-        return str(refusal) if refusal is not None else f"{partition} has no leader"
+        return str(refusal) if refusal is not None else self._metadata.no_leader(partition).message
 
     # --- responses --------------------------------------------------------------------------------------------
 

@@ -56,7 +56,7 @@ def test_a_partition_whose_only_broker_is_out_of_service_names_it() -> None:
             await cache.topic(topic, 1_000)
         assert str(cache.no_leader(tp("solo"))) == (
             "LEADER_NOT_AVAILABLE: solo-0 has no leader: its only replica is on broker 2, which is not in service:"
-            " start that broker"
+            " start or unfence it"
         )
         assert str(cache.no_leader(tp("spread"))) == "LEADER_NOT_AVAILABLE: spread-0 has no leader"
 
