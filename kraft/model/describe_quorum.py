@@ -24,7 +24,10 @@ class QuorumMember(Struct, frozen=True, kw_only=True):
     """The voter lost its metadata log, and does not count until the leader has admitted it."""
 
     unreachable: bool = False
-    """No controller is active, and this voter did not answer the broker. The times are then by the clocks of others."""
+    """The leader has heard nothing of this voter for longer than the fetch timeout.
+
+    If no controller is active: the voter did not answer the broker, and the times are by the clocks of others.
+    """
 
 
 class QuorumDescription(Struct, frozen=True, kw_only=True):

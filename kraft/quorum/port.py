@@ -76,12 +76,16 @@ class VoterStatus(Struct, frozen=True, kw_only=True):
 
 
 class QuorumStatus(Struct, frozen=True, kw_only=True):
-    """Status of the quorum. `leader_id` is None while no leader is known."""
+    """Status of the quorum. `leader_id` is None while no leader is known.
+
+    `fetch_timeout_ms`: a voter of which the leader has heard nothing for longer is out of its reach.
+    """
 
     leader_id: int | None
     term: int
     commit_index: int
     voters: tuple[VoterStatus, ...]
+    fetch_timeout_ms: int = 1_000
 
 
 class Quorum(Protocol):

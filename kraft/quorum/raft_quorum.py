@@ -246,6 +246,7 @@ class RaftQuorum:
             term=self.term,
             commit_index=self.commit_index,
             voters=tuple(self._describe_voter(voter) for voter in sorted(self._config.voters)),
+            fetch_timeout_ms=self._config.fetch_timeout_range_ms[1],
         )
 
     def _describe_voter(self, voter: int) -> VoterStatus:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from kraft.metadata.caught_up_times import CaughtUpTimes
 from kraft.model.describe_quorum import QuorumDescription, QuorumMember
 from kraft.model.ids import BrokerId
-from kraft.quorum.port import QuorumStatus
+from kraft.quorum.port import QuorumStatus, VoterStatus
 from kraft.runtime.clock import Clock
 
 OBSERVER_SILENCE_MAX_MS: Final = 300_000
@@ -39,8 +39,10 @@ class QuorumView:
         self._clock = clock
         self._observers: dict[BrokerId, _Observer] = {}
         self._caught_up = CaughtUpTimes()
+        self._began_ms = clock.monotonic_ms()
 
     def reset(self) -> None:
+        self._began_ms = self._clock.monotonic_ms()
         self._observers.clear()
         self._caught_up.forget_all()
 
@@ -81,6 +83,7 @@ class QuorumView:
                 replace(
                     self._member(voter.node_id, voter.match_index, voter.heard_ms_ago, status),
                     is_learner=voter.is_learner,
+                    unreachable=self._is_unreachable(voter, status),
                 )
                 for voter in status.voters
             ],
@@ -111,6 +114,12 @@ class QuorumView:
                 for voter in status.voters
             ],
         )
+
+    def _is_unreachable(self, voter: VoterStatus, status: QuorumStatus) -> bool:
+        # A leader that has never heard from a voter knows it only after the fetch timeout.
+        led_ms = self._clock.monotonic_ms() - self._began_ms
+        silent_ms = led_ms if voter.heard_ms_ago < 0 else voter.heard_ms_ago
+        return voter.node_id != status.leader_id and silent_ms > status.fetch_timeout_ms
 
     def _member(self, node_id: int, end: int, heard_ms_ago: int, status: QuorumStatus) -> QuorumMember:
         caught_up_ms = self._caught_up.times.get(node_id)

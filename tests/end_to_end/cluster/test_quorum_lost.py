@@ -142,6 +142,27 @@ def test_what_the_living_node_leads_is_read_at_once_while_nobody_can_be_elected(
     assert "no broker" not in consumed.stderr
 
 
+def test_a_dead_controller_is_shown_as_unreachable_while_the_others_have_a_leader(cluster: Cluster) -> None:
+    with Admin(_node_1(cluster)) as admin:
+        leader = admin.describe_quorum().leader_id
+    cluster.node(leader).kill()
+    left = next(node.address for node in cluster.nodes if node.node_id != leader)
+    assert left is not None
+    with Admin(left) as admin:
+
+        def is_shown() -> bool:
+            described = admin.describe_quorum()
+            return described.leader_id != leader and any(voter.unreachable for voter in described.voters)
+
+        until(is_shown, "the dead controller is shown as a follower")
+    described = run("quorum", "describe", "--replication", "--bootstrap-server", left)
+    (dead,) = [line.split() for line in described.stdout.splitlines() if line.startswith(f"{leader} ")]
+    assert dead[-1] == "Unreachable"
+    assert re.search(
+        rf"^kraft: voter {leader} unreachable.*; losing one more stops all changes$", described.stderr, re.MULTILINE
+    ), described.stderr
+
+
 def test_a_node_whose_controller_is_cut_off_says_so_while_the_others_have_a_leader(cluster: Cluster) -> None:
     asyncio.run(_cut_off_node_1(cluster))
     cut_off = run("quorum", "describe", "--bootstrap-server", _node_1(cluster))

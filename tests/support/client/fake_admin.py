@@ -179,6 +179,7 @@ class FakeAdmin:
                 lag=2 - broker_id if broker_id < 3 else -1,
                 last_fetch_timestamp_ms=1_000 if broker_id == 2 else 995,
                 last_caught_up_timestamp_ms=1_000 if broker_id == 2 else 900 if broker_id == 1 else -1,
+                unreachable=broker_id in self._cluster.unreachable_voters,
             )
             for broker_id in self._cluster.brokers
         ]

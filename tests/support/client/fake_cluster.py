@@ -89,6 +89,7 @@ class FakeCluster:
         self.group_configs: dict[str, dict[str, str]] = {}
         self.fenced: set[int] = set()
         self.unregistered: set[int] = set()
+        self.unreachable_voters: set[int] = set()
         self.metadata_version = 1
         self.image = cluster_images.cluster(*self.brokers)
         """Has only the placed topics, with their replicas; every broker holds all partitions of the others."""

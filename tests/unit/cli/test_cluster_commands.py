@@ -42,6 +42,19 @@ def test_the_quorum_as_json_keeps_its_names(kraft: Shell) -> None:
     assert described["voters"][0]["lag"] == 1
 
 
+def test_a_voter_that_the_leader_does_not_hear_is_unreachable_and_a_line_says_what_that_means(
+    kraft: Shell, cluster: FakeCluster
+) -> None:
+    cluster.unreachable_voters = {3}
+    rows = [line.split()[-1] for line in kraft.succeed("quorum", "describe", "--replication").splitlines()]
+    assert rows == ["Status", "Leader", "Follower", "Unreachable", "Observer"]
+    warning = "voter 3 unreachable since 00:00:00 UTC; losing one more stops all changes"
+    assert kraft.err == f"kraft: {warning}\n"
+    described = json.loads(kraft.succeed("quorum", "describe", "--output", "json"))
+    assert described["warnings"] == [warning]
+    assert [voter["unreachable"] for voter in described["voters"]] == [False, False, True]
+
+
 # --- brokers, features -------------------------------------------------------------------------------------------
 
 

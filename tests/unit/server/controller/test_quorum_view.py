@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from kraft.model.describe_quorum import QuorumMember
 from kraft.model.ids import BrokerId
 from kraft.quorum.port import QuorumStatus, VoterStatus
@@ -91,3 +93,23 @@ def test_a_new_reign_begins_with_nothing() -> None:
     description = view.describe(status(40, 39), 38, REGISTERED)
     assert description.observers == []
     assert description.voters[1].last_caught_up_timestamp_ms == -1
+
+
+def test_a_voter_is_unreachable_once_the_leader_has_not_heard_it_for_longer_than_the_fetch_timeout() -> None:
+    clock = SettableClock()
+    view = QuorumView("c", clock)
+
+    def unreachable(heard_ms_ago: int) -> list[int]:
+        silent = VoterStatus(node_id=2, match_index=40, heard_ms_ago=heard_ms_ago)
+        leader, _, never = status(40, 40).voters
+        described = view.describe(
+            replace(status(40, 40), voters=(leader, silent, never), fetch_timeout_ms=3_000), 40, REGISTERED
+        )
+        return [voter.node_id for voter in described.voters if voter.unreachable]
+
+    assert unreachable(3_000) == []
+    assert unreachable(3_001) == [2]
+    clock.now_ms += 3_001
+    assert unreachable(30) == [3], "the leader has waited long enough for a first message"
+    view.reset()
+    assert unreachable(30) == []
