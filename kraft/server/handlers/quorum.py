@@ -66,5 +66,5 @@ class QuorumHandler:
 
 
 def _can_elect(description: QuorumDescription) -> bool:
-    reachable = sum(not voter.unreachable for voter in description.voters)
-    return reachable > len(description.voters) // 2
+    counting = sum(not voter.unreachable and not voter.is_learner for voter in description.voters)
+    return counting > len(description.voters) // 2

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from kraft.model.describe_quorum import QuorumDescription, QuorumMember
 from kraft.model.errors import ErrorCode
 from kraft.server.handlers.leaderless_quorum import leaderless
@@ -51,3 +53,36 @@ def test_a_broker_that_reaches_no_voter_knows_when_it_last_did() -> None:
     found = leaderless({1: None}, {1: NOW_MS - 3_000}, asked_by=7, now_ms=NOW_MS)
     assert "node 7 reaches 0 of 1 voters" in found.error_message
     assert (found.high_watermark, found.voters[0].last_fetch_ms_ago) == (-1, 3_000)
+
+
+def learner(voter: int, learners: set[int]) -> QuorumDescription:
+    """The answer of a voter that knows that these voters, of which it may be one, are learners."""
+    answer = seen_by(voter, dict.fromkeys({1, 2, 3} - {voter}, NOW_MS))
+    return replace(answer, voters=[replace(each, is_learner=each.node_id in learners) for each in answer.voters])
+
+
+def test_a_learner_that_nobody_can_admit_is_shown_as_one_with_the_voter_to_start() -> None:
+    answers = {1: learner(1, {3}), 2: None, 3: learner(3, {3})}
+    found = leaderless(answers, {}, asked_by=1, now_ms=NOW_MS)
+    assert [voter.is_learner for voter in found.voters] == [False, False, True]
+    assert found.error_message.startswith(
+        "no controller is active: voter 3 lost its metadata log and does not count until a leader admits it: start"
+        " voter 2; unreachable: voter 2 ("
+    )
+
+
+def test_a_voter_says_itself_whether_it_is_a_learner_and_others_only_while_it_does_not_answer() -> None:
+    stale = learner(1, {3})
+    admitted = {1: stale, 2: None, 3: learner(3, set())}
+    assert not leaderless(admitted, {}, asked_by=1, now_ms=NOW_MS).voters[2].is_learner
+    silent = {1: stale, 2: learner(2, set()), 3: None}
+    assert leaderless(silent, {}, asked_by=1, now_ms=NOW_MS).voters[2].is_learner
+
+
+def test_of_a_lost_majority_it_is_said_who_has_the_metadata() -> None:
+    lost = {1, 3}
+    answers = {voter: learner(voter, lost) for voter in (1, 2, 3)}
+    assert leaderless(answers, {}, asked_by=2, now_ms=NOW_MS).error_message == (
+        "no controller is active: voters 1 and 3 have lost their metadata logs; only node 2 has the metadata: do not"
+        " delete it"
+    )
