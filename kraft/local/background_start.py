@@ -25,6 +25,7 @@ from kraft.model.brokers import DescribeBrokersRequest
 from kraft.model.errors import Corruption, Refusal
 from kraft.model.ids import BrokerId
 from kraft.model.metadata import MetadataRequest
+from kraft.quorum.reminders import to_start
 from kraft.runtime.disk import RealDisk, make_directories, open_privately
 from kraft.server.config.loading import ConfigError
 from kraft.server.config.node_config import NodeConfig
@@ -185,7 +186,7 @@ class _Start:
             return None
         if membership.is_new:
             return "the quorum is not formed yet, and one of its controllers may log the reason"
-        return "its controller has lost its metadata log, and the leader has not admitted it again yet"
+        return "its controller has lost its metadata log, and no leader has admitted it again yet"
 
     def _membership(self) -> Membership | None:
         """Return what the node's journal says; None for a node that is no controller, or has no journal yet."""
@@ -224,16 +225,21 @@ class _Start:
         if membership is None or not membership.is_new or time.monotonic() < self._unlike_logs_deadline:
             return False
         self._unlike_logs_deadline = time.monotonic() + _ANSWER_DEADLINE_S
+        return self._said_why_no_quorum()
+
+    def _said_why_no_quorum(self) -> bool:
         return (self._last_warning() or "").startswith(_NO_QUORUM)
 
     def _too_few_others(self) -> str | None:
         voters = self._config.quorum.voters
         membership = self._membership()
         is_first_start = membership is not None and membership.is_new
+        is_learner = membership is not None and membership.is_learner
         needed = len(voters) if is_first_start else len(voters) // 2 + 1
         others = [voter for voter in voters if voter.node_id != self._config.node_id]
-        running = len(voters) - len(others)
-        running += sum(_accepts(voter.host, voter.port) for voter in others) if running < needed else 0
+        running = 0 if is_learner else len(voters) - len(others)
+        away = [voter.node_id for voter in others if not _accepts(voter.host, voter.port)] if running < needed else []
+        running += len(others) - len(away)
         now = time.monotonic()
         if running >= needed or not self._needs_others():
             self._without_majority_since = None
@@ -241,12 +247,15 @@ class _Start:
         self._without_majority_since = self._without_majority_since or now
         if now - self._without_majority_since < _WITHOUT_MAJORITY_S:
             return None
-        which = (
-            f"all {needed} controllers at the first start"
-            if is_first_start
-            else f"{needed} of {len(voters)} controllers"
-        )
-        return f"{which}, and only {running} {'is' if running == 1 else 'are'} running"
+        if is_first_start and self._said_why_no_quorum():
+            return None
+        which = f"{needed} of {len(voters)} controllers"
+        if is_first_start:
+            which = f"all {needed} controllers at the first start"
+        elif is_learner:
+            which = f"{needed} other controllers, because its own lost its metadata log and does not count"
+        are_running = f"{running} {'is' if running == 1 else 'are'} running"
+        return f"{which}, and only {are_running}: {to_start(needed - running, away)}"
 
     def _needs_others(self) -> bool:
         """Return whether the node has checked its files, after which it needs the other controllers."""

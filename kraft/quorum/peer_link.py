@@ -108,6 +108,8 @@ class PeerLink:
         self._is_up = False
         self._last_problem = ""
         self._problem_count = 0
+        self.refusal = ""
+        """Why the two voters did not agree at the last attempt that has ended; empty if it ended for another reason."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -166,10 +168,17 @@ class PeerLink:
 
     async def _converse_until_problem(self, call: _Call) -> str:
         """Run the stream until it ends; return the reason in one line."""
+        refusal = ""
         try:
             await self._converse(call)
+        except VoterMismatch as mismatch:
+            refusal = str(mismatch)
+            return refusal
         except grpc.aio.AioRpcError as error:
-            return error.details() or error.code().name
+            problem: str = error.details() or error.code().name
+            if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
+                refusal = problem
+            return problem
         except TimeoutError:
             return "the other side did not answer the hello"
         except asyncio.CancelledError:
@@ -180,6 +189,8 @@ class PeerLink:
                 raise
         except Exception as error:  # noqa: BLE001  The quorum works without a link, and the link is tried again.
             return str(error) or type(error).__name__
+        finally:
+            self.refusal = refusal
         return "the other side closed the stream"
 
     async def _converse(self, call: _Call) -> None:

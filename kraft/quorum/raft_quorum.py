@@ -121,7 +121,9 @@ class RaftQuorum:
         engine = RaftEngine(self._config, journal, transport, self._committed.add, self._on_leading)
         links = {peer: self._link_to(peer) for peer in self._config.peer_ids}
         self._applied_index = journal.start_index
-        self._parts = VoterParts(journal, transport, engine, links)
+        self._parts = VoterParts(
+            journal, transport, engine, links, node_id=self._config.node_id, clock=self._world.clock
+        )
         transport.attach(engine, self._parts)
         if self._snapshots is not None:
             transport.latest_snapshot, transport.install_snapshot = self._snapshots.latest, self._install_snapshot
@@ -329,6 +331,7 @@ class RaftQuorum:
             return
         try:
             self._parts.engine.advance()
+            self._parts.remind()
             if not self._is_writing:
                 self._persist(self._parts)
             if not self._failed:

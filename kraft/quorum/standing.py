@@ -46,7 +46,6 @@ class Standing:
         self._greetings: dict[int, Greeting] = {}
         """The last greeting of each other voter."""
         self._unequal_logs: dict[int, tuple[int, int]] = {}
-        self._log_what_is_missing()
         self._log_learner("it has not been admitted yet")
 
     # --- the other voters ------------------------------------------------------------------------------------------
@@ -59,8 +58,6 @@ class Standing:
         earlier = self._greetings.get(peer)
         self._greetings[peer] = greeting
         self._join(greeting.founders)
-        if earlier is None:
-            self._log_what_is_missing()
         return earlier
 
     def noted(self, peer: int, *, is_learner: bool) -> None:
@@ -71,6 +68,11 @@ class Standing:
 
     def is_learner(self, peer: int) -> bool:
         return peer in self._greetings and self._greetings[peer].is_learner
+
+    @property
+    def learners(self) -> frozenset[int]:
+        """The other voters that say that they are learners."""
+        return frozenset(peer for peer, greeting in self._greetings.items() if greeting.is_learner)
 
     def incarnation_of(self, peer: int) -> bytes:
         """Return the voter's incarnation; empty if it has not said one."""
@@ -175,13 +177,6 @@ class Standing:
         if self.membership.is_learner:
             consequence = "controller is a learner: it does not count until the leader has admitted it"
             log.warning(consequence, node=self._node_id, reason=reason)
-
-    def _log_what_is_missing(self) -> None:
-        if not self.membership.is_new:
-            return
-        missing = sorted(self._voters - self._greetings.keys() - {self._node_id})
-        if missing:
-            log.info("quorum not formed yet: it needs all controllers once", node=self._node_id, waits_for=missing)
 
 
 class _Unchanging:

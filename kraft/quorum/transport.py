@@ -106,6 +106,11 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
             # There is no other voter to wait for.
             engine.campaign_now()
 
+    @property
+    def connected(self) -> frozenset[int]:
+        """The voters that this one reaches."""
+        return frozenset(self._connected)
+
     def heard_ms_ago(self, voter: int) -> int:
         """Return the time since the voter's last message; -1 if there was none."""
         heard_at_ms = self._heard_at_ms.get(voter)

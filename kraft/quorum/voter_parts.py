@@ -9,8 +9,10 @@ from kraft.quorum.handshake import Greeting
 from kraft.quorum.journal import QuorumJournal
 from kraft.quorum.messages import Message
 from kraft.quorum.peer_link import PeerLink
+from kraft.quorum.reminders import Peers, Reminder, obstacle
 from kraft.quorum.snapshots import Snapshot
 from kraft.quorum.transport import QuorumTransport
+from kraft.quorum.world import MonotonicClock
 
 
 @dataclass(slots=True)
@@ -33,11 +35,28 @@ class VoterParts:
         transport: QuorumTransport,
         engine: RaftEngine,
         links: dict[int, PeerLink],
+        *,
+        node_id: int,
+        clock: MonotonicClock,
     ) -> None:
         self.journal = journal
         self.transport = transport
         self.engine = engine
         self.links = links
+        self._reminder = Reminder(node_id, clock.monotonic_ms())
+        self._clock = clock
+
+    def remind(self) -> None:
+        """Log what keeps this voter from counting, if it is time to."""
+        transport, standing = self.transport, self.transport.standing
+        peers = Peers(
+            all=self.links.keys(),
+            connected=transport.connected,
+            learners=standing.learners,
+            refusals={peer: link.refusal for peer, link in self.links.items()},
+        )
+        found = obstacle(standing.membership, peers)
+        self._reminder.check(found, self._clock.monotonic_ms())
 
     def deliver(self, peer: int, messages: list[Message]) -> None:
         self.links[peer].send(messages)

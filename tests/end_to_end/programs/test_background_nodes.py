@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,9 +69,10 @@ def test_three_nodes_start_in_the_background_serve_and_are_stopped_together(mach
     for config in machine.configs:
         assert run("storage", "format", "-c", config).returncode == 0
     started = [machine.start(config) for config in machine.configs]
+    waits = "is running, but not in service: it needs all 3 controllers at the first start, and only"
     assert [said for said, _ in started] == [
-        "Node 1 is running, but not in service: it needs all 3 controllers at the first start, and only 1 is running.",
-        "Node 2 is running, but not in service: it needs all 3 controllers at the first start, and only 2 are running.",
+        f"Node 1 {waits} 1 is running: start controllers 2, 3.",
+        f"Node 2 {waits} 2 are running: start controller 3.",
         "Node 3 is in service.",
     ]
     for number, (_, pid) in enumerate(started, 1):
@@ -89,6 +91,57 @@ def test_three_nodes_start_in_the_background_serve_and_are_stopped_together(mach
     assert all(machine.log(node_id)[-1] == "node stopped" for node_id in (1, 2, 3))
     assert "no matching node of this user runs" in the_one_line(
         run("server", "stop", "--cluster-id", machine.cluster_id)
+    )
+
+
+def test_a_node_beside_a_quorum_of_one_says_that_it_must_be_grown_first(machine: Machine) -> None:
+    one, two, _ = machine.configs
+    one.write_text(re.sub(r"voters=([^,]+),\S+", r"voters=\1", one.read_text()))
+    for config in (one, two):
+        assert run("storage", "format", "-c", config).returncode == 0
+    assert machine.start(one)[0] == "Node 1 is in service."
+    said = the_one_line(run("server", "start", "-c", two, "--daemon"))
+    assert "controller.quorum.voters differ: node 1 has [1], node 2 has [1, 2, 3]" in said
+    assert "grow that one first" in said
+    assert "only 2 are running" not in said
+
+
+def start_and_lose(machine: Machine, *, killed: tuple[int, ...], lost: tuple[int, ...]) -> None:
+    """Start the three nodes, kill some, and delete and format the directories of some of these."""
+    for config in machine.configs:
+        assert run("storage", "format", "-c", config).returncode == 0
+    pids = [machine.start(config)[1] for config in machine.configs]
+    for node_id in killed:
+        process = psutil.Process(pids[node_id - 1])
+        process.kill()
+        process.wait(10)
+    for node_id in lost:
+        shutil.rmtree(machine.directory / "data" / f"node-{node_id}")
+        assert run("storage", "format", "-c", machine.configs[node_id - 1]).returncode == 0
+
+
+def test_an_empty_controller_that_nobody_can_admit_names_the_one_to_start(machine: Machine) -> None:
+    start_and_lose(machine, killed=(2, 3), lost=(3,))
+    said, _ = machine.start(machine.configs[2])
+    assert said.endswith("and only 1 is running: start controller 2."), said
+    described = run("quorum", "describe", "--bootstrap-server", f"{HOST}:{machine.grpc[0]}")
+    assert (
+        "voter 3 lost its metadata log and does not count until a leader admits it: start voter 2" in described.stderr
+    )
+    assert [line.split()[-1] for line in described.stdout.splitlines()[-3:]] == ["Follower", "Unreachable", "Learner"]
+    assert "controller is a learner: it does not count until the leader has admitted it" in machine.log(3)
+
+
+def test_after_two_of_three_directories_are_lost_the_last_metadata_log_is_named(machine: Machine) -> None:
+    start_and_lose(machine, killed=(1, 3), lost=(1, 3))
+    said, _ = machine.start(machine.configs[0])
+    assert said.endswith("and only 1 is running: start controller 3."), said
+    late = the_one_line(run("server", "start", "-c", machine.configs[2], "--daemon", "--timeout-ms", "6000"))
+    assert "only controller 2 may have it: do not delete it" in late
+    described = run("quorum", "describe", "--replication", "--bootstrap-server", f"{HOST}:{machine.grpc[1]}")
+    assert [line.split()[-1] for line in described.stdout.splitlines()] == ["Status", "Learner", "Follower", "Learner"]
+    assert described.stderr.endswith(
+        "voters 1 and 3 have lost their metadata logs; only node 2 has the metadata: do not delete it\n"
     )
 
 
