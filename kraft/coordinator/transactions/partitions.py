@@ -38,6 +38,8 @@ def add_partitions(state: State, ticket: Ticket, command: AddPartitions) -> Tran
     size, size_max = batch_bytes(transactional_id, after.partitions), state.settings.batch_bytes_max()
     if size > size_max:
         return state.replied(ticket, TooLarge(size, size_max))
+    if (refusal := state.no_room_for_partitions(transactional_id, after)) is not None:
+        return state.replied(ticket, refusal)
     return with_reply(state.decided(transactional_id, after), ticket, None)
 
 

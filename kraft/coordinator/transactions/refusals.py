@@ -45,6 +45,16 @@ def too_many_ids(transactional_id: str, memory_bytes: int, memory_bytes_max: int
     )
 
 
+def too_many_partitions(transactional_id: str, count: int, memory_bytes: int, memory_bytes_max: int) -> Refusal:
+    """Return a refusal after which clients abort their transaction, and go on. They repeat a retriable one for ever."""
+    return Refusal(
+        ErrorCode.TRANSACTION_ABORTABLE,
+        f"the {count} partitions of the transaction of {transactional_id!r} find no room: those of the ids of its "
+        f"partition of __transaction_state take {memory_bytes} of {memory_bytes_max} bytes: abort it, and use fewer "
+        "partitions, or raise transaction.state.partition.memory.max.bytes",
+    )
+
+
 def being_completed(transactional_id: str) -> Refusal:
     return Refusal(
         ErrorCode.CONCURRENT_TRANSACTIONS, f"the last transaction of {transactional_id!r} is being completed; retry"

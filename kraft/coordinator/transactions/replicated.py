@@ -26,8 +26,9 @@ class Transactions(Struct, frozen=True, kw_only=True):
     prepared: PersistentMap[str, Transaction] = PersistentMap()
     """Those that are decided and whose markers are being written."""
 
-    memory_bytes: int = 0
-    """Memory that the ids and the partitions of their transactions take, approximately."""
+    ids_bytes: int = 0
+    partitions_bytes: int = 0
+    """Memory that the ids take, and the partitions of their transactions, approximately."""
 
 
 NO_TRANSACTIONS: Final = Transactions()
@@ -45,20 +46,23 @@ def replay(transactions: Transactions, record: TransactionRecord) -> Transaction
     prepared = transactions.prepared
     if is_prepared or transactional_id in prepared:
         prepared = prepared.with_changes({transactional_id: transaction if is_prepared else None})
-    grown_bytes = memory_bytes(transactional_id, transaction)
-    grown_bytes -= memory_bytes(transactional_id, transactions.by_id.get(transactional_id))
+    before = transactions.by_id.get(transactional_id)
     return Transactions(
         by_id=transactions.by_id.with_changes({transactional_id: transaction}),
         prepared=prepared,
-        memory_bytes=transactions.memory_bytes + grown_bytes,
+        ids_bytes=transactions.ids_bytes
+        + _id_bytes(transactional_id) * ((transaction is not None) - (before is not None)),
+        partitions_bytes=transactions.partitions_bytes + partitions_bytes(transaction) - partitions_bytes(before),
     )
 
 
-def memory_bytes(transactional_id: str, transaction: Transaction | None) -> int:
-    """Return about how much memory an id takes; nothing if it is not known."""
-    if transaction is None:
-        return 0
-    return _ID_BYTES + len(transactional_id.encode()) + _PARTITION_BYTES * len(transaction.partitions)
+def _id_bytes(transactional_id: str) -> int:
+    return _ID_BYTES + len(transactional_id.encode())
+
+
+def partitions_bytes(transaction: Transaction | None) -> int:
+    """Return about how much memory the partitions of a transaction take; nothing if there is none."""
+    return 0 if transaction is None else _PARTITION_BYTES * len(transaction.partitions)
 
 
 def recorded(value: TransactionLogValue) -> Transaction:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import Struct
 from msgspec.structs import replace
 
 from kraft.coordinator.shard import Context, Decision, Reply, Ticket, TimerKey
-from kraft.coordinator.transactions.refusals import too_many_ids
-from kraft.coordinator.transactions.replicated import Transactions, record_of, tombstone
+from kraft.coordinator.transactions.refusals import too_many_ids, too_many_partitions
+from kraft.coordinator.transactions.replicated import Transactions, partitions_bytes, record_of, tombstone
 from kraft.coordinator.transactions.settings import TransactionSettings
 from kraft.coordinator.transactions.timers import TransactionTimer
 from kraft.coordinator.transactions.transaction import ProducerIdAndEpoch, Transaction, TransactionState
 from kraft.coordinator.transactions.volatile import TransactionsDecision, TransactionsVolatile
 from kraft.metadata.features import TRANSACTION_VERSION, level_of
 from kraft.model.errors import Refusal
+
+_PARTITIONS_MIN: Final = 4
+"""A transaction with so many partitions is never refused for the memory. They take less of it than its id."""
 
 
 class State(Struct, frozen=True, kw_only=True):
@@ -38,8 +43,20 @@ class State(Struct, frozen=True, kw_only=True):
 
     def no_room_for(self, transactional_id: str) -> Refusal | None:
         """Return the refusal of an id that is not known yet, if those of this partition take too much memory."""
-        held, most = self.transactions.memory_bytes, self.settings.memory_bytes_max
+        held, most = self.transactions.ids_bytes, self.settings.memory_bytes_max
         return None if held < most else too_many_ids(transactional_id, held, most)
+
+    def no_room_for_partitions(self, transactional_id: str, after: Transaction) -> Refusal | None:
+        """Return the refusal of partitions of a transaction that would take too much memory.
+
+        It has the same limit as that of ids, but of its own: many ids end no transaction, and large transactions keep
+        no new id out. Small transactions are always accepted, however large others are.
+        """
+        grown = partitions_bytes(after) - partitions_bytes(self.transaction(transactional_id))
+        held, most = self.transactions.partitions_bytes, self.settings.memory_bytes_max
+        if len(after.partitions) <= _PARTITIONS_MIN or held + grown <= most:
+            return None
+        return too_many_partitions(transactional_id, len(after.partitions), held, most)
 
     # --- decisions ---------------------------------------------------------------------------------------------------
 

@@ -77,7 +77,7 @@ class TransactionLimits:
         "transaction.state.partition.memory.max.bytes",
         readers.whole_number(1),
         "Memory of the transactional ids of one partition of __transaction_state, about 700 bytes each, above which new"
-        " ids are refused.",
+        " ids are refused; and of the partitions of their open transactions, about 150 bytes each.",
         default=16 * MIB,
     )
     verifies_partitions: bool = key(

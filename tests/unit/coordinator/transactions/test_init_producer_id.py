@@ -302,7 +302,7 @@ def test_new_ids_are_refused_while_those_that_are_known_take_too_much_memory() -
 def test_the_memory_of_ids_is_that_of_what_is_known() -> None:
     coordinator = Coordinator()
     opened = coordinator.open("a", ORDERS, PARCELS)
-    assert coordinator.transactions.memory_bytes > 900
+    assert (coordinator.transactions.ids_bytes, coordinator.transactions.partitions_bytes) == (641, 300)
     coordinator.end(opened.producer, transactional_id="a")
     coordinator.write_markers()
-    assert coordinator.transactions.memory_bytes == 0
+    assert (coordinator.transactions.ids_bytes, coordinator.transactions.partitions_bytes) == (0, 0)

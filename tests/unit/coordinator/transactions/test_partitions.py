@@ -227,3 +227,42 @@ def test_an_addition_without_partitions_of_an_open_transaction_changes_nothing()
     command = AddPartitions(transactional_id=ID, producer=producer, partitions=frozenset(), client_version=2)
     assert coordinator.request(command) is None
     assert coordinator.transactions == before
+
+
+# --- memory ----------------------------------------------------------------------------------------------------------
+
+
+def test_partitions_of_transactions_take_no_more_memory_than_the_limit() -> None:
+    """Otherwise a client would fill it with few ids that have thousands of partitions each."""
+    limit = 20_000
+    coordinator = Coordinator(TransactionSettings(memory_bytes_max=limit))
+    many = [TopicPartition("orders", number) for number in range(100)]
+    producers = {f"id-{number}": coordinator.producer(f"id-{number}") for number in range(20)}
+    codes = [coordinator.add(each, *many, transactional_id=name) for name, each in producers.items()]
+    assert codes == [ErrorCode.NONE] + [ErrorCode.TRANSACTION_ABORTABLE] * 19
+    assert coordinator.transactions.partitions_bytes <= limit
+    coordinator.load()
+    # An answered request is answered again, new ids are accepted, and so are small transactions.
+    assert coordinator.add(producers["id-0"], *many, transactional_id="id-0") is ErrorCode.NONE
+    assert isinstance(coordinator.init(transactional_id="new"), ProducerIdAndEpoch)
+    for name in list(producers)[1:]:
+        codes = [coordinator.add(producers[name], each, transactional_id=name) for each in many[:40]]
+        assert codes[:4] == [ErrorCode.NONE] * 4
+    assert codes[4:] == [ErrorCode.TRANSACTION_ABORTABLE] * 36
+    # Transactions that end make room, also those that were refused.
+    for name in ("id-0", "id-19"):
+        assert isinstance(coordinator.end(producers[name], transactional_id=name, commit=False), ProducerIdAndEpoch)
+    coordinator.write_markers()
+    again = coordinator.init(transactional_id="id-19")
+    assert isinstance(again, ProducerIdAndEpoch)
+    assert coordinator.add(again, *many[:30], transactional_id="id-19") is ErrorCode.NONE
+
+
+def test_many_ids_end_no_transaction_of_an_id_that_is_known() -> None:
+    coordinator = Coordinator(TransactionSettings(memory_bytes_max=10_000))
+    producer = coordinator.producer()
+    while isinstance(known := coordinator.init(transactional_id=f"id-{len(coordinator.log)}"), ProducerIdAndEpoch):
+        assert len(coordinator.log) < 100
+    assert known is ErrorCode.POLICY_VIOLATION
+    many = [TopicPartition("orders", number) for number in range(50)]
+    assert coordinator.add(producer, *many) is ErrorCode.NONE
