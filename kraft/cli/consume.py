@@ -26,6 +26,7 @@ from kraft.cli.options import (
     topic_name,
 )
 from kraft.cli.printing import say
+from kraft.cli.quorum_watch import quorum_watch
 from kraft.cli.record_format import Formatter, json_line, parse_format
 
 if TYPE_CHECKING:
@@ -103,12 +104,13 @@ def consume(
     start = _start(from_beginning, offset, partition, settings)
     printed = 0
     with Consumer(**settings) as consumer:
-        partitions = _partitions(consumer, name, partition)
-        if "group_id" in settings:
-            consumer.subscribe(name)
-        else:
-            consumer.assign(partitions)
-            _seek(consumer, start)
+        with quorum_watch(settings["bootstrap_servers"]):
+            partitions = _partitions(consumer, name, partition)
+            if "group_id" in settings:
+                consumer.subscribe(name)
+            else:
+                consumer.assign(partitions)
+                _seek(consumer, start)
         try:
             for part in _parts(consumer, max_messages, timeout_ms, write):
                 sys.stdout.buffer.write(part[0])

@@ -21,6 +21,7 @@ from kraft.cli.options import (
     topic_name,
 )
 from kraft.cli.printing import Progress, counted, say
+from kraft.cli.quorum_watch import quorum_watch
 from kraft.cli.send_delays import SendDelays
 
 if TYPE_CHECKING:
@@ -101,8 +102,10 @@ def produce(
     sending = _Sending(producer, name, separator, partition)
     with producer:
         # A missing topic is an error before the user types anything.
-        producer.partitions_for(name)
-        sending.run()
+        with quorum_watch(bootstrap_server):
+            producer.partitions_for(name)
+        with quorum_watch(bootstrap_server, sending.say, sending.is_delayed):
+            sending.run()
     say(sending.outcome())
 
 
@@ -131,6 +134,7 @@ class _Sending:
         self._lines_read = 0
         self._stored = 0
         self._waiting: list[Future[Delivery]] = []
+        self._oldest: Future[Delivery] | None = None
 
     def run(self) -> None:
         """Send each line and wait until it is stored. Raises the first error of a record that is not.
@@ -166,6 +170,15 @@ class _Sending:
             self._producer.flush(INTERRUPTED_FLUSH_MS)
         finally:
             self._progress.say(f"Interrupted: {self.outcome()}")
+
+    def say(self, text: str) -> None:
+        self._progress.say(text)
+
+    def is_delayed(self) -> bool:
+        """Return whether the oldest records that wait to be stored are still those of the last call."""
+        before = self._oldest
+        self._oldest = next((future for future in tuple(self._waiting) if not future.done()), None)
+        return self._oldest is not None and self._oldest is before
 
     def outcome(self) -> str:
         """Return how many records are stored, and of how many lines that is not known."""

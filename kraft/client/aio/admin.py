@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
@@ -315,8 +315,10 @@ class Admin(ClusterAdmin, ConfigAdmin, GroupAdmin, RecordAdmin, TransactionAdmin
 
         if attempt_ms is None:
             return await metadata.any_broker.call(ask_at, timeout_ms)
-        change = metadata.any_broker.call(ask_at, timeout_ms, attempt_ms)
-        return await watched(change, partial(self.describe_quorum, wait_for_leader=False), timeout_ms)
+        return await self._watched(metadata.any_broker.call(ask_at, timeout_ms, attempt_ms), timeout_ms)
+
+    async def _watched(self, call: Coroutine[Any, Any, Answer], timeout_ms: int | None) -> Answer:
+        return await watched(call, partial(self.describe_quorum, wait_for_leader=False), self._timeout(timeout_ms))
 
     def _coordinators(self) -> Coordinators:
         return self._coordinators_of(CoordinatorType.GROUP)

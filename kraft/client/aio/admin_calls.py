@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, Final, TypeVar
 
 from kraft.client.aio.coordinators import Coordinators
 from kraft.client.any_broker import AnyBroker
@@ -57,12 +57,21 @@ class AdminCalls(ABC):
     def _left_ms(self, deadline_ms: int) -> int:
         """Return the time until the deadline, at least 1 ms."""
 
+    @abstractmethod
+    async def _watched(self, call: Coroutine[Any, Any, Answer], timeout_ms: int | None) -> Answer:
+        """Return the answer of the call; while it waits, and if it fails, tell when no controller is active."""
+
     # --- to many brokers ---------------------------------------------------------------------------------------
 
     async def _of_each_broker(
         self, call: Call[Request, Response], request: Request, timeout_ms: int | None
     ) -> dict[int, Response]:
         """Send the request to every broker; return the responses by broker id. Each broker has to answer in time."""
+        return await self._watched(self._sent_to_each_broker(call, request, timeout_ms), timeout_ms)
+
+    async def _sent_to_each_broker(
+        self, call: Call[Request, Response], request: Request, timeout_ms: int | None
+    ) -> dict[int, Response]:
         deadline_ms = self._deadline_ms(timeout_ms)
         cluster = await self.describe_cluster(timeout_ms=timeout_ms)
 
@@ -85,15 +94,18 @@ class AdminCalls(ABC):
         ask: Callable[[str], Awaitable[Item]],
     ) -> dict[str, Item | Refusal]:
         """Return the result or the Refusal of each id that these coordinators have. Raises Unreachable."""
-        asked = list(dict.fromkeys(checked_names(ids)))
-        await coordinators.find_all(asked, self._left_ms(deadline_ms))
-        free = asyncio.Semaphore(IDS_AT_ONCE)
 
-        async def outcome(one_id: str) -> Item | Refusal:
+        async def results() -> dict[str, Item | Refusal]:
+            asked = list(dict.fromkeys(checked_names(ids)))
+            await coordinators.find_all(asked, self._left_ms(deadline_ms))
+            free = asyncio.Semaphore(IDS_AT_ONCE)
+            return dict(zip(asked, await asyncio.gather(*(result(each, free) for each in asked)), strict=True))
+
+        async def result(one_id: str, free: asyncio.Semaphore) -> Item | Refusal:
             async with free:
                 try:
                     return await ask(one_id)
                 except Refusal as refusal:
                     return refusal
 
-        return dict(zip(asked, await asyncio.gather(*map(outcome, asked)), strict=True))
+        return await self._watched(results(), self._left_ms(deadline_ms))

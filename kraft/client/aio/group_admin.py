@@ -116,7 +116,7 @@ class GroupAdmin(AdminCalls):
         else:
             leaving = [LeavingMember(group_instance_id=each, reason=reason) for each in group_instance_ids]
         request = LeaveGroup(group_id=group_id, members=tuple(leaving))
-        left = await self._coordinators().call(group_id, LEAVE_GROUP, request, deadline_ms)
+        left = await self._watched(self._coordinators().call(group_id, LEAVE_GROUP, request, deadline_ms), timeout_ms)
         by_id = group_instance_ids is None
         return {
             each.member_id if by_id else each.group_instance_id or "": _refusal(each.error_code)
@@ -148,7 +148,9 @@ class GroupAdmin(AdminCalls):
         )
         request = OffsetFetchRequest(groups=(asked,), require_stable=require_stable)
         deadline_ms = self._deadline_ms(timeout_ms)
-        response = await self._coordinators().call(group_id, OFFSET_FETCH, request, deadline_ms, _check_offsets)
+        response = await self._watched(
+            self._coordinators().call(group_id, OFFSET_FETCH, request, deadline_ms, _check_offsets), timeout_ms
+        )
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         for topic in response.groups[0].topics:
             for each in topic.partitions:
@@ -171,7 +173,9 @@ class GroupAdmin(AdminCalls):
         """
         request = OffsetCommitRequest(group_id=group_id, topics=commit_topics(checked_offsets(offsets)))
         deadline_ms = self._deadline_ms(timeout_ms)
-        results = await self._coordinators().call(group_id, OFFSET_COMMIT, request, deadline_ms)
+        results = await self._watched(
+            self._coordinators().call(group_id, OFFSET_COMMIT, request, deadline_ms), timeout_ms
+        )
         return _outcomes(results, "committed")
 
     async def delete_consumer_group_offsets(
@@ -184,7 +188,9 @@ class GroupAdmin(AdminCalls):
         topics = tuple(DeleteTopic(topic, numbers) for topic, numbers in numbers_by_topic(partitions).items())
         request = DeleteOffsets(group_id=group_id, topics=topics)
         deadline_ms = self._deadline_ms(timeout_ms)
-        results = await self._coordinators().call(group_id, OFFSET_DELETE, request, deadline_ms)
+        results = await self._watched(
+            self._coordinators().call(group_id, OFFSET_DELETE, request, deadline_ms), timeout_ms
+        )
         return _outcomes(results, "deleted")
 
     # --- inside ------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from kraft.local.node_process import NodeProcess
 from kraft.server.cluster.lost_leaders import HOLD_MS_MAX
 from kraft.testing import Cluster
 from tests.end_to_end.cluster.local_forwarder import forwarded
-from tests.support.command_line import run
+from tests.support.command_line import run, running
 from tests.support.records import create_topic
 from tests.support.waiting import until
 
@@ -107,6 +107,27 @@ def test_a_change_says_within_2_s_why_it_waits_and_fails_with_the_same_facts(clu
     assert "reaches 1 of 3 voters" in waiting
     assert waiting.endswith("trying again for up to 4 s")
     assert failed.startswith("kraft: NOT_CONTROLLER: no controller is active: node 1 reaches 1 of 3 voters")
+
+
+def test_commands_for_records_and_groups_say_that_no_controller_is_active(cluster: Cluster) -> None:
+    create_topic(cluster.bootstrap_servers, "orders", partitions=3, replication_factor=3)
+    with Admin(cluster.bootstrap_servers) as admin:
+        (topic,) = admin.describe_topics(["orders"])
+        led_by = {each.leader_id: each.partition for each in topic.metadata.partitions}
+    for node_id in (2, 3):
+        cluster.node(node_id).kill()
+    lost_since(cluster)
+    bootstrap = ("--bootstrap-server", _node_1(cluster))
+    listed = run("groups", "list", "--timeout-ms", "4000", *bootstrap)
+    consumed = run("consume", "orders", "--partition", str(led_by[2]), "--from-beginning", *bootstrap)
+    for command in (listed, consumed):
+        said = command.stderr.strip().splitlines()
+        assert command.returncode == 1
+        assert "reaches 1 of 3 voters" in said[0]
+        assert said[-1].startswith("kraft: NOT_CONTROLLER: no controller is active: node 1 reaches 1 of 3 voters")
+    with running("kraft", "produce", "orders", "--partition", str(led_by[2]), *bootstrap) as producing:
+        producing.stdin.write(b"x\n")
+        assert b"reaches 1 of 3 voters" in producing.stderr.readline()
 
 
 def test_a_change_succeeds_when_the_quorum_is_back_within_its_timeout(cluster: Cluster) -> None:

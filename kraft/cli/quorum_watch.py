@@ -1,0 +1,97 @@
+"""Tells why a command waits, when the reason is that no controller is active."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
+
+from kraft.cli.options import open_admin
+from kraft.cli.printing import say
+
+if TYPE_CHECKING:
+    from kraft.client.errors import NoActiveController
+
+LOOK_EVERY_S: Final = 0.3
+"""A look takes up to 1.4 s where no controller is active, and the user is told within 2 s."""
+
+LOOK_MAX_MS: Final = 2_000
+
+
+class QuorumWatch:
+    """Looks at the metadata quorum while a block waits; says once if no controller is active.
+
+    If the block then ends with an error that an election could have prevented, raises NoActiveController in its place.
+    """
+
+    def __init__(
+        self,
+        describe_quorum: Callable[[], object],
+        say: Callable[[str], None] = say,
+        is_waiting: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`describe_quorum` raises NoActiveController if there is none. Both callables are called in another thread."""
+        self._describe_quorum = describe_quorum
+        self._say = say
+        self._is_waiting = is_waiting
+        self._inactive: NoActiveController | None = None
+        self._has_said = False
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="quorum watch", daemon=True)
+
+    def __enter__(self) -> QuorumWatch:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # A look that is under way is not waited for: the command goes on.
+        self._ended.set()
+        if self._inactive is not None and error is not None and _may_be_for_want_of_an_election(error):
+            raise self._inactive from error
+
+    def _watch(self) -> None:
+        while not self._ended.wait(LOOK_EVERY_S):
+            if self._is_waiting():
+                self._look()
+
+    def _look(self) -> None:
+        from kraft.client import Refusal
+        from kraft.client.errors import NoActiveController
+        from kraft.rpc.peers import Unreachable
+
+        inactive = None
+        try:
+            self._describe_quorum()
+        except NoActiveController as error:
+            inactive = error
+        except (Unreachable, Refusal):
+            # The command itself reports what it could not reach.
+            return
+        self._inactive = inactive
+        if inactive is not None and not self._has_said and not self._ended.is_set():
+            self._has_said = True
+            self._say(f"{inactive.message}; trying again")
+
+
+def quorum_watch(
+    bootstrap_server: str, say: Callable[[str], None] = say, is_waiting: Callable[[], bool] = lambda: True
+) -> QuorumWatch:
+    """Return a watch that asks the brokers at these addresses."""
+    return QuorumWatch(partial(_describe_quorum, bootstrap_server), say, is_waiting)
+
+
+def _describe_quorum(bootstrap_server: str) -> None:
+    with open_admin(bootstrap_server, LOOK_MAX_MS) as admin:
+        admin.describe_quorum(wait_for_leader=False)
+
+
+def _may_be_for_want_of_an_election(error: BaseException) -> bool:
+    from kraft.client import Refusal
+    from kraft.client.any_broker import is_transient
+    from kraft.rpc.peers import Unreachable
+
+    return isinstance(error, Unreachable) or (isinstance(error, Refusal) and is_transient(error.error_code))

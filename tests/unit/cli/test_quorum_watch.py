@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from kraft.cli import quorum_watch
+from kraft.cli.quorum_watch import QuorumWatch
+from kraft.client.any_broker import NoBrokerReachable
+from kraft.client.errors import NoActiveController
+from kraft.model.describe_quorum import QuorumDescription
+from kraft.model.errors import ErrorCode, Refusal
+
+LOST = NoActiveController(QuorumDescription(error_message="no controller is active: node 1 reaches 1 of 3 voters"))
+TIMED_OUT = NoBrokerReachable({"node:9094": "connection refused"}, 10_000)
+DEADLINE_S = 10.0
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quorum_watch, "LOOK_EVERY_S", 0.001)
+
+
+class Quorum:
+    def __init__(self, error: Exception | None) -> None:
+        self._error = error
+        self.looks = 0
+        self.was_seen = threading.Event()
+        """Set when a second look begins, so that the first one has been told."""
+
+    def describe(self) -> None:
+        self.looks += 1
+        if self.looks > 1:
+            self.was_seen.set()
+        if self._error is not None:
+            raise self._error
+
+
+def fail_under(watch: QuorumWatch, quorum: Quorum, error: Exception) -> None:
+    """Raise the error in a block that has waited for a look at the quorum."""
+    with watch:
+        assert quorum.was_seen.wait(DEADLINE_S)
+        raise error
+
+
+def test_a_block_that_waits_says_once_that_no_controller_is_active_and_ends_with_it() -> None:
+    quorum, said = Quorum(LOST), list[str]()
+    with pytest.raises(NoActiveController):
+        fail_under(QuorumWatch(quorum.describe, said.append), quorum, TIMED_OUT)
+    assert said == [f"{LOST.message}; trying again"]
+
+
+@pytest.mark.parametrize("error", [None, TIMED_OUT, Refusal(ErrorCode.UNSUPPORTED_VERSION, "an older broker")])
+def test_the_error_of_a_block_stays_while_a_controller_is_active_or_nothing_is_known(error: Exception | None) -> None:
+    quorum, said = Quorum(error), list[str]()
+    with pytest.raises(NoBrokerReachable):
+        fail_under(QuorumWatch(quorum.describe, said.append), quorum, TIMED_OUT)
+    assert not said
+
+
+def test_an_error_that_no_election_prevents_is_passed_on() -> None:
+    quorum, missing = Quorum(LOST), Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "topic 'a' does not exist")
+    with pytest.raises(Refusal, match="does not exist"):
+        fail_under(QuorumWatch(quorum.describe, lambda _: None), quorum, missing)
+
+
+def test_nobody_is_asked_while_the_block_does_not_wait() -> None:
+    quorum, polled = Quorum(LOST), threading.Event()
+
+    def is_waiting() -> bool:
+        polled.set()
+        return False
+
+    with QuorumWatch(quorum.describe, lambda _: None, is_waiting):
+        assert polled.wait(DEADLINE_S)
+    assert not quorum.looks
