@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kraft.cli.inactive import inactive_controller, warn_of
 from kraft.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT_MS,
@@ -20,7 +21,6 @@ from kraft.cli.printing import counted, print_columns, print_json, say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kraft.client import Admin
     from kraft.client.errors import NoActiveController
     from kraft.model.brokers import BrokerActionResult, BrokerDescription
 
@@ -40,25 +40,13 @@ def list_brokers(
     If no controller is active, nobody notices that a broker is gone: its state is then unknown.
     """
     with open_admin(bootstrap_server, timeout_ms) as admin:
-        inactive = _inactive(admin)
+        inactive = inactive_controller(admin)
         brokers = admin.describe_brokers()
     if output is Output.JSON:
         print_json([_as_json(broker, inactive) for broker in brokers])
     else:
         _print_brokers(brokers, inactive)
-    if inactive is not None:
-        say(f"kraft: {inactive.message}")
-
-
-def _inactive(admin: Admin) -> NoActiveController | None:
-    """Return the error that says that no controller is active; None if one is."""
-    from kraft.client.errors import NoActiveController
-
-    try:
-        admin.describe_quorum(wait_for_leader=False)
-    except NoActiveController as error:
-        return error
-    return None
+    warn_of(inactive)
 
 
 def _print_brokers(brokers: Sequence[BrokerDescription], inactive: NoActiveController | None) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kraft.cli.inactive import inactive_controller, warn_of
 from kraft.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT_MS,
@@ -82,6 +83,7 @@ def list_topics(
     """List the topics."""
     with open_admin(bootstrap_server, timeout_ms) as admin:
         topics = sorted(admin.describe_cluster().topics, key=lambda each: each.topic)
+        warn_of(inactive_controller(admin))
     if output is Output.JSON:
         print_json([{"topic": each.topic, **_shape(each.partitions)} for each in topics])
         return
@@ -123,6 +125,8 @@ def describe(
     if len(chosen) > 1:
         raise typer.BadParameter("cannot be combined: choose one", param_hint=" and ".join(chosen))
     with open_admin(bootstrap_server, timeout_ms) as admin:
+        # Without a controller nobody replaces the leaders that are gone.
+        warn_of(inactive_controller(admin))
         describe_topics(admin, name, next(iter(chosen.values()), None), output)
 
 

@@ -88,6 +88,11 @@ def test_every_command_says_that_no_controller_is_active_and_which_voters_are_un
         assert lost_at_ms - 5_000 < voter["last_fetch_timestamp_ms"] < lost_at_ms + 5_000
     assert "voter 2" in quorum["error"]
 
+    for command in ("list", "describe"):
+        shown = run("topics", command, *bootstrap)
+        assert shown.returncode == 0
+        assert "no controller is active: node 1 reaches 1 of 3 voters" in shown.stderr
+
     listed = run("brokers", "list", "--output", "json", *bootstrap)
     states = [
         (each["state"], each["last_known_state"], each["unreachable_since_ms"]) for each in json.loads(listed.stdout)

@@ -1,0 +1,28 @@
+"""The warning of commands that show metadata while no controller is active: it may be out of date."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kraft.cli.printing import say
+
+if TYPE_CHECKING:
+    from kraft.client import Admin
+    from kraft.client.errors import NoActiveController
+
+
+def inactive_controller(admin: Admin) -> NoActiveController | None:
+    """Return the error that says that no controller is active; None if one is."""
+    from kraft.client.errors import NoActiveController
+
+    try:
+        admin.describe_quorum(wait_for_leader=False)
+    except NoActiveController as error:
+        return error
+    return None
+
+
+def warn_of(inactive: NoActiveController | None) -> None:
+    """Say on standard error that no controller is active, if so."""
+    if inactive is not None:
+        say(f"kraft: {inactive.message}")
