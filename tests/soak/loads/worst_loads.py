@@ -115,7 +115,11 @@ def _round_trip(connection: Connection, batch: Sequence[Message], version: int) 
 
 
 def _codes(answers: Iterable[Any]) -> str:
-    counted = Counter(ErrorCode(each.error_code).name for each in answers)
+    return _named(each.error_code for each in answers)
+
+
+def _named(codes: Iterable[int]) -> str:
+    counted = Counter(ErrorCode(each).name for each in codes)
     return ", ".join(f"{count:,} {name}" for name, count in counted.most_common())
 
 
@@ -253,7 +257,12 @@ def _begin_transactions(cluster: Cluster) -> str:
         ),
         _ADD_PARTITIONS,
     )
-    return _codes(each.results_by_topic_v3_and_below[0].results_by_partition[0] for each in added)
+    return _named(
+        partition.partition_error_code
+        for each in added
+        for topic in each.results_by_topic_v3_and_below
+        for partition in topic.results_by_partition
+    )
 
 
 def _restart(cluster: Cluster) -> str:
