@@ -96,6 +96,16 @@ def test_a_new_process_without_what_the_earlier_one_confirmed_must_become_a_lear
     assert leader.learners.must_become_learner(2, A)
 
 
+def test_a_voter_that_was_demoted_and_admitted_stays_admitted(leader: Leader) -> None:
+    leader.acknowledges(40, is_learner=False)
+    leader.is_greeted(greeting(b"1", 40), greeting(b"2", 39))
+    assert leader.learners.must_become_learner(2, A)
+    assert leader.learners.needs_barrier(2, last_index=50), "its first response as a learner"
+    leader.acknowledges(51, is_learner=True)
+    assert leader.learners.may_vote(2, commit_index=51)
+    assert not leader.learners.must_become_learner(2, A), "its responses as a voter count again"
+
+
 def test_a_learner_that_comes_back_behind_must_get_its_entries_again(leader: Leader) -> None:
     leader.learners.needs_barrier(2, last_index=50)
     leader.acknowledges(51, is_learner=True)
