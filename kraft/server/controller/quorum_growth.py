@@ -164,11 +164,8 @@ def _held_source(source: Path, meta: StorageMeta) -> Iterator[int]:
 def _copy(source: Path, target: Path, membership: Membership) -> None:
     """Copy snapshots, then the journal, which is renamed last: without it there is no metadata log."""
     staging, journal_directory, snapshots = target / _COPY, target / DIRECTORY_NAME, target / _SNAPSHOTS
-    if journal_directory.exists() and _belongs_to_quorum(target):
-        raise StorageError(
-            f"{journal_directory} is the metadata log of a controller that belongs to a quorum: it gets what it lacks"
-            " from the others"
-        )
+    if journal_directory.exists():
+        _check_replaceable(target, source)
     if snapshots.exists() and not journal_directory.exists() and not staging.exists():
         raise StorageError(f"{snapshots} holds metadata snapshots of a controller: move it away")
     try:
@@ -193,13 +190,31 @@ def _copy(source: Path, target: Path, membership: Membership) -> None:
         raise StorageError(f"{target}: the metadata log cannot be copied: {error.strerror}: run it again") from None
 
 
-def _belongs_to_quorum(directory: Path) -> bool:
-    """Return whether the controller belongs to a quorum, or may; one that does not has never voted or stored anything.
+def _check_replaceable(target: Path, source: Path) -> None:
+    """Check that a metadata log may be replaced. Raises StorageError.
 
-    Only such a log may be replaced.
+    A controller that belongs to a quorum, or may, has voted and stored entries. One that does not may be the old
+    controller, which went on alone after the source was copied from it.
     """
-    with _opened(directory) as journal:
-        return journal.membership is None or not journal.membership.is_new
+    with _opened(target) as journal:
+        end, membership = _log_end(journal), journal.membership
+    if membership is None or not membership.is_new:
+        raise StorageError(
+            f"{target / DIRECTORY_NAME} is the metadata log of a controller that belongs to a quorum: it gets what it"
+            " lacks from the others"
+        )
+    with _opened(source) as journal:
+        source_end = _log_end(journal)
+    if end > source_end:
+        raise StorageError(
+            f"the metadata log in {target} is newer than that in {source}: it ends at entry {end[1]} of term {end[0]},"
+            f" not at entry {source_end[1]} of term {source_end[0]}: copy the newer one to the other controllers"
+        )
+
+
+def _log_end(journal: QuorumJournal) -> tuple[int, int]:
+    """Return term and index of the last entry: the greater pair is the more up-to-date log."""
+    return journal.term_at(journal.last_index) or 0, journal.last_index
 
 
 def _copy_files(source: Path, target: Path) -> None:

@@ -19,6 +19,7 @@ from kraft.server.identity.storage import DirectoryLock, StorageError
 CLUSTER = "kJ2Yk0mVT0ma0wV2Yk0mVQ"
 TERM, ENTRIES = 4, 6
 ALONE = Membership(node_id=1, incarnation=b"1" * 16).joining({1: b"1" * 16})
+LEFT = Membership(node_id=2, incarnation=b"2" * 16)
 
 
 def node(directory: Path, node_id: int, *, voters: int = 3, cluster_id: str = CLUSTER) -> NodeConfig:
@@ -49,6 +50,15 @@ def with_log(config: NodeConfig, membership: Membership | None = ALONE, entries:
     (folder / "controller").mkdir()
     (folder / "controller" / "a.checkpoint").write_bytes(b"a snapshot")
     return config
+
+
+def append_alone(config: NodeConfig, index: int, *, term: int) -> None:
+    """Add what a controller stored that went on alone."""
+    journal = QuorumJournal(config.metadata_log_dir / "__cluster_metadata", RealDisk())
+    journal.setCurrentTerm(term, config.node_id)
+    journal.add(b"later", index, term)
+    journal.sync()
+    journal.close()
 
 
 def journal_of(config: NodeConfig) -> QuorumJournal:
@@ -130,6 +140,29 @@ def test_a_log_outside_of_a_quorum_is_replaced_and_that_of_a_member_is_not(tmp_p
     text = refusal(lambda: copy_log(member, old.metadata_log_dir))
     assert "belongs to a quorum: it gets what it lacks from the others" in text
     assert journal_of(member).last_index == ENTRIES
+
+
+def test_a_newer_log_is_never_replaced_by_an_older_one(tmp_path: Path) -> None:
+    old, new = with_log(node(tmp_path, 1)), node(tmp_path, 2)
+    leave_quorum(old)
+    copy_log(new, old.metadata_log_dir)
+    # The old controller went on alone, and then left its quorum again.
+    append_alone(old, 7, term=TERM)
+    text = refusal(lambda: copy_log(old, new.metadata_log_dir))
+    assert f"is newer than that in {new.metadata_log_dir / '__cluster_metadata'}" in text
+    assert "entry 7 of term 4, not at entry 6 of term 4" in text
+    assert (journal_of(old).last_index, journal_of(new).last_index) == (7, 6)
+    copy_log(new, old.metadata_log_dir)
+    assert journal_of(new).last_index == 7
+
+
+def test_the_term_says_first_which_log_is_newer(tmp_path: Path) -> None:
+    longer, later = with_log(node(tmp_path, 1), entries=8), with_log(node(tmp_path, 2), LEFT, entries=6)
+    leave_quorum(longer)
+    append_alone(later, 7, term=TERM + 1)
+    assert "is newer than that in" in refusal(lambda: copy_log(later, longer.metadata_log_dir))
+    copy_log(longer, later.metadata_log_dir)
+    assert journal_of(longer).last_index == 7
 
 
 def test_nothing_is_copied_from_a_controller_that_is_in_its_quorum_or_runs(tmp_path: Path) -> None:
