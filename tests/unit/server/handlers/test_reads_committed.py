@@ -209,16 +209,28 @@ async def test_a_look_up_that_another_role_interrupts_is_begun_again(broker: Bro
     assert (result.error_code, result.records) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, b"")
 
 
-async def test_a_look_up_in_segments_that_are_gone_is_begun_again(broker: Broker, partition: Partition) -> None:
+async def test_a_look_up_in_segments_that_are_gone_is_begun_again(
+    broker: Broker, partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it finds in their files until then is neither an answer nor a failure of the log."""
     thread = HeldExecutor()
     partition.log.roll()
     answer = await looking_up(broker, thread)
+    entries = next(iter(partition.log.transactions.aborted_entries(Offset(0))))
+    file = broker.disk.open(entries.path, create=False)
+    content = file.read_at(0, file.size)
     partition.log._files._being_replaced = partition.log._files.segments[:1]
-    await thread.run_next()
-    partition.log._files._being_replaced = ()
+    file.truncate(34)
+
+    async def replaced(*_: object) -> None:
+        file.truncate(0)
+        file.append([content])
+        partition.log._files._being_replaced = ()
+
+    monkeypatch.setattr(fetch, "wait_for_file_change", replaced)
     await run_all(thread, answer)
     (result,) = (await answer).partitions
-    assert result.aborted == LAST
+    assert (result.error_code, result.aborted, broker.failures) == (ErrorCode.NONE, LAST, [])
 
 
 @pytest.mark.usefixtures("partition")

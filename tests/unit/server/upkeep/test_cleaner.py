@@ -38,10 +38,10 @@ class MeddlingDisk(RealDisk):
     """Something happens to the log, once, when the cleaner opens its first file."""
 
     def __init__(self, meddle: Callable[[], None]) -> None:
-        self._meddle: Callable[[], None] | None = meddle
+        self.meddle: Callable[[], None] | None = meddle
 
     def open(self, path: str, create: bool) -> Any:
-        meddle, self._meddle = self._meddle, None
+        meddle, self.meddle = self.meddle, None
         if meddle is not None:
             meddle()
         return super().open(path, create)
@@ -288,6 +288,33 @@ def test_corruption_that_the_next_attempt_does_not_find_does_not_count(broker: B
     assert cleaning.clean()
     assert broker.corrupt == []
     assert contents(partition) == NEWEST
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+def test_corruption_that_is_found_beside_a_truncation_does_not_count(broker: Broker, is_over: bool) -> None:
+    partition = compacted(broker, rounds=8)
+    path = Path(partition.log.segments()[1].path)
+    sound = path.read_bytes()
+    path.write_bytes(bytes([*sound[:-1], sound[-1] ^ 1]))
+
+    def truncate() -> None:
+        partition._changes._off_loop = not is_over
+        partition._changes.make(lambda: partition.log.truncating_to(Offset(22)))
+        assert partition.is_changing is not is_over
+
+    disk = MeddlingDisk(lambda: None)
+    cleaning = Cleaning(broker, disk)
+    assert cleaning.clean()
+    disk.meddle = truncate
+    assert cleaning.clean()
+    while partition.is_changing:
+        broker.sync()
+    assert partition.log.log_end_offset <= 22
+    partition._changes._off_loop = False
+    assert cleaning.clean()
+    assert broker.corrupt == [], "it was found twice, but not in two attempts of which both count"
+    assert cleaning.clean()
+    assert [reason.split(" at byte")[0] for reason in broker.corrupt] == [str(path)]
 
 
 def test_the_compaction_of_a_log_that_was_reconfigured_meanwhile_is_discarded(broker: Broker) -> None:
