@@ -6,6 +6,7 @@ import pytest
 
 from kraft.log.leader_epochs import CHECKPOINT_NAME as EPOCHS
 from kraft.log.leader_epochs import LeaderEpochCache, has_checksum
+from kraft.log.log_config import LogConfig
 from kraft.log.recovery.log_checkpoint import CHECKPOINT_NAME, EARLIER_SUFFIX, read_checkpoint
 from kraft.log.verification.directory import verify_partition
 from kraft.model.errors import Corruption
@@ -16,9 +17,9 @@ from tests.support.log.log_building import DIRECTORY, SMALL_SEGMENTS, append, op
 EPOCHS_PATH = f"{DIRECTORY}/{EPOCHS}"
 
 
-def kafkas(disk: MemoryDisk, *, first: int, epochs: bytes) -> list[str]:
+def kafkas(disk: MemoryDisk, *, first: int, epochs: bytes, config: LogConfig = SMALL_SEGMENTS) -> list[str]:
     """Turn the log into Kafka's, without the segments before that number; return what its records are."""
-    log = open_log(disk, SMALL_SEGMENTS)
+    log = open_log(disk, config)
     for number in range(12):
         append(log, f"value {number}", epoch=number // 6)
     base_offsets = [segment.base_offset for segment in log.segments()]
@@ -27,7 +28,8 @@ def kafkas(disk: MemoryDisk, *, first: int, epochs: bytes) -> list[str]:
         for suffix in (".log", ".index", ".timeindex"):
             disk.remove(f"{DIRECTORY}/{base_offset:020d}{suffix}")
     for name in (CHECKPOINT_NAME, CHECKPOINT_NAME + EARLIER_SUFFIX):
-        disk.remove(f"{DIRECTORY}/{name}")
+        if disk.exists(f"{DIRECTORY}/{name}"):
+            disk.remove(f"{DIRECTORY}/{name}")
     disk.write_file(EPOCHS_PATH, epochs)
     return [f"value {number}" for number in range(base_offsets[first], 12)]
 
@@ -69,6 +71,17 @@ def test_a_first_epoch_that_begins_behind_the_first_segment_deletes_nothing(epoc
         assert (log.log_start_offset, read_all(log)) == (0, kept)
         log.close()
     assert [name for name in disk.list(DIRECTORY) if name.endswith(".log")] == files
+
+
+@pytest.mark.parametrize("start", [6, 8])
+def test_a_first_epoch_inside_the_first_segment_deletes_what_is_of_the_same_epoch(start: int) -> None:
+    """Kafka moves the epoch of the first record that it keeps; one that begins there may follow lost epochs."""
+    disk = MemoryDisk()
+    values = kafkas(disk, first=0, epochs=b"0\n1\n1 %d\n" % start, config=LogConfig())
+    assert faults(disk) == []
+    log = open_log(disk)
+    expected = 0 if start == 6 else 8
+    assert (log.log_start_offset, read_all(log)) == (expected, values[expected:])
 
 
 @pytest.mark.parametrize("suffix", ["", EARLIER_SUFFIX])
