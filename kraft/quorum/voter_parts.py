@@ -49,6 +49,10 @@ class VoterParts:
     def remind(self) -> None:
         """Log what keeps this voter from counting, if it is time to."""
         transport, standing = self.transport, self.transport.standing
+        if standing.membership.admitted_after is not None:
+            # Called in every step, which must cost a voter that counts nothing.
+            self._reminder.check(None, self._clock.monotonic_ms())
+            return
         peers = Peers(
             all=self.links.keys(),
             connected=transport.connected,

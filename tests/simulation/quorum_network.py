@@ -112,6 +112,9 @@ class Network:
 class SimLink:
     """Replaces `kraft.quorum.peer_link.PeerLink`; belongs to the context of the voter that dials."""
 
+    refusal = ""
+    """All voters of a simulation have the same settings."""
+
     def __init__(
         self,
         network: Network,
