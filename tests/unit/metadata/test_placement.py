@@ -122,6 +122,11 @@ def test_the_spread_over_racks_comes_before_being_in_service() -> None:
     assert placed == [[1, 3], [2, 3]]
 
 
+def test_those_in_service_come_first_also_where_the_spread_over_racks_chose_a_fenced_one_before() -> None:
+    placed = place_with_fenced({1: "a", 2: "a", 3: "b"}, {3}, partitions=2, replication_factor=3)
+    assert placed == [[1, 2, 3], [2, 1, 3]]
+
+
 def test_fenced_brokers_take_turns() -> None:
     placed = place_with_fenced(without_racks(1, 2, 3), {2, 3}, partitions=10, replication_factor=2)
     assert Counter(chain.from_iterable(placed)) == {1: 10, 2: 5, 3: 5}

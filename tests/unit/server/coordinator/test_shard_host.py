@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -13,7 +12,7 @@ from kraft.model.errors import ErrorCode
 from kraft.model.ids import Offset
 from kraft.server.coordinator import shard_host
 from kraft.server.coordinator.shard_host import HostSettings
-from tests.support.counter_shard import FAILED, Add, AddLater, CounterShard, Fail, Read, Sum, WaitFor
+from tests.support.counter_shard import FAILED, Add, Fail, Read, Sum, WaitFor
 from tests.support.server.replicas import fetched, follow, lead, settle, values_in
 from tests.unit.server.coordinator.coordinating import (
     LOADING,
@@ -184,21 +183,6 @@ async def test_a_commit_that_takes_too_long_is_answered(tmp_path: Path) -> None:
     await here.close()
 
 
-async def test_timers_end_in_time(tmp_path: Path) -> None:
-    here = Coordinating(tmp_path)
-    await here.leading()
-    await here.do(AddLater("later", 7, 2_000))
-    await here.do(AddLater("never", 100, 2_000))
-    await here.do(AddLater("never", 100, -1))
-    await asyncio.sleep(1)
-    await here.do(AddLater("later", 8, 2_000))
-    await asyncio.sleep(1.5)
-    assert await here.do(Read()) == 0
-    await asyncio.sleep(1)
-    assert await here.do(Read()) == 8
-    await here.close()
-
-
 async def test_an_internal_error_is_the_answer_to_one_request(tmp_path: Path) -> None:
     here = Coordinating(tmp_path)
     await here.leading()
@@ -255,19 +239,6 @@ async def test_a_command_of_this_turn_is_not_appended_in_the_next_epoch(tmp_path
     await settle()
     assert values_in(partition) == []
     assert await here.do(Read()) == 0
-    await here.close()
-
-
-async def test_timers_end_with_the_leadership(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ended: list[Any] = []
-    monkeypatch.setattr(CounterShard, "timer_ended", lambda *arguments: ended.append(arguments))
-    here = Coordinating(tmp_path)
-    partition = await here.leading()
-    await here.do(AddLater("later", 7, 2_000))
-    lead(partition, epoch=2, replicas=(1,))
-    await asyncio.sleep(10)
-    assert ended == []
-    assert values_in(partition) == []
     await here.close()
 
 
