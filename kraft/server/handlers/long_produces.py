@@ -1,7 +1,8 @@
 """Produce requests that take more than one turn of the event loop: the rest of each is appended in later turns.
 
 One task appends the rests of all requests, one after the other, so they have one turn at a time however many clients
-send them. A later append to a partition that a rest still names must not overtake it: it joins behind.
+send them. A later append to a partition that a rest still names must not overtake it: it joins behind. A rest whose
+entries wait at their partitions, such as one whose disk hangs, steps aside for those that name other partitions.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import accumulate, islice
 from typing import Any, Final, overload
 
@@ -28,6 +30,11 @@ ENTRIES_AT_ONCE: Final = 200
 WAITING_MAX: Final = 256
 """Entries of a request that wait at once for their turns at their partitions, such as behind a roll: each is an object
 or ten for the garbage collector, which looks at all of them in one turn.
+"""
+
+ROOM_S_MAX: Final = 15.0
+"""A rest that has no room this long after its arrival is refused, however long its producer would wait: it holds back
+all appends to the partitions that it names. Producers wait twice as long by default, so those behind it are in time.
 """
 
 LONG_FROM: Final = 1_000
@@ -90,31 +97,43 @@ class Rest:
         self.append = append
         self.refuse = refuse
         self.deadline_s = deadline_s
-        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self.room_until_s = min(deadline_s, loop.time() + ROOM_S_MAX)
+        """Without room, what is left is refused after this time."""
+
+        self.over: asyncio.Future[None] = loop.create_future()
         """Done when each was appended or refused."""
+
+        self.earlier = 0
+        """Number of rests that must be over before this one is appended."""
+
+        self.later: list[Rest] = []
+        """Those that count this one as an earlier rest."""
+
+        self.go_on: Callable[[], None] = lambda: None
+        """Called when there is room again."""
+
         self._waiting = 0
-        self._has_room = asyncio.Event()
-        self._has_room.set()
 
     def wait_for(self, append: asyncio.Future[Any]) -> None:
         """Note an entry that waits for its turn at its partition. It ends there at the latest at its deadline."""
         self._waiting += 1
-        if self._waiting >= WAITING_MAX:
-            self._has_room.clear()
         append.add_done_callback(self._wait_ended)
 
     def _wait_ended(self, _: asyncio.Future[Any]) -> None:
-        self._waiting -= 1
-        if self._waiting < WAITING_MAX:
-            self._has_room.set()
+        had_room, self._waiting = self.has_room, self._waiting - 1
+        if self.has_room and not had_room:
+            self.go_on()
 
     @property
     def has_room(self) -> bool:
         """False while very many entries wait for their turns."""
-        return self._has_room.is_set()
+        return self._waiting < WAITING_MAX
 
-    async def room(self) -> None:
-        await self._has_room.wait()
+    @property
+    def is_late(self) -> bool:
+        """True after the deadline, when entries are refused."""
+        return asyncio.get_running_loop().time() >= self.deadline_s
 
     @property
     def is_empty(self) -> bool:
@@ -126,21 +145,29 @@ class Rest:
 
 
 class LongProduces:
-    """The rests of all requests, in the order of their arrival."""
+    """The rests of all requests. Those that share a partition are appended in the order of their arrival."""
 
     def __init__(self, waiting: WaitingAppends) -> None:
         """The records count in the memory of `waiting`."""
         self._waiting = waiting
-        self._rests: deque[Rest] = deque()
+        self._last: dict[tuple[str, int], Rest] = {}
+        """The last rest that names each place."""
 
-    def __len__(self) -> int:
-        """Return the number of requests that are not over."""
-        return len(self._rests)
+        self._ready: deque[Rest] = deque()
+        """Those that neither wait for an earlier one nor have stepped aside."""
+
+        self._aside: dict[Rest, asyncio.TimerHandle] = {}
+        """Those without room, with the timer after which they are refused."""
+
+        self._is_appending = False
+
+    def __bool__(self) -> bool:
+        """Return whether there is a request that is not over."""
+        return bool(self._last)
 
     def hold_back(self, wanted: ProducePartition) -> bool:
         """Return whether records for the same partition may still have to be appended."""
-        place = wanted.topic, wanted.partition
-        return any(place in rest.places for rest in self._rests)
+        return (wanted.topic, wanted.partition) in self._last
 
     def join(
         self,
@@ -152,28 +179,65 @@ class LongProduces:
     ) -> Rest:
         """Copy the entries from `at` on, to be appended in later turns.
 
-        After `deadline_s`, by the loop's clock, those that are left are refused. Raises Refusal if too many bytes wait.
+        After `deadline_s`, by the loop's clock, or `ROOM_S_MAX` without room, those that are left are refused. Raises
+        Refusal if too many bytes wait.
         """
         packed = PackedEntries.of(entries)
         rest = Rest(packed, at, append, refuse, deadline_s)
         self._waiting.hold(rest, packed.size_bytes + ENTRY_BYTES * len(packed))
-        self._rests.append(rest)
-        if len(self._rests) == 1:
-            self._waiting.start(self._append_all(), "long produces")
+        # The last one that names a place is enough, because it waits itself for those before it.
+        earlier = {self._last[place] for place in rest.places & self._last.keys()}
+        for each in earlier:
+            each.later.append(rest)
+        rest.earlier = len(earlier)
+        self._last.update(dict.fromkeys(rest.places, rest))
+        if not earlier:
+            self._make_ready(rest)
         return rest
 
+    def _make_ready(self, rest: Rest) -> None:
+        self._ready.append(rest)
+        if not self._is_appending:
+            self._is_appending = True
+            self._waiting.start(self._append_all(), "long produces")
+
     async def _append_all(self) -> None:
-        while self._rests:
-            await self._rests[0].room()
-            await asyncio.sleep(0)
-            self._append_on(self._rests[0])
+        try:
+            while self._ready:
+                await asyncio.sleep(0)
+                rest = self._ready[0]
+                self._append_on(rest)
+                if rest.is_empty:
+                    self._ready.popleft()
+                    self._end(rest)
+                elif not rest.has_room and not rest.is_late:
+                    self._ready.popleft()
+                    self._step_aside(rest)
+        finally:
+            self._is_appending = False
+
+    def _step_aside(self, rest: Rest) -> None:
+        """Let others go on until the rest has room again, or what is left of it is to be refused."""
+        self._aside[rest] = asyncio.get_running_loop().call_at(rest.room_until_s, self._give_up, rest)
+        rest.go_on = partial(self._come_back, rest)
+
+    def _give_up(self, rest: Rest) -> None:
+        """Refuse all that is left, also when there is room again: nothing may overtake what was refused."""
+        rest.deadline_s = asyncio.get_running_loop().time()
+        self._come_back(rest)
+
+    def _come_back(self, rest: Rest) -> None:
+        timer = self._aside.pop(rest, None)
+        if timer is not None:
+            timer.cancel()
+            self._make_ready(rest)
 
     def _append_on(self, rest: Rest) -> None:
         """Append the next entries, for one turn."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + TURN_S_MAX
         turn_end = min(rest.at + ENTRIES_AT_ONCE, len(rest.entries))
-        while rest.at < turn_end and rest.has_room and (now_s := loop.time()) < until_s:
+        while rest.at < turn_end and (rest.has_room or rest.is_late) and (now_s := loop.time()) < until_s:
             entry = rest.entries[rest.at]
             rest.at += 1
             try:
@@ -183,11 +247,19 @@ class LongProduces:
                     rest.refuse(entry, timed_out())
             except Exception as error:  # noqa: BLE001  One batch must not affect other producers.
                 rest.refuse(entry, internal_error(error))
-        if rest.is_empty:
-            self._rests.popleft()
-            self._waiting.release(rest)
-            if not rest.over.done():
-                rest.over.set_result(None)
+
+    def _end(self, rest: Rest) -> None:
+        """Let those go on that waited for the rest."""
+        for place in rest.places:
+            if self._last[place] is rest:
+                del self._last[place]
+        for each in rest.later:
+            each.earlier -= 1
+            if not each.earlier:
+                self._make_ready(each)
+        self._waiting.release(rest)
+        if not rest.over.done():
+            rest.over.set_result(None)
 
 
 def timed_out() -> Refusal:

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kraft.log.append_work import AppendMustWait, AppendResult
 from kraft.model.errors import ErrorCode
-from kraft.model.ids import TopicPartition
+from kraft.model.ids import Offset, TopicPartition
 from kraft.model.produce import ProducePartition, ProduceRequest, ProduceResponse
-from kraft.server.handlers.long_produces import ENTRIES_AT_ONCE, LONG_FROM, WAITING_MAX, LongProduces, PackedEntries
+from kraft.server.handlers.long_produces import (
+    ENTRIES_AT_ONCE,
+    ENTRY_BYTES,
+    LONG_FROM,
+    ROOM_S_MAX,
+    WAITING_MAX,
+    LongProduces,
+    PackedEntries,
+)
 from kraft.server.handlers.produce import TURN_S_MIN, ProduceHandler
+from kraft.server.replica.partition import ProduceOutcome
 from kraft.server.replica.waiting_appends import WaitingAppends, WaitingClient
 from tests.support.server.replicas import Broker, batch, follow, lead, settle, values_in
 from tests.support.turn_counter import TurnCounter
 
 ENTRIES = LONG_FROM + 500
+HOUR_MS = 3_600_000
 
 
 @pytest.fixture
@@ -50,6 +63,10 @@ async def answered(answer: object) -> ProduceResponse:
     response = await answer if asyncio.isfuture(answer) or asyncio.iscoroutine(answer) else answer
     assert isinstance(response, ProduceResponse)
     return response
+
+
+def offsets(response: ProduceResponse) -> list[int]:
+    return [each.base_offset for each in response.partitions]
 
 
 async def test_each_entry_has_its_result_in_the_order_of_the_request_and_others_have_turns(broker: Broker) -> None:
@@ -115,8 +132,18 @@ async def test_what_is_not_appended_in_time_is_refused_and_never_appended(
     assert len(values(broker, 0)) == appended < 10
 
 
-async def test_the_rest_of_a_request_whose_client_is_gone_is_appended_and_nothing_waits_for_it(broker: Broker) -> None:
-    lead(broker.partitions.by_name("orders", 0), epoch=1)
+async def test_the_rest_of_a_request_whose_client_is_gone_is_appended_and_nothing_waits_for_it(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition, parked = broker.partitions.by_name("orders", 0), list[asyncio.Future[ErrorCode]]()
+    lead(partition, epoch=1)
+    park = partition.park_produce
+
+    def noted(required: Offset) -> ProduceOutcome:
+        parked.append(outcome := park(required))  # type: ignore[arg-type]  # It waits for the replicas.
+        return outcome
+
+    monkeypatch.setattr(partition, "park_produce", noted)
     client = WaitingClient()
     begun = ProduceHandler(broker.partitions).begin(request(entries(ENTRIES, 0), acks=-1), client)
     answer = asyncio.ensure_future(begun)  # type: ignore[arg-type]
@@ -125,7 +152,18 @@ async def test_the_rest_of_a_request_whose_client_is_gone_is_appended_and_nothin
     await settle()
     assert len(values(broker, 0)) == ENTRIES
     assert not client.has_to_wait
-    follow(broker.partitions.by_name("orders", 0), epoch=2)
+    assert len(parked) == ENTRIES
+    assert all(outcome.cancelled() for outcome in parked)
+    follow(partition, epoch=2)
+
+
+async def test_the_memory_of_empty_entries_counts(broker: Broker) -> None:
+    handler = ProduceHandler(broker.partitions, WaitingAppends(bytes_max=ENTRIES * ENTRY_BYTES))
+    empty = [ProducePartition(topic="orders", partition=0, records=memoryview(b""))] * ENTRIES
+    first = asyncio.ensure_future(handler.handle(request(empty)))
+    response = await answered(handler.handle(request(entries(ENTRIES, 1))))
+    assert {each.error_code for each in response.partitions} == {ErrorCode.REQUEST_TIMED_OUT}
+    await first
 
 
 async def test_a_long_request_without_room_is_refused_as_a_whole(broker: Broker) -> None:
@@ -155,6 +193,100 @@ async def test_entries_that_wait_at_their_partition_are_few_at_a_time() -> None:
             outcome.set_result(None)
         waiting.clear()
     assert rest.is_empty
+
+
+# --- a partition whose disk hangs ----------------------------------------------------------------------------
+
+
+class Hanging:
+    """The change of a log that waits for its disk until `ends`."""
+
+    def __init__(self, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.partition = broker.partitions.by_name("orders", 0)
+        self._ended = asyncio.Event()
+        self._append = self.partition.append
+        monkeypatch.setattr(self.partition, "append", self.append)
+
+    def append(self, *arguments: Any) -> AppendResult:
+        if not self._ended.is_set():
+            raise AppendMustWait(self)
+        return self._append(*arguments)
+
+    async def wait(self) -> None:
+        await self._ended.wait()
+
+    def ends(self) -> None:
+        self._ended.set()
+
+
+@pytest.fixture
+def hanging(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Hanging:
+    """The disk of `orders-0` hangs."""
+    return Hanging(broker, monkeypatch)
+
+
+def now_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def test_long_requests_to_other_partitions_do_not_wait_for_one_that_hangs(
+    broker: Broker, hanging: Hanging
+) -> None:
+    handler, began_s = ProduceHandler(broker.partitions), now_s()
+    hung = [asyncio.ensure_future(handler.handle(request(entries(ENTRIES, 0), timeout_ms=HOUR_MS))) for _ in range(3)]
+    long = asyncio.ensure_future(handler.handle(request(entries(ENTRIES, 1))))
+    behind = await answered(handler.handle(request(entries(1, 1))))
+    assert offsets(behind) == [ENTRIES]
+    assert offsets(await answered(long)) == list(range(ENTRIES))
+    assert now_s() == began_s
+    assert len(hanging.partition.waiting_appends.waiting) == WAITING_MAX
+    hanging.ends()
+    for number, each in enumerate(hung):
+        assert offsets(await answered(each)) == list(range(number * ENTRIES, (number + 1) * ENTRIES))
+
+
+async def test_a_partition_that_a_hanging_request_names_waits_for_it_so_long_and_no_longer(
+    broker: Broker, hanging: Hanging
+) -> None:
+    handler, began_s = ProduceHandler(broker.partitions), now_s()
+    hung = asyncio.ensure_future(handler.handle(request(entries(ENTRIES, 0, 1), timeout_ms=HOUR_MS)))
+    await settle()
+    appended = values(broker, 1)
+    assert 0 < len(appended) <= WAITING_MAX
+    again = asyncio.ensure_future(handler.handle(request(entries(ENTRIES, 0, 1), timeout_ms=HOUR_MS)))
+    behind = await answered(handler.handle(request(entries(1, 1))))
+    assert now_s() - began_s == pytest.approx(ROOM_S_MAX)
+    (behind_it,) = behind.partitions
+    assert behind_it.error_code is ErrorCode.NONE
+    hanging.ends()
+    codes: Counter[ErrorCode] = Counter()
+    for each in (hung, again):
+        codes.update(result.error_code for result in (await answered(each)).partitions)
+    in_time = len(values(broker, 0)) + len(values(broker, 1)) - 1
+    assert codes == {ErrorCode.NONE: in_time, ErrorCode.REQUEST_TIMED_OUT: 2 * ENTRIES - in_time}
+    assert in_time <= 4 * WAITING_MAX
+    assert behind_it.base_offset == len(values(broker, 1)) - 1
+    assert values(broker, 1)[: len(appended)] == appended
+
+
+async def test_who_waits_behind_a_hanging_request_is_not_overtaken(broker: Broker, hanging: Hanging) -> None:
+    handler, began_s = ProduceHandler(broker.partitions), now_s()
+    hung = asyncio.ensure_future(handler.handle(request(entries(ENTRIES, 0, 1))))
+    behind = asyncio.ensure_future(handler.handle(request(entries(4 * ENTRIES, 1, 2))))
+    last = asyncio.ensure_future(handler.handle(request(entries(1, 2))))
+    await settle()
+    assert values(broker, 2) == []
+    hanging.ends()
+    while not values(broker, 2):
+        await settle()
+    assert not behind.done()
+    assert offsets(await answered(handler.handle(request(entries(1, 1))))) == [ENTRIES // 2 + 2 * ENTRIES]
+    assert offsets(await answered(last)) == [2 * ENTRIES]
+    await asyncio.gather(hung, behind)
+    numbers = [str(number) for number in range(4 * ENTRIES)]
+    assert values(broker, 1) == [*numbers[1:ENTRIES:2], *numbers[::2], "0"]
+    assert values(broker, 2) == [*numbers[1::2], "0"]
+    assert now_s() == began_s
 
 
 def test_packed_entries_are_those_that_were_packed() -> None:
