@@ -10,7 +10,13 @@ from kraft.coordinator.shard_batches import TooLarge
 from kraft.coordinator.transactions.commands import AddOffsets, AddPartitions, VerifiedPartitions, VerifyPartitions
 from kraft.coordinator.transactions.refusals import being_completed, fenced, unknown_producer
 from kraft.coordinator.transactions.state import State, with_reply
-from kraft.coordinator.transactions.transaction import EPOCH_MAX, ProducerIdAndEpoch, Transaction, TransactionState
+from kraft.coordinator.transactions.transaction import (
+    EPOCH_BUMP,
+    EPOCH_MAX,
+    ProducerIdAndEpoch,
+    Transaction,
+    TransactionState,
+)
 from kraft.coordinator.transactions.volatile import TransactionsDecision
 from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.errors import ErrorCode, Refusal
@@ -39,8 +45,19 @@ def add_partitions(state: State, ticket: Ticket, command: AddPartitions) -> Tran
     if size > size_max:
         return state.replied(ticket, TooLarge(size, size_max))
     if (refusal := state.no_room_for_partitions(transactional_id, after)) is not None:
-        return state.replied(ticket, refusal)
+        return _no_room(state, ticket, command, transaction, refusal)
     return with_reply(state.decided(transactional_id, after), ticket, None)
+
+
+def _no_room(
+    state: State, ticket: Ticket, command: AddPartitions, transaction: Transaction, refusal: Refusal
+) -> TransactionsDecision:
+    """Refuse partitions. A client before KIP-890 may end only a transaction that has begun, and librdkafka asks for the
+    abort of one that was refused; so it begins, with one of the partitions."""
+    if transaction.state is TransactionState.ONGOING or command.client_version >= EPOCH_BUMP:
+        return state.replied(ticket, refusal)
+    begun = transaction.with_partitions(frozenset({min(command.partitions)}), command.client_version, state.now_ms)
+    return with_reply(state.decided(command.transactional_id, begun), ticket, refusal)
 
 
 def add_offsets(state: State, ticket: Ticket, command: AddOffsets) -> TransactionsDecision:

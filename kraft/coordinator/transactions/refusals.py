@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraft.coordinator.transactions.transaction import ProducerIdAndEpoch
+from kraft.coordinator.transactions.transaction import EPOCH_BUMP, ProducerIdAndEpoch, Transaction
 from kraft.model.errors import ErrorCode, Refusal
 
 _ID_BYTES_MAX: Final = 2**15 - 1
@@ -45,10 +45,16 @@ def too_many_ids(transactional_id: str, memory_bytes: int, memory_bytes_max: int
     )
 
 
-def too_many_partitions(transactional_id: str, count: int, memory_bytes: int, memory_bytes_max: int) -> Refusal:
-    """Return a refusal after which clients abort their transaction, and go on. They repeat a retriable one for ever."""
+def too_many_partitions(
+    transactional_id: str, transaction: Transaction, memory_bytes: int, memory_bytes_max: int
+) -> Refusal:
+    """Return a refusal after which clients abort their transaction, and go on. They repeat a retriable one for ever.
+
+    After UNKNOWN_PRODUCER_ID those before KIP-890 ask for another epoch, whether they ask for the end or not.
+    """
+    bumps, count = transaction.client_version >= EPOCH_BUMP, len(transaction.partitions)
     return Refusal(
-        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.TRANSACTION_ABORTABLE if bumps else ErrorCode.UNKNOWN_PRODUCER_ID,
         f"the {count} partitions of the transaction of {transactional_id!r} find no room: those of the ids of its "
         f"partition of __transaction_state take {memory_bytes} of {memory_bytes_max} bytes: abort it, and use fewer "
         "partitions, or raise transaction.state.partition.memory.max.bytes",

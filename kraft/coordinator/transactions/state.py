@@ -56,7 +56,7 @@ class State(Struct, frozen=True, kw_only=True):
         held, most = self.transactions.partitions_bytes, self.settings.memory_bytes_max
         if len(after.partitions) <= _PARTITIONS_MIN or held + grown <= most:
             return None
-        return too_many_partitions(transactional_id, len(after.partitions), held, most)
+        return too_many_partitions(transactional_id, after, held, most)
 
     # --- decisions ---------------------------------------------------------------------------------------------------
 

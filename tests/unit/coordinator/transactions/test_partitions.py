@@ -238,10 +238,21 @@ def test_partitions_of_transactions_take_no_more_memory_than_the_limit() -> None
     coordinator = Coordinator(TransactionSettings(memory_bytes_max=limit))
     many = [TopicPartition("orders", number) for number in range(100)]
     producers = {f"id-{number}": coordinator.producer(f"id-{number}") for number in range(20)}
+    # What a transaction has already does not count twice.
+    assert coordinator.add(producers["id-0"], *many[:60], transactional_id="id-0") is ErrorCode.NONE
     codes = [coordinator.add(each, *many, transactional_id=name) for name, each in producers.items()]
     assert codes == [ErrorCode.NONE] + [ErrorCode.TRANSACTION_ABORTABLE] * 19
     assert coordinator.transactions.partitions_bytes <= limit
     coordinator.load()
+    old = coordinator.add(producers["id-1"], *many, transactional_id="id-1", client_version=0)
+    assert old is ErrorCode.UNKNOWN_PRODUCER_ID
+    assert coordinator.transaction("id-1").partitions == {many[0]}, "its producer may end it"
+    again = coordinator.add(producers["id-1"], *many[1:], transactional_id="id-1", client_version=0)
+    assert (again, coordinator.transaction("id-1").partitions) == (ErrorCode.UNKNOWN_PRODUCER_ID, frozenset(many[:1]))
+    assert (
+        coordinator.end(producers["id-1"], transactional_id="id-1", commit=False, client_version=0) == producers["id-1"]
+    )
+    coordinator.write_markers()
     # An answered request is answered again, new ids are accepted, and so are small transactions.
     assert coordinator.add(producers["id-0"], *many, transactional_id="id-0") is ErrorCode.NONE
     assert isinstance(coordinator.init(transactional_id="new"), ProducerIdAndEpoch)
@@ -253,9 +264,9 @@ def test_partitions_of_transactions_take_no_more_memory_than_the_limit() -> None
     for name in ("id-0", "id-19"):
         assert isinstance(coordinator.end(producers[name], transactional_id=name, commit=False), ProducerIdAndEpoch)
     coordinator.write_markers()
-    again = coordinator.init(transactional_id="id-19")
-    assert isinstance(again, ProducerIdAndEpoch)
-    assert coordinator.add(again, *many[:30], transactional_id="id-19") is ErrorCode.NONE
+    next_one = coordinator.init(transactional_id="id-19")
+    assert isinstance(next_one, ProducerIdAndEpoch)
+    assert coordinator.add(next_one, *many[:30], transactional_id="id-19") is ErrorCode.NONE
 
 
 def test_many_ids_end_no_transaction_of_an_id_that_is_known() -> None:
