@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing
 from typing import Any, Final, NoReturn, TypeAlias, cast
 
 import grpc
@@ -148,8 +148,10 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
         decode = _within(self._message_bytes_max, handler.request_deserializer)
         is_guarded = method != CHALLENGE_METHOD and self._is_guarded(method)
 
+        def opened(context: Context) -> AbstractContextManager[None]:
+            return self.received.call(context.peer(), is_node=is_guarded)
+
         def counted(messages: AsyncIterator[bytes], context: Context) -> _Messages:
-            self.received.call_began(context.peer(), is_node=is_guarded)
             return _Messages(messages, decode, context.peer(), self.received)
 
         async def only(messages: AsyncIterator[bytes], context: Context) -> Any:
@@ -157,12 +159,13 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
 
         serialize = handler.response_serializer
         if handler.request_streaming:
-            return _stream_handler(handler.stream_stream, counted, serialize)
+            return _stream_handler(handler.stream_stream, opened, counted, serialize)
         if handler.response_streaming:
-            return _stream_handler(handler.unary_stream, only, serialize)
+            return _stream_handler(handler.unary_stream, opened, only, serialize)
 
         async def answer(messages: AsyncIterator[bytes], context: Context) -> Any:
-            return await handler.unary_unary(await only(messages, context), context)
+            with opened(context):
+                return await handler.unary_unary(await only(messages, context), context)
 
         return grpc.stream_unary_rpc_method_handler(cast(Any, answer), None, serialize)
 
@@ -249,16 +252,19 @@ class _Messages:
 
 def _stream_handler(
     answer: Callable[[Any, Context], Any],
+    opened: Callable[[Context], AbstractContextManager[None]],
     begin: Callable[[AsyncIterator[bytes], Context], Any],
     serialize: Callable[[Any], bytes],
 ) -> Handler:
     """Return a handler whose `answer` gets what `begin` makes of the messages; gRPC asks for a generator."""
 
     async def answered(messages: AsyncIterator[bytes], context: Context) -> AsyncIterator[Any]:
-        request = begin(messages, context)
-        async with aclosing(answer(await request if isinstance(request, Awaitable) else request, context)) as answers:
-            async for message in answers:
-                yield message
+        with opened(context):
+            request = begin(messages, context)
+            values = await request if isinstance(request, Awaitable) else request
+            async with aclosing(answer(values, context)) as answers:
+                async for message in answers:
+                    yield message
 
     return grpc.stream_stream_rpc_method_handler(cast(Any, answered), None, serialize)
 

@@ -6,7 +6,8 @@ bytes around messages, for which an allowance counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 CALL_BYTES: Final = 1_024
@@ -26,11 +27,31 @@ class ReceivedMessages:
         self._explained: dict[str, int] = {}
         self._messages: dict[str, int] = {}
         self._nodes: set[str] = set()
+        self._open_calls: dict[str, int] = {}
+        self._was_quiet: set[str] = set()
 
-    def call_began(self, peer: str, *, is_node: bool) -> None:
+    @contextmanager
+    def call(self, peer: str, *, is_node: bool) -> Iterator[None]:
+        """Count a call as open while this is entered."""
+        self._call_began(peer, is_node=is_node)
+        try:
+            yield
+        finally:
+            self._call_ended(peer)
+
+    def _call_began(self, peer: str, *, is_node: bool) -> None:
+        self._open_calls[peer] = self._open_calls.get(peer, 0) + 1
         self._explained[peer] = self._explained.get(peer, 0) + CALL_BYTES
         if is_node:
             self._nodes.add(peer)
+
+    def _call_ended(self, peer: str) -> None:
+        left = self._open_calls.pop(peer, 0) - 1
+        if left > 0:
+            self._open_calls[peer] = left
+        elif left == 0:
+            self._was_quiet.add(peer)
+        # Otherwise the connection was forgotten before its calls ended.
 
     def message_came(self, peer: str, size_bytes: int) -> None:
         explained = size_bytes + size_bytes // SIZE_SHARE + MESSAGE_BYTES
@@ -41,6 +62,14 @@ class ReceivedMessages:
         """Return the bytes of its messages, with the allowances, and their number, for each peer with a call."""
         return {peer: (explained, self._messages.get(peer, 0)) for peer, explained in self._explained.items()}
 
+    def quiet_peers(self) -> set[str]:
+        """Return those that had no open call at some moment since `looked`: gRPC then kept no part of a message."""
+        return self._was_quiet | (self._explained.keys() - self._open_calls.keys())
+
+    def looked(self) -> None:
+        """Take note that the system was asked what has arrived."""
+        self._was_quiet.clear()
+
     def is_node(self, peer: str) -> bool:
         return peer in self._nodes
 
@@ -50,3 +79,4 @@ class ReceivedMessages:
             self._explained.pop(gone, None)
             self._messages.pop(gone, None)
             self._nodes.discard(gone)
+            self._open_calls.pop(gone, None)

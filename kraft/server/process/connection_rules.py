@@ -42,6 +42,8 @@ class Sample(Struct, frozen=True, kw_only=True):
 
     messages: int
     is_stranger: bool
+    was_quiet: bool = False
+    """Whether it had no open call at some moment since the last look."""
 
 
 class Ended(Struct, frozen=True):
@@ -74,6 +76,9 @@ class _Connection:
         explained = sample.explained_bytes - self.explained_bytes
         # An allowance that was not needed is not saved up.
         unfinished = max(0, self.unfinished_bytes + received - explained)
+        if sample.was_quiet:
+            # gRPC freed what it held of calls that have ended: what it holds now arrived since the last look.
+            unfinished = min(unfinished, received)
         self.kept_bytes = min(self.unfinished_bytes, unfinished)
         self.has_progress = sample.messages != self.messages or unfinished < PART_BYTES_MIN
         if self.has_progress:
@@ -107,7 +112,8 @@ class ConnectionRules:
             connection.update(sample, self._share_bytes, now_s)
             self._connections[sample.peer] = connection
         is_crowd = len(samples) > self._crowd
-        self.looks_again_soon = is_crowd or self.unfinished_bytes > self._share_bytes
+        has_strangers = any(each.is_stranger for each in samples)
+        self.looks_again_soon = (is_crowd and has_strangers) or self.unfinished_bytes > self._share_bytes
         ended = {each.peer: each for each in self._too_slow(now_s)}
         if is_crowd:
             strangers = (each.peer for each in samples if each.is_stranger)

@@ -97,10 +97,11 @@ async def _look(listeners: Sequence[Watched], refusals: RefusalLog) -> bool:
     by_port = {each.port: each for each in listeners}
     # Before the system is asked: what is handed over meanwhile was received, too, and must not be explained too early.
     explained = {each.port: each.received.counts() for each in listeners}
+    quiet = {each.port: each.received.quiet_peers() for each in listeners}
     try:
         seen = await asyncio.to_thread(_connections, by_port.keys())
-    except OSError as error:
-        # Without a free file they cannot be listed; the next look may find one.
+    except (OSError, RuntimeError) as error:
+        # Without a free file they cannot be listed, nor without a thread; the next look may find one.
         log.warning("connections not looked at", reason=str(error))
         return False
     has_ended = False
@@ -108,7 +109,11 @@ async def _look(listeners: Sequence[Watched], refusals: RefusalLog) -> bool:
         here = {each.peer: each for each in seen if each.port == port}
         # One that began meanwhile may not be among those that were seen.
         watched.received.forget(explained[port].keys() - here.keys())
-        samples = [_sample(each, explained[port].get(each.peer), watched) for each in here.values()]
+        watched.received.looked()
+        samples = [
+            _sample(each, explained[port].get(each.peer), watched, was_quiet=each.peer in quiet[port])
+            for each in here.values()
+        ]
         for ended in watched.rules.look(samples, asyncio.get_running_loop().time()):
             has_ended = True
             refusals.log(ended.peer, ended.reason)
@@ -116,7 +121,7 @@ async def _look(listeners: Sequence[Watched], refusals: RefusalLog) -> bool:
     return has_ended
 
 
-def _sample(seen: _Seen, counts: tuple[int, int] | None, watched: Watched) -> Sample:
+def _sample(seen: _Seen, counts: tuple[int, int] | None, watched: Watched, *, was_quiet: bool) -> Sample:
     # gRPC collects no message before there is a call.
     explained_bytes, messages = (seen.received_bytes, 0) if counts is None else counts
     is_node = watched.received.is_node(seen.peer)
@@ -126,6 +131,7 @@ def _sample(seen: _Seen, counts: tuple[int, int] | None, watched: Watched) -> Sa
         explained_bytes=explained_bytes + seen.acked_bytes // _ACKED_SHARE,
         messages=messages,
         is_stranger=not is_node and (watched.are_nodes_only or not messages),
+        was_quiet=was_quiet,
     )
 
 

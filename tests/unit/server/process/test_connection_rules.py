@@ -23,7 +23,13 @@ class Connections:
         self.now_s = 100.0
 
     def receive(
-        self, peer: str, received: int = 0, explained: int = 0, messages: int = 0, stranger: bool = False
+        self,
+        peer: str,
+        received: int = 0,
+        explained: int = 0,
+        messages: int = 0,
+        stranger: bool = False,
+        quiet: bool = False,
     ) -> None:
         before = self.samples.get(peer) or Sample(
             peer=peer, received_bytes=0, explained_bytes=0, messages=0, is_stranger=stranger
@@ -34,6 +40,7 @@ class Connections:
             explained_bytes=before.explained_bytes + explained,
             messages=before.messages + messages,
             is_stranger=stranger,
+            was_quiet=quiet,
         )
 
     def ended(self, after_s: float = 0.0) -> dict[str, str]:
@@ -124,3 +131,30 @@ def test_strangers_end_in_a_crowd_only_and_after_a_second(connections: Connectio
     assert connections.ended(after_s=STRANGER_S_MAX / 2) == {}
     assert connections.ended(after_s=STRANGER_S_MAX / 2).keys() == {"new"}
     assert connections.ended(after_s=STRANGER_S_MAX).keys() == {f"another {number}" for number in range(5)}
+
+
+def test_what_a_call_held_that_has_ended_is_not_unfinished(connections: Connections) -> None:
+    connections.receive("honest", received=MESSAGE)
+    connections.ended()
+    connections.receive("honest", quiet=True)
+    connections.ended(after_s=1)
+    assert connections.rules.unfinished_bytes == 0
+    assert connections.ended(after_s=ARRIVAL_S_MAX) == {}
+
+
+def test_a_message_that_completes_a_call_explains_nothing_of_the_next_one(connections: Connections) -> None:
+    connections.receive("flood", received=MESSAGE)
+    connections.ended()
+    connections.receive("flood", received=MESSAGE, explained=MESSAGE, messages=1, quiet=True)
+    connections.ended()
+    assert connections.rules.unfinished_bytes == MESSAGE
+
+
+def test_a_crowd_without_strangers_is_not_looked_at_sooner(connections: Connections) -> None:
+    for number in range(6):
+        connections.receive(f"client {number}")
+    connections.ended()
+    assert not connections.rules.looks_again_soon
+    connections.receive("stranger", stranger=True)
+    connections.ended()
+    assert connections.rules.looks_again_soon

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import grpc
 import grpc.aio
 import pytest
+from msgspec.structs import replace
 
 from kraft.rpc.gatekeeper import Gatekeeper
 from kraft.rpc.refusal_log import RefusalLog
@@ -70,6 +72,12 @@ async def echo(connections_max: int = 100) -> AsyncIterator[Echo]:
     finally:
         watching.cancel()
         await server.stop(None)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not holds():  # noqa: ASYNC110  What is waited for happens on the other side of a socket.
+            await asyncio.sleep(0.01)
 
 
 def fill(stranger: Stranger) -> None:
@@ -157,3 +165,57 @@ async def test_a_connection_that_begins_during_a_look_is_not_forgotten(monkeypat
                 await has_looked.wait()
         monkeypatch.undo()
         assert len(received.counts()) == 1
+
+
+async def test_a_call_that_was_cancelled_leaves_nothing_unfinished() -> None:
+    async with echo() as served, grpc.aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
+        without_request: Any = channel.stream_unary(METHOD)
+        waiting = without_request()
+        received = served.gatekeeper.received
+        await until(lambda: bool(received.counts()))
+        assert not received.quiet_peers()
+        waiting.cancel()
+        await until(lambda: received.quiet_peers() == received.counts().keys())
+
+
+async def test_connections_that_ended_are_forgotten() -> None:
+    async with echo() as served:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
+            call: Any = channel.unary_unary(METHOD)
+            assert await call(b"y") == b"y"
+            assert served.gatekeeper.received.counts()
+        await until(lambda: not served.gatekeeper.received.counts())
+
+
+async def test_the_watch_goes_on_without_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused: list[object] = []
+
+    def look(ports: Any) -> Any:
+        if len(refused) < 3:
+            refused.append(ports)
+            raise RuntimeError("can't start new thread")
+        return looked(ports)
+
+    looked = connection_watch._connections
+    monkeypatch.setattr(connection_watch, "_connections", look)
+    async with echo() as served:
+        stranger = await asyncio.to_thread(Stranger, served.port, METHOD, 4, MESSAGE)
+        await asyncio.to_thread(fill, stranger)
+        assert await asyncio.to_thread(stranger.is_closed, 10.0)
+    assert len(refused) == 3
+
+
+def test_a_descriptor_that_became_another_connection_is_left_alone() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            accepted, _ = server.accept()
+            with accepted:
+                looked = connection_watch._connections([port])
+                (seen,) = [each for each in looked if each.descriptor == accepted.fileno()]
+                for other in (replace(seen, peer="ipv4:127.0.0.1:1"), replace(seen, port=1)):
+                    connection_watch._end(other)
+                    client.sendall(b"y")
+                    assert accepted.recv(1) == b"y"
+                connection_watch._end(seen)
+                assert accepted.recv(1) == b""
