@@ -219,3 +219,13 @@ def test_a_descriptor_that_became_another_connection_is_left_alone() -> None:
                     assert accepted.recv(1) == b"y"
                 connection_watch._end(seen)
                 assert accepted.recv(1) == b""
+
+
+async def test_what_a_client_sends_while_it_reads_is_explained() -> None:
+    seen = connection_watch._Seen(
+        port=1, peer="ipv4:127.0.0.1:1", descriptor=0, received_bytes=1_000, acked_bytes=25_600
+    )
+    async with echo() as served:
+        reads = connection_watch._sample(seen, (500, 1), served.watched, was_quiet=False)
+        only_sends = connection_watch._sample(replace(seen, acked_bytes=0), (500, 1), served.watched, was_quiet=False)
+    assert (reads.explained_bytes, only_sends.explained_bytes) == (600, 500)
