@@ -25,6 +25,8 @@ class Greeting(Struct, frozen=True, kw_only=True):
     incarnation: bytes = b""
     founders: Mapping[int, bytes] = field(default_factory=dict)
     is_learner: bool = False
+    is_confirmed: bool = True
+    """False keeps the founders from the other voter, which must not join them yet."""
     term: int = 0
     last_log_index: int = 0
 
@@ -49,7 +51,7 @@ def hello(config: QuorumConfig, receiver_id: int, greeting: Greeting) -> raft_pb
             voter_ids=sorted(config.voters),
             process_id=greeting.process_id,
             incarnation=greeting.incarnation,
-            founders=founders_to_proto(greeting.founders),
+            founders=founders_to_proto(greeting.founders if greeting.is_confirmed else {}),
             is_learner=greeting.is_learner,
             term=greeting.term,
             last_log_index=greeting.last_log_index,

@@ -384,6 +384,7 @@ def settle_membership(
 ) -> Membership:
     """Return the membership in a journal that was just opened, durable; a journal without one gets it.
 
+    Only that of one of several voters from a version without memberships is not stored: see `Standing.confirm`.
     Raises MembershipRefused if the configuration contradicts it.
     """
     membership = journal.membership
@@ -393,6 +394,9 @@ def settle_membership(
             return membership
     if membership is None and (journal.last_index > FIRST_INDEX or journal.getCurrentTerm() > 0):
         membership = before_incarnations(config.cluster_id, config.node_id, config.voters)
+        if config.peer_ids:
+            # The configuration may name voters that this quorum never had: it is stored once it is confirmed.
+            return membership
     else:
         membership = membership or Membership(node_id=config.node_id, incarnation=draw_incarnation())
         if not config.peer_ids:

@@ -115,7 +115,7 @@ class RaftQuorum:
             self.open()
         assert self._opened is not None, "it was opened"
         journal, membership = self._opened
-        standing = Standing(self._config, membership, journal)
+        standing = Standing(self._config, membership, journal, is_confirmed=journal.membership is not None)
         transport = QuorumTransport(self._config, journal, self._world.clock, standing)
         transport.append_barrier = self._append_barrier
         engine = RaftEngine(self._config, journal, transport, self._committed.add, self._on_leading)

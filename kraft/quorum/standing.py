@@ -5,6 +5,10 @@ an empty one beside the third. While a voter belongs to no quorum, it collects t
 to form a quorum of exactly these, and grants a pre-vote to a voter that wants to form the same. Once all have granted
 it, the candidate belongs to the quorum and asks for votes; the others join when they hear from it. What a voter knows
 of the others only moves forward, so of two different sets at most one is granted by all.
+
+A voter whose journal is of a version without memberships derives its quorum from its configuration, which may name
+voters that never had a part in it. Until a majority is known to belong to it, the voter votes in it, but neither stores
+its founders nor names them to others: a new voter would become a learner of a quorum that nobody can lead.
 """
 
 from __future__ import annotations
@@ -38,8 +42,12 @@ class MembershipStore(Protocol):
 
 
 class Standing:
-    def __init__(self, config: QuorumConfig, membership: Membership, store: MembershipStore) -> None:
+    def __init__(
+        self, config: QuorumConfig, membership: Membership, store: MembershipStore, *, is_confirmed: bool = True
+    ) -> None:
         self.membership = membership
+        self.is_confirmed = is_confirmed
+        """False while the founders only follow from the configuration."""
         self._node_id = config.node_id
         self._voters = frozenset(config.voters)
         self._store = store
@@ -58,6 +66,8 @@ class Standing:
         earlier = self._greetings.get(peer)
         self._greetings[peer] = greeting
         self._join(greeting.founders)
+        if not self.is_confirmed:
+            self._compare(peer, earlier, greeting)
         return earlier
 
     def noted(self, peer: int, *, is_learner: bool) -> None:
@@ -140,6 +150,35 @@ class Standing:
                 " --from-controller",
             )
         return is_equal
+
+    @property
+    def named_founders(self) -> Mapping[int, bytes]:
+        """The founders of this voter's quorum, as far as others may join it."""
+        return self.membership.founders if self.is_confirmed else {}
+
+    def _compare(self, peer: int, earlier: Greeting | None, greeting: Greeting) -> None:
+        """Confirm the quorum once a majority was in it before incarnations; warn of a voter that was not."""
+        founders = self.membership.founders
+        agreeing = sum(each.incarnation == founders[voter] for voter, each in self._greetings.items())
+        if greeting.founders == founders or 1 + agreeing > len(self._voters) // 2:
+            self.confirm()
+        elif greeting.incarnation not in (b"", founders[peer]) and (
+            earlier is None or earlier.incarnation != greeting.incarnation
+        ):
+            log.warning(
+                "quorum not confirmed: a controller has no metadata log, and this one's is of an earlier version",
+                node=self._node_id,
+                peer=peer,
+                remedy="if this node was the only controller, stop it, name it alone in controller.quorum.voters, start"
+                " and stop it once, and then see 'kraft storage grow-quorum --help'",
+            )
+
+    def confirm(self) -> None:
+        """Store the quorum: a majority belongs to it, or has granted a pre-vote in it."""
+        if not self.is_confirmed:
+            self.is_confirmed = True
+            self._change(self.membership)
+            log.info("quorum confirmed", node=self._node_id, voters=sorted(self._voters))
 
     def form(self) -> None:
         """Join the quorum that all others have granted."""

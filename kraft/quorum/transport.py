@@ -207,11 +207,13 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
             self._pre_votes.end()
             if membership.is_new:
                 self.standing.form()
+            else:
+                self.standing.confirm()
             self._leader.heard(self._node_id, now_ms)
             return True
         if not self._nodes:
             return True
-        founders = self.standing.proposed_founders if membership.is_new else membership.founders
+        founders = self.standing.proposed_founders if membership.is_new else self.standing.named_founders
         if founders is not None and self._pre_votes.is_due(now_ms):
             # To form a quorum, all must grant, and slow ones may answer in different rounds. What they granted stays
             # true as long as the founders do, and `greeted` discards it when they may have changed.
@@ -378,9 +380,8 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
 
     def _introduce(self, peer: int) -> None:
         """Name the quorum to a voter that wants to form one."""
-        membership = self.standing.membership
-        if not membership.is_new:
-            self._put(peer, Introduction(incarnation=membership.incarnation, founders=membership.founders))
+        if founders := self.standing.named_founders:
+            self._put(peer, Introduction(incarnation=self.standing.membership.incarnation, founders=founders))
 
     def _receive_append(self, engine: EngineFacts, peer: int, append: Append) -> None:
         if append.term < engine.raftCurrentTerm:

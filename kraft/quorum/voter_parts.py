@@ -69,12 +69,13 @@ class VoterParts:
         return self.links[peer].room_bytes
 
     def greeting(self, process_id: bytes) -> Greeting:
-        membership = self.transport.standing.membership
+        standing, membership = self.transport.standing, self.transport.standing.membership
         return Greeting(
             process_id=process_id,
             incarnation=membership.incarnation,
             founders=membership.founders,
             is_learner=membership.is_learner,
+            is_confirmed=standing.is_confirmed,
             term=int(self.engine.raftCurrentTerm),
             last_log_index=self.journal.last_index,
         )

@@ -121,5 +121,10 @@ def test_a_journal_of_a_version_without_memberships_may_vote_with_the_configured
     journal.setCurrentTerm(3, 2)
     membership = settle_membership(journal, config(tmp_path), lambda: A)
     assert membership == before_incarnations("test", 1, (1, 2, 3))
-    assert journal.membership == membership
+    stored = journal.membership
+    assert stored is None, "it is not confirmed that voters 2 and 3 ever took part"
+    alone = settle_membership(journal, config(tmp_path, 1), lambda: A)
+    assert journal.membership == alone == before_incarnations("test", 1, (1,))
+    with pytest.raises(MembershipRefused, match="was formed with 1: "):
+        settle_membership(journal, config(tmp_path), lambda: A)
     journal.close()
