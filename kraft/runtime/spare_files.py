@@ -67,7 +67,7 @@ class SpareFiles:
                 now_s = self._monotonic_s()
                 if warned_s is None or now_s - warned_s >= WARN_S:
                     warned_s = now_s
-                    log.warning("out of open files", reason=str(error), remedy="raise the limit of open files")
+                    log.warning("open file limit reached", reason=str(error), remedy="raise the limit of open files")
                 self._sleep(RETRY_S)
             else:
                 if len(self._spare) < self._count:

@@ -309,6 +309,7 @@ class Segment:
     def _load_released(self) -> bytes:
         """Load the indexes and return the stored aborted transactions, which would block the loop. Any thread may."""
         if self._index is None or self._time_index is None:
+            # What is missing or damaged is built anew from the segment when it is first used.
             with suppress(FileNotFoundError, ValueError):
                 self._load_indexes()
         return self.aborted.stored()

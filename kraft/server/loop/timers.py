@@ -100,6 +100,7 @@ class Timers:
         try:
             self._ended(key, number)
         except BaseException:
+            # What raised is not called again, so the timers that are left need an alarm of their own.
             self._stop_ending()
             raise
         return True

@@ -102,7 +102,7 @@ async def _look(listeners: Sequence[Watched], refusals: RefusalLog) -> bool:
         seen = await asyncio.to_thread(_connections, by_port.keys())
     except (OSError, RuntimeError) as error:
         # Without a free file they cannot be listed, nor without a thread; the next look may find one.
-        log.warning("connections not looked at", reason=str(error))
+        log.warning("connection check skipped", reason=str(error))
         return False
     has_ended = False
     for port, watched in by_port.items():

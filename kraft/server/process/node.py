@@ -103,6 +103,7 @@ class _Node:
         try:
             await self._start()
         except Exception:
+            # A gRPC server that is not stopped would outlive the event loop, and end with a traceback.
             await self._hang_up()
             raise
         self._run_role("loop watch", watch_loop())

@@ -48,6 +48,9 @@ SESSION_S: Final = 6.0
 CONSUMER_SESSION_S: Final = 20.0
 GROUPS: Final = 30_000
 TRANSACTIONS: Final = 5_000
+CAUGHT_UP_S: Final = 10.0
+"""Time in which a node that was paused does everything that is due."""
+
 TRANSACTION_TIMEOUT_S: Final = 15.0
 
 DELETED: Final = "deleted"
@@ -133,7 +136,7 @@ def _pause(cluster: Cluster, seconds: float) -> str:
     cluster.node(1).pause()
     time.sleep(seconds)
     cluster.node(1).resume()
-    time.sleep(10)
+    time.sleep(CAUGHT_UP_S)
     return f"paused for {seconds:g} s"
 
 

@@ -117,7 +117,7 @@ def test_a_thread_waits_as_long_as_it_takes_and_says_so(disks: list[Disk]) -> No
     with capture_logs() as logged:
         assert in_a_thread(disk) == ["opened"]
     assert disk.now_s == pytest.approx(4_999 * spare_files.RETRY_S)
-    assert [each["event"] for each in logged] == ["out of open files"] * 5
+    assert [each["event"] for each in logged] == ["open file limit reached"] * 5
 
 
 def test_the_reserve_is_filled_again(disks: list[Disk]) -> None:
