@@ -203,7 +203,8 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
         assert self._engine is not None, "the engine was not attached before its first step"
         membership = self.standing.membership
         term, now_ms = self._engine.raftCurrentTerm + 1, self._clock.monotonic_ms()
-        if self._pre_votes.is_won(term, needs_all=membership.is_new):
+        # A learner asks nobody, but what its earlier incarnation was granted may still arrive.
+        if not membership.is_learner and self._pre_votes.is_won(term, needs_all=membership.is_new):
             self._pre_votes.end()
             if membership.is_new:
                 self.standing.form()

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from kraft.quorum.journal import QuorumJournal
-from kraft.quorum.membership import Membership
+from kraft.quorum.membership import Membership, quorum_id_of
 from kraft.quorum.messages import (
     Admission,
     AppendResponse,
@@ -101,6 +101,19 @@ def a_learner_never_asks_for_votes() -> None:
         asked = [message for peer in scene.peers.values() for message in peer.inbox]
         assert not any(isinstance(message, PreVoteRequest | VoteRequest) for message in asked)
         assert scene.quorum.leader_id is None
+
+
+def what_its_earlier_incarnation_was_granted_makes_no_candidate_of_a_learner() -> None:
+    """Packets may be late. It would vote for itself in a term in which it may have voted for another."""
+    with learner() as scene:
+        founders = quorum_id_of({voter: FOUNDERS[voter] for voter in scene.cluster.node_ids})
+        scene.cluster.run_for(TIMEOUT_S)
+        for _ in range(20):
+            for peer in scene.peers:
+                scene.hears(peer, PreVoteResponse(term=1, granted=True, quorum_id=founders))
+            scene.cluster.run_for(TIMEOUT_S / 10)
+        asked = [message for peer in scene.peers.values() for message in peer.inbox]
+        assert not any(isinstance(message, VoteRequest) for message in asked), "a learner votes for itself"
 
 
 def what_a_learner_has_counts_for_nothing() -> None:
@@ -246,6 +259,7 @@ SCENARIOS: list[tuple[Scenario, Guard, str]] = [
 
 UNGUARDED: list[Scenario] = [
     a_learner_never_asks_for_votes,
+    what_its_earlier_incarnation_was_granted_makes_no_candidate_of_a_learner,
     what_a_learner_has_counts_for_nothing,
     an_admission_of_another_term_or_incarnation_is_ignored,
 ]
