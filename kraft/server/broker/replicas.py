@@ -150,8 +150,7 @@ class BrokerReplicas:
             link=lambda: self._link_to(leader_id),
             partitions=self._logs.partitions,
             config=self._config.replication,
-            lost=self._metadata.lost_leaders.lost,
-            found=self._metadata.lost_leaders.found,
+            losses=self._metadata.lost_leaders,
         )
 
     def _link_to(self, broker_id: BrokerId) -> LeaderLink | None:

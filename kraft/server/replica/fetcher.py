@@ -95,6 +95,18 @@ class LeaderLink(Protocol):
     def over_grpc(self) -> FetchStream: ...
 
 
+class Losses(Protocol):
+    """The leaders whose connection was lost, whoever noticed it."""
+
+    def lost(self, broker_id: BrokerId, /) -> None:
+        """Note that the connection to a leader broke, or was refused."""
+
+    def is_lost(self, broker_id: BrokerId, /) -> bool: ...
+
+    def found(self, broker_id: BrokerId, /) -> None:
+        """Note that it answers as a leader again."""
+
+
 class _Asked(Struct, frozen=True):
     """A request that is not answered."""
 
@@ -113,12 +125,9 @@ class ReplicaFetcher:
         link: Callable[[], LeaderLink | None],
         partitions: Iterable[Partition],
         config: ReplicationConfig,
-        lost: Callable[[BrokerId], None],
-        found: Callable[[BrokerId], None],
+        losses: Losses,
     ) -> None:
-        """`partitions` are all of this broker. `lost` is called when the connection to the leader breaks or is refused,
-        `found` when the leader answers as a leader again; the calls alternate.
-        """
+        """`partitions` are all of this broker."""
         self._registration = registration
         self._leader_id = leader_id
         self._link = link
@@ -138,9 +147,7 @@ class ReplicaFetcher:
         """The requests that are not answered, by number, the oldest first."""
         self._last_number = 0
         self._logged_reason = ""
-        self._lost = lost
-        self._found = found
-        self._is_lost = False
+        self._losses = losses
 
     def assignment_changed(self) -> None:
         """Look for the partitions that follow this leader now."""
@@ -164,9 +171,7 @@ class ReplicaFetcher:
             # The leader is alive, so no election is expected.
             self._log_once(str(error))
         except Unreachable as error:
-            if not self._is_lost:
-                self._is_lost = True
-                self._lost(self._leader_id)
+            self._losses.lost(self._leader_id)
             self._log_once(str(error))
         except Refusal as refusal:
             self._log_once(str(refusal))
@@ -310,9 +315,9 @@ class ReplicaFetcher:
 
     def _note_found(self, response: ReplicaFetchResponse) -> None:
         # A restarted broker also answers before another leader is elected, but then leads nothing.
-        if self._is_lost and any(result.error_code is ErrorCode.NONE for result in response.partitions):
-            self._is_lost = False
-            self._found(self._leader_id)
+        answered = any(result.error_code is ErrorCode.NONE for result in response.partitions)
+        if answered and self._losses.is_lost(self._leader_id):
+            self._losses.found(self._leader_id)
 
     def _wait_ms(self, partitions: int, had_news: bool) -> int:
         """Return how long a request may wait at the leader.
@@ -320,7 +325,7 @@ class ReplicaFetcher:
         Waits of requests that could name more partitions end at common moments, so that what was split becomes one
         again: many requests take CPU even when all is idle. Full requests end one after the other, not at one moment.
         """
-        if self._is_lost:
+        if self._losses.is_lost(self._leader_id):
             # Clients wait while the leader counts as lost, so its response must come at once.
             return 0
         longest_ms = self._config.fetch_wait_max_ms

@@ -136,12 +136,28 @@ def result(wanted: ReplicaFetchPartition, **fields: Any) -> ReplicaFetchResult:
     return ReplicaFetchResult(**{**values, **fields})
 
 
+class Losses:
+    """Leaders that count as lost; `reported` has each change."""
+
+    def __init__(self) -> None:
+        self.reported: list[str] = []
+        self._lost: set[BrokerId] = set()
+
+    def lost(self, broker_id: BrokerId) -> None:
+        if broker_id not in self._lost:
+            self._lost.add(broker_id)
+            self.reported.append(f"{broker_id} lost")
+
+    def is_lost(self, broker_id: BrokerId) -> bool:
+        return broker_id in self._lost
+
+    def found(self, broker_id: BrokerId) -> None:
+        self._lost.remove(broker_id)
+        self.reported.append(f"{broker_id} found")
+
+
 def fetcher_of(
-    leader: Leader,
-    follower: Broker,
-    lost: Callable[[BrokerId], None] = lambda _: None,
-    config: ReplicationConfig = CONFIG,
-    found: Callable[[BrokerId], None] = lambda _: None,
+    leader: Leader, follower: Broker, config: ReplicationConfig = CONFIG, losses: Losses | None = None
 ) -> ReplicaFetcher:
     return ReplicaFetcher(
         registration=OwnRegistration(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(7)),
@@ -149,18 +165,13 @@ def fetcher_of(
         link=leader.link,
         partitions=follower.partitions,
         config=config,
-        lost=lost,
-        found=found,
+        losses=losses or Losses(),
     )
 
 
 @asynccontextmanager
 async def fetching(
-    leader: Leader,
-    follower: Broker,
-    lost: Callable[[BrokerId], None] = lambda _: None,
-    config: ReplicationConfig = CONFIG,
-    found: Callable[[BrokerId], None] = lambda _: None,
+    leader: Leader, follower: Broker, config: ReplicationConfig = CONFIG, losses: Losses | None = None
 ) -> AsyncIterator[ReplicaFetcher]:
     """The follower's disk syncs every millisecond."""
 
@@ -169,7 +180,7 @@ async def fetching(
             await asyncio.sleep(0.001)
             follower.sync()
 
-    fetcher = fetcher_of(leader, follower, lost, config, found)
+    fetcher = fetcher_of(leader, follower, config, losses)
     tasks = [asyncio.create_task(fetcher.run()), asyncio.create_task(sync())]
     try:
         yield fetcher

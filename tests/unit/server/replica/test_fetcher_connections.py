@@ -17,6 +17,7 @@ from tests.support.server.replicas import Broker, batch, until, values_in
 from tests.unit.server.replica.fetching_replicas import (
     CONFIG,
     Leader,
+    Losses,
     Stream,
     fetcher_of,
     fetching,
@@ -24,6 +25,9 @@ from tests.unit.server.replica.fetching_replicas import (
     led,
     result,
 )
+
+
+LOST, FOUND = "2 lost", "2 found"
 
 
 async def unreachable(_: ReplicaFetchRequest) -> ReplicaFetchResponse:
@@ -66,58 +70,80 @@ async def test_a_leader_that_is_down_or_not_registered_is_retried(leader: Leader
 
 async def test_a_leader_that_goes_away_is_reported_once_each_time(leader: Leader, follower: Broker) -> None:
     led(leader, "a")
-    copy, honest, lost = followed(follower), leader.answer, list[BrokerId]()
+    copy, honest, losses = followed(follower), leader.answer, Losses()
 
-    async with fetching(leader, follower, lost.append):
+    async with fetching(leader, follower, losses=losses):
         await until(lambda: values_in(copy) == ["a"])
-        assert lost == []
-        for _ in range(2):
-            lost.clear()
+        assert losses.reported == []
+        for times in (1, 2):
             leader.answer = unreachable
-            await until(lambda: len(lost) > 0)
+            await until(lambda: losses.is_lost(BrokerId(2)))
             await asyncio.sleep(1)
-            assert lost == [BrokerId(2)]
+            assert losses.reported == [LOST, FOUND] * (times - 1) + [LOST]
             leader.answer = honest
             await asyncio.sleep(1)
-            assert lost == [BrokerId(2)]
+            assert losses.reported == [LOST, FOUND] * times
 
 
 async def test_a_leader_that_answers_again_is_reported_at_once_though_it_has_nothing_new(
     leader: Leader, follower: Broker
 ) -> None:
     led(leader, "a")
-    copy, honest, reported = followed(follower), leader.answer, list[str]()
+    copy, honest, losses = followed(follower), leader.answer, Losses()
 
-    lost, found = lambda _: reported.append("lost"), lambda _: reported.append("found")
-    async with fetching(leader, follower, lost, CONFIG, found):
+    async with fetching(leader, follower, losses=losses):
         await until(lambda: copy.high_watermark == 1)
         for times in (1, 2):
             leader.answer = unreachable
             await asyncio.sleep(1)
-            assert reported == ["lost", "found"] * (times - 1) + ["lost"]
+            assert losses.reported == [LOST, FOUND] * (times - 1) + [LOST]
             leader.answer = honest
             await asyncio.sleep(2 * RECONNECT_AFTER_S)
-            assert reported == ["lost", "found"] * times
+            assert losses.reported == [LOST, FOUND] * times
             await asyncio.sleep(2)
-    assert reported == ["lost", "found"] * 2
+    assert losses.reported == [LOST, FOUND] * 2
+
+
+async def test_a_leader_that_counted_as_lost_before_it_was_fetched_from_is_found_with_its_first_answer(
+    leader: Leader, follower: Broker
+) -> None:
+    led(leader)
+    followed(follower)
+    losses = Losses()
+    losses.lost(BrokerId(2))
+    async with fetching(leader, follower, losses=losses):
+        await asyncio.sleep(2 * RECONNECT_AFTER_S)
+        assert losses.reported == [LOST, FOUND]
+
+
+async def test_a_leader_that_others_lose_while_it_is_fetched_from_is_found_again(
+    leader: Leader, follower: Broker
+) -> None:
+    led(leader)
+    followed(follower)
+    losses = Losses()
+    async with fetching(leader, follower, losses=losses):
+        await asyncio.sleep(2 * RECONNECT_AFTER_S)
+        losses.lost(BrokerId(2))
+        await asyncio.sleep(CONFIG.fetch_wait_max_ms / 1_000 + 2 * RECONNECT_AFTER_S)
+        assert losses.reported == [LOST, FOUND]
 
 
 async def test_a_restarted_broker_that_leads_nothing_is_not_reported_as_found(leader: Leader, follower: Broker) -> None:
     led(leader, "a")
-    copy, reported = followed(follower), list[str]()
+    copy, losses = followed(follower), Losses()
 
     async def started_again(request: ReplicaFetchRequest) -> ReplicaFetchResponse:
         refused = [result(wanted, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER) for wanted in request.partitions]
         return ReplicaFetchResponse(partitions=refused)
 
-    lost, found = lambda _: reported.append("lost"), lambda _: reported.append("found")
-    async with fetching(leader, follower, lost, CONFIG, found):
+    async with fetching(leader, follower, losses=losses):
         await until(lambda: copy.high_watermark == 1)
         leader.answer = unreachable
         await asyncio.sleep(1)
         leader.answer = started_again
         await asyncio.sleep(1)
-        assert reported == ["lost"]
+        assert losses.reported == [LOST]
 
 
 @pytest.mark.parametrize("error", [NotAdmitted, NotServed])
@@ -125,26 +151,26 @@ async def test_a_leader_that_answers_something_is_not_reported_as_lost(
     leader: Leader, follower: Broker, error: type[Unreachable]
 ) -> None:
     led(leader, "a")
-    copy, honest, lost = followed(follower), leader.answer, list[BrokerId]()
+    copy, honest, losses = followed(follower), leader.answer, Losses()
 
     async def refusing(_: ReplicaFetchRequest) -> ReplicaFetchResponse:
         raise error("localhost:9094", "not you")
 
     leader.answer = refusing
-    async with fetching(leader, follower, lost.append):
+    async with fetching(leader, follower, losses=losses):
         await asyncio.sleep(1)
         leader.answer = honest
         await until(lambda: values_in(copy) == ["a"])
-    assert lost == []
+    assert losses.reported == []
 
 
 async def test_a_leader_that_takes_no_connections_is_fetched_from_over_grpc_until_it_does(
     leader: Leader, follower: Broker
 ) -> None:
-    source, lost = led(leader, "a"), list[BrokerId]()
+    source, losses = led(leader, "a"), Losses()
     copy = followed(follower)
     leader.accepts_no_connections = True
-    async with fetching(leader, follower, lost.append):
+    async with fetching(leader, follower, losses=losses):
         await until(lambda: copy.high_watermark == 1)
         await asyncio.sleep(2 * CONNECT_AFTER_S)
         assert (leader.connections, leader.streams) == (0, 1)
@@ -156,7 +182,7 @@ async def test_a_leader_that_takes_no_connections_is_fetched_from_over_grpc_unti
         await asyncio.sleep(10)
         assert (leader.connections, leader.streams) == (1, 2)
     assert values_in(copy) == ["a", "b"]
-    assert lost == []
+    assert losses.reported == []
     assert leader.closed_streams == leader.streams
 
 
