@@ -26,7 +26,7 @@ from kraft.cli.options import (
     topic_name,
 )
 from kraft.cli.printing import say
-from kraft.cli.quorum_watch import quorum_watch
+from kraft.cli.quorum_watch import IDLE_LOOK_EVERY_S, quorum_watch
 from kraft.cli.record_format import Formatter, json_line, parse_format
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def consume(
         isolation_level=isolation_level,
     )
     start = _start(from_beginning, offset, partition, settings)
-    printed = 0
+    reading = _Reading(max_messages, timeout_ms)
     with Consumer(**settings) as consumer:
         with quorum_watch(settings["bootstrap_servers"]):
             partitions = _partitions(consumer, name, partition)
@@ -112,12 +112,15 @@ def consume(
                 consumer.assign(partitions)
                 _seek(consumer, start)
         try:
-            for part in _parts(consumer, max_messages, timeout_ms, write):
-                sys.stdout.buffer.write(part[0])
-                sys.stdout.buffer.flush()
-                printed += part[1]
+            # A member whose coordinator is gone, or a partition whose leader is, gets no records and no error.
+            with quorum_watch(
+                settings["bootstrap_servers"], is_waiting=reading.is_waiting, every_s_max=IDLE_LOOK_EVERY_S
+            ):
+                for part in reading.parts(consumer, write):
+                    sys.stdout.buffer.write(part)
+                    sys.stdout.buffer.flush()
         finally:
-            say(f"Processed a total of {printed} message{'' if printed == 1 else 's'}")
+            say(f"Processed a total of {reading.printed} message{'' if reading.printed == 1 else 's'}")
 
 
 def _start(
@@ -172,20 +175,31 @@ def _seek(consumer: Consumer, start: str | int) -> None:
         consumer.position(partition)
 
 
-def _parts(
-    consumer: Consumer, max_messages: int | None, timeout_ms: int | None, write: Formatter
-) -> Iterator[tuple[bytes, int]]:
-    """Yield formatted records and their number, until the maximum or the timeout is reached."""
-    left = max_messages
-    last_record_s = time.monotonic()
-    while left is None or left > 0:
-        wait_ms = POLL_MS
-        if timeout_ms is not None:
-            wait_ms = min(POLL_MS, timeout_ms - int((time.monotonic() - last_record_s) * 1000))
-            if wait_ms <= 0:
-                return
-        records = consumer.poll(wait_ms, _RECORDS_AT_A_TIME if left is None else min(left, _RECORDS_AT_A_TIME))
-        if records:
-            yield b"".join(map(write, records)), len(records)
-            last_record_s = time.monotonic()
-            left = None if left is None else left - len(records)
+class _Reading:
+    """Polls until the maximum or the timeout is reached."""
+
+    def __init__(self, max_messages: int | None, timeout_ms: int | None) -> None:
+        self.printed = 0
+        self._left = max_messages
+        self._timeout_ms = timeout_ms
+        self._last_record_s = time.monotonic()
+
+    def is_waiting(self) -> bool:
+        """Return whether no record has arrived for a while. Called in another thread."""
+        return time.monotonic() - self._last_record_s >= POLL_MS / 1_000
+
+    def parts(self, consumer: Consumer, write: Formatter) -> Iterator[bytes]:
+        """Yield formatted records, those of each poll together."""
+        while self._left is None or self._left > 0:
+            wait_ms = POLL_MS
+            if self._timeout_ms is not None:
+                wait_ms = min(POLL_MS, self._timeout_ms - int((time.monotonic() - self._last_record_s) * 1000))
+                if wait_ms <= 0:
+                    return
+            left = _RECORDS_AT_A_TIME if self._left is None else min(self._left, _RECORDS_AT_A_TIME)
+            records = consumer.poll(wait_ms, left)
+            if records:
+                yield b"".join(map(write, records))
+                self.printed += len(records)
+                self._last_record_s = time.monotonic()
+                self._left = None if self._left is None else self._left - len(records)

@@ -19,9 +19,12 @@ LOOK_EVERY_S: Final = 0.3
 
 LOOK_MAX_MS: Final = 2_000
 
+IDLE_LOOK_EVERY_S: Final = 5.0
+"""Longest interval of looks by a command that may wait for days although nothing is wrong."""
+
 
 class QuorumWatch:
-    """Looks at the metadata quorum while a block waits; says once if no controller is active.
+    """Looks at the metadata quorum while a block waits; says once, for each loss, that no controller is active.
 
     If the block then ends with an error that an election could have prevented, raises NoActiveController in its place.
     """
@@ -31,8 +34,14 @@ class QuorumWatch:
         describe_quorum: Callable[[], object],
         say: Callable[[str], None] = say,
         is_waiting: Callable[[], bool] = lambda: True,
+        *,
+        every_s_max: float | None = None,
     ) -> None:
-        """`describe_quorum` raises NoActiveController if there is none. Both callables are called in another thread."""
+        """`describe_quorum` raises NoActiveController if there is none. All callables are called in another thread.
+
+        With `every_s_max`, the interval doubles up to it while the block waits and a controller is active.
+        """
+        self._every_s_max = every_s_max
         self._describe_quorum = describe_quorum
         self._say = say
         self._is_waiting = is_waiting
@@ -54,9 +63,13 @@ class QuorumWatch:
             raise self._inactive from error
 
     def _watch(self) -> None:
-        while not self._ended.wait(LOOK_EVERY_S):
+        every_s = LOOK_EVERY_S
+        while not self._ended.wait(every_s):
+            every_s = LOOK_EVERY_S if self._every_s_max is None else min(2 * every_s, self._every_s_max)
             if self._is_waiting():
                 self._look()
+            else:
+                every_s = LOOK_EVERY_S
 
     def _look(self) -> None:
         from kraft.client import Refusal
@@ -72,16 +85,22 @@ class QuorumWatch:
             # The command itself reports what it could not reach.
             return
         self._inactive = inactive
-        if inactive is not None and not self._has_said and not self._ended.is_set():
+        if inactive is None:
+            self._has_said = False
+        elif not self._has_said and not self._ended.is_set():
             self._has_said = True
             self._say(f"{inactive.message}; trying again")
 
 
 def quorum_watch(
-    bootstrap_server: str, say: Callable[[str], None] = say, is_waiting: Callable[[], bool] = lambda: True
+    bootstrap_server: str,
+    say: Callable[[str], None] = say,
+    is_waiting: Callable[[], bool] = lambda: True,
+    *,
+    every_s_max: float | None = None,
 ) -> QuorumWatch:
     """Return a watch that asks the brokers at these addresses."""
-    return QuorumWatch(partial(_describe_quorum, bootstrap_server), say, is_waiting)
+    return QuorumWatch(partial(_describe_quorum, bootstrap_server), say, is_waiting, every_s_max=every_s_max)
 
 
 def _describe_quorum(bootstrap_server: str) -> None:

@@ -131,6 +131,9 @@ def test_commands_for_records_and_groups_say_that_no_controller_is_active(cluste
         assert command.returncode == 1
         assert "reaches 1 of 3 voters" in said[0]
         assert said[-1].startswith("kraft: NOT_CONTROLLER: no controller is active: node 1 reaches 1 of 3 voters")
+    # The member finds no coordinator, and waits for one: it polls until it has read nothing for so long.
+    joining = run("consume", "orders", "--group", "readers", "--timeout-ms", "6000", *bootstrap)
+    assert "reaches 1 of 3 voters" in joining.stderr, joining.stderr
     with running("kraft", "produce", "orders", "--partition", str(led_by[2]), *bootstrap) as producing:
         producing.stdin.write(b"x\n")
         assert b"reaches 1 of 3 voters" in producing.stderr.readline()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -48,6 +49,35 @@ def test_a_block_that_waits_says_once_that_no_controller_is_active_and_ends_with
     with pytest.raises(NoActiveController):
         fail_under(QuorumWatch(quorum.describe, said.append), quorum, TIMED_OUT)
     assert said == [f"{LOST.message}; trying again"]
+
+
+def test_each_loss_of_a_long_wait_is_said_once() -> None:
+    losses, said, all_seen = [LOST, LOST, None, LOST, None], list[str](), threading.Event()
+
+    def describe() -> None:
+        if not losses:
+            all_seen.set()
+            return
+        error = losses.pop(0)
+        if error is not None:
+            raise error
+
+    with QuorumWatch(describe, said.append, every_s_max=0.002):
+        assert all_seen.wait(DEADLINE_S)
+    assert said == [f"{LOST.message}; trying again"] * 2
+
+
+def test_looks_become_rarer_only_while_the_block_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quorum_watch, "LOOK_EVERY_S", 0.05)
+    rare, often = Quorum(None), Quorum(None)
+    turns = iter([True, False] * 1_000)
+    with (
+        QuorumWatch(rare.describe, lambda _: None, every_s_max=60),
+        QuorumWatch(often.describe, lambda _: None, lambda: next(turns), every_s_max=60),
+    ):
+        time.sleep(1.5)
+    # After 0.05, 0.15, 0.35, 0.75 and 1.55 s, and every 0.15 s.
+    assert rare.looks <= 4 < often.looks
 
 
 @pytest.mark.parametrize("error", [None, TIMED_OUT, Refusal(ErrorCode.UNSUPPORTED_VERSION, "an older broker")])

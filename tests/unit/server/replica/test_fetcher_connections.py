@@ -26,7 +26,6 @@ from tests.unit.server.replica.fetching_replicas import (
     result,
 )
 
-
 LOST, FOUND = "2 lost", "2 found"
 
 
