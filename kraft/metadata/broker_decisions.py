@@ -6,7 +6,7 @@ is not registered are refused with BROKER_ID_NOT_REGISTERED, those of an earlier
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import chain
 
 from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig
@@ -104,16 +104,20 @@ def heartbeat(
     caught_up_from_index: int,
     committed_index: int,
     defaults: TopicConfig = KAFKA_DEFAULTS,
+    newcomers: Collection[BrokerId] = (),
 ) -> Decision[HeartbeatResult]:
     """Decide on a heartbeat: unfence a broker that has caught up, or continue a controlled shutdown.
 
     The broker has caught up once it has applied the entry `caught_up_from_index`: its own registration, or a later one.
+    One of the `newcomers` gets the leaderships of a broker that shuts down only if no other can.
     """
     registration = _registered(image, request.broker_id, request.broker_epoch)
     records: Sequence[MetadataRecord] = []
     is_fenced, may_stop = registration.fenced, False
     if request.wants_shutdown:
-        stopping = begin_controlled_shutdown(image, request.broker_id, request.broker_epoch, defaults)
+        stopping = begin_controlled_shutdown(
+            image, request.broker_id, request.broker_epoch, defaults, newcomers=newcomers
+        )
         records = stopping.records
         may_stop = stopping.response
         is_fenced = is_fenced or may_stop
@@ -141,31 +145,48 @@ def unfence_broker(
 
 
 def fence_broker(
-    image: MetadataImage, broker_id: BrokerId, broker_epoch: BrokerEpoch, defaults: TopicConfig = KAFKA_DEFAULTS
+    image: MetadataImage,
+    broker_id: BrokerId,
+    broker_epoch: BrokerEpoch,
+    defaults: TopicConfig = KAFKA_DEFAULTS,
+    *,
+    newcomers: Collection[BrokerId] = (),
 ) -> Decision[None]:
-    """Fence a broker whose session has expired or whose process is gone; does nothing for one that is fenced."""
+    """Fence a broker whose session has expired or whose process is gone; does nothing for one that is fenced.
+
+    One of the `newcomers` gets its leaderships only if no other can.
+    """
     registration = _registered(image, broker_id, broker_epoch)
     if registration.fenced:
         return Decision(records=[], response=None)
     fenced = BrokerFenced(broker_id=broker_id, broker_epoch=broker_epoch)
-    records = _with_changes(fenced, image, lambda part: changes_when_gone(part, broker_id, defaults))
+    records = _with_changes(
+        fenced, image, lambda part: changes_when_gone(part, broker_id, defaults, newcomers=newcomers)
+    )
     return Decision(records=records, response=None)
 
 
 def begin_controlled_shutdown(
-    image: MetadataImage, broker_id: BrokerId, broker_epoch: BrokerEpoch, defaults: TopicConfig = KAFKA_DEFAULTS
+    image: MetadataImage,
+    broker_id: BrokerId,
+    broker_epoch: BrokerEpoch,
+    defaults: TopicConfig = KAFKA_DEFAULTS,
+    *,
+    newcomers: Collection[BrokerId] = (),
 ) -> Decision[bool]:
     """Move the broker's leaderships to other brokers; the response is True once it may stop.
 
     The response is False while leaderships are moved, so that the new leaders know before the old one stops; the broker
     asks again. With the response True the broker is fenced: clients are no longer sent to it, and partitions that only
-    it holds have no leader until it is back.
+    it holds have no leader until it is back. One of the `newcomers` gets a leadership only if no other can.
     """
     registration = _registered(image, broker_id, broker_epoch)
     if registration.fenced:
         return Decision(records=[], response=True)
     moved = RecordsOnDemand(
-        decided_in_slices(image, lambda part: changes_when_shutting_down(part, broker_id, defaults)),
+        decided_in_slices(
+            image, lambda part: changes_when_shutting_down(part, broker_id, defaults, newcomers=newcomers)
+        ),
     )
     if not registration.in_controlled_shutdown:
         announced = BrokerShuttingDown(broker_id=broker_id, broker_epoch=broker_epoch)

@@ -8,7 +8,7 @@ in KafkaController and QuorumController.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig
 from kraft.metadata.decision import Decision
@@ -61,12 +61,16 @@ def elect_leaders(
 
 
 def balance_leaders(
-    image: MetadataImage, *, imbalance_percentage: int, defaults: TopicConfig = KAFKA_DEFAULTS
+    image: MetadataImage,
+    *,
+    imbalance_percentage: int,
+    defaults: TopicConfig = KAFKA_DEFAULTS,
+    newcomers: Collection[BrokerId] = (),
 ) -> Decision[int]:
     """Move leaderships back to their preferred brokers; the response is the number of moved ones.
 
     A broker gets them back if more than `imbalance_percentage` of the partitions that prefer it have another leader.
-    Partitions that are being reassigned stay as they are.
+    The `newcomers` get none yet. Partitions that are being reassigned stay as they are.
     """
     preferring: dict[BrokerId, int] = defaultdict(int)
     elsewhere: dict[BrokerId, list[tuple[TopicImage, PartitionImage]]] = defaultdict(list)
@@ -78,7 +82,7 @@ def balance_leaders(
     records: list[PartitionChanged] = []
     for broker_id in sorted(elsewhere):
         is_balanced = 100 * len(elsewhere[broker_id]) <= imbalance_percentage * preferring[broker_id]
-        if is_balanced or not image.is_active(broker_id):
+        if is_balanced or broker_id in newcomers or not image.is_active(broker_id):
             continue
         for topic, partition in elsewhere[broker_id]:
             if partition.has_leader and broker_id in partition.isr and not partition.is_reassigned:

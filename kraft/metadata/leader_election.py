@@ -26,9 +26,16 @@ CanLead = Callable[[BrokerId], bool]
 _UNCLEAN = TOPIC_CONFIGS["unclean.leader.election.enable"]
 
 
-def elect(replicas: Sequence[BrokerId], isr: Sequence[BrokerId], can_lead: CanLead) -> BrokerId:
-    """Return the first of the replicas that is in sync and can lead; NO_BROKER if there is none."""
-    return next((replica for replica in replicas if replica in isr and can_lead(replica)), NO_BROKER)
+def elect(
+    replicas: Sequence[BrokerId], isr: Sequence[BrokerId], can_lead: CanLead, newcomers: Collection[BrokerId] = ()
+) -> BrokerId:
+    """Return the first of the replicas that is in sync and can lead; NO_BROKER if there is none.
+
+    One of the `newcomers` is chosen only if no other can be.
+    """
+    found = [replica for replica in replicas if replica in isr and can_lead(replica)]
+    settled = (replica for replica in found if replica not in newcomers)
+    return next(settled, found[0] if found else NO_BROKER)
 
 
 def may_be_unclean(topic: TopicImage, defaults: TopicConfig) -> bool:
@@ -38,12 +45,17 @@ def may_be_unclean(topic: TopicImage, defaults: TopicConfig) -> bool:
 
 
 def changes_when_gone(
-    image: MetadataImage, broker_id: BrokerId, defaults: TopicConfig = KAFKA_DEFAULTS, *, trusted: bool = True
+    image: MetadataImage,
+    broker_id: BrokerId,
+    defaults: TopicConfig = KAFKA_DEFAULTS,
+    *,
+    trusted: bool = True,
+    newcomers: Collection[BrokerId] = (),
 ) -> list[PartitionChanged]:
     """Return the changes for a broker that is fenced or registers again: it leads nothing, and leaves ISRs with others.
 
     A broker that is not `trusted` may have lost acknowledged records: it leaves every ELR, and does not stay as the
-    last member of an ISR if there is an ELR.
+    last member of an ISR if there is an ELR. One of the `newcomers` leads only if no other can.
     """
 
     def can_lead(candidate: BrokerId) -> bool:
@@ -57,7 +69,15 @@ def changes_when_gone(
             isr = _without(partition.isr, broker_id)
             unclean = may_be_unclean(topic, defaults)
             changes += partition_change(
-                image, topic, partition, isr, can_lead, defaults=defaults, unclean=unclean, distrusted=distrusted
+                image,
+                topic,
+                partition,
+                isr,
+                can_lead,
+                defaults=defaults,
+                unclean=unclean,
+                distrusted=distrusted,
+                newcomers=newcomers,
             )
     return changes
 
@@ -82,11 +102,16 @@ def changes_when_unfenced(
 
 
 def changes_when_shutting_down(
-    image: MetadataImage, broker_id: BrokerId, defaults: TopicConfig = KAFKA_DEFAULTS
+    image: MetadataImage,
+    broker_id: BrokerId,
+    defaults: TopicConfig = KAFKA_DEFAULTS,
+    *,
+    newcomers: Collection[BrokerId] = (),
 ) -> list[PartitionChanged]:
     """Return the changes for a controlled shutdown: another member of the ISR becomes leader where one can.
 
-    A partition of which the broker has the only replica in sync keeps it as leader until it stops.
+    One of the `newcomers` does only if no other can. A partition of which the broker has the only replica in sync keeps
+    it as leader until it stops.
     """
 
     def can_lead(candidate: BrokerId) -> bool:
@@ -96,7 +121,7 @@ def changes_when_shutting_down(
     for topic, partition in image.partitions_of(broker_id):
         isr = _without(partition.isr, broker_id)
         if broker_id in partition.isr and elect(partition.replicas, isr, can_lead) != NO_BROKER:
-            changes += partition_change(image, topic, partition, isr, can_lead, defaults=defaults)
+            changes += partition_change(image, topic, partition, isr, can_lead, defaults=defaults, newcomers=newcomers)
     return changes
 
 
@@ -157,18 +182,20 @@ def partition_change(
     defaults: TopicConfig,
     unclean: bool = False,
     distrusted: Collection[BrokerId] = (),
+    newcomers: Collection[BrokerId] = (),
 ) -> list[PartitionChanged]:
     """Return the record for a new ISR, with an election if the leader cannot stay; none if nothing changes.
 
     If no member of the ISR can lead, a member of the ELR does, alone in the ISR; with `unclean`, failing that, any
     replica. An empty `isr` means that its last member is gone. The `distrusted` brokers may have lost acknowledged
-    records. `defaults` apply to topics that do not set a config themselves.
+    records. One of the `newcomers` leads only if no other can. `defaults` apply to topics that do not set a config
+    themselves.
     """
     stays = partition.leader in isr and can_lead(partition.leader)
-    leader = partition.leader if stays else elect(partition.replicas, isr, can_lead)
+    leader = partition.leader if stays else elect(partition.replicas, isr, can_lead, newcomers)
     if leader == NO_BROKER:
         eligible = _without(partition.elr, *distrusted)
-        leader = elect(partition.replicas, eligible, can_lead)
+        leader = elect(partition.replicas, eligible, can_lead, newcomers)
         if unclean and leader == NO_BROKER:
             leader = elect(partition.replicas, partition.replicas, can_lead)
         if leader != NO_BROKER:

@@ -16,6 +16,7 @@ from kraft.metadata.broker_sessions import BrokerSessions
 from kraft.metadata.change_counts import ChangeCounts
 from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage
+from kraft.metadata.service_times import Newcomers
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId
@@ -38,12 +39,16 @@ class BrokerWatch:
         *,
         session_timeout_ms: int,
         topic_defaults: TopicDefaultsInEffect,
+        newcomers: Newcomers,
         nobody_listens: Callable[[Sequence[Endpoint]], Awaitable[bool]] = nobody_listens,
     ) -> None:
-        """`nobody_listens` returns whether every one of a broker's addresses refuses connections."""
+        """`nobody_listens` returns whether every one of a broker's addresses refuses connections; `newcomers` returns
+        the brokers that came into service a short time ago.
+        """
         self._host = host
         self._clock = clock
         self._topic_defaults = topic_defaults
+        self._newcomers = newcomers
         self._nobody_listens = nobody_listens
         self._sessions = BrokerSessions(timeout_ms=session_timeout_ms)
         self._presence = BrokerPresence()
@@ -103,12 +108,13 @@ class BrokerWatch:
         registration = self._host.image.broker(broker_id)
         heard_ms = self._sessions.last_contact_ms(broker_id)
         if registration is not None and not registration.fenced:
-            epoch, changes = registration.broker_epoch, ChangeCounts()
+            epoch, changes, newcomers = registration.broker_epoch, ChangeCounts(), self._newcomers()
 
             def fence(image: MetadataImage) -> Decision[None]:
-                return changes.of(
-                    image, broker_decisions.fence_broker(image, broker_id, epoch, self._topic_defaults(image))
+                fencing = broker_decisions.fence_broker(
+                    image, broker_id, epoch, self._topic_defaults(image), newcomers=newcomers
                 )
+                return changes.of(image, fencing)
 
             await self._host.submit(fence)
             log.warning("broker fenced", broker=broker_id, reason=reason, **changes.facts())

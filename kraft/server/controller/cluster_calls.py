@@ -13,6 +13,7 @@ from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.change_counts import ChangeCounts
 from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage
+from kraft.metadata.service_times import Newcomers
 from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest, ProducerIdBlock
 from kraft.model.alter_partition import AlterPartitionRequest, AlterPartitionResult
 from kraft.model.errors import ErrorCode, Refusal
@@ -51,12 +52,14 @@ class ClusterCalls:
         view: QuorumView,
         *,
         topic_defaults: TopicDefaultsInEffect,
+        newcomers: Newcomers,
     ) -> None:
         self._cluster_id = cluster_id
         self._host = host
         self._watch = watch
         self._view = view
         self._topic_defaults = topic_defaults
+        self._newcomers = newcomers
 
     async def register_broker(self, request: RegisterBrokerRequest) -> RegistrationResult:
         changes = ChangeCounts()
@@ -89,7 +92,7 @@ class ClusterCalls:
             raise Refusal(ErrorCode.NOT_CONTROLLER, "the controller is becoming active: retry")
 
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResult:
-        changes = ChangeCounts()
+        changes, newcomers = ChangeCounts(), self._newcomers()
 
         def decide(image: MetadataImage) -> Decision[HeartbeatResult]:
             return broker_decisions.heartbeat(
@@ -98,6 +101,7 @@ class ClusterCalls:
                 caught_up_from_index=self._caught_up_from(request.broker_id),
                 committed_index=self._host.committed_index,
                 defaults=self._topic_defaults(image),
+                newcomers=newcomers,
             )
 
         try:

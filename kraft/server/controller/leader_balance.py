@@ -16,6 +16,7 @@ from kraft.metadata import election_decisions
 from kraft.metadata.configs import TopicConfig
 from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage
+from kraft.metadata.service_times import SETTLED_AFTER_MS, Newcomers
 from kraft.model.errors import Refusal
 from kraft.runtime.clock import Clock
 from kraft.server.config.components import LeaderElections
@@ -37,11 +38,13 @@ class LeaderBalance:
         config: LeaderElections,
         *,
         topic_defaults: Callable[[MetadataImage], TopicConfig],
+        newcomers: Newcomers,
     ) -> None:
         self._host = host
         self._clock = clock
         self._config = config
         self._topic_defaults = topic_defaults
+        self._newcomers = newcomers
         self._balance_at_ms = self._unclean_at_ms = 0
         self._cleared_for_configs: object = None
         self.restart()
@@ -58,6 +61,8 @@ class LeaderBalance:
         """Hold elections when they are due. Runs until cancelled."""
         while True:
             await period_end(LOOK_INTERVAL_S)
+            # A controller that becomes the active one has to know them.
+            self._newcomers()
             if self._host.active:
                 await self._hold_due()
 
@@ -66,6 +71,9 @@ class LeaderBalance:
         try:
             if self._config.rebalance_enabled and now_ms >= self._balance_at_ms:
                 self._balance_at_ms = now_ms + self._config.imbalance_check_interval_s * 1_000
+                if self._newcomers():
+                    # Their leaderships are due once clients are back, not an interval later.
+                    self._balance_at_ms = min(self._balance_at_ms, now_ms + SETTLED_AFTER_MS)
                 await self._submit_if_any(self._elect_preferred, "preferred leaders elected")
             if now_ms >= self._unclean_at_ms:
                 self._unclean_at_ms = now_ms + self._config.unclean_interval_ms
@@ -102,6 +110,7 @@ class LeaderBalance:
             image,
             imbalance_percentage=self._config.imbalance_per_broker_percentage,
             defaults=self._topic_defaults(image),
+            newcomers=self._newcomers(),
         )
 
     def _elect_unclean(self, image: MetadataImage) -> Decision[int]:

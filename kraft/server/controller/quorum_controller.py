@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 from uuid import UUID
@@ -17,13 +17,14 @@ from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.broker_decisions import initialise_cluster
 from kraft.metadata.group_configs import GroupDefaults
 from kraft.metadata.image import BrokerRegistration, MetadataImage
+from kraft.metadata.service_times import ServiceTimes
 from kraft.metadata.topic_decisions import ControllerDefaults
 from kraft.model import configs
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.features import FeatureRange
-from kraft.model.ids import TopicId
+from kraft.model.ids import BrokerId, TopicId
 from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, TopicResults
 from kraft.quorum.port import Quorum
 from kraft.rpc.call import Served
@@ -86,6 +87,7 @@ class QuorumController:
         self._clock = clock
         self._entropy = entropy
         self._topic_defaults = TopicDefaultsInEffect(config.settings, config.defaults.configs, str(config.node_id))
+        self._service_times = ServiceTimes()
         self._view = QuorumView(config.cluster_id, clock)
         self._quorum: Quorum | None = None
         self._activated = asyncio.Event()
@@ -95,10 +97,16 @@ class QuorumController:
             clock,
             session_timeout_ms=config.broker_session_timeout_ms,
             topic_defaults=self._topic_defaults,
+            newcomers=self._newcomers,
             nobody_listens=nobody_listens,
         )
         self.cluster_calls = ClusterCalls(
-            config.cluster_id, self.host, self._watch, self._view, topic_defaults=self._topic_defaults
+            config.cluster_id,
+            self.host,
+            self._watch,
+            self._view,
+            topic_defaults=self._topic_defaults,
+            newcomers=self._newcomers,
         )
         self.brokers = ControllerBrokersHandler(
             self.host, has_live_session=self._watch.has_live_session, topic_defaults=self._topic_defaults
@@ -109,7 +117,9 @@ class QuorumController:
             self.host, entropy, topic_defaults=self._topic_defaults
         )
         self._queries = MetadataQueries(lambda: self.host.image, lambda: self.host.committed_index)
-        self._leader_balance = LeaderBalance(self.host, clock, config.elections, topic_defaults=self._topic_defaults)
+        self._leader_balance = LeaderBalance(
+            self.host, clock, config.elections, topic_defaults=self._topic_defaults, newcomers=self._newcomers
+        )
 
     def attach(self, quorum: Quorum) -> None:
         self._quorum = quorum
@@ -157,6 +167,11 @@ class QuorumController:
             async with asyncio.timeout(FINISH_S_MAX):
                 while self.host.active and any(map(_is_shutting_down, self.host.image.brokers.values())):
                     await self.host.progress(LOOK_INTERVAL_S)
+
+    def _newcomers(self) -> Collection[BrokerId]:
+        now_ms = self._clock.monotonic_ms()
+        self._service_times.note(self.host.image, now_ms)
+        return self._service_times.newcomers(now_ms)
 
     # --- requests from operators ---
 

@@ -42,6 +42,12 @@ def test_an_election_takes_the_next_of_the_assignment_however_much_it_leads_alre
     assert [partition(image, number).leader for number in range(3)] == [2, 2, 2]
 
 
+def test_a_newcomer_is_elected_only_if_no_other_can_lead() -> None:
+    assert elect(ids(1, 2, 3), ids(1, 2, 3), lambda broker_id: broker_id != 1, newcomers=ids(2)) == 3
+    assert elect(ids(1, 2, 3), ids(1, 2), lambda broker_id: broker_id != 1, newcomers=ids(2)) == 2
+    assert elect(ids(1, 2, 3), ids(1, 2, 3), lambda _: True, newcomers=ids(1, 2, 3)) == 1
+
+
 def test_nobody_outside_the_isr_is_ever_elected() -> None:
     assert elect(ids(1, 2, 3), ids(1), lambda broker_id: broker_id != 1) == NO_BROKER
 
@@ -78,6 +84,19 @@ def test_a_broker_that_shuts_down_hands_on_and_leaves_the_isr() -> None:
     assert state(image) == ([2, 3], 2, 1, 1)
     assert partition(image, 1).isr == (2, 3)
     assert partition(image, 1).leader_epoch == 0
+
+
+def test_a_dead_leader_and_one_that_shuts_down_are_followed_by_a_newcomer_only_if_no_other_can_lead() -> None:
+    image = with_topic(cluster(1, 2, 3), [1, 2, 3], [1, 2])
+    for changes in (changes_when_gone, changes_when_shutting_down):
+        after = image.replay(changes(image, BrokerId(1), newcomers=ids(2)))
+        assert [partition(after, number).leader for number in range(2)] == [3, 2]
+
+
+def test_a_newcomer_that_leads_goes_on_when_a_follower_dies() -> None:
+    image = with_topic(cluster(1, 2, 3), [1, 2, 3])
+    after = image.replay(changes_when_gone(image, BrokerId(3), newcomers=ids(1)))
+    assert state(after) == ([1, 2], 1, 0, 1)
 
 
 def test_a_broker_that_shuts_down_goes_on_with_what_nobody_else_has() -> None:

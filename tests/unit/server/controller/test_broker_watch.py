@@ -11,14 +11,15 @@ from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.broker_decisions import unfence_broker
 from kraft.metadata.broker_presence import CONFIRM_AFTER_MS, DIAL_INTERVAL_MS
 from kraft.metadata.configs import KAFKA_DEFAULTS
-from kraft.metadata.records import BrokerUnfenced
+from kraft.metadata.records import BrokerUnfenced, PartitionCreated, TopicCreated
+from kraft.metadata.snapshot_records import snapshot_records
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.model.liveness import LivenessRequest
 from kraft.server.controller.broker_watch import BrokerWatch
 from kraft.server.controller.state_machine_host import StateMachineHost
-from tests.support.cluster_images import registered
+from tests.support.cluster_images import cluster, partition, registered, with_topic
 from tests.support.virtual_time import LoopClock
 from tests.unit.server.controller.fake_quorum import FakeQuorum
 
@@ -47,11 +48,13 @@ class WatchingController:
         self.dead: set[int] = set()
         """Broker ports that refuse connections; all others accept them."""
         self.dialled: list[int] = []
+        self.newcomers: set[BrokerId] = set()
         self.watch = BrokerWatch(
             self.host,
             self.clock,
             session_timeout_ms=int(SESSION_S * 1_000),
             topic_defaults=TopicDefaultsInEffect({}, KAFKA_DEFAULTS),
+            newcomers=lambda: self.newcomers,
             nobody_listens=self._nobody_listens,
         )
         for broker_id in (1, 2):
@@ -213,3 +216,18 @@ async def test_a_controller_that_was_paused_fences_no_broker_for_missed_heartbea
         parts.watch.heartbeat_received(ONE, FIRST)
         await asyncio.sleep(SESSION_S - 1.5)
         assert parts.fenced() == [2]
+
+
+async def test_the_leaderships_of_a_fenced_broker_go_to_a_newcomer_last() -> None:
+    topic = snapshot_records(with_topic(cluster(1, 2, 3), [1, 2, 3]))
+    async with watching_controller() as parts:
+        third = BrokerUnfenced(broker_id=BrokerId(3), broker_epoch=BrokerEpoch(3))
+        created = [each for each in topic if isinstance(each, TopicCreated | PartitionCreated)]
+        parts.quorum.tell(registered(3, epoch=3), third, *created)
+        parts.newcomers.add(BrokerId(2))
+        await asyncio.sleep(SESSION_S / 2)
+        for broker_id in (2, 3):
+            parts.watch.heartbeat_received(BrokerId(broker_id), BrokerEpoch(broker_id))
+        await asyncio.sleep(SESSION_S / 2 + 1)
+        assert parts.is_fenced(1)
+        assert partition(parts.host.image).leader == 3

@@ -31,7 +31,10 @@ class Parts:
         self.host = StateMachineHost(self._on_leadership)
         self.quorum = FakeQuorum(self.host, commits_at_once=True)
         self.host.attach(self.quorum)
-        self.balance = LeaderBalance(self.host, LoopClock(), config, topic_defaults=lambda image: defaults)
+        self.newcomers: set[BrokerId] = set()
+        self.balance = LeaderBalance(
+            self.host, LoopClock(), config, topic_defaults=lambda image: defaults, newcomers=lambda: self.newcomers
+        )
 
     def _on_leadership(self, active: bool) -> None:
         if active:
@@ -71,6 +74,17 @@ async def test_preferred_leaders_lead_again_when_the_interval_is_over() -> None:
         await asyncio.sleep(9)
         assert parts.leader() == 2
         await asyncio.sleep(2)
+        assert parts.leader() == 1
+
+
+async def test_a_newcomer_leads_again_once_its_clients_are_back_however_long_the_interval_is() -> None:
+    async with active_controller(MOVED, replace(SOON, imbalance_check_interval_s=100)) as parts:
+        await asyncio.sleep(95)
+        parts.newcomers.add(BrokerId(1))
+        await asyncio.sleep(10)
+        assert parts.leader() == 2
+        parts.newcomers.clear()
+        await asyncio.sleep(11)
         assert parts.leader() == 1
 
 
