@@ -59,7 +59,7 @@ class ReplicaDeletions:
 
     async def wait_for_free_names(self) -> None:
         """Wait until new replicas can have the names of all deleted ones."""
-        if self._marking is not None:
+        while self._marking is not None and not self._marking.done():
             await asyncio.wait([self._marking])
 
     async def resume_removals(self) -> None:

@@ -174,6 +174,13 @@ class ReplicaFailures:
         state = None if topic is None else topic.partitions.get(replica.topic_partition.partition)
         return state if state is not None and self._broker_id in state.replicas else None
 
+    def may_be_created(self, replica: OfflineReplica) -> bool:
+        """Return whether the replica may be created, empty, as the latest metadata is."""
+        state = self._state(replica)
+        if state is None:
+            return False
+        return replica.damage is Damage.NOT_CREATED or self._may_be_recreated(replica, state)
+
     def _may_be_recreated(self, replica: OfflineReplica, state: PartitionImage) -> bool:
         """Return whether the metadata no longer counts on the old copy.
 

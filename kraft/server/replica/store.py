@@ -292,7 +292,11 @@ class PartitionStore:
 
     def _created(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
         """Return a new empty log, in the first of its log directories with room."""
-        *others, last = self._places_for(topic_partition)
+        places = self._places_for(topic_partition)
+        if not places:
+            # The last one failed after this was asked for.
+            raise DirectoryFailed(next(iter(self._directories.offline)), OSError("no log directory is online"))
+        *others, last = places
         for directory in others:
             try:
                 return self._created_in(directory, topic_partition, topic_id, config)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from concurrent.futures import Executor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from msgspec.structs import replace
 
@@ -32,7 +32,7 @@ from kraft.server.replica.storage import ReplicaStorage
 from kraft.server.replica.store import PartitionStore
 from tests.support.cluster_images import ORDERS, ids
 from tests.support.server.fake_controllers import FakeControllers
-from tests.support.server.replicas import DEFAULTS, Broker, InlineExecutor
+from tests.support.server.replicas import DEFAULTS, Broker, InlineExecutor, settle
 
 
 class FakeFetcher:
@@ -52,6 +52,36 @@ class FakeFetcher:
             await asyncio.sleep(3_600)
         finally:
             self.is_running = False
+
+
+class HeldExecutor(Executor):
+    """Does nothing before the test says so, as a disk that is slow."""
+
+    def __init__(self) -> None:
+        self.held: list[Callable[[], None]] = []
+
+    def submit(self, work: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        self.held.append(lambda: _run(done, lambda: work(*arguments, **named)))
+        return done
+
+    async def step(self) -> None:
+        """Do the work that was submitted first."""
+        self.held.pop(0)()
+        await settle()
+
+    async def work(self) -> None:
+        """Do all work, also what follows from it."""
+        await settle()
+        while self.held:
+            await self.step()
+
+
+def _run(done: Future[Any], work: Callable[[], Any]) -> None:
+    try:
+        done.set_result(work())
+    except Exception as error:  # noqa: BLE001  As an executor does.
+        done.set_exception(error)
 
 
 @dataclass(slots=True)
@@ -124,7 +154,9 @@ class Host:
     def use_thread(self, thread: Executor) -> None:
         """Use the store in that thread from now on."""
         publisher = self.publisher
-        publisher._storage = publisher._deletions._storage = replace(publisher._storage, thread=thread)
+        storage = replace(publisher._storage, thread=thread)
+        for part in (publisher, publisher._deletions, publisher._openings, publisher._checkpoints):
+            part._storage = storage
 
     async def marked(self) -> None:
         """Wait until deleted replicas are marked as such on the disk."""

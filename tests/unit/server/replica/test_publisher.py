@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from concurrent.futures import Executor, Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ from kraft.server.replica.high_watermarks import read_high_watermarks, write_hig
 from kraft.server.replica.log_directories import as_log_directory
 from tests.support.cluster_images import ORDERS, cluster, with_topic
 from tests.support.server.replicas import DEFAULTS, ORDERS_0, Broker, InlineExecutor, batch, outcome, settle, values_in
-from tests.unit.server.replica.publishing import Host, changed
+from tests.unit.server.replica.publishing import HeldExecutor, Host, changed
 
 pytestmark = pytest.mark.real_time
 
@@ -120,18 +118,6 @@ async def test_a_deletion_that_the_disk_refuses_takes_the_directory_out_of_use(
     assert host.log_directories.online == ()
 
 
-class HeldExecutor(Executor):
-    """Does nothing before the test says so, as a disk that is slow."""
-
-    def __init__(self) -> None:
-        self.held: list[Callable[[], None]] = []
-
-    def submit(self, work: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
-        done: Future[Any] = Future()
-        self.held.append(lambda: done.set_result(work(*arguments, **named)))
-        return done
-
-
 async def test_a_failover_waits_for_no_deletion_and_no_creation(host: Host) -> None:
     image = with_topic(cluster(1, 2, 3), [2, 1, 3], [2, 1, 3])
     await host.act_on(with_topic(image, *[[1, 2]] * 5, topic="gone", topic_id=RECREATED))
@@ -147,10 +133,7 @@ async def test_a_failover_waits_for_no_deletion_and_no_creation(host: Host) -> N
     assert [fetcher.leader_id for fetcher in host.fetchers] == [2, 3]
     assert len(host.broker.partitions) == 2, "what is gone is served no more"
     assert len(disk.held) == 1, "one visit to the disk frees all the names"
-    while not acting.done():
-        while disk.held:
-            disk.held.pop()()
-        await settle()
+    await disk.work()
     await acting
     assert host.broker.partitions.by_name("created", 0).leader is not None
     host.use_thread(InlineExecutor())
@@ -168,10 +151,8 @@ async def test_metadata_that_follows_a_deletion_waits_for_no_disk(host: Host) ->
     again = asyncio.create_task(host.act_on(with_topic(host.image, [1, 2], topic="gone", topic_id=AGAIN)))
     await settle()
     assert not again.done(), "its name is not free yet"
-    while not again.done():
-        while disk.held:
-            disk.held.pop(0)()
-        await settle()
+    await disk.work()
+    await again
     assert host.broker.partitions.by_name("gone", 0).topic_id == AGAIN
     assert "gone-0" in host.directories()
     assert "gone-0.0-delete" in host.directories()

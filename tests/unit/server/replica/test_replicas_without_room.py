@@ -16,8 +16,8 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset, TopicId, TopicIdPartition
 from kraft.server.replica.high_watermarks import FILE_NAME, read_high_watermarks
 from kraft.server.replica.log_directories import as_log_directory
+from kraft.server.replica.openings import CREATION_RETRY_S
 from kraft.server.replica.partitions import Damage, OfflineReplica
-from kraft.server.replica.publisher import CREATION_RETRY_S
 from kraft.server.replica.store import METADATA_FILE
 from tests.support.cluster_images import ORDERS, cluster, partition, with_topic
 from tests.support.server.replicas import ORDERS_0, Broker, FailingDisk, outcome, until, values_in

@@ -1,0 +1,67 @@
+"""Writes the high watermark checkpoints of a broker's log directories from the replicas that it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import structlog
+
+from kraft.log.disk import is_disk_full
+from kraft.model.ids import LogDirectory, Offset, TopicPartition
+from kraft.server.replica.failures import ReplicaFailures
+from kraft.server.replica.high_watermarks import HighWatermarks
+from kraft.server.replica.partitions import Damage, Partitions
+from kraft.server.replica.storage import ReplicaStorage
+
+log = structlog.get_logger()
+
+
+class HighWatermarkCheckpoints:
+    """The checkpoints on the disk; `read` has what they held at the start."""
+
+    def __init__(self, partitions: Partitions, storage: ReplicaStorage, failures: ReplicaFailures) -> None:
+        self._partitions = partitions
+        self._storage = storage
+        self._directories = storage.directories
+        self._failures = failures
+        self.read = HighWatermarks(storage.disk, storage.directories.online)
+
+    async def write(self, *, needs_room: bool) -> Mapping[LogDirectory, str]:
+        """Write the checkpoints. Return the log directories without room for them, each with the error.
+
+        With `needs_room` an outdated file would do harm: a full disk counts as failed.
+        """
+        without_room: dict[LogDirectory, str] = {}
+        for directory, offsets in self._held().items():
+            if not self._directories.is_online(directory):
+                continue
+            try:
+                await self._storage.in_thread(self.read.write, directory, offsets)
+            except OSError as error:
+                if is_disk_full(error) and not needs_room:
+                    log.warning("high watermark checkpoint skipped, disk full", directory=directory, reason=str(error))
+                    without_room[directory] = str(error)
+                else:
+                    self._failures.directory_failed(directory, str(error))
+        return without_room
+
+    def _held(self) -> dict[LogDirectory, dict[TopicPartition, Offset]]:
+        """Return the high watermarks by log directory.
+
+        Replicas in an offline directory are listed in another one, so that their loss is noticed. One that was never
+        created cannot be lost.
+        """
+        held: dict[LogDirectory, dict[TopicPartition, Offset]] = {each: {} for each in self._directories.online}
+        if not held:
+            return {}
+        for partition in self._partitions:
+            if partition.log_directory in held:
+                held[partition.log_directory][partition.topic_partition] = partition.high_watermark
+        elsewhere = self._directories.online[0]
+        for replica in self._partitions.offline:
+            if replica.damage is Damage.NOT_CREATED:
+                continue
+            known = replica.log_directory
+            directory = known if known is not None and known in held else elsewhere
+            held[directory][replica.topic_partition] = replica.high_watermark
+        return held
