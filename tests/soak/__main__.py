@@ -112,6 +112,7 @@ PROGRAMS: Final = (
     Program(name="leader-kill", command="tests.soak.leader_kill_runs --times 10 --seed {seed}"),
     Program(name="coordinator-kill", command="tests.soak.coordinator_kill_runs --times 5 --seed {seed}"),
     Program(name="deletion-kill", command="tests.soak.deletion_kill_runs --times 1 --partitions 300"),
+    Program(name="creation-kill", command="tests.soak.creation_kill_runs --times 1 --logs 300"),
     Program(name="kill-all", command=f"{_QUORUM} kill-all --times 10 --seed {{seed}}"),
     Program(name="kill-controller", command=f"{_QUORUM} kill-controller --times 10 --seed {{seed}}"),
     Program(name="kill-separate", command=f"{_QUORUM} kill-controller --separate --times 10 --seed {{seed}}"),

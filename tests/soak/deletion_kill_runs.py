@@ -10,6 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from kraft.testing import Cluster
+from tests.soak.creation_kill_runs import replicas_on_disk
 from tests.soak.fault_runs import say
 from tests.soak.leader_kill_runs import NODES, LeaderKill, figures, led_partition
 from tests.support.records import create_topic
@@ -43,7 +44,11 @@ def run(*, times: int, partitions: int, tell: Callable[[Run], None] = lambda _: 
             if deleted:
                 create_topic(servers, _LARGE, partitions=partitions, replication_factor=NODES)
                 # Creating it takes longer than deleting it, and is not measured.
-                until(lambda: _hold(led.cluster, partitions + 1), "the nodes do not have the large topic", _DEADLINE_S)
+                until(
+                    lambda: replicas_on_disk(led.cluster, _LARGE) == partitions,
+                    "the nodes do not have the large topic",
+                    _DEADLINE_S,
+                )
             led.load.wait_for_acknowledgements(_ACKNOWLEDGED_BEFORE)
             if deleted:
                 led.admin.delete_topics([_LARGE])
@@ -53,12 +58,6 @@ def run(*, times: int, partitions: int, tell: Callable[[Run], None] = lambda _: 
             if deleted:
                 until(lambda: not _left(led.cluster), "replicas are left", _DEADLINE_S)
     return runs
-
-
-def _hold(cluster: Cluster, replicas: int) -> bool:
-    """Return whether each node last applied metadata with that many replicas for it."""
-    applied = [node.log_path.read_text().rpartition('"replicas": ')[2] for node in cluster.nodes]
-    return all(text.startswith(f"{replicas},") for text in applied)
 
 
 def _left(cluster: Cluster) -> int:
