@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "consume": ("kraft.cli.consume", "Print the records of a topic until Ctrl-C."),
     "storage": ("kraft.cli.storage", "Format the log directories of nodes."),
     "server": ("kraft.cli.server", "Start and stop nodes."),
+    "cluster": ("kraft.cli.cluster.commands", "Show what is wrong with the cluster."),
     "topics": ("kraft.cli.topics.commands", "Create, list, describe, change, move and delete topics."),
     "configs": ("kraft.cli.configs", "Describe and alter configs and client quotas."),
     "brokers": ("kraft.cli.brokers", "List brokers, fence them, and remove them from the cluster."),

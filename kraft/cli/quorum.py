@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,6 +17,7 @@ from kraft.cli.options import (
     open_admin,
 )
 from kraft.cli.printing import fail, print_columns, print_json, say
+from kraft.cli.quorum_words import voter_warnings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +58,7 @@ def describe(
         _print(error.description, output, status=status, replication=replication, human_readable=human_readable)
         fail(error.message)
     _print(description, output, status=status, replication=replication, human_readable=human_readable)
-    for warning in _warnings(description):
+    for warning in voter_warnings(description):
         say(f"kraft: {warning}")
 
 
@@ -148,29 +148,6 @@ def _max_follower_lag(description: QuorumDescription) -> tuple[int, int]:
     return lag, max(0, leader.last_caught_up_timestamp_ms - slowest.last_caught_up_timestamp_ms)
 
 
-def _warnings(description: QuorumDescription) -> list[str]:
-    """Return what an operator should know of the voters that do not count; empty if no controller is active.
-
-    The error says that then.
-    """
-    if description.error_code:
-        return []
-    voters = description.voters
-    not_counting = [voter for voter in voters if voter.unreachable or voter.is_learner]
-    has_spare = len(voters) - len(not_counting) > len(voters) // 2 + 1
-    consequence = "" if has_spare else "; losing one more stops all changes"
-    return [f"voter {voter.node_id} {_why_not_counting(voter)}{consequence}" for voter in not_counting]
-
-
-def _why_not_counting(voter: QuorumMember) -> str:
-    if not voter.unreachable:
-        return "lost its metadata log and does not count until the leader admits it"
-    heard_ms = voter.last_fetch_timestamp_ms
-    if heard_ms < 0:
-        return "unreachable: the leader has never heard from it"
-    return f"unreachable since {datetime.fromtimestamp(heard_ms / 1_000, UTC):%H:%M:%S} UTC"
-
-
 def _ids(members: Sequence[QuorumMember]) -> str:
     return f"[{','.join(str(member.node_id) for member in members)}]"
 
@@ -186,6 +163,6 @@ def _as_json(description: QuorumDescription) -> dict[str, Any]:
         "max_follower_lag_time_ms": lag_ms,
         "voters": [asdict(member) for member in description.voters],
         "observers": [asdict(member) for member in description.observers],
-        "warnings": _warnings(description),
+        "warnings": voter_warnings(description),
         "error": description.error_message or None,
     }

@@ -88,6 +88,7 @@ class Admin:
     # --- brokers, features, quotas and the quorum ---
 
     describe_brokers = _blocking(AsyncAdmin.describe_brokers)
+    describe_log_directories = _blocking(AsyncAdmin.describe_log_directories)
     fence_broker = _blocking(AsyncAdmin.fence_broker)
     unfence_broker = _blocking(AsyncAdmin.unfence_broker)
     unregister_broker = _blocking(AsyncAdmin.unregister_broker)

@@ -56,4 +56,13 @@ class LogDirectoryDescription(Struct, frozen=True, kw_only=True):
     error_code: ErrorCode = ErrorCode.NONE
     total_bytes: int = -1
     usable_bytes: int = -1
+    shortage: str = ""
+    """Why appends are refused until there is more free space; empty while they are not."""
+
     replicas: list[ReplicaSize] = field(default_factory=list)
+
+
+class DescribeLogDirectoriesResponse(Struct, frozen=True, kw_only=True):
+    """Directories of one broker, in the order of log.dirs; failed ones come last."""
+
+    directories: list[LogDirectoryDescription]

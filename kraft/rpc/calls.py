@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraft.model import brokers, configs, features, partitions
+from kraft.model import brokers, configs, features, log_directories, partitions
 from kraft.model import client_quotas as quotas
 from kraft.model.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
@@ -84,3 +84,9 @@ ALTER_CLIENT_QUOTAS: Final = Call(
     _ADMIN, "AlterClientQuotas", quotas.AlterClientQuotasRequest, quotas.AlterClientQuotasResponse
 )
 DESCRIBE_QUORUM: Final = Call(_ADMIN, "DescribeQuorum", DescribeQuorumRequest, QuorumDescription)
+DESCRIBE_LOG_DIRECTORIES: Final = Call(
+    _ADMIN,
+    "DescribeLogDirectories",
+    log_directories.DescribeLogDirectoriesRequest,
+    log_directories.DescribeLogDirectoriesResponse,
+)

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 
 class Shown(Struct, frozen=True, kw_only=True):
-    """One partition with the facts that conditions are checked against."""
+    """One partition of a topic with the facts that conditions are checked against."""
 
+    topic: str
     partition: PartitionMetadata
     reassignment: OngoingReassignment | None
     min_insync_replicas: int
@@ -63,7 +64,7 @@ _BY_MIN_ISR = (is_at_min_isr, is_under_min_isr)
 
 def describe(admin: Admin, topic: str | None, condition: Condition | None, output: Output) -> None:
     """Print one topic or all; with a condition, only the partitions that meet it, without lines of topics."""
-    # In this order a listed reassignment may already be complete in the description; `_reassignment_of` checks that.
+    # In this order a listed reassignment may already be complete in the description; `reassignment_of` checks that.
     reassignments = admin.list_partition_reassignments()
     descriptions = admin.describe_topics([] if topic is None else [topic])
     shown = [
@@ -79,7 +80,7 @@ def describe(admin: Admin, topic: str | None, condition: Condition | None, outpu
         if condition is None:
             _print_topic(each, reassignments)
         for partition in partitions:
-            _print_partition(each.metadata.topic, partition, _reassignment_of(reassignments, each, partition))
+            _print_partition(each.metadata.topic, partition, reassignment_of(reassignments, each, partition))
 
 
 def _in(
@@ -89,28 +90,29 @@ def _in(
     reassignments: Mapping[TopicPartition, OngoingReassignment],
 ) -> list[PartitionMetadata]:
     topic = description.metadata.topic
-    min_insync_replicas = _min_insync_replicas(admin, topic) if condition in _BY_MIN_ISR else 0
+    min_isr = min_insync_replicas(admin, topic) if condition in _BY_MIN_ISR else 0
     return [
         partition
         for partition in description.metadata.partitions
         if condition(
             Shown(
+                topic=topic,
                 partition=partition,
-                reassignment=_reassignment_of(reassignments, description, partition),
-                min_insync_replicas=min_insync_replicas,
+                reassignment=reassignment_of(reassignments, description, partition),
+                min_insync_replicas=min_isr,
             )
         )
     ]
 
 
-def _min_insync_replicas(admin: Admin, topic: str) -> int:
+def min_insync_replicas(admin: Admin, topic: str) -> int:
     for entry in admin.describe_topic_configs(topic):
         if entry.key == "min.insync.replicas" and entry.value is not None:
             return int(entry.value)
     raise AssertionError("every topic has a value of min.insync.replicas")
 
 
-def _reassignment_of(
+def reassignment_of(
     reassignments: Mapping[TopicPartition, OngoingReassignment],
     description: TopicDescription,
     partition: PartitionMetadata,
@@ -136,7 +138,10 @@ def _replication_factor(
     return max(
         (
             Shown(
-                partition=each, reassignment=_reassignment_of(reassignments, description, each), min_insync_replicas=0
+                topic=description.metadata.topic,
+                partition=each,
+                reassignment=reassignment_of(reassignments, description, each),
+                min_insync_replicas=0,
             ).replication_factor
             for each in description.metadata.partitions
         ),
@@ -167,7 +172,7 @@ def _as_json(
     metadata = description.metadata
     shown = []
     for each in partitions:
-        reassignment = _reassignment_of(reassignments, description, each)
+        reassignment = reassignment_of(reassignments, description, each)
         shown.append(
             {
                 "partition": each.partition,

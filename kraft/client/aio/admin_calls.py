@@ -11,7 +11,7 @@ from kraft.client.aio.coordinators import Coordinators
 from kraft.client.any_broker import AnyBroker
 from kraft.client.arguments import checked_names
 from kraft.client.ports import Connections, Node
-from kraft.model.errors import Refusal
+from kraft.model.errors import KraftError, Refusal
 from kraft.model.metadata import MetadataResponse
 from kraft.rpc.call import Call
 
@@ -72,19 +72,34 @@ class AdminCalls(ABC):
     async def _sent_to_each_broker(
         self, call: Call[Request, Response], request: Request, timeout_ms: int | None
     ) -> dict[int, Response]:
+        outcomes = await self._outcome_of_each_broker(call, request, timeout_ms)
+        answers: dict[int, Response] = {}
+        for broker_id, outcome in outcomes.items():
+            if isinstance(outcome, KraftError):
+                raise outcome
+            answers[broker_id] = outcome
+        return answers
+
+    async def _outcome_of_each_broker(
+        self, call: Call[Request, Response], request: Request, timeout_ms: int | None
+    ) -> dict[int, Response | KraftError]:
+        """Send the request to every broker in service; return the responses, or errors, by broker id."""
         deadline_ms = self._deadline_ms(timeout_ms)
         cluster = await self.describe_cluster(timeout_ms=timeout_ms)
 
-        async def answer_of(address: str) -> Response:
+        async def outcome_of(address: str) -> Response | KraftError:
             connections, only = self._at(address)
 
             async def ask(address: str, timeout_s: float) -> Response:
                 return await connections.peer(address).call(call, request, timeout_s)
 
-            return await only.call(ask, self._left_ms(deadline_ms))
+            try:
+                return await only.call(ask, self._left_ms(deadline_ms))
+            except KraftError as error:
+                return error
 
         brokers = {each.broker_id: f"{each.host}:{each.port}" for each in cluster.brokers}
-        return dict(zip(brokers, await asyncio.gather(*map(answer_of, brokers.values())), strict=True))
+        return dict(zip(brokers, await asyncio.gather(*map(outcome_of, brokers.values())), strict=True))
 
     async def _of_each(
         self,

@@ -26,13 +26,15 @@ from kraft.model.client_quotas import (
     QuotaOperation,
 )
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
-from kraft.model.errors import ErrorCode
+from kraft.model.errors import ErrorCode, KraftError
 from kraft.model.features import DescribeFeaturesRequest, DescribeFeaturesResponse, FeatureUpdate, UpdateFeaturesRequest
+from kraft.model.log_directories import DescribeLogDirectoriesRequest, LogDirectoryDescription
 from kraft.rpc.calls import (
     ALTER_CLIENT_QUOTAS,
     DESCRIBE_BROKERS,
     DESCRIBE_CLIENT_QUOTAS,
     DESCRIBE_FEATURES,
+    DESCRIBE_LOG_DIRECTORIES,
     DESCRIBE_QUORUM,
     FENCE_BROKER,
     UNFENCE_BROKER,
@@ -57,6 +59,17 @@ class ClusterAdmin(AdminCalls):
             return (await node.call(DESCRIBE_BROKERS, request, timeout_s)).brokers
 
         return await self._ask_admin(ask, self._timeout(timeout_ms))
+
+    async def describe_log_directories(
+        self, *, with_replicas: bool = True, timeout_ms: int | None = None
+    ) -> dict[int, list[LogDirectoryDescription] | KraftError]:
+        """Return the log directories of every broker in service, or its error, by broker id."""
+        request = DescribeLogDirectoriesRequest(partitions=[], all_partitions=with_replicas)
+        outcomes = await self._outcome_of_each_broker(DESCRIBE_LOG_DIRECTORIES, request, timeout_ms)
+        return {
+            broker_id: outcome if isinstance(outcome, KraftError) else outcome.directories
+            for broker_id, outcome in outcomes.items()
+        }
 
     async def fence_broker(
         self, broker_id: int, *, force: bool = False, timeout_ms: int | None = None

@@ -119,7 +119,9 @@ class BrokerApis:
             alter_replica_log_directories=AlterReplicaLogDirectoriesHandler(
                 logs.directories, partitions, self._replicas.moves
             ),
-            describe_log_directories=DescribeLogDirectoriesHandler(logs.directories, partitions),
+            describe_log_directories=DescribeLogDirectoriesHandler(
+                logs.directories, partitions, logs.disk_space.shortage
+            ),
             describe_producers=DescribeProducersHandler(partitions, image),
         )
 

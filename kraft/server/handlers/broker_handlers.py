@@ -97,9 +97,10 @@ class BrokerHandlers(Struct, frozen=True, kw_only=True):
     replica_fetch: ReplicaFetchHandler
     describe_producers: DescribeProducersHandler
 
-    # These are served over Kafka's protocol only.
-    alter_replica_log_directories: AlterReplicaLogDirectoriesHandler
     describe_log_directories: DescribeLogDirectoriesHandler
+
+    alter_replica_log_directories: AlterReplicaLogDirectoriesHandler
+    """Served over Kafka's protocol only."""
 
     def served(self) -> list[Served]:
         """Return the calls of the GRPC listener."""
@@ -122,4 +123,5 @@ class BrokerHandlers(Struct, frozen=True, kw_only=True):
             *self.queries.served(),
             *self.replica_fetch.served(),
             *self.describe_producers.served(),
+            *self.describe_log_directories.served(),
         ]

@@ -10,7 +10,14 @@ from collections.abc import Callable, Collection
 
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import LogDirectory
-from kraft.model.log_directories import DescribeLogDirectoriesRequest, LogDirectoryDescription, ReplicaSize
+from kraft.model.log_directories import (
+    DescribeLogDirectoriesRequest,
+    DescribeLogDirectoriesResponse,
+    LogDirectoryDescription,
+    ReplicaSize,
+)
+from kraft.rpc.call import Served
+from kraft.rpc.calls import DESCRIBE_LOG_DIRECTORIES
 from kraft.server.replica.log_directories import LogDirectories
 from kraft.server.replica.move import ReplicaMove
 from kraft.server.replica.partition import Partition
@@ -33,10 +40,13 @@ class DescribeLogDirectoriesHandler:
         self,
         directories: LogDirectories,
         partitions: Partitions,
+        shortage_of: Callable[[LogDirectory], str],
         space: Callable[[LogDirectory], tuple[int, int]] = space_of,
     ) -> None:
+        """`shortage_of` returns why appends to a directory are refused, empty while they are not."""
         self._directories = directories
         self._partitions = partitions
+        self._shortage_of = shortage_of
         self._space = space
 
     def handle(self, request: DescribeLogDirectoriesRequest) -> list[LogDirectoryDescription]:
@@ -50,9 +60,17 @@ class DescribeLogDirectoriesHandler:
         ]
         return online + failed
 
+    async def describe(self, request: DescribeLogDirectoriesRequest) -> DescribeLogDirectoriesResponse:
+        return DescribeLogDirectoriesResponse(directories=self.handle(request))
+
+    def served(self) -> list[Served]:
+        return [DESCRIBE_LOG_DIRECTORIES.served_by(self.describe)]
+
     def _replicas(self, asked: Collection[tuple[str, int]] | None) -> dict[LogDirectory, list[ReplicaSize]]:
         """Return the replicas of each directory, sorted by topic and partition; None asks for all."""
         found: dict[LogDirectory, list[ReplicaSize]] = {}
+        if asked is not None and not asked:
+            return found
         for partition in sorted(self._partitions, key=_name):
             if asked is None or _name(partition) in asked:
                 found.setdefault(partition.log_directory, []).append(_size(partition))
@@ -63,7 +81,11 @@ class DescribeLogDirectoriesHandler:
     def _described(self, directory: LogDirectory, replicas: list[ReplicaSize]) -> LogDirectoryDescription:
         total_bytes, usable_bytes = self._space(directory)
         return LogDirectoryDescription(
-            directory=directory, total_bytes=total_bytes, usable_bytes=usable_bytes, replicas=replicas
+            directory=directory,
+            total_bytes=total_bytes,
+            usable_bytes=usable_bytes,
+            shortage=self._shortage_of(directory),
+            replicas=replicas,
         )
 
 

@@ -69,6 +69,11 @@ class DiskSpace:
         latest = self._measured.get(directory)
         return latest is not None and latest.is_full
 
+    def shortage(self, directory: LogDirectory) -> str:
+        """Return why appends are refused, by the latest measurement; empty while they are not."""
+        latest = self._measured.get(directory)
+        return "" if latest is None or not latest.is_full else self._shortage(directory, latest)
+
     def _check(self, directory: LogDirectory) -> _Measurement:
         latest, now_ms = self._measured.get(directory), self._monotonic_ms()
         if (

@@ -30,7 +30,6 @@ from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, LeaderEpoch, Parti
 from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, DescribeTopicsRequest, NewTopic
 from kraft.rpc import calls, cluster_calls
 from kraft.rpc.call import Call, ServerStream
-from kraft.rpc.calls import DESCRIBE_CONFIGS
 from kraft.server.controller.quorum_controller import FINISH_S_MAX
 from kraft.server.handlers.describe_features import describe_features
 from kraft.server.handlers.describe_topics import describe_topics
@@ -258,5 +257,8 @@ async def test_a_controller_serves_what_operators_and_brokers_ask_it() -> None:
     asked = {row.method for row in rows if isinstance(row, Call | ServerStream)}
     # All other calls need the node's configuration or a broker's logs.
     of_brokers = ("kraft.v1.Broker/", "kraft.v1.Replication/")
-    assert {name for name in asked - served if not name.startswith(of_brokers, 1)} == {DESCRIBE_CONFIGS.method}
+    assert {name for name in asked - served if not name.startswith(of_brokers, 1)} == {
+        calls.DESCRIBE_CONFIGS.method,
+        calls.DESCRIBE_LOG_DIRECTORIES.method,
+    }
     assert served <= asked

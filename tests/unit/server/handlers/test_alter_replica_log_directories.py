@@ -132,7 +132,9 @@ def test_a_copy_is_described_until_it_is_the_replica(mover: Mover, paths: list[L
     partition.advance_log_start(Offset(1))
 
     def described() -> list[list[tuple[bool, int, bool]]]:
-        handler = DescribeLogDirectoriesHandler(mover.directories, mover.partitions, lambda _: (1, 1))
+        handler = DescribeLogDirectoriesHandler(
+            mover.directories, mover.partitions, shortage_of=lambda _: "", space=lambda _: (1, 1)
+        )
         directories = handler.handle(DescribeLogDirectoriesRequest(partitions=[], all_partitions=True))
         return [
             [(each.is_future, each.offset_lag, each.size_bytes > 0) for each in directory.replicas]

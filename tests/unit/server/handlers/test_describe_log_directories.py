@@ -27,7 +27,12 @@ def described(broker: Broker, *wanted: PartitionName) -> list[LogDirectoryDescri
         directories = LogDirectories(
             [partition.log_directory, LogDirectory("/elsewhere")], {LogDirectory("/failed"): "it broke"}
         )
-        handler = DescribeLogDirectoriesHandler(directories, broker.partitions, lambda _: (1_000, 400))
+        handler = DescribeLogDirectoriesHandler(
+            directories,
+            broker.partitions,
+            lambda each: "its disk is full" if each == "/elsewhere" else "",
+            lambda _: (1_000, 400),
+        )
         return handler.handle(DescribeLogDirectoriesRequest(partitions=list(wanted), all_partitions=not wanted))
 
     return run_virtually(scenario())
@@ -40,6 +45,7 @@ def test_every_directory_is_described_with_its_replicas(broker: Broker) -> None:
     assert replica.size_bytes == len(batch("a"))
     assert (used.error_code, used.total_bytes, used.usable_bytes) == (ErrorCode.NONE, 1_000, 400)
     assert (empty.directory, empty.replicas) == ("/elsewhere", [])
+    assert (used.shortage, empty.shortage) == ("", "its disk is full")
     assert (failed.directory, failed.error_code, failed.replicas) == ("/failed", ErrorCode.KAFKA_STORAGE_ERROR, [])
     assert (failed.total_bytes, failed.usable_bytes) == (-1, -1)
 

@@ -1,0 +1,1 @@
+"""`kraft cluster`: the state of the whole cluster."""

@@ -1,0 +1,128 @@
+"""Finds out the facts about a cluster for `kraft cluster health`, all at once, and what it can within two seconds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from msgspec import Struct
+
+from kraft.cli.cluster.findings import Facts
+from kraft.cli.options import open_admin
+from kraft.cli.printing import counted
+from kraft.cli.topics.description import Shown, is_unavailable, min_insync_replicas, reassignment_of
+from kraft.cli.transactions import hanging
+from kraft.client import Admin, KraftError, TopicPartition
+from kraft.client.errors import NoActiveController
+
+if TYPE_CHECKING:
+    from kraft.model.describe_quorum import QuorumDescription
+    from kraft.model.topics import TopicDescription
+
+Fact = TypeVar("Fact")
+
+PROBE_MS: Final = 1_500
+"""Longest wait for what a single broker is asked: one that hangs must not hide what the others know."""
+
+HANGING_AFTER_MS: Final = 15 * 60_000
+"""A transaction may hang if its producer has not written for longer: transaction.max.timeout.ms by default."""
+
+_MIN_ISR: Final = "min.insync.replicas"
+
+
+class _Search(Struct, frozen=True):
+    """Hanging transactions that were found, and why not all could be looked for."""
+
+    hanging: Sequence[hanging.OpenTransaction] = ()
+    problem: str = ""
+
+
+def gather(bootstrap_server: str, timeout_ms: int) -> Facts:
+    """Ask the cluster. Raises Unreachable if no broker answers."""
+    probe_ms = min(timeout_ms, PROBE_MS)
+    with (
+        open_admin(bootstrap_server, timeout_ms) as admin,
+        open_admin(bootstrap_server, probe_ms) as probe,
+        ThreadPoolExecutor() as pool,
+    ):
+        unknown: dict[str, str] = {}
+        quorum = pool.submit(_quorum, admin)
+        brokers = pool.submit(admin.describe_brokers)
+        directories = pool.submit(probe.describe_log_directories, with_replicas=False)
+        partitions = pool.submit(_partitions, admin)
+        search = pool.submit(_search, probe, partitions, time.monotonic() + PROBE_MS / 1_000)
+        found = _known(search, _Search(), "transactions", unknown)
+        if found.problem:
+            unknown["transactions"] = found.problem
+        return Facts(
+            quorum=quorum.result(),
+            brokers=brokers.result(),
+            partitions=partitions.result(),
+            directories=_known(directories, {}, "disks", unknown),
+            hanging=found.hanging,
+            unknown=unknown,
+        )
+
+
+def _known(future: Future[Any], otherwise: Fact, subject: str, unknown: dict[str, str]) -> Fact:
+    try:
+        result: Fact = future.result()
+    except KraftError as error:
+        unknown[subject] = f"{subject} are unknown: {error}"
+        return otherwise
+    return result
+
+
+def _quorum(admin: Admin) -> QuorumDescription:
+    try:
+        return admin.describe_quorum(wait_for_leader=False)
+    except NoActiveController as error:
+        return error.description
+
+
+def _partitions(admin: Admin) -> list[Shown]:
+    # In this order a listed reassignment may already be complete in the description; `reassignment_of` checks that.
+    reassignments = admin.list_partition_reassignments()
+    topics = admin.describe_topics([])
+    by_topic = _min_insync_replicas(admin, topics)
+    return [
+        Shown(
+            topic=each.metadata.topic,
+            partition=partition,
+            reassignment=reassignment_of(reassignments, each, partition),
+            min_insync_replicas=by_topic[each.metadata.topic],
+        )
+        for each in topics
+        for partition in each.metadata.partitions
+    ]
+
+
+def _min_insync_replicas(admin: Admin, topics: Sequence[TopicDescription]) -> Mapping[str, int]:
+    """Return the config of each topic. Those without a value of their own have the same one, which is asked once."""
+    by_default = [each.metadata.topic for each in topics if _MIN_ISR not in each.configs]
+    default = min_insync_replicas(admin, by_default[0]) if by_default else 0
+    return {each.metadata.topic: int(each.configs.get(_MIN_ISR, default)) for each in topics}
+
+
+def _search(admin: Admin, partitions: Future[list[Shown]], until_s: float) -> _Search:
+    """Search the partitions that have a leader for hanging transactions, as many as there is time for."""
+    led = [
+        TopicPartition(each.topic, each.partition.partition) for each in partitions.result() if not is_unavailable(each)
+    ]
+    found: list[hanging.OpenTransaction] = []
+    for begin in range(0, len(led), hanging.PARTITIONS_AT_ONCE):
+        if time.monotonic() > until_s:
+            return _Search(
+                found, f"hanging transactions were looked for in {begin:,} of {counted(len(led), 'partition')} only"
+            )
+        some = led[begin : begin + hanging.PARTITIONS_AT_ONCE]
+        result = hanging.find_hanging(admin, some, None, HANGING_AFTER_MS, int(time.time() * 1_000))
+        found += result.hanging
+        if result.failed:
+            reason = next(iter(result.failed.values()))
+            many = counted(len(result.failed), "partition")
+            problem = f"hanging transactions could not be looked for in {many}; the first reason is: {reason}"
+            return _Search(found, problem)
+    return _Search(found)

@@ -1,0 +1,242 @@
+"""What is wrong with a cluster, from facts about it. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
+
+from kraft.cli.printing import counted
+from kraft.cli.quorum_words import voter_warnings
+from kraft.cli.topics.description import Shown, is_at_min_isr, is_unavailable, is_under_min_isr, is_under_replicated
+from kraft.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from kraft.model.errors import ErrorCode, KraftError
+
+if TYPE_CHECKING:
+    from kraft.cli.transactions.hanging import OpenTransaction
+    from kraft.model.brokers import BrokerDescription
+    from kraft.model.describe_quorum import QuorumDescription, QuorumMember
+    from kraft.model.log_directories import LogDirectoryDescription
+
+LAG_MS_MAX: Final = 10_000
+"""A voter that has not held all entries for longer lags."""
+
+NAMES_MAX: Final = 5
+"""Names in one sentence; further ones are counted."""
+
+
+class Severity(StrEnum):
+    CRITICAL = "critical"
+    """Something does not work: changes, reads or writes."""
+
+    WARNING = "warning"
+    """Everything works, but with less safety than configured."""
+
+    UNKNOWN = "unknown"
+    """It could not be found out."""
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """One thing that is wrong, or unknown, and what can be done."""
+
+    severity: Severity
+    subject: str
+    what: str
+    remedy: str = ""
+    names: list[str] = field(default_factory=list)
+    """All partitions or directories that it is about."""
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """What could be found out about a cluster. `directories` are those of each broker that should be in service."""
+
+    quorum: QuorumDescription
+    brokers: Sequence[BrokerDescription]
+    partitions: Sequence[Shown]
+    directories: Mapping[int, Sequence[LogDirectoryDescription] | KraftError]
+    hanging: Sequence[OpenTransaction]
+    unknown: Mapping[str, str]
+    """Reasons why something could not be found out, by subject."""
+
+
+def findings(facts: Facts) -> list[Finding]:
+    """Return what is wrong: critical findings first, otherwise in the order in which causes come before effects."""
+    found = [
+        *_of_controllers(facts.quorum),
+        *_of_brokers(facts),
+        *_of_directories(facts.directories),
+        *_of_partitions(facts),
+        *_of_transactions(facts.hanging),
+        *(Finding(severity=Severity.UNKNOWN, subject=each, what=reason) for each, reason in facts.unknown.items()),
+    ]
+    order = list(Severity)
+    return sorted(found, key=lambda each: order.index(each.severity))
+
+
+def state_of(found: Iterable[Finding]) -> str:
+    """Return `healthy`, `degraded` or `critical`."""
+    severities = {each.severity for each in found}
+    if Severity.CRITICAL in severities:
+        return "critical"
+    return "degraded" if severities else "healthy"
+
+
+def _of_controllers(quorum: QuorumDescription) -> Iterator[Finding]:
+    if quorum.error_code is ErrorCode.NOT_CONTROLLER:
+        what = f"{quorum.error_message}. What follows may be out of date"
+        yield Finding(severity=Severity.CRITICAL, subject="controller", what=what)
+    for warning in voter_warnings(quorum):
+        remedy = "start it, or mend the network between the controllers" if "unreachable" in warning else ""
+        yield Finding(severity=Severity.WARNING, subject="controller", what=warning, remedy=remedy)
+    leader = next((each for each in quorum.voters if each.node_id == quorum.leader_id), None)
+    for voter in quorum.voters if leader is not None else ():
+        if leader is not None and _is_lagging(voter, leader):
+            what = f"voter {voter.node_id} lacks {counted(voter.lag, 'entry', 'entries')} of the metadata log"
+            remedy = "see its log: its disk or its network may be slow"
+            yield Finding(severity=Severity.WARNING, subject="controller", what=what, remedy=remedy)
+
+
+def _is_lagging(voter: QuorumMember, leader: QuorumMember) -> bool:
+    behind_ms = leader.last_caught_up_timestamp_ms - voter.last_caught_up_timestamp_ms
+    return voter.lag > 0 and behind_ms > LAG_MS_MAX and not (voter.unreachable or voter.is_learner)
+
+
+def _of_brokers(facts: Facts) -> Iterator[Finding]:
+    for broker in facts.brokers:
+        if broker.fenced_by_operator:
+            yield _broker(broker, "is fenced by an operator", f"kraft brokers unfence {broker.broker_id}")
+        elif broker.fenced:
+            remedy = "start it; if it is gone for good, see 'kraft brokers unregister --help'"
+            yield _broker(broker, "is not in service: the controller receives no heartbeats of it", remedy)
+        elif broker.in_controlled_shutdown:
+            yield _broker(broker, "is shutting down", "")
+        elif isinstance(outcome := facts.directories.get(broker.broker_id), KraftError):
+            remedy = "see its log: it may hang, or be out of reach from here"
+            yield _broker(broker, f"is in service, but did not answer here: {outcome}", remedy)
+
+
+def _broker(broker: BrokerDescription, what: str, remedy: str) -> Finding:
+    return Finding(severity=Severity.WARNING, subject="broker", what=f"broker {broker.broker_id} {what}", remedy=remedy)
+
+
+def _of_directories(
+    directories: Mapping[int, Sequence[LogDirectoryDescription] | KraftError],
+) -> Iterator[Finding]:
+    for broker_id, outcome in sorted(directories.items()):
+        for each in () if isinstance(outcome, KraftError) else outcome:
+            if each.error_code:
+                yield Finding(
+                    severity=Severity.WARNING,
+                    subject="disk",
+                    what=f"log directory {each.directory} of broker {broker_id} has failed",
+                    remedy="see the log of the broker; mend the disk, then restart the broker",
+                    names=[each.directory],
+                )
+            elif each.shortage:
+                yield Finding(
+                    severity=Severity.CRITICAL,
+                    subject="disk",
+                    what=f"broker {broker_id} appends nothing: {each.shortage}",
+                    names=[each.directory],
+                )
+
+
+def _of_partitions(facts: Facts) -> Iterator[Finding]:
+    leaderless = [each for each in facts.partitions if is_unavailable(each)]
+    if leaderless:
+        yield Finding(
+            severity=Severity.CRITICAL,
+            subject="partitions",
+            what=f"{_counted(leaderless)} without a leader: {_named(leaderless)}",
+            remedy=_how_to_lead(leaderless, facts.brokers),
+            names=_names(leaderless),
+        )
+        yield from _of_coordinators(leaderless)
+    writable = [each for each in facts.partitions if not is_unavailable(each)]
+    refusing = [each for each in writable if is_under_min_isr(each)]
+    if refusing:
+        yield Finding(
+            severity=Severity.CRITICAL,
+            subject="partitions",
+            what=f"{_counted(refusing)} below min.insync.replicas, where acks=all is refused: {_named(refusing)}",
+            remedy=f"bring back {_missing(refusing)}",
+            names=_names(refusing),
+        )
+    behind = [each for each in writable if is_under_replicated(each) and not is_under_min_isr(each)]
+    if behind:
+        at_limit = sum(map(is_at_min_isr, behind))
+        consequence = f"; {at_limit:,} of them would refuse acks=all if one more was lost" if at_limit else ""
+        yield Finding(
+            severity=Severity.WARNING,
+            subject="partitions",
+            what=f"{_counted(behind)} under-replicated: {_named(behind)}{consequence}",
+            remedy=f"bring back {_missing(behind)}",
+            names=_names(behind),
+        )
+
+
+def _of_coordinators(leaderless: Sequence[Shown]) -> Iterator[Finding]:
+    for topic, subject, consequence in (
+        (OFFSETS_TOPIC, "groups", "their groups have no coordinator: nobody joins or commits"),
+        (TRANSACTIONS_TOPIC, "transactions", "their transactions have no coordinator: none begins or ends"),
+    ):
+        without = [each for each in leaderless if each.topic == topic]
+        if without:
+            what = f"{_counted(without)} of {topic} without a leader: {consequence}"
+            yield Finding(severity=Severity.CRITICAL, subject=subject, what=what, names=_names(without))
+
+
+def _how_to_lead(leaderless: Iterable[Shown], brokers: Iterable[BrokerDescription]) -> str:
+    """Return how the partitions get leaders: a replica that has all committed records must be in service."""
+    in_service = {each.broker_id for each in brokers if not each.fenced}
+    able: set[int] = set()
+    for each in leaderless:
+        able.update(each.partition.isr, each.partition.elr)
+    if away := sorted(able - in_service):
+        return f"start broker {_listed(away)}, which {'holds' if len(away) == 1 else 'hold'} all committed records"
+    return "see 'kraft topics describe --unavailable-partitions' and 'kraft topics elect-leaders --help'"
+
+
+def _missing(partitions: Iterable[Shown]) -> str:
+    """Return the brokers whose replicas are not in sync, in words."""
+    missing: set[int] = set()
+    for each in partitions:
+        missing.update(set(each.partition.replicas) - set(each.partition.isr))
+    return f"the replicas on broker {_listed(sorted(missing))}, or see there why they lag"
+
+
+def _of_transactions(hanging: Sequence[OpenTransaction]) -> Iterator[Finding]:
+    if hanging:
+        names = sorted({str(each.partition) for each in hanging})
+        yield Finding(
+            severity=Severity.CRITICAL,
+            subject="transactions",
+            what=f"{counted(len(hanging), 'transaction')} hanging, past which committed records are not read:"
+            f" {_first(names)}",
+            remedy="kraft transactions find-hanging",
+            names=names,
+        )
+
+
+def _counted(partitions: Sequence[Shown]) -> str:
+    return counted(len(partitions), "partition")
+
+
+def _names(partitions: Iterable[Shown]) -> list[str]:
+    return [f"{each.topic}-{each.partition.partition}" for each in partitions]
+
+
+def _named(partitions: Sequence[Shown]) -> str:
+    return _first(_names(partitions))
+
+
+def _first(names: Sequence[str]) -> str:
+    more = len(names) - NAMES_MAX
+    return ", ".join(names[:NAMES_MAX]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _listed(broker_ids: Sequence[int]) -> str:
+    *first, last = map(str, broker_ids)
+    return f"{', '.join(first)} and {last}" if first else last

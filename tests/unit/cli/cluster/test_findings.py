@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from kraft.cli.cluster.findings import Facts, Finding, Severity, findings, state_of
+from kraft.cli.topics.description import Shown
+from kraft.cli.transactions.hanging import OpenTransaction
+from kraft.metadata.topic_names import OFFSETS_TOPIC
+from kraft.model.brokers import BrokerDescription
+from kraft.model.describe_producers import ActiveProducer
+from kraft.model.describe_quorum import QuorumDescription, QuorumMember
+from kraft.model.errors import ErrorCode, KraftError
+from kraft.model.ids import LogDirectory, TopicPartition
+from kraft.model.log_directories import LogDirectoryDescription
+from kraft.model.metadata import PartitionMetadata
+
+DATA = LogDirectory("/data")
+
+
+def broker(broker_id: int, **changes: Any) -> BrokerDescription:
+    described = BrokerDescription(
+        broker_id=broker_id,
+        broker_epoch=7,
+        addresses=[],
+        rack="",
+        fenced=False,
+        fenced_by_operator=False,
+        in_controlled_shutdown=False,
+        leaders=1,
+        replicas=1,
+        in_sync=1,
+        log_directory_ids=[],
+        features=[],
+    )
+    return replace(described, **changes)
+
+
+def voter(node_id: int, **changes: Any) -> QuorumMember:
+    known = QuorumMember(
+        node_id=node_id, log_end_offset=40, lag=0, last_fetch_timestamp_ms=0, last_caught_up_timestamp_ms=60_000
+    )
+    return replace(known, **changes)
+
+
+def partition(
+    number: int = 0,
+    *,
+    topic: str = "orders",
+    leader: int = 1,
+    isr: Sequence[int] = (1, 2, 3),
+    elr: Sequence[int] = (),
+    min_isr: int = 2,
+) -> Shown:
+    metadata = PartitionMetadata(
+        partition=number,
+        leader_id=leader,
+        leader_epoch=4,
+        replicas=[1, 2, 3],
+        isr=list(isr),
+        offline_replicas=[],
+        elr=list(elr),
+    )
+    return Shown(topic=topic, partition=metadata, reassignment=None, min_insync_replicas=min_isr)
+
+
+def facts(**changes: Any) -> Facts:
+    healthy = Facts(
+        quorum=QuorumDescription(leader_id=1, voters=[voter(1), voter(2), voter(3)], cluster_id="c"),
+        brokers=[broker(1), broker(2), broker(3)],
+        partitions=[partition(0), partition(1)],
+        directories={each: [LogDirectoryDescription(directory=DATA)] for each in (1, 2, 3)},
+        hanging=[],
+        unknown={},
+    )
+    return replace(healthy, **changes)
+
+
+def found(**changes: Any) -> list[tuple[Severity, str]]:
+    return [(each.severity, each.what) for each in findings(facts(**changes))]
+
+
+def only(**changes: Any) -> Finding:
+    (finding,) = findings(facts(**changes))
+    return finding
+
+
+def test_a_healthy_cluster_has_no_findings() -> None:
+    assert found() == []
+    assert state_of([]) == "healthy"
+
+
+def test_a_lost_quorum_is_critical_and_says_that_the_rest_may_be_out_of_date() -> None:
+    quorum = QuorumDescription(error_code=ErrorCode.NOT_CONTROLLER, error_message="no controller is active: why")
+    finding = only(quorum=quorum)
+    assert finding.severity is Severity.CRITICAL
+    assert finding.what == "no controller is active: why. What follows may be out of date"
+    assert state_of([finding]) == "critical"
+
+
+def test_voters_that_do_not_count_or_lag_are_named() -> None:
+    late = voter(3, lag=17, last_caught_up_timestamp_ms=40_000)
+    quorum = QuorumDescription(leader_id=1, voters=[voter(1), voter(2, unreachable=True), late])
+    assert found(quorum=quorum) == [
+        (Severity.WARNING, "voter 2 unreachable since 00:00:00 UTC; losing one more stops all changes"),
+        (Severity.WARNING, "voter 3 lacks 17 entries of the metadata log"),
+    ]
+    just_behind = voter(3, lag=17, last_caught_up_timestamp_ms=55_000)
+    assert found(quorum=QuorumDescription(leader_id=1, voters=[voter(1), voter(2), just_behind])) == []
+
+
+def test_a_broker_out_of_service_is_a_warning_with_what_took_it_out() -> None:
+    brokers = [
+        broker(1, fenced=True, fenced_by_operator=True),
+        broker(2, fenced=True),
+        broker(3, in_controlled_shutdown=True),
+    ]
+    assert [each.what for each in findings(facts(brokers=brokers))] == [
+        "broker 1 is fenced by an operator",
+        "broker 2 is not in service: the controller receives no heartbeats of it",
+        "broker 3 is shutting down",
+    ]
+    assert findings(facts(brokers=brokers))[0].remedy == "kraft brokers unfence 1"
+
+
+def test_a_broker_in_service_that_does_not_answer_is_named_with_the_reason() -> None:
+    assert found(directories={2: KraftError("no answer")}) == [
+        (Severity.WARNING, "broker 2 is in service, but did not answer here: no answer")
+    ]
+
+
+def test_disks_that_failed_or_are_full_are_named() -> None:
+    full = LogDirectoryDescription(directory=DATA, shortage="the disk of /data has 3 bytes free")
+    failed = LogDirectoryDescription(directory=LogDirectory("/old"), error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+    assert found(directories={3: [full, failed]}) == [
+        (Severity.CRITICAL, "broker 3 appends nothing: the disk of /data has 3 bytes free"),
+        (Severity.WARNING, "log directory /old of broker 3 has failed"),
+    ]
+
+
+def test_partitions_without_a_leader_name_the_brokers_that_may_lead_them() -> None:
+    leaderless = [partition(0, leader=-1, isr=(2,)), partition(1, leader=-1, isr=(), elr=(3,))]
+    finding = only(partitions=leaderless, brokers=[broker(1)])
+    assert finding.severity is Severity.CRITICAL
+    assert finding.what == "2 partitions without a leader: orders-0, orders-1"
+    assert finding.remedy == "start broker 2 and 3, which hold all committed records"
+    assert finding.names == ["orders-0", "orders-1"]
+
+
+def test_groups_without_a_coordinator_are_named_besides() -> None:
+    leaderless = [partition(each, topic=OFFSETS_TOPIC, leader=-1, isr=(2,)) for each in range(7)]
+    partitions, groups = findings(facts(partitions=leaderless))
+    assert partitions.what.endswith("__consumer_offsets-4 and 2 more")
+    assert groups.subject == "groups"
+    assert groups.what == (
+        "7 partitions of __consumer_offsets without a leader: their groups have no coordinator: nobody joins or commits"
+    )
+
+
+def test_partitions_with_too_few_replicas_in_sync_are_critical_only_where_producers_are_refused() -> None:
+    too_few, one_missing = partition(0, isr=(1,)), partition(1, isr=(1, 2))
+    critical, warning = findings(facts(partitions=[one_missing, too_few, partition(2)]))
+    assert (critical.severity, warning.severity) == (Severity.CRITICAL, Severity.WARNING)
+    assert critical.what == "1 partition below min.insync.replicas, where acks=all is refused: orders-0"
+    assert critical.remedy == "bring back the replicas on broker 2 and 3, or see there why they lag"
+    assert warning.what == (
+        "1 partition under-replicated: orders-1; 1 of them would refuse acks=all if one more was lost"
+    )
+
+
+def test_hanging_transactions_are_critical_and_the_command_that_shows_them_is_named() -> None:
+    producer = ActiveProducer(
+        producer_id=5,
+        producer_epoch=0,
+        last_sequence=1,
+        last_timestamp_ms=0,
+        coordinator_epoch=0,
+        transaction_start_offset=3,
+    )
+    hanging = OpenTransaction(partition=TopicPartition("orders", 0), producer=producer, holds_last_stable_offset=True)
+    finding = only(hanging=[hanging])
+    assert finding.what == "1 transaction hanging, past which committed records are not read: orders-0"
+    assert finding.remedy == "kraft transactions find-hanging"
+
+
+def test_what_is_unknown_makes_a_cluster_degraded() -> None:
+    finding = only(unknown={"disks": "disks are unknown: no answer"})
+    assert (finding.severity, state_of([finding])) == (Severity.UNKNOWN, "degraded")
