@@ -8,11 +8,14 @@ from structlog.testing import capture_logs
 from kraft.metadata.features import UnsupportedFeatureLevel
 from kraft.metadata.records import (
     BrokerConfigSet,
+    BrokerUnfenced,
     FeatureLevelSet,
     PartitionCreated,
     TopicConfigSet,
     TopicCreated,
 )
+from kraft.metadata.service_times import SETTLED_AFTER_MS
+from kraft.metadata.snapshot_records import snapshot_records
 from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest
 from kraft.model.alter_partition import AlterPartitionRequest
 from kraft.model.brokers import FenceBrokerRequest, UnfenceBrokerRequest, UnregisterBrokerRequest
@@ -33,7 +36,7 @@ from kraft.rpc.call import Call, ServerStream
 from kraft.server.controller.quorum_controller import FINISH_S_MAX
 from kraft.server.handlers.describe_features import describe_features
 from kraft.server.handlers.describe_topics import describe_topics
-from tests.support.cluster_images import CLUSTER, ORDERS, registration
+from tests.support.cluster_images import CLUSTER, ORDERS, cluster, partition, registered, registration, with_topic
 from tests.unit.server.controller.controlling import SESSION_S, controller
 
 
@@ -178,6 +181,18 @@ async def test_a_controller_that_stops_does_not_wait_long_for_others_and_not_at_
         began_s = asyncio.get_running_loop().time()
         await parts.controller.finish_shutdowns()
         assert asyncio.get_running_loop().time() - began_s == (FINISH_S_MAX if is_active else 0)
+
+
+async def test_a_new_controller_knows_who_came_back_a_moment_before_and_lets_it_lead_last() -> None:
+    async with controller(leading=False) as parts:
+        parts.quorum.tell(*snapshot_records(with_topic(cluster(1, 2, 3), [1, 2, 3])))
+        await asyncio.sleep(1)
+        parts.quorum.tell(registered(2, epoch=9), BrokerUnfenced(broker_id=BrokerId(2), broker_epoch=BrokerEpoch(9)))
+        await asyncio.sleep(1)
+        parts.quorum.lead(1)
+        await asyncio.sleep(SETTLED_AFTER_MS / 2_000)
+        await parts.beat(1, 1, wants_shutdown=True)
+        assert partition(parts.controller.host.image).leader == 3
 
 
 async def test_a_broker_is_forgotten_only_when_its_session_has_ended() -> None:
