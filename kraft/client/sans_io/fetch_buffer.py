@@ -180,7 +180,9 @@ class FetchBuffer:
         tracks = [
             track
             for track in tracks
-            if track.is_fetchable and now_ms >= track.retry_at_ms and not track.needs_check(partitions[track.partition])
+            if track.is_fetchable
+            and track.is_due(partitions[track.partition], now_ms)
+            and not track.needs_check(partitions[track.partition])
         ]
         if not tracks:
             return None
@@ -218,14 +220,14 @@ class FetchBuffer:
 
     def lost(self, sent: SentFetch, now_ms: int) -> None:
         """Retry later: the request will get no response."""
-        for track, _ in self._current(sent):
-            self._retry(track, now_ms)
+        for track, asked in self._current(sent):
+            self._retry(track, asked, now_ms)
 
     def refused(self, sent: SentFetch, refusal: Refusal, now_ms: int) -> None:
         """Take a Refusal of the whole request: retry later, or stop the tracks if retries do not end it."""
-        for track, _ in self._current(sent):
+        for track, asked in self._current(sent):
             if refusal.error_code.retriable:
-                self._retry(track, now_ms)
+                self._retry(track, asked, now_ms)
             else:
                 track.error = Refusal(refusal.error_code, f"{track.partition}: {refusal.message}")
 
@@ -233,11 +235,11 @@ class FetchBuffer:
         """True while the response would serve a partition that the same node still leads."""
         return any(track.partition in partitions for track, _ in self._current(sent))
 
-    def misses(self, sent: SentFetch, partitions: Container[TopicPartition], now_ms: int) -> bool:
+    def misses(self, sent: SentFetch, partitions: Mapping[TopicPartition, int], now_ms: int) -> bool:
         """True if the request lacks a partition that could be fetched: one that was assigned or sought since."""
         asked = {track.partition for track, _ in self._current(sent)}
         return any(
-            track.is_fetchable and now_ms >= track.retry_at_ms and track.partition not in asked
+            track.is_fetchable and track.is_due(partitions[track.partition], now_ms) and track.partition not in asked
             for track in self._tracks.values()
             if track.partition in partitions
         )
@@ -271,7 +273,7 @@ class FetchBuffer:
                 self._reset(track, _out_of_range(track, result))
                 return False
             case code if code.retriable:
-                self._retry(track, now_ms)
+                self._retry(track, asked, now_ms)
                 if code is ErrorCode.CORRUPT_MESSAGE and track.is_read:
                     # Passing, because another replica may become the leader; raised, because perhaps none will.
                     self.fail(track.partition, _corrupt(track, result), is_passing=True)
@@ -302,8 +304,9 @@ class FetchBuffer:
         track.buffered_bytes += len(records)
         track.fetch_offset = header.next_offset
 
-    def _retry(self, track: Track, now_ms: int) -> None:
-        track.failures += 1
+    def _retry(self, track: Track, asked: FetchPartition | EpochEndPartition, now_ms: int) -> None:
+        track.failures = 1 if asked.current_leader_epoch > track.failed_epoch else track.failures + 1
+        track.failed_epoch = max(track.failed_epoch, asked.current_leader_epoch)
         track.retry_at_ms = now_ms + self._backoff.delay_ms(track.failures)
 
     # --- after a change of leader ------------------------------------------------------------------------------
@@ -314,8 +317,8 @@ class FetchBuffer:
             track
             for track in self._tracks.values()
             if track.is_fetchable
-            and now_ms >= track.retry_at_ms
             and track.partition in partitions
+            and track.is_due(partitions[track.partition], now_ms)
             and track.needs_check(partitions[track.partition])
         ]
         if not tracks:
@@ -344,7 +347,7 @@ class FetchBuffer:
                 track.failures = track.retry_at_ms = 0
                 self._compare(track, asked, result)
             elif result.error_code.retriable:
-                self._retry(track, now_ms)
+                self._retry(track, asked, now_ms)
                 is_stale = True
             else:
                 track.error = _check_failed(track, asked, result.error_code, result.error_code.name)
@@ -352,14 +355,14 @@ class FetchBuffer:
 
     def check_lost(self, sent: SentCheck, now_ms: int) -> None:
         """Retry later: the request will get no response."""
-        for track, _ in self._current_checks(sent):
-            self._retry(track, now_ms)
+        for track, asked in self._current_checks(sent):
+            self._retry(track, asked, now_ms)
 
     def check_refused(self, sent: SentCheck, refusal: Refusal, now_ms: int) -> None:
         """Take a Refusal of the whole request: retry later, or stop the tracks if retries do not end it."""
         for track, asked in self._current_checks(sent):
             if refusal.error_code.retriable:
-                self._retry(track, now_ms)
+                self._retry(track, asked, now_ms)
             else:
                 track.error = _check_failed(track, asked, refusal.error_code, refusal.message)
 

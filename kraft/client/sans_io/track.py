@@ -49,6 +49,8 @@ class Track:
     is_paused: bool = False
     retry_at_ms: int = 0
     failures: int = 0
+    """Failures in a row of the leader of `failed_epoch`."""
+    failed_epoch: int = UNKNOWN
     error: Exception | None = None
     is_error_passing: bool = False
     """The error may end by itself: it is raised once, and then what failed is tried again."""
@@ -69,6 +71,10 @@ class Track:
         if self.fetch_offset is None or self.error is not None or self.is_paused:
             return False
         return self.stop_at is None or self.fetch_offset < self.stop_at
+
+    def is_due(self, leader_epoch: int, now_ms: int) -> bool:
+        """Return False while a failed leader is left alone; the leader of the next epoch has not failed."""
+        return now_ms >= self.retry_at_ms or leader_epoch > self.failed_epoch
 
     def needs_check(self, leader_epoch: int) -> bool:
         """True if the leader of this epoch may lack records that were read. After a seek, none were read."""
