@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import Any, Final, NoReturn, TypeAlias, cast
 
 import grpc
@@ -29,7 +29,7 @@ from kraft.rpc.introductions import (
     Unintroduced,
 )
 from kraft.rpc.pb import membership_pb2, membership_pb2_grpc
-from kraft.rpc.received_messages import ReceivedMessages
+from kraft.rpc.received_messages import EMPTY_CALLS_MAX, OpenCall, ReceivedMessages
 from kraft.rpc.refusal_log import RefusalLog, readable_peer
 
 log = structlog.get_logger()
@@ -42,6 +42,8 @@ REPLICATION_SERVICE: Final = "/kraft.v1.Replication/"
 
 REQUEST_S_MAX: Final = 30.0
 """A request that takes longer to arrive ends its call. The messages of streams may come at any time."""
+
+TOO_MANY_EMPTY_CALLS: Final = f"the connection has more than {EMPTY_CALLS_MAX} calls without a message"
 
 
 class Gatekeeper(grpc.aio.ServerInterceptor):
@@ -88,8 +90,7 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         method = handler_call_details.method
         if handler is None:
-            # The method is not served; gRPC answers UNIMPLEMENTED.
-            return None
+            return self._unimplemented()
         if method != CHALLENGE_METHOD and self._is_guarded(method):
             try:
                 self._admit(method, handler_call_details.invocation_metadata)
@@ -135,7 +136,17 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
                 # It knows the secret, so it is a node, which will open a new session.
                 log.debug("session discarded", peer=readable_peer(context.peer()))
                 await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
+            self.received.call_refused(context.peer())
             await self._refuse(context, grpc.StatusCode.UNAUTHENTICATED, str(error))
+
+        return grpc.stream_stream_rpc_method_handler(cast(Any, refuse))
+
+    def _unimplemented(self) -> Handler:
+        """Return a handler that answers as gRPC does for a method that is not served, and counts the call."""
+
+        async def refuse(_requests: object, context: Context) -> None:
+            self.received.call_refused(context.peer())
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
 
         return grpc.stream_stream_rpc_method_handler(cast(Any, refuse))
 
@@ -148,24 +159,26 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
         decode = _within(self._message_bytes_max, handler.request_deserializer)
         is_guarded = method != CHALLENGE_METHOD and self._is_guarded(method)
 
-        def opened(context: Context) -> AbstractContextManager[None]:
-            return self.received.call(context.peer(), is_node=is_guarded)
+        @asynccontextmanager
+        async def opened(messages: AsyncIterator[bytes], context: Context) -> AsyncIterator[_Messages]:
+            with self.received.call(context.peer(), is_node=is_guarded) as call:
+                if call is None:
+                    await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, TOO_MANY_EMPTY_CALLS)
+                assert call is not None, "abort always raises"
+                yield _Messages(messages, decode, call, self.received)
 
-        def counted(messages: AsyncIterator[bytes], context: Context) -> _Messages:
-            return _Messages(messages, decode, context.peer(), self.received)
-
-        async def only(messages: AsyncIterator[bytes], context: Context) -> Any:
-            return await self._only(counted(messages, context), method, context)
+        async def only(messages: _Messages, context: Context) -> Any:
+            return await self._only(messages, method, context)
 
         serialize = handler.response_serializer
         if handler.request_streaming:
-            return _stream_handler(handler.stream_stream, opened, counted, serialize)
+            return _stream_handler(handler.stream_stream, opened, _all, serialize)
         if handler.response_streaming:
             return _stream_handler(handler.unary_stream, opened, only, serialize)
 
         async def answer(messages: AsyncIterator[bytes], context: Context) -> Any:
-            with opened(context):
-                return await handler.unary_unary(await only(messages, context), context)
+            async with opened(messages, context) as counted:
+                return await handler.unary_unary(await only(counted, context), context)
 
         return grpc.stream_unary_rpc_method_handler(cast(Any, answer), None, serialize)
 
@@ -234,10 +247,12 @@ def _within(bytes_max: int | None, decode: Decode) -> Decode:
 class _Messages:
     """The messages of one call, counted and decoded as they come."""
 
-    def __init__(self, messages: AsyncIterator[bytes], decode: Decode, peer: str, received: ReceivedMessages) -> None:
+    def __init__(
+        self, messages: AsyncIterator[bytes], decode: Decode, call: OpenCall, received: ReceivedMessages
+    ) -> None:
         self._messages = messages
         self._decode = decode
-        self._peer = peer
+        self._call = call
         self._received = received
 
     def __aiter__(self) -> _Messages:
@@ -245,28 +260,32 @@ class _Messages:
 
     async def __anext__(self) -> Any:
         """Return the next one. Raises StopAsyncIteration after the last, and DecodeError."""
+        self._received.reading_began(self._call)
         data = await anext(self._messages)
-        self._received.message_came(self._peer, len(data))
+        self._received.message_came(self._call, len(data))
         return self._decode(data)
 
 
 def _stream_handler(
     answer: Callable[[Any, Context], Any],
-    opened: Callable[[Context], AbstractContextManager[None]],
-    begin: Callable[[AsyncIterator[bytes], Context], Any],
+    opened: Callable[[AsyncIterator[bytes], Context], AbstractAsyncContextManager[_Messages]],
+    begin: Callable[[_Messages, Context], Awaitable[Any]],
     serialize: Callable[[Any], bytes],
 ) -> Handler:
     """Return a handler whose `answer` gets what `begin` makes of the messages; gRPC asks for a generator."""
 
     async def answered(messages: AsyncIterator[bytes], context: Context) -> AsyncIterator[Any]:
-        with opened(context):
-            request = begin(messages, context)
-            values = await request if isinstance(request, Awaitable) else request
+        async with opened(messages, context) as counted:
+            values = await begin(counted, context)
             async with aclosing(answer(values, context)) as answers:
                 async for message in answers:
                     yield message
 
     return grpc.stream_stream_rpc_method_handler(cast(Any, answered), None, serialize)
+
+
+async def _all(messages: _Messages, _: Context) -> _Messages:
+    return messages
 
 
 def _text(value: str | bytes) -> str:

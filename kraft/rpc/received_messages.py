@@ -1,4 +1,4 @@
-"""Bytes of messages that gRPC has handed over, by the connection that they came on.
+"""Messages that gRPC has handed over, and calls that bring none, by the connection that they came on.
 
 gRPC tells nobody how much of a message has arrived. What a connection has received and not handed over is that, and the
 bytes around messages, for which an allowance counts.
@@ -6,9 +6,12 @@ bytes around messages, for which an allowance counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct
 
 CALL_BYTES: Final = 1_024
 """Allowance for the headers of a call."""
@@ -19,64 +22,159 @@ MESSAGE_BYTES: Final = 128
 SIZE_SHARE: Final = 32
 """One of so many bytes is allowed for frames, and for TLS."""
 
+EMPTY_CALLS_MAX: Final = 100
+"""Calls of one connection without a message: open ones, and those that ended so, less EMPTY_CALLS_PER_S."""
+
+EMPTY_CALLS_PER_S: Final = 2
+"""So many calls of a connection may end without a message for each second, as uploads do that a client cancels."""
+
+
+@dataclass(slots=True)
+class _Connection:
+    explained_bytes: int = 0
+    messages: int = 0
+    is_node: bool = False
+    calls: set[OpenCall] = field(default_factory=set)
+    received_bytes: int = 0
+    """At the last look at its socket."""
+
+    empty_calls: float = 0.0
+    """Calls without a message: all open ones, and the ended ones that are not forgiven yet."""
+
+    empty_open: int = 0
+    is_flooding: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class OpenCall:
+    """A call that has not ended."""
+
+    connection: _Connection
+    settled_bytes: int
+    """Of what its connection has received, the first so many bytes at least are no part of what gRPC holds for it."""
+
+    is_empty: bool = True
+    """Whether it has brought no message."""
+
+    waits_since_look: int = 0
+    """The look that had begun last when its handler began to wait for a message."""
+
+
+class Received(Struct, frozen=True, kw_only=True):
+    """Counts for one connection."""
+
+    explained_bytes: int
+    """Bytes of its messages, with the allowances."""
+
+    messages: int = 0
+    settled_bytes: int
+    """Of what it has received, the first so many bytes at least are no part of what gRPC holds for its open calls."""
+
+    old_calls: int = 0
+    """Open calls for which gRPC may hold what arrived before the last look."""
+
+    is_flooding: bool = False
+    """Whether it had more calls without a message than EMPTY_CALLS_MAX."""
+
 
 class ReceivedMessages:
     """Counts for one listener. A peer is gRPC's text for the address of the other end."""
 
-    def __init__(self) -> None:
-        self._explained: dict[str, int] = {}
-        self._messages: dict[str, int] = {}
-        self._nodes: set[str] = set()
-        self._open_calls: dict[str, int] = {}
-        self._was_quiet: set[str] = set()
+    def __init__(self, flood_began: Callable[[], None] = lambda: None) -> None:
+        self.flood_began = flood_began
+        """Called when a connection has too many calls without a message."""
+
+        self._connections: dict[str, _Connection] = {}
+        self._looks_begun = self._looks_ended = 0
 
     @contextmanager
-    def call(self, peer: str, *, is_node: bool) -> Iterator[None]:
-        """Count a call as open while this is entered."""
-        self._call_began(peer, is_node=is_node)
+    def call(self, peer: str, *, is_node: bool) -> Iterator[OpenCall | None]:
+        """Count a call as open while this is entered; gives None for one that is to be refused."""
+        connection = self._connections.setdefault(peer, _Connection())
+        connection.explained_bytes += CALL_BYTES
+        connection.is_node |= is_node
+        if self._is_one_too_many(connection):
+            yield None
+            return
+        call = OpenCall(connection, connection.received_bytes)
+        connection.calls.add(call)
+        connection.empty_open += 1
+        connection.empty_calls += 1
         try:
-            yield
+            yield call
         finally:
-            self._call_ended(peer)
+            connection.calls.discard(call)
+            connection.empty_open -= call.is_empty
 
-    def _call_began(self, peer: str, *, is_node: bool) -> None:
-        self._open_calls[peer] = self._open_calls.get(peer, 0) + 1
-        self._explained[peer] = self._explained.get(peer, 0) + CALL_BYTES
-        if is_node:
-            self._nodes.add(peer)
+    def call_refused(self, peer: str) -> None:
+        """Count a call that was refused before anything of it was read."""
+        connection = self._connections.setdefault(peer, _Connection())
+        connection.explained_bytes += CALL_BYTES
+        if not self._is_one_too_many(connection):
+            connection.empty_calls += 1
 
-    def _call_ended(self, peer: str) -> None:
-        left = self._open_calls.pop(peer, 0) - 1
-        if left > 0:
-            self._open_calls[peer] = left
-        elif left == 0:
-            self._was_quiet.add(peer)
-        # Otherwise the connection was forgotten before its calls ended.
+    def _is_one_too_many(self, connection: _Connection) -> bool:
+        if connection.is_node or connection.empty_calls < EMPTY_CALLS_MAX:
+            return False
+        if not connection.is_flooding:
+            connection.is_flooding = True
+            self.flood_began()
+        return True
 
-    def message_came(self, peer: str, size_bytes: int) -> None:
-        explained = size_bytes + size_bytes // SIZE_SHARE + MESSAGE_BYTES
-        self._explained[peer] = self._explained.get(peer, 0) + explained
-        self._messages[peer] = self._messages.get(peer, 0) + 1
+    def reading_began(self, call: OpenCall) -> None:
+        """Take note that its handler waits for the next message: gRPC holds none of it that is complete."""
+        call.waits_since_look = self._looks_begun
 
-    def counts(self) -> dict[str, tuple[int, int]]:
-        """Return the bytes of its messages, with the allowances, and their number, for each peer with a call."""
-        return {peer: (explained, self._messages.get(peer, 0)) for peer, explained in self._explained.items()}
+    def message_came(self, call: OpenCall, size_bytes: int) -> None:
+        connection = call.connection
+        connection.explained_bytes += size_bytes + size_bytes // SIZE_SHARE + MESSAGE_BYTES
+        connection.messages += 1
+        if call.is_empty:
+            call.is_empty = False
+            connection.empty_open -= 1
+            connection.empty_calls -= 1
+        if call.waits_since_look < self._looks_ended:
+            # Before that look, nothing but parts of this message had arrived that was not read.
+            call.settled_bytes = connection.received_bytes
 
-    def quiet_peers(self) -> set[str]:
-        """Return those that had no open call at some moment since `looked`: gRPC then kept no part of a message."""
-        return self._was_quiet | (self._explained.keys() - self._open_calls.keys())
+    def counts(self) -> dict[str, Received]:
+        """Return the counts of each peer with a call."""
+        return {peer: _received(connection) for peer, connection in self._connections.items()}
 
-    def looked(self) -> None:
-        """Take note that the system was asked what has arrived."""
-        self._was_quiet.clear()
+    @property
+    def empty_calls(self) -> int:
+        """Open calls that have brought no message."""
+        return sum(each.empty_open for each in self._connections.values())
+
+    def look_began(self) -> None:
+        """Take note that the system is asked what has arrived."""
+        self._looks_begun += 1
+
+    def look_ended(self, received_bytes: Mapping[str, int], since_s: float) -> None:
+        """Take what had arrived on each connection when the system was asked, a time after it was asked before."""
+        self._looks_ended = self._looks_begun
+        for peer, connection in self._connections.items():
+            connection.received_bytes = received_bytes.get(peer, connection.received_bytes)
+            forgiven = connection.empty_calls - EMPTY_CALLS_PER_S * since_s
+            connection.empty_calls = max(float(connection.empty_open), forgiven)
+            connection.is_flooding = connection.empty_calls >= EMPTY_CALLS_MAX
 
     def is_node(self, peer: str) -> bool:
-        return peer in self._nodes
+        return peer in self._connections and self._connections[peer].is_node
 
     def forget(self, peers: Iterable[str]) -> None:
         """Forget connections that have ended."""
         for gone in peers:
-            self._explained.pop(gone, None)
-            self._messages.pop(gone, None)
-            self._nodes.discard(gone)
-            self._open_calls.pop(gone, None)
+            self._connections.pop(gone, None)
+
+
+def _received(connection: _Connection) -> Received:
+    last = connection.received_bytes
+    settled = [call.settled_bytes for call in connection.calls]
+    return Received(
+        explained_bytes=connection.explained_bytes,
+        messages=connection.messages,
+        settled_bytes=min(settled, default=last),
+        old_calls=sum(each < last for each in settled),
+        is_flooding=connection.is_flooding,
+    )

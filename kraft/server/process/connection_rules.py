@@ -13,6 +13,8 @@ from typing import Final
 
 from msgspec import Struct
 
+FLOODED: Final = "it began too many calls that brought no message"
+
 PART_BYTES_MIN: Final = 64 * 1024
 """Less than this is not counted as the part of a message."""
 
@@ -31,6 +33,9 @@ CONNECTION_MESSAGES_MAX: Final = 2
 STRANGER_S_MAX: Final = 1.0
 """In a crowd, a connection that has completed no message, or proved nothing where that is required, ends after this."""
 
+AHEAD_BYTES_MAX: Final = 4 * 1024 * 1024
+"""What gRPC collects of a stream that is not read. While one is read, it collects one message."""
+
 
 class Sample(Struct, frozen=True, kw_only=True):
     """What is known of a connection at one moment."""
@@ -42,8 +47,14 @@ class Sample(Struct, frozen=True, kw_only=True):
 
     messages: int
     is_stranger: bool
-    was_quiet: bool = False
-    """Whether it had no open call at some moment since the last look."""
+    settled_bytes: int = 0
+    """Of what it has received, the first so many bytes at least are no part of what gRPC holds for its open calls."""
+
+    old_calls: int = 0
+    """Open calls for which gRPC may hold what arrived before the last look."""
+
+    is_flooding: bool = False
+    """Whether it has too many calls without a message."""
 
 
 class Ended(Struct, frozen=True):
@@ -71,14 +82,18 @@ class _Connection:
 
     has_progress: bool = True
 
-    def update(self, sample: Sample, share_bytes: int, now_s: float) -> None:
+    def update(self, sample: Sample, message_bytes_max: int, now_s: float) -> None:
+        share_bytes = CONNECTION_MESSAGES_MAX * message_bytes_max
         received = sample.received_bytes - self.received_bytes
         explained = sample.explained_bytes - self.explained_bytes
         # An allowance that was not needed is not saved up.
         unfinished = max(0, self.unfinished_bytes + received - explained)
-        if sample.was_quiet:
-            # gRPC freed what it held of calls that have ended: what it holds now arrived since the last look.
-            unfinished = min(unfinished, received)
+        # gRPC freed what it held of calls that have ended. It holds no more than its open calls can be responsible for.
+        unfinished = min(
+            unfinished,
+            sample.received_bytes - sample.settled_bytes,
+            sample.old_calls * max(message_bytes_max, AHEAD_BYTES_MAX) + received,
+        )
         self.kept_bytes = min(self.unfinished_bytes, unfinished)
         self.has_progress = sample.messages != self.messages or unfinished < PART_BYTES_MIN
         if self.has_progress:
@@ -94,6 +109,7 @@ class ConnectionRules:
 
     def __init__(self, *, connections_max: int, message_bytes_max: int) -> None:
         self._crowd = connections_max // 2
+        self._message_bytes_max = message_bytes_max
         self._bytes_max = MESSAGES_MAX * message_bytes_max
         self._share_bytes = CONNECTION_MESSAGES_MAX * message_bytes_max
         self._connections: dict[str, _Connection] = {}
@@ -109,12 +125,13 @@ class ConnectionRules:
         before, self._connections = self._connections, {}
         for sample in samples:
             connection = before.get(sample.peer) or _Connection(since_s=now_s, progress_s=now_s, fitting_s=now_s)
-            connection.update(sample, self._share_bytes, now_s)
+            connection.update(sample, self._message_bytes_max, now_s)
             self._connections[sample.peer] = connection
         is_crowd = len(samples) > self._crowd
         has_strangers = any(each.is_stranger for each in samples)
         self.looks_again_soon = (is_crowd and has_strangers) or self.unfinished_bytes > self._share_bytes
-        ended = {each.peer: each for each in self._too_slow(now_s)}
+        ended = {each.peer: Ended(each.peer, FLOODED) for each in samples if each.is_flooding}
+        ended.update((each.peer, each) for each in self._too_slow(now_s))
         if is_crowd:
             strangers = (each.peer for each in samples if each.is_stranger)
             ended.update((each.peer, each) for each in self._in_the_way(strangers, now_s))

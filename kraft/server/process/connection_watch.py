@@ -13,15 +13,15 @@ import stat
 import struct
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Final
+from typing import Final, NoReturn
 
 import structlog
 from msgspec import Struct
 
-from kraft.rpc.received_messages import ReceivedMessages
+from kraft.rpc.received_messages import Received, ReceivedMessages
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.runtime.allocator import release_freed_memory
-from kraft.server.loop.periods import period_end
+from kraft.server.loop.periods import period_end, period_left_s
 from kraft.server.process.connection_rules import ConnectionRules, Sample
 
 log = structlog.get_logger()
@@ -67,37 +67,64 @@ class _Seen(Struct, frozen=True, kw_only=True):
     acked_bytes: int
 
 
-async def watch_connections(listeners: Sequence[Watched], refusals: RefusalLog) -> None:
-    """Watch until cancelled; does nothing on systems other than Linux."""
-    if not sys.platform.startswith("linux"):
-        return
+async def watch_connections(listeners: Sequence[Watched], refusals: RefusalLog, look_now: asyncio.Event) -> None:
+    """Watch until cancelled. A look comes at once when `look_now` is set; on systems other than Linux, there is none
+    that ends a connection.
+    """
     loop = asyncio.get_running_loop()
+    if not sys.platform.startswith("linux"):
+        await _forgive(listeners)
     with _Memory() as memory:
-        await _watch(listeners, refusals, memory, loop.time)
+        await _watch(listeners, refusals, memory, look_now, loop.time)
+
+
+async def _forgive(listeners: Sequence[Watched]) -> NoReturn:
+    while True:
+        await period_end(LOOK_S_MAX)
+        for each in listeners:
+            each.received.look_ended({}, LOOK_S_MAX)
 
 
 async def _watch(
-    listeners: Sequence[Watched], refusals: RefusalLog, memory: _Memory, monotonic_s: Callable[[], float]
+    listeners: Sequence[Watched],
+    refusals: RefusalLog,
+    memory: _Memory,
+    look_now: asyncio.Event,
+    monotonic_s: Callable[[], float],
 ) -> None:
     looked_s, resident_bytes = monotonic_s(), memory.resident_bytes()
     while True:
         if any(each.rules.looks_again_soon for each in listeners):
             await asyncio.sleep(SOON_S)
-        else:
-            await period_end(PERIOD_S)
-            if monotonic_s() - looked_s < LOOK_S_MAX and memory.resident_bytes() - resident_bytes < GROWTH_BYTES:
-                continue
-        if await _look(listeners, refusals):
+        elif (
+            not await _comes(look_now, period_left_s(PERIOD_S))
+            and monotonic_s() - looked_s < LOOK_S_MAX
+            and memory.resident_bytes() - resident_bytes < GROWTH_BYTES
+        ):
+            continue
+        look_now.clear()
+        began_s = monotonic_s()
+        if await _look(listeners, refusals, began_s - looked_s):
             release_freed_memory()
-        looked_s, resident_bytes = monotonic_s(), memory.resident_bytes()
+        looked_s, resident_bytes = began_s, memory.resident_bytes()
 
 
-async def _look(listeners: Sequence[Watched], refusals: RefusalLog) -> bool:
-    """Look at all connections; return True if one had to end."""
+async def _comes(event: asyncio.Event, within_s: float) -> bool:
+    try:
+        async with asyncio.timeout(within_s):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
+async def _look(listeners: Sequence[Watched], refusals: RefusalLog, since_s: float) -> bool:
+    """Look at all connections, so long after the last look; return True if one had to end."""
     by_port = {each.port: each for each in listeners}
     # Before the system is asked: what is handed over meanwhile was received, too, and must not be explained too early.
     explained = {each.port: each.received.counts() for each in listeners}
-    quiet = {each.port: each.received.quiet_peers() for each in listeners}
+    for each in listeners:
+        each.received.look_began()
     try:
         seen = await asyncio.to_thread(_connections, by_port.keys())
     except (OSError, RuntimeError) as error:
@@ -109,11 +136,8 @@ async def _look(listeners: Sequence[Watched], refusals: RefusalLog) -> bool:
         here = {each.peer: each for each in seen if each.port == port}
         # One that began meanwhile may not be among those that were seen.
         watched.received.forget(explained[port].keys() - here.keys())
-        watched.received.looked()
-        samples = [
-            _sample(each, explained[port].get(each.peer), watched, was_quiet=each.peer in quiet[port])
-            for each in here.values()
-        ]
+        watched.received.look_ended({each.peer: each.received_bytes for each in here.values()}, since_s)
+        samples = [_sample(each, explained[port].get(each.peer), watched) for each in here.values()]
         for ended in watched.rules.look(samples, asyncio.get_running_loop().time()):
             has_ended = True
             refusals.log(ended.peer, ended.reason)
@@ -121,17 +145,21 @@ async def _look(listeners: Sequence[Watched], refusals: RefusalLog) -> bool:
     return has_ended
 
 
-def _sample(seen: _Seen, counts: tuple[int, int] | None, watched: Watched, *, was_quiet: bool) -> Sample:
-    # gRPC collects no message before there is a call.
-    explained_bytes, messages = (seen.received_bytes, 0) if counts is None else counts
+def _sample(seen: _Seen, counts: Received | None, watched: Watched) -> Sample:
     is_node = watched.received.is_node(seen.peer)
+    acked_bytes = seen.acked_bytes // _ACKED_SHARE
+    if counts is None:
+        # gRPC collects no message before there is a call.
+        counts = Received(explained_bytes=seen.received_bytes, settled_bytes=seen.received_bytes)
     return Sample(
         peer=seen.peer,
         received_bytes=seen.received_bytes,
-        explained_bytes=explained_bytes + seen.acked_bytes // _ACKED_SHARE,
-        messages=messages,
-        is_stranger=not is_node and (watched.are_nodes_only or not messages),
-        was_quiet=was_quiet,
+        explained_bytes=counts.explained_bytes + acked_bytes,
+        messages=counts.messages,
+        is_stranger=not is_node and (watched.are_nodes_only or not counts.messages),
+        settled_bytes=counts.settled_bytes,
+        old_calls=counts.old_calls,
+        is_flooding=counts.is_flooding,
     )
 
 

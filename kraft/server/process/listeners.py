@@ -61,6 +61,7 @@ class Listeners:
             has_controller=config.is_controller,
         )
         self._watched: list[Watched] = []
+        self._look_now = asyncio.Event()
         self._grpc: list[grpc.aio.Server] = []
         self._in_progress: list[RequestsInProgress] = []
         self._kafka: KafkaListener | None = None
@@ -72,6 +73,7 @@ class Listeners:
         listener = self._config.listener(name)
         assert listener is not None, f"the configuration was checked to have a {name} listener"
         gatekeeper = self._gatekeepers[name] = self._credentials.gatekeeper(name)
+        gatekeeper.received.flood_began = self._look_now.set
         connections_max = self._shares.controller if name == CONTROLLER else self._shares.grpc
         at_an_address = max(1, connections_max // await _addresses(listener))
         server = grpc.aio.server(
@@ -133,7 +135,7 @@ class Listeners:
 
     async def watch(self) -> None:
         """Watch the connections of the gRPC listeners until cancelled, also of those that begin to listen later."""
-        await watch_connections(self._watched, self._credentials.refusals)
+        await watch_connections(self._watched, self._credentials.refusals, self._look_now)
 
     def _identity(self, listener: str) -> Identity:
         return Identity(

@@ -32,6 +32,7 @@ _DATA, _HEADERS, _SETTINGS, _PING, _WINDOW_UPDATE, _RST_STREAM = 0, 1, 4, 6, 8, 
 _END_HEADERS: Final = 4
 _ACK: Final = 1
 _INITIAL_WINDOW: Final = 4
+_CANCEL: Final = 8
 _WINDOW_BYTES: Final = 65_535
 _FRAME_BYTES: Final = 16_384
 _HEADER: Final = struct.Struct(">HBBBI")
@@ -70,13 +71,28 @@ class Stranger:
         self._initial = _WINDOW_BYTES
         self._received = b""
         self._socket.sendall(_PREFACE + _frame(_SETTINGS, 0, 0))
+        self._path = path
         for stream in self._rooms:
-            self._socket.sendall(_frame(_HEADERS, _END_HEADERS, stream, _headers(path)))
-            if size_bytes:
-                self._send(stream, b"\0" + struct.pack(">I", size_bytes))
+            self._begin(stream, size_bytes)
 
-    def send_what_fits(self) -> None:
-        """Return when the other side makes no more room."""
+    def begin(self, size_bytes: int) -> int:
+        """Begin one more call, and return its stream."""
+        stream = 2 * len(self._left) + 1
+        self._rooms[stream], self._left[stream] = self._initial, max(size_bytes - 1, 0)
+        self._begin(stream, size_bytes)
+        return stream
+
+    def cancel(self, stream: int) -> None:
+        self._left[stream] = 0
+        self._socket.sendall(_frame(_RST_STREAM, 0, stream, struct.pack(">I", _CANCEL)))
+
+    def _begin(self, stream: int, size_bytes: int) -> None:
+        self._socket.sendall(_frame(_HEADERS, _END_HEADERS, stream, _headers(self._path)))
+        if size_bytes:
+            self._send(stream, b"\0" + struct.pack(">I", size_bytes))
+
+    def send_what_fits(self, wait_s: float = 2) -> None:
+        """Return when the other side has made no more room for so long."""
         while True:
             sent = 0
             for stream in self._rooms:
@@ -85,7 +101,7 @@ class Stranger:
                     self._send(stream, bytes(size))
                     self._left[stream] -= size
                     sent += size
-            self._socket.settimeout(0.001 if sent else 2)
+            self._socket.settimeout(0.001 if sent else wait_s)
             try:
                 received = self._socket.recv(65_536)
             except TimeoutError:

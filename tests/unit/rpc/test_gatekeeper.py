@@ -25,7 +25,7 @@ from kraft.rpc.gatekeeper import REPLICATION_SERVICE, Gatekeeper, introduced_nod
 from kraft.rpc.introduced_channel import IntroducedChannel
 from kraft.rpc.introductions import HEADER, ClusterSecrets, Introduction, Secret, SessionBook, SessionForgotten
 from kraft.rpc.peers import Connections, NotAdmitted, Unreachable
-from kraft.rpc.received_messages import CALL_BYTES
+from kraft.rpc.received_messages import CALL_BYTES, EMPTY_CALLS_MAX
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.rpc.services import Service
 
@@ -422,11 +422,48 @@ async def test_messages_are_counted_for_the_connection_that_they_came_on() -> No
         await beat(node, connections)
         assert node.gatekeeper is not None
         received = node.gatekeeper.received
-        ((peer, (explained_bytes, messages)),) = received.counts().items()
+        ((peer, counts),) = received.counts().items()
         # The first was for the proof.
-        assert messages == 2
-        assert explained_bytes > 2 * CALL_BYTES
+        assert counts.messages == 2
+        assert counts.explained_bytes > 2 * CALL_BYTES
         assert received.is_node(peer)
         received.forget([peer])
         assert (received.counts(), received.is_node(peer)) == ({}, False)
         await connections.close()
+
+
+@pytest.mark.real_time
+async def test_a_connection_with_too_many_calls_without_a_message_is_refused_more_of_them() -> None:
+    node = Node()
+    async with node.serving(is_guarded=nothing), bare_channel(node) as channel:
+        open_calls = [channel.stream_unary(METADATA.method)() for _ in range(EMPTY_CALLS_MAX)]
+        assert node.gatekeeper is not None
+        received = node.gatekeeper.received
+        async with asyncio.timeout(10):
+            while received.empty_calls < EMPTY_CALLS_MAX:  # noqa: ASYNC110  They arrive from the other side of a socket.
+                await asyncio.sleep(0.01)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await channel.stream_unary(METADATA.method)()
+        assert not any(each.done() for each in open_calls)
+    assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "more than 100 calls without a message" in str(refused.value.details())
+
+
+async def code_of(call: Any) -> str:
+    try:
+        await call
+    except grpc.aio.AioRpcError as error:
+        return error.code().name
+    return "OK"
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("method", [METHOD, "/kraft.v1.Controller/Unknown"])
+async def test_refused_calls_are_calls_without_a_message(method: str) -> None:
+    node = Node()
+    async with node.serving(), bare_channel(node) as channel:
+        codes = {await code_of(channel.unary_unary(method)(b"")) for _ in range(EMPTY_CALLS_MAX + 1)}
+        assert node.gatekeeper is not None
+        (counts,) = node.gatekeeper.received.counts().values()
+    assert codes == {"UNAUTHENTICATED" if method == METHOD else "UNIMPLEMENTED"}
+    assert counts.is_flooding

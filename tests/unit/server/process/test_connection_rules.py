@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from kraft.server.process import connection_rules
 from kraft.server.process.connection_rules import (
     ARRIVAL_S_MAX,
     OVERFULL_S_MAX,
@@ -29,8 +30,11 @@ class Connections:
         explained: int = 0,
         messages: int = 0,
         stranger: bool = False,
-        quiet: bool = False,
+        settled: int | None = None,
+        old_calls: int = 1,
+        flooding: bool = False,
     ) -> None:
+        """`settled` is the number of bytes that no open call holds; None if that is not known."""
         before = self.samples.get(peer) or Sample(
             peer=peer, received_bytes=0, explained_bytes=0, messages=0, is_stranger=stranger
         )
@@ -40,7 +44,9 @@ class Connections:
             explained_bytes=before.explained_bytes + explained,
             messages=before.messages + messages,
             is_stranger=stranger,
-            was_quiet=quiet,
+            settled_bytes=0 if settled is None else settled,
+            old_calls=10 if settled is None else old_calls,
+            is_flooding=flooding,
         )
 
     def ended(self, after_s: float = 0.0) -> dict[str, str]:
@@ -136,7 +142,7 @@ def test_strangers_end_in_a_crowd_only_and_after_a_second(connections: Connectio
 def test_what_a_call_held_that_has_ended_is_not_unfinished(connections: Connections) -> None:
     connections.receive("honest", received=MESSAGE)
     connections.ended()
-    connections.receive("honest", quiet=True)
+    connections.receive("honest", settled=MESSAGE, old_calls=0)
     connections.ended(after_s=1)
     assert connections.rules.unfinished_bytes == 0
     assert connections.ended(after_s=ARRIVAL_S_MAX) == {}
@@ -145,9 +151,34 @@ def test_what_a_call_held_that_has_ended_is_not_unfinished(connections: Connecti
 def test_a_message_that_completes_a_call_explains_nothing_of_the_next_one(connections: Connections) -> None:
     connections.receive("flood", received=MESSAGE)
     connections.ended()
-    connections.receive("flood", received=MESSAGE, explained=MESSAGE, messages=1, quiet=True)
+    connections.receive("flood", received=MESSAGE, explained=MESSAGE, messages=1, settled=MESSAGE, old_calls=0)
     connections.ended()
     assert connections.rules.unfinished_bytes == MESSAGE
+
+
+def test_an_open_call_is_held_against_its_connection_as_far_as_one_can_hold_parts(
+    connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_rules, "AHEAD_BYTES_MAX", MESSAGE)
+    for _ in range(10):
+        # Uploads that are cancelled, beside a stream that is open, and silent.
+        connections.receive("honest", received=MESSAGE // 2, settled=0, old_calls=1)
+        assert connections.ended(after_s=OVERFULL_S_MAX) == {}
+    assert connections.rules.unfinished_bytes == MESSAGE * 3 // 2
+
+
+def test_what_arrived_before_all_open_calls_were_settled_is_forgiven(connections: Connections) -> None:
+    connections.receive("honest", received=2 * MESSAGE)
+    connections.ended()
+    connections.receive("honest", received=100, settled=2 * MESSAGE, old_calls=1)
+    connections.ended()
+    assert connections.rules.unfinished_bytes == 100
+
+
+def test_a_connection_with_too_many_calls_without_a_message_ends_at_once(connections: Connections) -> None:
+    connections.receive("honest")
+    connections.receive("flood", flooding=True)
+    assert connections.ended() == {"flood": "it began too many calls that brought no message"}
 
 
 def test_a_crowd_without_strangers_is_not_looked_at_sooner(connections: Connections) -> None:

@@ -17,6 +17,7 @@ import pytest
 from msgspec.structs import replace
 
 from kraft.rpc.gatekeeper import Gatekeeper
+from kraft.rpc.received_messages import EMPTY_CALLS_MAX, Received
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.server.process import connection_rules, connection_watch
 from kraft.server.process.connection_rules import ConnectionRules
@@ -44,7 +45,7 @@ class Echo:
 
 
 @asynccontextmanager
-async def echo(connections_max: int = 100) -> AsyncIterator[Echo]:
+async def echo(connections_max: int = 100, message_bytes_max: int = MESSAGE) -> AsyncIterator[Echo]:
     refusals = RefusalLog(lambda: 0)
     gatekeeper = Gatekeeper(
         cluster_id="c", cluster_secrets=None, is_guarded=lambda _: False, message_bytes_max=None, refusals=refusals
@@ -63,10 +64,12 @@ async def echo(connections_max: int = 100) -> AsyncIterator[Echo]:
     watched = Watched(
         port=port,
         received=gatekeeper.received,
-        rules=ConnectionRules(connections_max=connections_max, message_bytes_max=MESSAGE),
+        rules=ConnectionRules(connections_max=connections_max, message_bytes_max=message_bytes_max),
         are_nodes_only=False,
     )
-    watching = asyncio.create_task(watch_connections([watched], refusals))
+    look_now = asyncio.Event()
+    gatekeeper.received.flood_began = look_now.set
+    watching = asyncio.create_task(watch_connections([watched], refusals, look_now))
     try:
         yield Echo(gatekeeper, port, watched)
     finally:
@@ -172,10 +175,49 @@ async def test_a_call_that_was_cancelled_leaves_nothing_unfinished() -> None:
         without_request: Any = channel.stream_unary(METHOD)
         waiting = without_request()
         received = served.gatekeeper.received
-        await until(lambda: bool(received.counts()))
-        assert not received.quiet_peers()
+        await until(lambda: any(each.old_calls for each in received.counts().values()))
         waiting.cancel()
-        await until(lambda: received.quiet_peers() == received.counts().keys())
+        await until(lambda: not any(each.old_calls for each in received.counts().values()))
+        assert received.counts()
+
+
+async def test_an_open_stream_does_not_keep_cancelled_uploads_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_rules, "OVERFULL_S_MAX", 0.3)
+    async with echo(message_bytes_max=8 * MESSAGE) as served:
+        client = await asyncio.to_thread(Stranger, served.port, METHOD, 1, 0)
+        for _ in range(5):
+            upload = client.begin(6 * MESSAGE)
+            await asyncio.to_thread(client.send_what_fits, 0.3)
+            client.cancel(upload)
+        assert not await asyncio.to_thread(client.is_closed, 1.0)
+
+
+async def test_a_flood_of_calls_without_messages_ends_its_connection_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_watch, "PERIOD_S", 100.0)
+    async with echo() as served, grpc.aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
+        call: Any = channel.unary_unary(METHOD)
+        assert await call(b"y") == b"y"
+        stranger = await asyncio.to_thread(Stranger, served.port, METHOD, EMPTY_CALLS_MAX, 0)
+        assert not await asyncio.to_thread(stranger.is_closed, 0.5)
+        stranger.begin(0)
+        assert await asyncio.to_thread(stranger.is_closed, 10.0)
+        assert channel.get_state() is grpc.ChannelConnectivity.READY
+
+
+async def test_calls_that_are_cancelled_without_a_message_are_a_flood_too() -> None:
+    async with echo() as served:
+        stranger = await asyncio.to_thread(Stranger, served.port, METHOD, 0, 0)
+        with suppress(OSError):
+            for _ in range(2 * EMPTY_CALLS_MAX):
+                stranger.cancel(stranger.begin(0))
+                await asyncio.sleep(0.002)
+        assert await asyncio.to_thread(stranger.is_closed, 10.0)
+
+
+async def test_calls_of_a_method_that_is_not_served_are_a_flood_too() -> None:
+    async with echo() as served:
+        stranger = await asyncio.to_thread(Stranger, served.port, "/kraft.v1.Test/Unknown", 2 * EMPTY_CALLS_MAX, 0)
+        assert await asyncio.to_thread(stranger.is_closed, 10.0)
 
 
 async def test_connections_that_ended_are_forgotten() -> None:
@@ -226,6 +268,7 @@ async def test_what_a_client_sends_while_it_reads_is_explained() -> None:
         port=1, peer="ipv4:127.0.0.1:1", descriptor=0, received_bytes=1_000, acked_bytes=25_600
     )
     async with echo() as served:
-        reads = connection_watch._sample(seen, (500, 1), served.watched, was_quiet=False)
-        only_sends = connection_watch._sample(replace(seen, acked_bytes=0), (500, 1), served.watched, was_quiet=False)
+        counts = Received(explained_bytes=500, messages=1, settled_bytes=0)
+        reads = connection_watch._sample(seen, counts, served.watched)
+        only_sends = connection_watch._sample(replace(seen, acked_bytes=0), counts, served.watched)
     assert (reads.explained_bytes, only_sends.explained_bytes) == (600, 500)

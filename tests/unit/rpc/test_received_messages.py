@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+
+from kraft.rpc.received_messages import EMPTY_CALLS_MAX, EMPTY_CALLS_PER_S, OpenCall, Received, ReceivedMessages
+
+PEER = "ipv4:127.0.0.1:40000"
+
+
+class Listener:
+    """The counts of a listener, with calls of one peer."""
+
+    def __init__(self) -> None:
+        self.floods = 0
+        self.received = ReceivedMessages(self._flood_began)
+        self.calls = ExitStack()
+
+    def begin(self, is_node: bool = False) -> OpenCall:
+        call = self.calls.enter_context(self.received.call(PEER, is_node=is_node))
+        assert call is not None
+        return call
+
+    def look(self, received_bytes: int, since_s: float = 0.0) -> None:
+        self.received.look_began()
+        self.received.look_ended({PEER: received_bytes}, since_s)
+
+    @property
+    def counts(self) -> Received:
+        return self.received.counts()[PEER]
+
+    def is_refused(self) -> bool:
+        with self.received.call(PEER, is_node=False) as call:
+            return call is None
+
+    def _flood_began(self) -> None:
+        self.floods += 1
+
+
+@pytest.fixture
+def listener() -> Listener:
+    return Listener()
+
+
+def test_nothing_that_arrived_before_a_call_is_held_for_it(listener: Listener) -> None:
+    call = listener.begin()
+    listener.look(1_000)
+    assert (listener.counts.settled_bytes, listener.counts.old_calls) == (0, 1)
+    listener.begin()
+    assert (listener.counts.settled_bytes, listener.counts.old_calls) == (0, 1)
+    listener.received.reading_began(call)
+    listener.look(2_000)
+    listener.received.message_came(call, 1_500)
+    assert (listener.counts.settled_bytes, listener.counts.old_calls) == (1_000, 1)
+
+
+def test_a_message_settles_what_had_arrived_at_a_look_during_the_wait_for_it(listener: Listener) -> None:
+    call = listener.begin()
+    listener.received.reading_began(call)
+    listener.look(1_000)
+    listener.received.message_came(call, 900)
+    assert (listener.counts.settled_bytes, listener.counts.old_calls) == (1_000, 0)
+
+
+def test_a_message_that_was_not_waited_for_settles_nothing(listener: Listener) -> None:
+    """Parts of the next one may have arrived before the look, behind it."""
+    call = listener.begin()
+    listener.look(1_000)
+    listener.received.reading_began(call)
+    listener.received.message_came(call, 900)
+    assert (listener.counts.settled_bytes, listener.counts.old_calls) == (0, 1)
+    listener.received.look_began()
+    listener.received.reading_began(call)
+    listener.received.look_ended({PEER: 2_000}, 1.0)
+    listener.received.message_came(call, 900)
+    assert (listener.counts.settled_bytes, listener.counts.old_calls) == (0, 1)
+
+
+def test_the_calls_of_a_connection_that_bring_no_message_are_bounded(listener: Listener) -> None:
+    for _ in range(EMPTY_CALLS_MAX):
+        listener.begin()
+    assert not listener.counts.is_flooding
+    assert listener.is_refused()
+    assert listener.is_refused()
+    assert (listener.counts.is_flooding, listener.floods) == (True, 1)
+
+
+def test_calls_that_brought_a_message_are_as_many_as_they_are(listener: Listener) -> None:
+    for _ in range(10 * EMPTY_CALLS_MAX):
+        listener.received.message_came(listener.begin(), 1)
+    assert not listener.is_refused()
+
+
+def test_nodes_may_have_any_calls(listener: Listener) -> None:
+    for _ in range(2 * EMPTY_CALLS_MAX):
+        listener.begin(is_node=True)
+    assert listener.floods == 0
+
+
+def test_ended_calls_without_a_message_are_forgiven_with_time_and_open_ones_are_not(listener: Listener) -> None:
+    for _ in range(EMPTY_CALLS_MAX // 2):
+        listener.begin()
+    for _ in range(EMPTY_CALLS_MAX // 2):
+        listener.received.call_refused(PEER)
+    assert listener.is_refused()
+    listener.look(0, since_s=1.0)
+    assert not listener.counts.is_flooding
+    for _ in range(EMPTY_CALLS_PER_S):
+        assert not listener.is_refused()
+    assert listener.is_refused()
+    listener.look(0, since_s=3_600.0)
+    for _ in range(EMPTY_CALLS_MAX // 2):
+        assert not listener.is_refused()
+    assert listener.is_refused()
+
+
+def test_a_forgotten_connection_may_still_have_calls_that_end(listener: Listener) -> None:
+    call = listener.begin()
+    listener.received.forget([PEER])
+    listener.received.message_came(call, 1)
+    listener.calls.close()
+    assert listener.received.counts() == {}
