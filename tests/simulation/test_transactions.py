@@ -38,6 +38,7 @@ def test_a_seed_replays_exactly() -> None:
         (weakened.ending_from_any_epoch, Invariant.ENDED_BY_ITS_OWN, 9),
         (weakened.ending_without_bump, Invariant.ENDED_BY_ITS_OWN, 0),
         (weakened.answering_retries_by_the_epoch_alone, Invariant.ACKNOWLEDGED_IS_COMMITTED, 26),
+        (weakened.evicting_open_transactions, Invariant.NOTHING_HANGS, 0),
         (weakened.taking_over_decided_transactions, Invariant.ALL_OR_NOTHING, 3),
         (weakened.taking_over_open_transactions, Invariant.COMMITTED_AS_ASKED, 1),
         (weakened.aborting_without_fence, Invariant.ACKNOWLEDGED_IS_COMMITTED, 27),

@@ -11,14 +11,22 @@ from msgspec.structs import replace
 
 from kraft.coordinator.hosted_shard import Effect, HostedShard, SendReplies
 from kraft.coordinator.shard import Context, Reply, Ticket
-from kraft.coordinator.transactions import abort, end_transaction, init_producer_id, partitions, shard, transaction
+from kraft.coordinator.transactions import (
+    abort,
+    end_transaction,
+    expiry,
+    init_producer_id,
+    partitions,
+    shard,
+    transaction,
+)
 from kraft.coordinator.transactions.commands import EndTransaction, InitProducerId, MarkersWritten
 from kraft.coordinator.transactions.markers import PendingMarkers, markers_written, pending_markers
 from kraft.coordinator.transactions.replicated import Transactions
 from kraft.coordinator.transactions.shard import TransactionShard
 from kraft.coordinator.transactions.state import State
 from kraft.coordinator.transactions.transaction import EPOCH_MAX, ProducerIdAndEpoch, Transaction, TransactionState
-from kraft.coordinator.transactions.volatile import TransactionsDecision
+from kraft.coordinator.transactions.volatile import Pass, TransactionsDecision
 from tests.simulation.transactions_world import World
 
 Guard = Callable[[], AbstractContextManager[object]]
@@ -52,6 +60,18 @@ def ending_without_bump() -> AbstractContextManager[object]:
 def answering_retries_by_the_epoch_alone() -> AbstractContextManager[object]:
     """A retry is answered as if the transaction had ended as it asks for."""
     return patch.object(end_transaction, "_ended_as_asked", lambda found, command: found.state.is_complete)
+
+
+# --- room for new ids ------------------------------------------------------------------------------------------------
+
+
+def evicting_open_transactions() -> AbstractContextManager[object]:
+    """An id is evicted for its age alone."""
+
+    def by_age(state: State, rest: Pass, found: Transaction | None) -> bool:
+        return rest.unused_ms is not None and found is not None and found.updated_ms <= state.now_ms - rest.unused_ms
+
+    return patch.object(expiry, "_is_unused", by_age)
 
 
 # --- new producers ---------------------------------------------------------------------------------------------------

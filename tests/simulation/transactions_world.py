@@ -45,6 +45,9 @@ from tests.simulation.transactions_host import Batch, Host
 
 TIMEOUT_MS: Final = 1_000
 PARTITIONS: Final = tuple(TopicPartition("orders", number) for number in range(3))
+_ONE_ID_BYTES: Final = 641
+"""Memory with which one of the two ids is evicted when the other one needs its room."""
+
 _RETRY: Final = {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
 MarkerKey: TypeAlias = tuple[int, str, int, TopicPartition]
@@ -101,7 +104,13 @@ class World(FaultyCoordinator):
         self.image = replace(EMPTY_IMAGE, features={TRANSACTION_VERSION: level})
         self.history = History()
         self.shard = TransactionShard(
-            TransactionSettings(id_expiration_ms=chance.choice([3_000, 10_000_000]), expiry_interval_ms=500)
+            TransactionSettings(
+                id_expiration_ms=chance.choice([3_000, 10_000_000]),
+                expiry_interval_ms=500,
+                memory_bytes_max=_ONE_ID_BYTES if seed % 3 == 0 else 1 << 20,
+                unused_ages_ms=(20, 0),
+                eviction_interval_ms=1,
+            )
         )
         self.next_producer_id = 100
         self.next_number = 1

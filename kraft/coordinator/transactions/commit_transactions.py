@@ -18,6 +18,7 @@ from kraft.coordinator.transactions.commands import (
     OpenTransaction,
     ProducerIdNeeded,
 )
+from kraft.coordinator.transactions.expiry import refused_for_room
 from kraft.coordinator.transactions.partitions import batch_bytes, record_bytes
 from kraft.coordinator.transactions.records import TransactionRecord
 from kraft.coordinator.transactions.refusals import being_completed, id_error
@@ -46,8 +47,8 @@ def commit_transactions(state: State, ticket: Ticket, command: CommitTransaction
     if (refusal := _too_many(state, command, found)) is not None:
         return state.replied(ticket, refusal)
     if committer is None:
-        if (refusal := state.no_room_for(command.transactional_id)) is not None:
-            return state.replied(ticket, refusal)
+        if (refused := refused_for_room(state, ticket, command.transactional_id)) is not None:
+            return refused
         if command.new_producer_id is None:
             return state.replied(ticket, ProducerIdNeeded())
         committer = _new_committer(state, command.new_producer_id)

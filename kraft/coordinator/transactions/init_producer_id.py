@@ -10,6 +10,7 @@ from __future__ import annotations
 from kraft.coordinator.shard import Ticket
 from kraft.coordinator.transactions.abort import abort
 from kraft.coordinator.transactions.commands import InitProducerId, ProducerIdNeeded
+from kraft.coordinator.transactions.expiry import refused_for_room
 from kraft.coordinator.transactions.refusals import being_completed, fenced
 from kraft.coordinator.transactions.state import State, with_reply
 from kraft.coordinator.transactions.transaction import (
@@ -67,8 +68,8 @@ def _timeout_error(command: InitProducerId, max_ms: int) -> Refusal | None:
 
 def _first(state: State, ticket: Ticket, command: InitProducerId) -> TransactionsDecision:
     """Decide for an id that is not known, also if the producer has an identity: the id may have expired."""
-    if (refusal := state.no_room_for(command.transactional_id)) is not None:
-        return state.replied(ticket, refusal)
+    if (refused := refused_for_room(state, ticket, command.transactional_id)) is not None:
+        return refused
     if command.new_producer_id is None:
         return state.replied(ticket, ProducerIdNeeded())
     transaction = new_transaction(

@@ -45,6 +45,14 @@ def too_many_ids(transactional_id: str, memory_bytes: int, memory_bytes_max: int
     )
 
 
+def room_being_made(transactional_id: str) -> Refusal:
+    """Return a refusal after which clients wait a moment, and retry."""
+    return Refusal(
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        f"transactional id {transactional_id!r} is not known, and room for it is being made; retry",
+    )
+
+
 def too_many_partitions(
     transactional_id: str, transaction: Transaction, memory_bytes: int, memory_bytes_max: int
 ) -> Refusal:

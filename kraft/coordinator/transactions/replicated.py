@@ -51,12 +51,13 @@ def replay(transactions: Transactions, record: TransactionRecord) -> Transaction
         by_id=transactions.by_id.with_changes({transactional_id: transaction}),
         prepared=prepared,
         ids_bytes=transactions.ids_bytes
-        + _id_bytes(transactional_id) * ((transaction is not None) - (before is not None)),
+        + id_bytes(transactional_id) * ((transaction is not None) - (before is not None)),
         partitions_bytes=transactions.partitions_bytes + partitions_bytes(transaction) - partitions_bytes(before),
     )
 
 
-def _id_bytes(transactional_id: str) -> int:
+def id_bytes(transactional_id: str) -> int:
+    """Return about how much memory an id takes without the partitions of its transaction."""
     return _ID_BYTES + len(transactional_id.encode())
 
 

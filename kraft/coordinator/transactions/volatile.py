@@ -18,6 +18,9 @@ class Pass(Struct, frozen=True, kw_only=True):
 
     transactional_ids: tuple[str, ...]
     position: int = 0
+    unused_ms: int | None = None
+    """The age from which ids are evicted whose producer has begun no transaction, as long as room is needed; None if
+    none are."""
 
 
 class TransactionsVolatile(Struct, frozen=True, kw_only=True):
@@ -30,6 +33,9 @@ class TransactionsVolatile(Struct, frozen=True, kw_only=True):
 
     expiry: Pass | None = None
     """The pass that looks for expired transactional ids; None between two of them."""
+
+    evicted_ms: int | None = None
+    """When the last pass that evicts ended; None if there was none."""
 
 
 TransactionsDecision: TypeAlias = Decision[TransactionsVolatile, TransactionRecord]

@@ -282,21 +282,90 @@ def test_two_phase_commit_is_not_supported() -> None:
 # --- memory ------------------------------------------------------------------------------------------------------
 
 
+def full(id_expiration_ms: int = 604_800_000) -> tuple[Coordinator, list[str]]:
+    """A coordinator whose memory for ids is full of ids with which no transaction has begun."""
+    coordinator = Coordinator(TransactionSettings(memory_bytes_max=10_000, id_expiration_ms=id_expiration_ms))
+    known: list[str] = []
+    while coordinator.init(transactional_id=f"id-{len(known)}") is not ErrorCode.CONCURRENT_TRANSACTIONS:
+        known.append(f"id-{len(known)}")
+        assert len(known) < 100
+    return coordinator, known
+
+
 def test_new_ids_are_refused_while_those_that_are_known_take_too_much_memory() -> None:
     """A client that takes a new id for each transaction must not fill the coordinator's memory."""
-    coordinator = Coordinator(TransactionSettings(memory_bytes_max=10_000, id_expiration_ms=50_000))
-    known = 0
-    while coordinator.init(transactional_id=f"id-{known}") is not ErrorCode.POLICY_VIOLATION:
-        known += 1
-        assert known < 100
-    assert known == pytest.approx(10_000 / 650, abs=1)
+    coordinator, known = full(id_expiration_ms=50_000_000)
+    assert len(known) == pytest.approx(10_000 / 650, abs=1)
+    assert coordinator.commit_together(0, committer="committer") is ErrorCode.CONCURRENT_TRANSACTIONS
+    coordinator.advance(0)
     assert coordinator.commit_together(0, committer="committer") is ErrorCode.POLICY_VIOLATION
-    producer = coordinator.producer("id-0")
-    assert coordinator.add(producer, ORDERS, transactional_id="id-0") is ErrorCode.NONE, "those that are known go on"
-    coordinator.load()
     assert coordinator.init(transactional_id="new") is ErrorCode.POLICY_VIOLATION
-    coordinator.advance(5_000_000)
+    assert coordinator.transactions.by_id.keys() == set(known), "all are too young to be evicted"
+    for each in known:
+        producer = coordinator.producer(each)
+        assert coordinator.add(producer, ORDERS, transactional_id=each) is ErrorCode.NONE, "those that are known go on"
+    for _ in range(2):
+        coordinator.load()
+        assert coordinator.init(transactional_id="new") is ErrorCode.CONCURRENT_TRANSACTIONS
+        coordinator.advance(0)
+        assert coordinator.init(transactional_id="new") is ErrorCode.POLICY_VIOLATION
+        coordinator.advance(5_000_000)
+        coordinator.write_markers()
+    coordinator.advance(60_000_000)
     assert isinstance(coordinator.init(transactional_id="new"), ProducerIdAndEpoch)
+
+
+def test_ids_without_a_transaction_are_evicted_when_new_ones_find_no_room() -> None:
+    coordinator, known = full()
+    used, sequenced = known[:2]
+    producer = coordinator.producer(used)
+    coordinator.add(producer, ORDERS, transactional_id=used)
+    coordinator.end(producer, transactional_id=used)
+    coordinator.write_markers()
+    coordinator.commit_together(5, committer=sequenced)
+    coordinator.advance(301_000)
+    assert coordinator.init(transactional_id="new") is ErrorCode.CONCURRENT_TRANSACTIONS
+    coordinator.advance(0)
+    assert isinstance(coordinator.init(transactional_id="new"), ProducerIdAndEpoch)
+    kept = coordinator.transactions.by_id
+    assert {used, sequenced} <= kept.keys(), "what they did stays known"
+    assert len(kept) >= len(known) - 4, "no more than the room that is needed"
+
+
+def test_the_oldest_ids_are_evicted_first() -> None:
+    coordinator, known = full()
+    coordinator.advance(4_000_000)
+    for each in known[:-3]:
+        coordinator.producer(each)
+    coordinator.advance(301_000)
+    coordinator.init(transactional_id="new")
+    coordinator.advance(0)
+    assert coordinator.transactions.by_id.keys() == set(known[:-3]), "the others began again not long ago"
+
+
+def test_an_evicted_producer_is_told_that_it_is_not_known_and_begins_again() -> None:
+    coordinator, known = full()
+    producers = {each: coordinator.producer(each) for each in known}
+    coordinator.advance(301_000)
+    coordinator.init(transactional_id="new")
+    coordinator.advance(0)
+    evicted = next(each for each in known if each not in coordinator.transactions.by_id)
+    code = coordinator.add(producers[evicted], ORDERS, transactional_id=evicted)
+    assert code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    again = coordinator.init(producers[evicted], transactional_id=evicted)
+    assert isinstance(again, ProducerIdAndEpoch)
+    assert again.producer_id != producers[evicted].producer_id
+    assert coordinator.add(again, ORDERS, transactional_id=evicted) is ErrorCode.NONE
+
+
+def test_temporary_ids_are_not_evicted() -> None:
+    coordinator = Coordinator(TransactionSettings(memory_bytes_max=641))
+    patient = InitProducerId(transactional_id="t", timeout_ms=900_000, is_temporary=True)
+    assert isinstance(coordinator.request(patient), ProducerIdAndEpoch)
+    coordinator.advance(899_000)
+    assert coordinator.init(transactional_id="new") is ErrorCode.CONCURRENT_TRANSACTIONS
+    coordinator.advance(0)
+    assert coordinator.transactions.by_id.keys() == {"t"}
 
 
 def test_the_memory_of_ids_is_that_of_what_is_known() -> None:

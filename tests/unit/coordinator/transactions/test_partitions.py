@@ -274,6 +274,6 @@ def test_many_ids_end_no_transaction_of_an_id_that_is_known() -> None:
     producer = coordinator.producer()
     while isinstance(known := coordinator.init(transactional_id=f"id-{len(coordinator.log)}"), ProducerIdAndEpoch):
         assert len(coordinator.log) < 100
-    assert known is ErrorCode.POLICY_VIOLATION
+    assert known is ErrorCode.CONCURRENT_TRANSACTIONS
     many = [TopicPartition("orders", number) for number in range(50)]
     assert coordinator.add(producer, *many) is ErrorCode.NONE
