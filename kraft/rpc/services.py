@@ -19,9 +19,8 @@ from msgspec.structs import replace
 
 from kraft.model.errors import Refusal
 from kraft.rpc.call import Call, Codec, Exchange, Served, ServerStream, Stream
+from kraft.rpc.long_messages import LongMessage, encoded, receiving, sending, value_of
 from kraft.rpc.mapping import Mapping
-from kraft.rpc.message_elements import count_elements
-from kraft.rpc.pb import admin_pb2, broker_pb2, groups_pb2, transactions_pb2
 from kraft.rpc.peers import MESSAGE_BYTES_MAX
 from kraft.rpc.refusal_log import readable_peer
 from kraft.rpc.requests_in_progress import RequestsInProgress
@@ -69,18 +68,6 @@ REASON_BYTES_MAX: Final = 4 * 1024
 _ESCAPED_BYTE_SIZE: Final = 3
 """gRPC writes a byte that is not printable ASCII as `%` and two digits."""
 
-ELEMENTS_MAX: Final = 1 << 16
-"""Limit on the elements of all lists in one request of a client, each of which takes up to a KiB of memory while it is
-carried out. It is above the partitions of a large topic.
-"""
-
-ELEMENTS_ON_LOOP_MAX: Final = 1_000
-"""A message with more elements is converted in a thread: each takes microseconds."""
-
-_FILES_OF_CLIENTS: Final = frozenset(
-    each.DESCRIPTOR.name for each in (admin_pb2, broker_pb2, groups_pb2, transactions_pb2)
-)
-
 ITEMS_AT_ONCE: Final = 200
 """Items of a long list encoded before other tasks get a turn on the event loop."""
 
@@ -103,7 +90,7 @@ class Service:
 
 def _method_handler(served: Served, in_progress: RequestsInProgress) -> MethodHandler:
     call, handler = served.call, served.handler
-    decode, encode = call.request.parse, call.response.serialize
+    decode, encode = receiving(call.request), sending(call.response)
     match call:
         case Call():
             answering = _answering(call, handler, in_progress, takes_peer=served.takes_peer)
@@ -136,6 +123,8 @@ def _answering(
         request = await read_value(call.request, message, context)
         peer = (readable_peer(context.peer()),) if takes_peer else ()
         response = await answered(handler(request, *peer), context)
+        if isinstance(message, LongMessage):
+            return await encoded(call.response, response)
         if call.long_list is None:
             return call.response.to_message(response)
         return await _in_turns(call.response, call.long_list, response)
@@ -191,22 +180,11 @@ async def _in_turns(mapping: Mapping[Any, Any], long_list: str, value: Any) -> A
 async def read_value(codec: Codec[Request], message: Any, context: Context) -> Request:
     """Return the request's value; ends the call if the message's fields are invalid."""
     try:
-        return await _value_of(codec, message)
+        return await value_of(codec, message)
+    except DecodeError as error:
+        await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, f"not a valid request: {error}")
     except ValueError as error:
         await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
-
-
-async def _value_of(codec: Codec[Request], message: Any) -> Request:
-    """Return the value of a message. Raises ValueError for invalid fields, and too many elements of a client's."""
-    if isinstance(message, bytes):
-        return codec.to_value(message)
-    is_of_client = message.DESCRIPTOR.file.name in _FILES_OF_CLIENTS
-    elements = count_elements(message, ELEMENTS_MAX if is_of_client else ELEMENTS_ON_LOOP_MAX)
-    if elements <= ELEMENTS_ON_LOOP_MAX:
-        return codec.to_value(message)
-    if is_of_client and elements > ELEMENTS_MAX:
-        raise ValueError(f"its lists have more than {ELEMENTS_MAX} elements together: send several requests")
-    return await asyncio.to_thread(codec.to_value, message)
 
 
 class _BadMessage(Exception):
@@ -218,7 +196,7 @@ async def read_values(requests: AsyncIterator[Any], codec: Codec[Request]) -> As
     messages_left = aiter(requests)
     while True:
         try:
-            value = await _value_of(codec, await anext(messages_left))
+            value = await value_of(codec, await anext(messages_left))
         except StopAsyncIteration:
             return
         except DecodeError as error:

@@ -135,7 +135,7 @@ def kafka_cases(server: str, requests: LargestRequests) -> Iterator[tuple[str, C
         kind = request_type(key)
         for version in _versions(kind):
             for shape in requests.shapes(kind, version):
-                name = f"{kind.__name__.removesuffix('Request')} v{version} [{shape}]"
+                name = f"Kafka {kind.__name__.removesuffix('Request')} v{version} [{shape}]"
                 yield name, partial(_sent, server, requests, kind, version, shape)
 
 

@@ -1,4 +1,7 @@
-"""The largest messages that a client may send to gRPC's listener: every request, with each of its lists filled."""
+"""The largest messages that a client may send to gRPC's listener: every request, with each of its lists filled.
+
+A list has as many elements as a broker takes, or as many as fit into a message, which a broker refuses.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,15 @@ Descriptor = Any
 
 _BYTES_OF_ENTRY: Final = 16
 
+ELEMENTS: Final = 65_000
+"""Below the elements that a node takes in one request."""
+
+TOO_MANY: Final = "too many"
+"""Texts of a list with as many elements as fit."""
+
 
 class LargestCalls:
-    """Builds messages with names that exist. Only the bytes of a message limit its lists."""
+    """Builds messages with names that exist."""
 
     def __init__(self, known: Mapping[str, str], topic_id: bytes, fixed: Mapping[str, Any]) -> None:
         """As `LargestRequests`."""
@@ -26,7 +35,7 @@ class LargestCalls:
 
     def shapes(self, kind: Descriptor) -> Iterator[Shape]:
         paths = list(_lists(kind)) or [()]
-        return (Shape(path, texts) for path in paths for texts in TEXTS)
+        return (Shape(path, texts) for path in paths for texts in (*TEXTS, TOO_MANY))
 
     def build(self, kind: type[Any], shape: Shape) -> Any:
         message = kind()
@@ -45,7 +54,8 @@ class LargestCalls:
     def _fill_list(self, message: Any, field: Descriptor, shape: Shape, rest: tuple[str, ...]) -> None:
         if _is_map(field):
             is_text = field.message_type.fields_by_name["value"].type == FieldDescriptor.TYPE_STRING
-            entries = range(REQUEST_BYTES // (TEXT_LENGTH if shape.texts == LONG else _BYTES_OF_ENTRY))
+            size = TEXT_LENGTH if shape.texts == LONG else _BYTES_OF_ENTRY
+            entries = range(REQUEST_BYTES // size if shape.texts == TOO_MANY else min(ELEMENTS, REQUEST_BYTES // size))
             getattr(message, field.name).update({self._key(shape, each): "" if is_text else b"" for each in entries})
             return
         if rest:
@@ -54,6 +64,8 @@ class LargestCalls:
         self._add(message, field, shape, 0)
         longest_number = 8
         count = REQUEST_BYTES // (message.ByteSize() + longest_number)
+        if shape.texts != TOO_MANY:
+            count = min(count, ELEMENTS // _elements(field))
         for number in range(1, count):
             self._add(message, field, shape, number)
 
@@ -103,6 +115,13 @@ def _lists(kind: Descriptor) -> Iterator[tuple[str, ...]]:
             yield (field.name,)
             if field.message_type is not None and not _is_map(field):
                 yield from ((field.name, *rest) for rest in _lists(field.message_type))
+
+
+def _elements(field: Descriptor) -> int:
+    """Return how many elements one of a list counts for: itself, and one in each of its lists."""
+    kind = field.message_type
+    lists = [] if kind is None else [each for each in kind.fields if each.is_repeated and not _is_map(each)]
+    return 1 + sum(map(_elements, lists))
 
 
 def _is_map(field: Descriptor) -> bool:

@@ -24,6 +24,9 @@ TEXT_LENGTH: Final = 32_000
 PARTITIONS: Final = 200
 """Partitions of a known topic."""
 
+ONE_BYTE: Final = 128
+"""Numbers from zero that a byte with a sign holds."""
+
 SAME, UNKNOWN, LONG = "same", "unknown", "long"
 TEXTS: Final = (SAME, UNKNOWN, LONG)
 """What the elements of a list are called: all by one name that exists, each by another that does not, or both and as
@@ -90,8 +93,9 @@ class LargestRequests:
         match form:
             case Fixed("?"):
                 return False
-            case Fixed():
-                return number % PARTITIONS if number or in_list else 0
+            case Fixed(code):
+                # A number of one byte ends before the partitions do.
+                return number % (ONE_BYTE if code == "b" else PARTITIONS) if number or in_list else 0
             case Identifier():
                 return self._topic_id if shape.texts == SAME else UUID(int=number + 1)
             case Sized.STRING:

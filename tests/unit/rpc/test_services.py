@@ -50,11 +50,10 @@ from kraft.rpc.calls import (
     PRODUCE,
 )
 from kraft.rpc.cluster_calls import FOLLOW_METADATA, LIVENESS_STREAM, REPLICA_FETCH
+from kraft.rpc.long_messages import ELEMENTS_MAX, ELEMENTS_ON_LOOP_MAX, receiving
 from kraft.rpc.mapping import Mapping
 from kraft.rpc.requests_in_progress import RequestsInProgress
 from kraft.rpc.services import (
-    ELEMENTS_MAX,
-    ELEMENTS_ON_LOOP_MAX,
     ITEMS_AT_ONCE,
     STREAM_REQUESTS_IN_FLIGHT_MAX,
     Service,
@@ -457,7 +456,7 @@ async def test_a_long_message_is_converted_while_the_loop_goes_on() -> None:
     codec = Noting(values.DeleteRecordsRequest, message_type)
     partition = message_type().partitions.add()
     for count in (1, ELEMENTS_ON_LOOP_MAX + 1):
-        message = message_type(partitions=[partition] * count)
+        message = receiving(codec)(message_type(partitions=[partition] * count).SerializeToString())
         value = await services.read_value(codec, message, cast("grpc.aio.ServicerContext[Any, Any]", Context()))
         assert len(value.partitions) == count
     assert [each == on_loop for each in converted_in] == [True, False]

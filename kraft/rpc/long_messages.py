@@ -1,0 +1,86 @@
+"""Long messages: decoded, converted and encoded in a thread.
+
+Each element of a message takes microseconds in each of these, and each MiB of it some milliseconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeVar
+
+from kraft.rpc.call import Codec
+from kraft.rpc.mapping import Mapping
+from kraft.rpc.message_elements import count_elements
+from kraft.rpc.pb import admin_pb2, broker_pb2, groups_pb2, transactions_pb2
+
+Value = TypeVar("Value")
+
+ELEMENTS_MAX: Final = 1 << 16
+"""Limit on the elements of all lists in one request of a client, each of which takes up to a KiB of memory while it is
+carried out. It is above the partitions of a large topic.
+"""
+
+ELEMENTS_ON_LOOP_MAX: Final = 1_000
+"""A message with more elements is long."""
+
+BYTES_ON_LOOP_MAX: Final = 4 * 1024 * 1024
+"""A message of more bytes is long. Larger than what a producer sends at once."""
+
+_FILES_OF_CLIENTS: Final = frozenset(
+    each.DESCRIPTOR.name for each in (admin_pb2, broker_pb2, groups_pb2, transactions_pb2)
+)
+
+
+class LongMessage(NamedTuple):
+    """A message that is not decoded yet."""
+
+    data: bytes
+
+
+def receiving(codec: Codec[Any]) -> Callable[[bytes], Any]:
+    """Return what decodes a message as it arrives, unless it is long. Raises DecodeError."""
+    if not isinstance(codec, Mapping):
+        return codec.parse
+    parse, descriptor = codec.parse, codec.message_type.DESCRIPTOR
+
+    def receive(data: bytes) -> Any:
+        # Most messages have too few bytes for so many elements.
+        if len(data) <= ELEMENTS_ON_LOOP_MAX:
+            return parse(data)
+        if len(data) > BYTES_ON_LOOP_MAX:
+            return LongMessage(data)
+        is_long = count_elements(data, descriptor, ELEMENTS_ON_LOOP_MAX) > ELEMENTS_ON_LOOP_MAX
+        return LongMessage(data) if is_long else parse(data)
+
+    return receive
+
+
+async def value_of(codec: Codec[Value], received: Any) -> Value:
+    """Return the value of a message that `receiving` returned.
+
+    Raises DecodeError, and ValueError for invalid fields and for too many elements of a client's.
+    """
+    if isinstance(received, LongMessage):
+        assert isinstance(codec, Mapping), "others are never long"
+        return await asyncio.to_thread(_decoded, codec, received.data)
+    return codec.to_value(received)
+
+
+def _decoded(codec: Mapping[Value, Any], data: bytes) -> Value:
+    descriptor = codec.message_type.DESCRIPTOR
+    # Before anything is decoded: that is one call, which holds the interpreter, also for millions of elements.
+    if descriptor.file.name in _FILES_OF_CLIENTS and count_elements(data, descriptor, ELEMENTS_MAX) > ELEMENTS_MAX:
+        raise ValueError(f"its lists have more than {ELEMENTS_MAX} elements together: send several requests")
+    return codec.to_value(codec.parse(data))
+
+
+async def encoded(codec: Codec[Value], value: Value) -> bytes:
+    """Return the encoded response to a long request, which is long, too."""
+    return await asyncio.to_thread(lambda: codec.serialize(codec.to_message(value)))
+
+
+def sending(codec: Codec[Any]) -> Callable[[Any], bytes]:
+    """Return what encodes a message, or passes one that is encoded already."""
+    serialize = codec.serialize
+    return lambda message: message if isinstance(message, bytes) else serialize(message)
