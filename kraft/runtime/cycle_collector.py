@@ -5,6 +5,10 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
+
+_FULL: Final = 2
+"""The generation whose collection includes all others."""
 
 
 @contextmanager
@@ -30,3 +34,20 @@ def exempt_existing_objects() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+def bound_collections() -> None:
+    """Exempt all existing objects, and from now on those that survive a full collection.
+
+    A full collection scans every object that is not exempt, in a single call: the state of 30,000 groups takes 60 ms.
+    So it scans only what was created since the last one, at most some tens of thousands of objects. What lives as long
+    and can be created again and again, such as connections, must not be freed by the collector alone.
+    """
+    exempt_existing_objects()
+    if _exempt_survivors not in gc.callbacks:
+        gc.callbacks.append(_exempt_survivors)
+
+
+def _exempt_survivors(phase: str, facts: dict[str, int]) -> None:
+    if phase == "stop" and facts["generation"] == _FULL:
+        gc.freeze()

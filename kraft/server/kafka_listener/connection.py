@@ -17,6 +17,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from kraft.server.kafka_listener.receive_buffer import BadFrame, ReceiveBuffer
+from kraft.server.loop.closed_transports import free_closed
 
 ResponseBytes = list[bytes | bytearray | memoryview]
 """The bytes of a response, starting with its size; empty when the client gets no response."""
@@ -173,9 +174,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 reply.task.cancel()
         self._replies.clear()
         self._buffer.finished()
-        self._buffer.clear()
+        self._buffer.close()
         self._listener.unread(self, 0)
         self._listener.closed(self, self._reason)
+        # Without them the connection and its transport are freed at once, not by the garbage collector.
+        self._requests.when_pipelined(_nothing)
+        free_closed(self._transport)
 
     # --- called by the listener ----------------------------------------------------------------------------------
 
@@ -373,7 +377,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         self._is_over = True
         self._buffer.finished()
-        self._buffer.clear()
+        self._buffer.close()
         self._listener.unread(self, 0)
         self._listener.closed(self, None)
         serve(self._transport)
@@ -408,6 +412,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
 def _is_longer_than(since_s: float | None, s_max: float, now_s: float) -> bool:
     return since_s is not None and now_s - since_s > s_max
+
+
+def _nothing() -> None:
+    """Nobody is there whose requests could go on."""
 
 
 def _address(name: object) -> str:

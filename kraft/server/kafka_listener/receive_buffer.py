@@ -246,6 +246,11 @@ class ReceiveBuffer:
         self._more_waits = False
         self.is_empty = True
 
+    def close(self) -> None:
+        """Drop all bytes, and the reference to the connection."""
+        self.clear()
+        self._granted = lambda: None
+
     def _resize_room(self) -> None:
         if not self.is_empty and self.peek_frame() is not None:
             self._room_bytes = self._first_room_bytes

@@ -24,7 +24,7 @@ from kraft.rpc.identity import PROCESS_ID_BYTES
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.runtime.allocator import keep_freed_memory
 from kraft.runtime.clock import SystemClock
-from kraft.runtime.cycle_collector import exempt_existing_objects
+from kraft.runtime.cycle_collector import bound_collections
 from kraft.runtime.disk import RealDisk
 from kraft.runtime.entropy import SystemEntropy
 from kraft.runtime.spare_files import SpareFiles
@@ -108,7 +108,7 @@ class _Node:
             raise
         self._run_role("loop watch", watch_loop())
         self._run_role("connection watch", self._listeners.watch())
-        exempt_existing_objects()
+        bound_collections()
         ends: list[asyncio.Future[Any]] = [self._stop_requested, self._failed]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if self._failed.done():
@@ -152,7 +152,7 @@ class _Node:
 
         async def listen() -> None:
             await self._listeners.listen_to_clients(services, broker.apis)
-            exempt_existing_objects()
+            bound_collections()
 
         self._run_role("broker", broker.run(listen))
 

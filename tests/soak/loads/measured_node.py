@@ -5,6 +5,7 @@ python -m tests.soak.loads.measured_node server start -c FILE
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 import time
@@ -30,6 +31,29 @@ LOOK_S = 0.004
 
 FRAMES = 4
 """Frames of a place: the innermost of ours."""
+
+
+class Collections:
+    """Time that the garbage collector took in the loop's thread, which no look sees: it holds the interpreter."""
+
+    def __init__(self) -> None:
+        self._began_s = 0.0
+        self._took_s = 0.0
+        self._count = 0
+
+    def take(self) -> list[str]:
+        took_ms, count = self._took_s * 1_000, self._count
+        self._took_s, self._count = 0.0, 0
+        return [f"{took_ms:.1f} ms in {count} garbage collections"] if count else []
+
+    def note(self, phase: str, _facts: dict[str, int]) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return
+        if phase == "start":
+            self._began_s = time.thread_time()
+        else:
+            self._took_s += time.thread_time() - self._began_s
+            self._count += 1
 
 
 class Places:
@@ -61,12 +85,12 @@ def _place(frame: FrameType | None) -> str:
     return " < ".join(found)
 
 
-def _report(places: Places) -> None:
+def _report(places: Places, collections: Collections) -> None:
     """Have each hold logged, with the places of a long one."""
     shipped = watch._log
 
     def log(hold: watch.Hold) -> None:
-        seen = places.take()
+        seen = [*collections.take(), *places.take()]
         if hold.loop_cpu_ms >= PLACES_FROM_MS:
             structlog.get_logger().info("event loop places", places=seen)
         if hold.loop_cpu_ms >= HELD_MS_MIN or hold.held_ms >= WAITED_MS_MIN:
@@ -77,7 +101,8 @@ def _report(places: Places) -> None:
 
 
 if __name__ == "__main__":
-    _places = Places()
-    _report(_places)
+    _places, _collections = Places(), Collections()
+    gc.callbacks.append(_collections.note)
+    _report(_places, _collections)
     threading.Thread(target=_places.look_on, args=(threading.main_thread().ident,), daemon=True).start()
     main()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
+import weakref
 
 import pytest
 from msgspec.structs import replace
@@ -279,6 +281,26 @@ def test_there_are_never_more_connections_than_allowed() -> None:
 
     (line,) = run(test, replace(PATIENT, connections_max=2))
     assert line["reason"] == "too many connections: raise max.connections or the limit of open files"
+
+
+def test_a_closed_connection_is_freed_without_the_garbage_collector() -> None:
+    async def test(served: Served) -> None:
+        gc.collect()
+        gc.disable()
+        try:
+            client = await served.client()
+            client.send(b"now, one")
+            await client.answer()
+            (connection,) = (weakref.ref(each) for each in gc.get_objects() if type(each) is KafkaConnection)
+            (transport,) = (
+                weakref.ref(each) for each in gc.get_referents(connection()) if isinstance(each, asyncio.Transport)
+            )
+            client.writer.close()
+            await served.until(lambda: connection() is None and transport() is None)
+        finally:
+            gc.enable()
+
+    assert run(test) == []
 
 
 def test_waiting_requests_of_a_client_that_disconnects_are_cancelled() -> None:
