@@ -89,19 +89,6 @@ class _OfMessages(_Declaration[Request, Response]):
 class Call(_OfMessages[Request, Response]):
     """A unary call: one request, one response."""
 
-    def __init__(
-        self,
-        service: ServiceDescriptor,
-        name: str,
-        request: type[Request],
-        response: type[Response],
-        *,
-        long_list: str | None = None,
-    ) -> None:
-        """`long_list` names a list in the response that takes long to encode, so it is encoded in parts."""
-        super().__init__(service, name, request, response)
-        self.long_list = long_list
-
     def served_by(self, handler: Callable[[Request], Awaitable[Response]]) -> Served:
         return Served(self, handler)
 

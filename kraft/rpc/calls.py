@@ -30,7 +30,7 @@ _BROKER: Final = service_of(broker_pb2.DESCRIPTOR, "Broker")
 PRODUCE: Final = Stream(_BROKER, "Produce", ProduceRequest, ProduceResponse)
 FETCH: Final = Stream(_BROKER, "Fetch", FetchRequest, FetchResponse)
 PRODUCE_RECORDS: Final = Call(_BROKER, "ProduceRecords", ProduceRecordsRequest, ProducePartitionResult)
-FETCH_RECORDS: Final = Call(_BROKER, "FetchRecords", FetchRecordsRequest, FetchRecordsResponse, long_list="records")
+FETCH_RECORDS: Final = Call(_BROKER, "FetchRecords", FetchRecordsRequest, FetchRecordsResponse)
 METADATA: Final = Call(_BROKER, "Metadata", MetadataRequest, MetadataResponse)
 LIST_OFFSETS: Final = Call(_BROKER, "ListOffsets", ListOffsetsRequest, ListOffsetsResponse)
 OFFSET_FOR_LEADER_EPOCH: Final = Call(

@@ -13,6 +13,7 @@ from kraft.rpc.call import Codec
 from kraft.rpc.mapping import Mapping
 from kraft.rpc.message_elements import count_elements
 from kraft.rpc.pb import admin_pb2, broker_pb2, groups_pb2, transactions_pb2
+from kraft.rpc.value_elements import count_value_elements
 
 Value = TypeVar("Value")
 
@@ -21,15 +22,22 @@ ELEMENTS_MAX: Final = 1 << 16
 carried out. It is above the partitions of a large topic.
 """
 
+ADMIN_ELEMENTS_MAX: Final = 1 << 14
+"""The same for calls of the Admin service, which a controller decides in one piece. Kafka's listener takes as many."""
+
 ELEMENTS_ON_LOOP_MAX: Final = 1_000
 """A message with more elements is long."""
 
 BYTES_ON_LOOP_MAX: Final = 4 * 1024 * 1024
 """A message of more bytes is long. Larger than what a producer sends at once."""
 
-_FILES_OF_CLIENTS: Final = frozenset(
-    each.DESCRIPTOR.name for each in (admin_pb2, broker_pb2, groups_pb2, transactions_pb2)
-)
+_ELEMENTS_MAX: Final = {
+    admin_pb2.DESCRIPTOR.name: ADMIN_ELEMENTS_MAX,
+    broker_pb2.DESCRIPTOR.name: ELEMENTS_MAX,
+    groups_pb2.DESCRIPTOR.name: ELEMENTS_MAX,
+    transactions_pb2.DESCRIPTOR.name: ELEMENTS_MAX,
+}
+"""By the file of the request. Requests of nodes have no limit."""
 
 
 class LongMessage(NamedTuple):
@@ -70,14 +78,22 @@ async def value_of(codec: Codec[Value], received: Any) -> Value:
 def _decoded(codec: Mapping[Value, Any], data: bytes) -> Value:
     descriptor = codec.message_type.DESCRIPTOR
     # Before anything is decoded: that is one call, which holds the interpreter, also for millions of elements.
-    if descriptor.file.name in _FILES_OF_CLIENTS and count_elements(data, descriptor, ELEMENTS_MAX) > ELEMENTS_MAX:
-        raise ValueError(f"its lists have more than {ELEMENTS_MAX} elements together: send several requests")
+    most = _ELEMENTS_MAX.get(descriptor.file.name)
+    if most is not None and count_elements(data, descriptor, most) > most:
+        raise ValueError(f"its lists have more than {most} elements together: send several requests")
     return codec.to_value(codec.parse(data))
 
 
-async def encoded(codec: Codec[Value], value: Value) -> bytes:
-    """Return the encoded response to a long request, which is long, too."""
-    return await asyncio.to_thread(lambda: codec.serialize(codec.to_message(value)))
+async def to_message(codec: Codec[Value], value: Value, received: Any = None) -> Any:
+    """Return the message of a response, or the bytes of a long one.
+
+    `received` is the message of the request: after a long one, the response is taken for long, too.
+    """
+    if isinstance(codec, Mapping) and (
+        isinstance(received, LongMessage) or count_value_elements(value, ELEMENTS_ON_LOOP_MAX) > ELEMENTS_ON_LOOP_MAX
+    ):
+        return await asyncio.to_thread(lambda: codec.serialize(codec.to_message(value)))
+    return codec.to_message(value)
 
 
 def sending(codec: Codec[Any]) -> Callable[[Any], bytes]:

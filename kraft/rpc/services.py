@@ -15,12 +15,10 @@ from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar, assert_nev
 import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
-from msgspec.structs import replace
 
 from kraft.model.errors import Refusal
 from kraft.rpc.call import Call, Codec, Exchange, Served, ServerStream, Stream
-from kraft.rpc.long_messages import LongMessage, encoded, receiving, sending, value_of
-from kraft.rpc.mapping import Mapping
+from kraft.rpc.long_messages import receiving, sending, to_message, value_of
 from kraft.rpc.peers import MESSAGE_BYTES_MAX
 from kraft.rpc.refusal_log import readable_peer
 from kraft.rpc.requests_in_progress import RequestsInProgress
@@ -67,9 +65,6 @@ REASON_BYTES_MAX: Final = 4 * 1024
 
 _ESCAPED_BYTE_SIZE: Final = 3
 """gRPC writes a byte that is not printable ASCII as `%` and two digits."""
-
-ITEMS_AT_ONCE: Final = 200
-"""Items of a long list encoded before other tasks get a turn on the event loop."""
 
 
 class Service:
@@ -123,11 +118,7 @@ def _answering(
         request = await read_value(call.request, message, context)
         peer = (readable_peer(context.peer()),) if takes_peer else ()
         response = await answered(handler(request, *peer), context)
-        if isinstance(message, LongMessage):
-            return await encoded(call.response, response)
-        if call.long_list is None:
-            return call.response.to_message(response)
-        return await _in_turns(call.response, call.long_list, response)
+        return await to_message(call.response, response, message)
 
     return answer
 
@@ -139,7 +130,7 @@ def _streaming(
         request = await read_value(stream.request, message, context)
         async with aclosing(handler(request)) as responses:
             while (response := await answered(anext(responses, None), context)) is not None:
-                yield stream.response.to_message(response)
+                yield await to_message(stream.response, response)
 
     return answer
 
@@ -151,7 +142,7 @@ def _in_order(
 ) -> Any:
     async def answer(messages: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
         async for response in in_order(read_values(messages, stream.request), handler, context, in_progress):
-            yield stream.response.to_message(response)
+            yield await to_message(stream.response, response)
 
     return answer
 
@@ -166,15 +157,6 @@ def _exchanging(
             yield exchange.response.to_message(make())
 
     return answer
-
-
-async def _in_turns(mapping: Mapping[Any, Any], long_list: str, value: Any) -> Any:
-    items = getattr(value, long_list)
-    message = mapping.to_message(replace(value, **{long_list: items[:ITEMS_AT_ONCE]}))
-    for begin in range(ITEMS_AT_ONCE, len(items), ITEMS_AT_ONCE):
-        await asyncio.sleep(0)
-        message.MergeFrom(mapping.to_message(replace(value, **{long_list: items[begin : begin + ITEMS_AT_ONCE]})))
-    return message
 
 
 async def read_value(codec: Codec[Request], message: Any, context: Context) -> Request:

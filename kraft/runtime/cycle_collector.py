@@ -40,8 +40,8 @@ def bound_collections() -> None:
     """Exempt all existing objects, and from now on those that survive a full collection.
 
     A full collection scans every object that is not exempt, in a single call: the state of 30,000 groups takes 60 ms.
-    So it scans only what was created since the last one, at most some tens of thousands of objects. What lives as long
-    and can be created again and again, such as connections, must not be freed by the collector alone.
+    So it scans only what was created since the last one. What lives as long and is created again and again, such as
+    connections, must not need the collector to be freed (ADR 48).
     """
     exempt_existing_objects()
     if _exempt_survivors not in gc.callbacks:

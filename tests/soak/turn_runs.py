@@ -1,11 +1,12 @@
 """Sends every API its largest lawful requests, and measures the longest hold of the event loop for each.
 
-    python -m tests.soak.turn_runs --only OffsetFetch --only groups
+    python -m tests.soak.turn_runs --only Kafka --only "gRPC Fetch" --only groups:
 
 Starts a real node. Every request of Kafka's protocol and every call of gRPC's public listener is sent with each of its
 lists filled, as far as the limits on a request let it. Then come the loads of `tests/soak/loads/worst_loads.py`: large
 groups, patterns, deletions, overdue transactions. The figure is the processor time that the loop's thread took without
-a look at anything else, so a busy machine does not change it much. Ends with 1 if one reached 50 ms.
+a look at anything else, so a busy machine does not change it much. Ends with a table of those that reached 50 ms, and
+with 1 if there are any.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -85,9 +86,18 @@ class Measured:
     held_ms: float
     places: tuple[str, ...] = ()
 
+    @property
+    def is_over(self) -> bool:
+        return self.computed_ms >= COMPUTED_MS_GOAL
+
+    @property
+    def kind(self) -> str:
+        """The protocol of a request, or the kind of another load: the first word of the name."""
+        return self.name.split(" ", 1)[0].removesuffix(":")
+
     def __str__(self) -> str:
-        places = "".join(f"\n      {each}" for each in self.places) if self.computed_ms >= COMPUTED_MS_GOAL else ""
-        mark = "!" if self.computed_ms >= COMPUTED_MS_GOAL else " "
+        places = "".join(f"\n      {each}" for each in self.places) if self.is_over else ""
+        mark = "!" if self.is_over else " "
         return f"{mark} {self.computed_ms:8.1f} ms ({self.held_ms:8.1f} held)  {self.name}: {self.outcome}{places}"
 
 
@@ -218,10 +228,20 @@ def run(only: tuple[str, ...]) -> bool:
         messages = LargestCalls(_KNOWN, topic_id.bytes, _FIXED)
         for name, case in grpc_cases(rpc, messages):
             battery.measure(name, case)
-    print("\nLongest turns:")
-    for each in sorted(battery.results, key=lambda result: -result.computed_ms)[:20]:
-        print(each)
-    return all(each.computed_ms < COMPUTED_MS_GOAL for each in battery.results)
+    print(summary(battery.results))
+    return not any(each.is_over for each in battery.results)
+
+
+def summary(results: Sequence[Measured]) -> str:
+    """Return a table of those over the goal, the longest first, and how many cases each kind of load has."""
+    over = sorted((each for each in results if each.is_over), key=lambda each: -each.computed_ms)
+    lines = ["", f"{len(over)} of {len(results)} cases computed {COMPUTED_MS_GOAL:g} ms or more in one turn:"]
+    lines += [f"{each.computed_ms:10.1f} ms  {each.name}: {each.outcome}" for each in over]
+    for kind in dict.fromkeys(each.kind for each in results):
+        longest = [each.computed_ms for each in results if each.kind == kind]
+        too_long = sum(each.is_over for each in results if each.kind == kind)
+        lines.append(f"{kind:14} {len(longest):5} cases, {too_long:3} over, longest {max(longest):8.1f} ms")
+    return "\n".join(lines)
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Final
 from uuid import UUID
 
 from kraft.metadata import topic_names
@@ -9,13 +10,23 @@ from kraft.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraft.model.errors import ErrorCode
 from kraft.model.metadata import PartitionMetadata, TopicMetadata
 from kraft.model.topics import DescribeTopicsRequest, DescribeTopicsResponse, TopicDescription
+from kraft.server.loop.turns import Turns
 
 NO_TOPIC_ID = UUID(int=0)
 
 
-def describe_topics(image: MetadataImage, request: DescribeTopicsRequest) -> DescribeTopicsResponse:
-    names = request.topics or sorted(image.topic_ids)
-    return DescribeTopicsResponse(topics=[_describe(image, name) for name in names])
+PARTITIONS_AT_ONCE: Final = 500
+"""Partitions that are described before other tasks have their turn: there may be 50,000."""
+
+
+async def describe_topics(image: MetadataImage, request: DescribeTopicsRequest) -> DescribeTopicsResponse:
+    """Describe the topics. One that is named twice is described once."""
+    names = list(dict.fromkeys(request.topics)) or sorted(image.topic_ids)
+    turns, topics = Turns(PARTITIONS_AT_ONCE), []
+    for name in names:
+        topics.append(_describe(image, name))
+        await turns.done(1 + len(topics[-1].metadata.partitions))
+    return DescribeTopicsResponse(topics=topics)
 
 
 def _describe(image: MetadataImage, name: str) -> TopicDescription:

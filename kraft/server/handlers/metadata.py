@@ -57,8 +57,9 @@ class MetadataHandler:
         if not request.all_topics:
             await self._known_to_lead(request.topics)
         image = self._loader.image
-        names = sorted(image.topic_ids) if request.all_topics else request.topics
-        missing = [name for name in dict.fromkeys(names) if image.topic(name) is None]
+        # A topic that is named twice is described once.
+        names = sorted(image.topic_ids) if request.all_topics else list(dict.fromkeys(request.topics))
+        missing = [name for name in names if image.topic(name) is None]
         if missing and request.allow_auto_topic_creation and self._defaults.auto_create_enabled:
             created = await self._create(missing[:CREATED_AT_ONCE])
             for name in missing[CREATED_AT_ONCE:]:

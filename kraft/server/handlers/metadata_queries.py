@@ -32,7 +32,7 @@ class MetadataQueries:
         self._index = index
 
     async def describe_topics(self, request: DescribeTopicsRequest) -> DescribeTopicsResponse:
-        return describe_topics(self._image(), request)
+        return await describe_topics(self._image(), request)
 
     async def describe_brokers(self, request: DescribeBrokersRequest) -> DescribeBrokersResponse:
         return describe_brokers(self._image(), request)

@@ -1,4 +1,6 @@
-"""Cache of encoded responses that are costly and the same for every client, until the metadata changes."""
+"""Costly responses: encoded in a thread, and cached where they are the same for every client, until the metadata
+changes.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,21 @@ from typing import Final
 
 from kraft.metadata.image import MetadataImage
 from kraft.server.kafka_listener.requests import EncodedMessage
+from kraft.wire.codec import encode
+from kraft.wire.declaration import Message
+
+ELEMENTS_ON_LOOP_MAX: Final = 2_000
 
 RESPONSES_MAX: Final = 4
 """Cached responses: clients of this many request versions can be served from the cache at the same time."""
+
+
+async def encoded(response: Message, version: int, elements: int) -> EncodedMessage:
+    """Return the response, encoded in a thread if it has many elements: each takes microseconds."""
+    if elements <= ELEMENTS_ON_LOOP_MAX:
+        return EncodedMessage(type(response), b"".join(encode(response, version)))
+    body = await asyncio.to_thread(lambda: b"".join(encode(response, version)))
+    return EncodedMessage(type(response), body)
 
 
 class EncodedResponses:

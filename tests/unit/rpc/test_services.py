@@ -54,7 +54,6 @@ from kraft.rpc.long_messages import ELEMENTS_MAX, ELEMENTS_ON_LOOP_MAX, receivin
 from kraft.rpc.mapping import Mapping
 from kraft.rpc.requests_in_progress import RequestsInProgress
 from kraft.rpc.services import (
-    ITEMS_AT_ONCE,
     STREAM_REQUESTS_IN_FLIGHT_MAX,
     Service,
     in_order,
@@ -395,8 +394,9 @@ async def test_what_is_asked_about_partitions_reaches_its_handler_and_its_answer
     assert heard == [more, elections, asked, everything]
 
 
-async def test_many_records_are_encoded_in_turns_and_arrive_whole_and_in_order() -> None:
-    records = [PlainRecord(key=None, value=b"%d" % number, offset=number) for number in range(2 * ITEMS_AT_ONCE + 50)]
+@pytest.mark.parametrize("count", [1, ELEMENTS_ON_LOOP_MAX + 1])
+async def test_records_arrive_whole_and_in_order_however_many_they_are(count: int) -> None:
+    records = [PlainRecord(key=None, value=b"%d" % number, offset=number) for number in range(count)]
     answer = FetchRecordsResponse(error_code=ErrorCode.NONE, high_watermark=450, log_start_offset=3, records=records)
     request = FetchRecordsRequest(topic="orders", partition=0, fetch_offset=0, max_wait_ms=0, max_bytes=1 << 20)
 

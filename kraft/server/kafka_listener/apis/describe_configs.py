@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from kraft.model import configs as values
-from kraft.server.kafka_listener.requests import RequestContext
+from kraft.server.handlers.describe_configs import ENTRIES_AT_ONCE
+from kraft.server.kafka_listener.encoded_responses import encoded
+from kraft.server.kafka_listener.requests import EncodedMessage, RequestContext
+from kraft.server.loop.turns import Turns
 from kraft.wire.schema.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -22,24 +25,28 @@ class DescribeConfigsApi:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
-    async def __call__(self, request: DescribeConfigsRequest, call: RequestContext) -> DescribeConfigsResponse:
+    async def __call__(self, request: DescribeConfigsRequest, call: RequestContext) -> EncodedMessage:
+        # The handler describes a resource once, however often it is named.
+        asked = {
+            (values.ConfigResourceType(each.resource_type), each.resource_name, each.configuration_keys or ()): each
+            for each in request.resources
+        }
         answer = await self._handle(
             values.DescribeConfigsRequest(
                 resources=[
-                    values.ConfigResource(
-                        resource_type=values.ConfigResourceType(resource.resource_type),
-                        resource_name=resource.resource_name,
-                        keys=list(resource.configuration_keys or ()),
-                    )
-                    for resource in request.resources
+                    values.ConfigResource(resource_type=kind, resource_name=name, keys=list(keys))
+                    for kind, name, keys in asked
                 ],
                 include_synonyms=request.include_synonyms,
                 include_documentation=request.include_documentation,
             )
         )
-        return DescribeConfigsResponse(
-            results=tuple(map(_result, request.resources, answer.results)),
-        )
+        turns, results = Turns(ENTRIES_AT_ONCE), []
+        for resource, described in zip(asked.values(), answer.results, strict=True):
+            results.append(_result(resource, described))
+            await turns.done(1 + len(described.entries))
+        entries = sum(1 + len(described.entries) for described in answer.results)
+        return await encoded(DescribeConfigsResponse(results=tuple(results)), call.version, entries)
 
 
 def _result(asked: DescribeConfigsResource, described: values.ResourceDescription) -> DescribeConfigsResult:

@@ -12,10 +12,9 @@ from kraft.model.ids import NO_BROKER, BrokerId
 from kraft.server.handlers.metadata import PARTITIONS_AT_ONCE
 from kraft.server.kafka_listener.apis.authorized_operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
 from kraft.server.kafka_listener.apis.leaders import Leaders
-from kraft.server.kafka_listener.encoded_responses import EncodedResponses
+from kraft.server.kafka_listener.encoded_responses import EncodedResponses, encoded
 from kraft.server.kafka_listener.requests import EncodedMessage, RequestContext
 from kraft.server.loop.turns import Turns
-from kraft.wire.codec import encode
 from kraft.wire.schema.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -58,7 +57,7 @@ class MetadataApi:
 
     async def _describe_all(self, request: MetadataRequest, version: int) -> EncodedMessage:
         response = await self._describe(request, None, version)
-        return EncodedMessage(MetadataResponse, b"".join(encode(response, version)))
+        return await encoded(response, version, sum(1 + len(topic.partitions) for topic in response.topics or ()))
 
     async def _describe(
         self, request: MetadataRequest, topics: Sequence[MetadataRequestTopic] | None, version: int
@@ -68,8 +67,7 @@ class MetadataApi:
         names = [self._leaders.topic_name("", topic.topic_id) if topic.name is None else topic.name for topic in asked]
         answer = await self._handle(
             values.MetadataRequest(
-                # A topic that is named twice is described once.
-                topics=list(dict.fromkeys(name for name in names if name is not None)),
+                topics=[name for name in names if name is not None],
                 all_topics=everything,
                 allow_auto_topic_creation=request.allow_auto_topic_creation and not everything,
             )

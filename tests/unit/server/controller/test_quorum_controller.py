@@ -83,7 +83,7 @@ async def test_a_topic_is_created_described_changed_by_its_leader_and_deleted() 
         topics = [NewTopic(topic="orders", replication_factor=2)]
         created = await node.create_topics(CreateTopicsRequest(topics=topics, timeout_ms=1))
         assert [result.error_code for result in created.results] == [ErrorCode.NONE]
-        (described,) = describe_topics(node.host.image, DescribeTopicsRequest(topics=[])).topics
+        (described,) = (await describe_topics(node.host.image, DescribeTopicsRequest(topics=[]))).topics
         (partition,) = described.metadata.partitions
         assert sorted(partition.replicas) == [1, 2]
         changes = [ConfigAlteration(key="retention.ms", operation=ConfigOperation.SET, value="5")]
@@ -94,7 +94,7 @@ async def test_a_topic_is_created_described_changed_by_its_leader_and_deleted() 
             IncrementalAlterConfigsRequest(resources=[changed], timeout_ms=1)
         )
         assert [result.error_code for result in altered.results] == [ErrorCode.NONE]
-        (described,) = describe_topics(node.host.image, DescribeTopicsRequest(topics=[])).topics
+        (described,) = (await describe_topics(node.host.image, DescribeTopicsRequest(topics=[]))).topics
         assert described.configs == {"retention.ms": "5"}
         refused = await parts.calls.alter_partition(
             AlterPartitionRequest(

@@ -188,3 +188,15 @@ def test_what_cannot_be_described_is_refused(
     description = described(directory, orders(), name, kind=kind)
     assert (description.error_code, description.entries) == (code, [])
     assert message in description.error_message
+
+
+def test_a_topic_that_is_named_a_thousand_times_is_described_once_for_each_choice_of_keys(directory: Path) -> None:
+    path = directory / "server.properties"
+    path.write_text(FILE)
+    named = [
+        ConfigResource(resource_type=ConfigResourceType.TOPIC, resource_name="orders", keys=keys)
+        for keys in (["retention.ms"], [])
+    ]
+    request = DescribeConfigsRequest(resources=named * 1_000)
+    response = asyncio.run(DescribeConfigsHandler(load(path), orders).handle(request))
+    assert [len(each.entries) for each in response.results] == [1, len(TOPIC_CONFIGS)]

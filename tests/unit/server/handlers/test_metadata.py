@@ -13,7 +13,7 @@ from kraft.metadata.records import BrokerFenced
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId
 from kraft.model.metadata import MetadataRequest, MetadataResponse
-from kraft.model.topics import CreateTopicsRequest, DescribeTopicsRequest, TopicResult, TopicResults
+from kraft.model.topics import CreateTopicsRequest, DescribeTopicsRequest, TopicDescription, TopicResult, TopicResults
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.cluster.metadata_loader import MetadataLoader
 from kraft.server.config.components import TopicDefaults
@@ -106,7 +106,7 @@ def test_a_topic_in_creation_is_asked_for_again(controllers_code: ErrorCode, cod
     controllers = FakeControllers(create_topics=create)
     request = MetadataRequest(topics=["payments", "orders", "payments"], allow_auto_topic_creation=True)
     response = ask(request, controllers=controllers, auto_create=True)
-    assert [topic.error_code for topic in response.topics] == [code, ErrorCode.NONE, code]
+    assert [topic.error_code for topic in response.topics] == [code, ErrorCode.NONE]
     (asked,) = controllers.requests("create_topics")
     assert [new.topic for new in asked.topics] == ["payments"]
 
@@ -132,10 +132,17 @@ def test_a_topic_that_cannot_be_created_now_is_asked_for_again(failure: Exceptio
     assert topic.error_code is ErrorCode.LEADER_NOT_AVAILABLE
 
 
+def described(*names: str) -> list[TopicDescription]:
+    return asyncio.run(describe_topics(IMAGE, DescribeTopicsRequest(topics=list(names)))).topics
+
+
 def test_describing_no_names_describes_every_topic_and_an_unknown_one_says_so() -> None:
-    assert [topic.metadata.topic for topic in describe_topics(IMAGE, DescribeTopicsRequest(topics=[])).topics] == [
-        "orders"
-    ]
-    (unknown,) = describe_topics(IMAGE, DescribeTopicsRequest(topics=["payments"])).topics
+    assert [topic.metadata.topic for topic in described()] == ["orders"]
+    (unknown,) = described("payments")
     assert unknown.metadata.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert "payments" in unknown.metadata.error_message
+
+
+def test_a_topic_that_is_named_a_thousand_times_is_described_once() -> None:
+    assert [topic.metadata.topic for topic in described(*["orders", "payments"] * 1_000)] == ["orders", "payments"]
+    assert [topic.topic for topic in ask(MetadataRequest(topics=["orders"] * 1_000)).topics] == ["orders"]

@@ -98,6 +98,18 @@ def test_the_request_is_passed_to_the_handler() -> None:
     assert response.results[0].configs[0].documentation is None
 
 
+def test_a_resource_that_is_named_a_thousand_times_is_described_once() -> None:
+    resources = (resource(2, "orders"), resource(4, "1"), resource(2, "orders", "retention.ms")) * 1_000
+    api = DescribeConfigsApi(describing(RETENTION))
+    request = DescribeConfigsRequest(resources=resources)
+    response = asyncio.run(answered(api, request, 4, DescribeConfigsResponse))
+    assert [(each.resource_type, each.resource_name) for each in response.results] == [
+        (2, "orders"),
+        (4, "1"),
+        (2, "orders"),
+    ]
+
+
 def test_the_value_of_a_secret_is_not_described() -> None:
     request = DescribeConfigsRequest(resources=(resource(4, "1"),), include_synonyms=True)
     api = DescribeConfigsApi(describing(replace(RETENTION, is_sensitive=True)))

@@ -220,7 +220,7 @@ def test_the_response_for_all_topics_is_made_again_when_a_broker_is_no_longer_li
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_leader_that_has_no_listener_of_the_clients_name_is_no_leader_to_it(version: int) -> None:
     async def handle(request: metadata.MetadataRequest) -> metadata.MetadataResponse:
-        (topic,) = describe_topics(IMAGE, DescribeTopicsRequest(topics=["orders"])).topics
+        (topic,) = (await describe_topics(IMAGE, DescribeTopicsRequest(topics=["orders"]))).topics
         only_first = [metadata.BrokerEndpoint(broker_id=1, host="inside", port=9092, rack="")]
         return metadata.MetadataResponse(
             cluster_id=CLUSTER, controller_id=1, brokers=only_first, topics=[topic.metadata]

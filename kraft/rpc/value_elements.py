@@ -1,0 +1,49 @@
+"""The number of elements in a value's lists: what its conversion into a message takes."""
+
+from __future__ import annotations
+
+from collections import abc
+from functools import cache
+from types import NoneType
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+
+from msgspec import Struct
+
+
+class _Field(NamedTuple):
+    name: str
+    is_list: bool
+    has_lists: bool
+    """True if the values in the field have lists themselves."""
+
+
+def count_value_elements(value: Any, enough: int) -> int:
+    """Return how many elements the lists of a value have, with those inside of others; above `enough` not all."""
+    total = 0
+    kind: Any = type(value)
+    for field in _fields(kind):
+        content = getattr(value, field.name)
+        if content is None:
+            continue
+        if field.is_list:
+            total += len(content)
+        if field.has_lists:
+            for each in content if field.is_list else (content,):
+                if total > enough:
+                    return total
+                total += count_value_elements(each, enough - total)
+    return total
+
+
+@cache
+def _fields(kind: Any) -> tuple[_Field, ...]:
+    """Return the fields that are lists, or have lists."""
+    found = []
+    for name, hint in get_type_hints(kind).items():
+        (inner,) = [each for each in get_args(hint) if each is not NoneType] if NoneType in get_args(hint) else [hint]
+        is_list = get_origin(inner) in (list, tuple, dict, abc.Mapping)
+        nested = get_args(inner)[0] if is_list else inner
+        has_lists = isinstance(nested, type) and issubclass(nested, Struct) and bool(_fields(nested))
+        if is_list or has_lists:
+            found.append(_Field(name, is_list, has_lists))
+    return tuple(found)

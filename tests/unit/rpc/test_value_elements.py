@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pytest
+
+from kraft.model.configs import ConfigResource, ConfigResourceType, DescribeConfigsRequest
+from kraft.model.ids import BrokerEpoch, BrokerId
+from kraft.model.liveness import LivenessRequest
+from kraft.model.topics import NewTopic
+from kraft.rpc.calls import DESCRIBE_CONFIGS
+from kraft.rpc.message_elements import count_elements
+from kraft.rpc.value_elements import count_value_elements
+
+ENOUGH = 1_000
+
+
+def resources(count: int, keys: int) -> DescribeConfigsRequest:
+    named = ConfigResource(resource_type=ConfigResourceType.TOPIC, resource_name="orders", keys=["retention.ms"] * keys)
+    return DescribeConfigsRequest(resources=[named] * count)
+
+
+def test_elements_of_lists_inside_of_others_and_of_mappings_count() -> None:
+    assert count_value_elements(resources(3, 2), ENOUGH) == 3 + 6
+    assert count_value_elements(NewTopic(topic="orders", configs={"a": "1", "b": "2"}), ENOUGH) == 2
+
+
+def test_a_value_without_lists_has_no_elements() -> None:
+    assert count_value_elements(LivenessRequest(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(7)), ENOUGH) == 0
+
+
+@pytest.mark.parametrize(("count", "keys"), [(ENOUGH, 0), (ENOUGH + 1, 0), (1, 5 * ENOUGH), (500, 500)])
+def test_the_count_ends_when_there_are_enough(count: int, keys: int) -> None:
+    assert (count_value_elements(resources(count, keys), ENOUGH) > ENOUGH) == (count * (1 + keys) > ENOUGH)
+
+
+def test_a_value_has_as_many_elements_as_its_message() -> None:
+    codec, value = DESCRIBE_CONFIGS.request, resources(7, 5)
+    data = codec.serialize(codec.to_message(value))
+    assert count_elements(data, codec.message_type.DESCRIPTOR, ENOUGH) == count_value_elements(value, ENOUGH)
