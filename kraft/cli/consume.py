@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -17,6 +18,7 @@ from kraft.cli.consumer_settings import (
     IsolationLevelOption,
     consumer_settings,
 )
+from kraft.cli.group_watch import group_watch
 from kraft.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     BootstrapServer,
@@ -25,7 +27,7 @@ from kraft.cli.options import (
     TopicOption,
     topic_name,
 )
-from kraft.cli.printing import say
+from kraft.cli.printing import fail, say
 from kraft.cli.quorum_watch import IDLE_LOOK_EVERY_S, quorum_watch
 from kraft.cli.record_format import Formatter, json_line, parse_format
 
@@ -112,15 +114,23 @@ def consume(
                 consumer.assign(partitions)
                 _seek(consumer, start)
         try:
-            # A member whose coordinator is gone, or a partition whose leader is, gets no records and no error.
-            with quorum_watch(
-                settings["bootstrap_servers"], is_waiting=reading.is_waiting, every_s_max=IDLE_LOOK_EVERY_S
-            ):
-                for part in reading.parts(consumer, write):
-                    sys.stdout.buffer.write(part)
-                    sys.stdout.buffer.flush()
+            _print_records(consumer, settings, reading, write)
         finally:
             say(f"Processed a total of {reading.printed} message{'' if reading.printed == 1 else 's'}")
+
+
+def _print_records(consumer: Consumer, settings: Mapping[str, Any], reading: _Reading, write: Formatter) -> None:
+    """Print until the maximum or the timeout is reached. Ends the command if its group never had a coordinator."""
+    servers, group_id = settings["bootstrap_servers"], settings.get("group_id")
+    with ExitStack() as watches:
+        # A member whose coordinator is gone, or a partition whose leader is, gets no records and no error.
+        watches.enter_context(quorum_watch(servers, is_waiting=reading.is_waiting, every_s_max=IDLE_LOOK_EVERY_S))
+        group = group_id and watches.enter_context(group_watch(servers, group_id, reading.is_without_partitions))
+        for part in reading.parts(consumer, write):
+            sys.stdout.buffer.write(part)
+            sys.stdout.buffer.flush()
+    if group and group.problem is not None and reading.is_without_partitions():
+        fail(group.problem)
 
 
 def _start(
@@ -182,11 +192,16 @@ class _Reading:
         self.printed = 0
         self._left = max_messages
         self._timeout_ms = timeout_ms
+        self._had_partitions = False
         self._last_record_s = time.monotonic()
 
     def is_waiting(self) -> bool:
         """Return whether no record has arrived for a while. Called in another thread."""
         return time.monotonic() - self._last_record_s >= POLL_MS / 1_000
+
+    def is_without_partitions(self) -> bool:
+        """Return whether there has been nothing to read yet. Called in another thread."""
+        return not self._had_partitions
 
     def parts(self, consumer: Consumer, write: Formatter) -> Iterator[bytes]:
         """Yield formatted records, those of each poll together."""
@@ -198,6 +213,7 @@ class _Reading:
                     return
             left = _RECORDS_AT_A_TIME if self._left is None else min(self._left, _RECORDS_AT_A_TIME)
             records = consumer.poll(wait_ms, left)
+            self._had_partitions = self._had_partitions or bool(consumer.assignment())
             if records:
                 yield b"".join(map(write, records))
                 self.printed += len(records)

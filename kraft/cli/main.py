@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import signal
 import sys
+from types import FrameType
 from typing import Annotated, Final, NoReturn
 
 import typer
@@ -36,6 +38,9 @@ COMMANDS: Final = {
 }
 """Modules by command, and the command's line in the list of all: a group has a typer `app`, a single command a function
 of its name."""
+
+TERMINATED: Final = 143
+"""Exit code of a command that SIGTERM ended, as shells have it."""
 
 _LISTING: Final[tuple[list[str], ...]] = ([], ["-h"], ["--help"])
 """Arguments that only list the commands."""
@@ -88,16 +93,35 @@ def main() -> None:
     arguments = sys.argv[1:]
     if reason := old_options.objection(arguments):
         _fail(reason)
+    termination = _Termination()
+    before = signal.signal(signal.SIGTERM, termination)
     try:
         (listing() if arguments in _LISTING else application(arguments))(prog_name="kraft")
     except KraftError as error:
         _fail(str(error))
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        sys.exit(TERMINATED if termination.has_come else INTERRUPTED)
+    except SystemExit:
+        # The parser of the command line makes one of a KeyboardInterrupt.
+        if termination.has_come:
+            sys.exit(TERMINATED)
+        raise
     except BrokenPipeError:
         sys.exit(1)
     finally:
+        signal.signal(signal.SIGTERM, before)
         _close_output()
+
+
+class _Termination:
+    """Handler of SIGTERM: a command ends as by Ctrl-C, so that a consumer leaves its group."""
+
+    def __init__(self) -> None:
+        self.has_come = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> NoReturn:
+        self.has_come = True
+        raise KeyboardInterrupt
 
 
 def _print_version(is_asked: bool) -> None:

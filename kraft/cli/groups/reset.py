@@ -50,7 +50,10 @@ Plans = Mapping[str, Sequence[NewOffset]]
 WITHOUT_MEMBERS = ("Empty", "Dead")
 """States of groups whose offsets may be reset."""
 
-STOP_FIRST = "stop its consumers first, because they commit their own offsets"
+STOP_FIRST = (
+    "stop its consumers first, because they commit their own offsets; one that died stays until its session ends, see "
+    "'kraft groups members'"
+)
 
 
 def reset_offsets(

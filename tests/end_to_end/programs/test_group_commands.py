@@ -44,7 +44,7 @@ def admin(cluster: Cluster) -> Iterator[Admin]:
 @pytest.fixture
 def name(request: pytest.FixtureRequest, cluster: Cluster, admin: Admin) -> str:
     """The test's own topic, of two partitions with ten records each; its group has the same name."""
-    topic: str = request.node.name
+    topic: str = request.node.name.translate(str.maketrans("[]", "--"))
     admin.create_topic(topic, 2)
     with Producer(cluster.bootstrap_servers) as producer:
         for partition in range(2):
@@ -153,7 +153,10 @@ def test_a_console_consumer_continues_where_its_group_stopped(cluster: Cluster, 
     assert (group["type"], group["state"]) == ("consumer", "Empty")
 
 
-def test_ctrl_c_commits_what_was_printed(cluster: Cluster, admin: Admin, name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_commits_what_was_printed_and_leaves_the_group(
+    cluster: Cluster, admin: Admin, name: str, tmp_path: Path, number: signal.Signals, exit_code: int
+) -> None:
     settings = tmp_path / "consumer.properties"
     settings.write_text(f"group.id={name}\nauto.offset.reset=earliest\nclient.id=console\n")
     consume = ("kraft", "consume", name, "--consumer-config", settings)
@@ -161,11 +164,24 @@ def test_ctrl_c_commits_what_was_printed(cluster: Cluster, admin: Admin, name: s
         lines = [command.stdout.readline() for _ in range(2 * RECORDS)]
         (member,) = described(cluster, "members", name)["members"]
         assert member["client_id"] == "console"
-        command.process.send_signal(signal.SIGINT)
-        command.process.wait(DEADLINE_S)
+        command.process.send_signal(number)
+        assert command.process.wait(DEADLINE_S) == exit_code
     assert sorted(lines) == sorted(b"%d\n" % number for number in range(RECORDS) for _ in range(2))
     assert committed(admin, name) == {0: RECORDS, 1: RECORDS}
     assert described(cluster, "state", name)["members"] == 0
+
+
+def test_a_member_that_waits_for_one_that_was_killed_says_so(cluster: Cluster, name: str) -> None:
+    consume = ("kraft", "consume", name, "--group", name, "--from-beginning")
+    with running(*consume, "--bootstrap-server", cluster.bootstrap_servers) as killed:
+        killed.stdout.readline()
+        killed.process.kill()
+        killed.process.wait(DEADLINE_S)
+    with running(*consume, "--bootstrap-server", cluster.bootstrap_servers) as waiting:
+        said = waiting.stderr.readline().decode()
+        assert said.startswith(
+            f"kraft: waiting for partitions of group {name!r} that have to be given up by 1 member ("
+        )
 
 
 def test_two_members_share_the_partitions(cluster: Cluster, name: str) -> None:

@@ -1,0 +1,107 @@
+"""Tells why a member of a group has no partitions yet."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Final
+
+from kraft.cli.options import open_admin
+from kraft.cli.printing import counted, say
+
+if TYPE_CHECKING:
+    from kraft.client import GroupDescription
+    from kraft.client.groups import GroupMember
+
+LOOK_EVERY_S: Final = 1.5
+"""Most members get partitions sooner. A look takes up to as long again where the coordinator is missing."""
+
+LOOK_MAX_MS: Final = 1_500
+
+THREAD_NAME: Final = "group watch"
+
+_REBALANCES: Final = frozenset({"PreparingRebalance", "CompletingRebalance"})
+"""States of classic groups in which members wait for each other."""
+
+
+class GroupWatch:
+    """Looks at a group while a block waits for partitions; says each reason once."""
+
+    def __init__(
+        self,
+        group_id: str,
+        describe: Callable[[], GroupDescription],
+        is_waiting: Callable[[], bool],
+        say: Callable[[str], None] = say,
+    ) -> None:
+        """`describe` raises the Refusal or Unreachable of the group. All callables are called in another thread."""
+        self._group_id = group_id
+        self._describe = describe
+        self._is_waiting = is_waiting
+        self._say = say
+        self._said: set[str] = set()
+        self.problem: str | None = None
+        """Why the group has no coordinator, at the last look; None if it has one."""
+        self._ended = threading.Event()
+
+    @contextmanager
+    def running(self) -> Iterator[GroupWatch]:
+        """Look until the end of the block. A look that is under way then is not waited for."""
+        threading.Thread(target=self._watch, name=THREAD_NAME, daemon=True).start()
+        try:
+            yield self
+        finally:
+            self._ended.set()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(LOOK_EVERY_S):
+            if self._is_waiting():
+                self._look()
+
+    def _look(self) -> None:
+        from kraft.client import ErrorCode, KraftError, Refusal
+
+        reason = None
+        try:
+            reason = why_waiting(self._describe())
+            self.problem = None
+        except KraftError as error:
+            if isinstance(error, Refusal) and error.error_code is ErrorCode.GROUP_ID_NOT_FOUND:
+                return
+            reason = self.problem = f"group {self._group_id!r} has no coordinator: {error}"
+        if reason is not None and reason not in self._said and self._is_waiting() and not self._ended.is_set():
+            self._said.add(reason)
+            self._say(f"kraft: {reason}")
+
+
+def group_watch(
+    bootstrap_server: str, group_id: str, is_waiting: Callable[[], bool]
+) -> AbstractContextManager[GroupWatch]:
+    """Return a running watch that asks the brokers at these addresses."""
+
+    def describe() -> GroupDescription:
+        with open_admin(bootstrap_server, LOOK_MAX_MS) as admin:
+            (described,) = admin.describe_consumer_groups([group_id])
+        return described
+
+    return GroupWatch(group_id, describe, is_waiting).running()
+
+
+def why_waiting(group: GroupDescription) -> str | None:
+    """Return why a member of the group has no partitions; None if the group gives no reason."""
+    name = f"group {group.group_id!r}"
+    gone = "one that ended without leaving is removed when its session ends, after session.timeout.ms"
+    if group.state in _REBALANCES:
+        return f"waiting for all members of {name} to join again, {_named(group.members)}; {gone}"
+    if late := [each for each in group.members if each.target is not None and set(each.assignment) - set(each.target)]:
+        return f"waiting for partitions of {name} that have to be given up by {_named(late)}; {gone}"
+    readers = [each for each in group.members if each.assignment]
+    if readers and len(readers) < len(group.members):
+        return f"{name} has more members than partitions: all are read by {_named(readers)}"
+    return None
+
+
+def _named(members: Sequence[GroupMember]) -> str:
+    shown = ", ".join(f"{each.client_id} on {each.host.lstrip('/')}" for each in members[:3])
+    return f"{counted(len(members), 'member')} ({shown}{', ...' if len(members) > 3 else ''})"

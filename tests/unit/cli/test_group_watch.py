@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from kraft.cli import group_watch
+from kraft.cli.group_watch import THREAD_NAME, GroupWatch, why_waiting
+from kraft.client import GroupDescription, GroupMember, TopicPartition
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.find_coordinator import Coordinator
+
+DEADLINE_S = 10.0
+NOT_THERE = Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "__consumer_offsets-7 has no leader")
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_watch, "LOOK_EVERY_S", 0.001)
+
+
+def member(number: int, assigned: int = 0, target: int | None = None) -> GroupMember:
+    def partitions(count: int) -> tuple[TopicPartition, ...]:
+        return tuple(TopicPartition("orders", each) for each in range(count))
+
+    return GroupMember(
+        member_id=f"m{number}",
+        group_instance_id=None,
+        client_id=f"reader-{number}",
+        host="/10.0.0.1",
+        assignment=partitions(assigned),
+        target=None if target is None else partitions(target),
+    )
+
+
+def group(state: str, *members: GroupMember) -> GroupDescription:
+    return GroupDescription(
+        group_id="g",
+        type="classic",
+        protocol_type="consumer",
+        state=state,
+        assignor="",
+        coordinator=Coordinator(key="g", node_id=1, host="h", port=1),
+        members=members,
+    )
+
+
+@pytest.mark.parametrize(
+    ("described", "reason"),
+    [
+        (group("Stable", member(1, 2)), None),
+        (group("Empty"), None),
+        (
+            group("PreparingRebalance", member(1), member(2)),
+            (
+                "waiting for all members of group 'g' to join again, 2 members (reader-1 on 10.0.0.1, reader-2 on"
+                " 10.0.0.1); one that ended without leaving is removed when its session ends, after session.timeout.ms"
+            ),
+        ),
+        (
+            group("Reconciling", member(1, 4, 2), member(2, 0, 2)),
+            (
+                "waiting for partitions of group 'g' that have to be given up by 1 member (reader-1 on 10.0.0.1); one"
+                " that ended without leaving is removed when its session ends, after session.timeout.ms"
+            ),
+        ),
+        (
+            group("Stable", member(1, 2), member(2)),
+            "group 'g' has more members than partitions: all are read by 1 member (reader-1 on 10.0.0.1)",
+        ),
+    ],
+)
+def test_a_group_says_what_its_new_member_waits_for(described: GroupDescription, reason: str | None) -> None:
+    assert why_waiting(described) == reason
+
+
+def watched(outcomes: list[GroupDescription | Refusal]) -> tuple[list[str], str | None]:
+    """Return what was said of a group that is described so, and the problem in the end."""
+    said, all_seen = list[str](), threading.Event()
+
+    def describe() -> GroupDescription:
+        if len(outcomes) == 1:
+            all_seen.set()
+        outcome = outcomes[0] if len(outcomes) == 1 else outcomes.pop(0)
+        if isinstance(outcome, Refusal):
+            raise outcome
+        return outcome
+
+    is_waiting: Callable[[], bool] = lambda: True  # noqa: E731  It has the type of the parameter.
+    with GroupWatch("g", describe, is_waiting, said.append).running() as watch:
+        assert all_seen.wait(DEADLINE_S)
+        (thread,) = (each for each in threading.enumerate() if each.name == THREAD_NAME)
+    thread.join(DEADLINE_S)
+    return said, watch.problem
+
+
+def test_a_group_without_a_coordinator_is_said_once_and_is_the_problem_in_the_end() -> None:
+    said, problem = watched([NOT_THERE, NOT_THERE, NOT_THERE])
+    reason = "group 'g' has no coordinator: COORDINATOR_NOT_AVAILABLE: __consumer_offsets-7 has no leader"
+    assert (said, problem) == ([f"kraft: {reason}"], reason)
+
+
+def test_a_coordinator_that_comes_back_ends_the_problem() -> None:
+    said, problem = watched([NOT_THERE, group("Stable", member(1, 2))])
+    assert (len(said), problem) == (1, None)
+
+
+def test_a_group_that_does_not_exist_yet_says_nothing() -> None:
+    assert watched([Refusal(ErrorCode.GROUP_ID_NOT_FOUND, "")] * 3) == ([], None)
