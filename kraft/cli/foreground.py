@@ -1,4 +1,4 @@
-"""`kraft server start -c FILE`, the command of every node, without the parser of the command line.
+"""`kraft server start FILE`, the command of every node, without the parser of the command line.
 
 Importing typer and what it needs would take a quarter of a node's time from start to listening, and stay in its memory.
 """
@@ -33,12 +33,12 @@ class Start(NamedTuple):
 
 
 def start_of(arguments: Sequence[str]) -> Start | None:
-    """Return what to start if the arguments are `server start -c FILE`; None if the command line has to be parsed.
+    """Return what to start if the arguments are `server start FILE` or the same with -c; None if they need a parser.
 
     A supervisor starts each process of FILE with `--process NUMBER` at the end.
     """
     match arguments:
-        case ["server", "start", "-c" | "--config", file] if not file.startswith("-"):
+        case ["server", "start", file] | ["server", "start", "-c" | "--config", file] if not file.startswith("-"):
             return Start(Path(file))
         case ["server", "start", "-c", file, "--process", number] if number.isdecimal():
             return Start(Path(file), int(number))

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
 from kraft.cli import foreground
-from kraft.cli.one_line import ConfigFile, one_line_errors
-from kraft.cli.printing import fail
-
-if TYPE_CHECKING:
-    from kraft.local.local_nodes import LocalNode
+from kraft.cli.one_line import one_line_errors
+from kraft.cli.printing import fail, say
 
 app = typer.Typer(help="Start and stop nodes.", no_args_is_help=True)
 
@@ -24,7 +19,12 @@ STOP_TIMEOUT_MS: Final = 60_000
 
 @app.command("start")
 def start(
-    config: ConfigFile,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="Configuration file of the node.", show_default=False)
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="Same as FILE.", metavar="FILE", show_default=False)
+    ] = None,
     daemon: Annotated[
         bool,
         typer.Option("--daemon", "-daemon", help="Start the node in the background; return when it is in service."),
@@ -43,14 +43,19 @@ def start(
     ] = START_TIMEOUT_MS,
 ) -> None:
     """Run a node, or all processes of its file, until SIGTERM or Ctrl-C. It logs to standard error."""
+    if (file is None) is (config is None):
+        problem = "two files are given: name one" if file else "no file is given: name that of the node"
+        raise typer.BadParameter(problem, param_hint="FILE")
+    named = file or config
+    assert named is not None, "one of them is given"
     if daemon:
-        _start_in_background(config, log_file, timeout_ms)
+        _start_in_background(named, log_file, timeout_ms)
         return
     if log_file is not None:
         raise typer.BadParameter(
             "requires --daemon; in the foreground, redirect standard error", param_hint="--log-file"
         )
-    raise typer.Exit(foreground.run(config))
+    raise typer.Exit(foreground.run(named))
 
 
 def _start_in_background(config: Path, log_file: Path | None, timeout_ms: int) -> None:
@@ -78,18 +83,23 @@ def _start_in_background(config: Path, log_file: Path | None, timeout_ms: int) -
 def stop(
     config: Annotated[
         Path | None,
-        typer.Option("--config", "-c", metavar="FILE", help="Stop only the node with this configuration file."),
+        typer.Option("--config", "-c", metavar="FILE", help="Stop the node with this configuration file."),
     ] = None,
-    node_id: Annotated[int | None, typer.Option("--node-id", min=0, help="Stop only nodes with this node.id.")] = None,
-    cluster_id: Annotated[str | None, typer.Option("--cluster-id", help="Stop only nodes of this cluster.id.")] = None,
+    all_nodes: Annotated[
+        bool, typer.Option("--all", help="Stop all your nodes on this machine, whatever started them.")
+    ] = False,
+    cluster_id: Annotated[str | None, typer.Option("--cluster-id", help="Stop your nodes of this cluster.id.")] = None,
+    node_id: Annotated[
+        int | None, typer.Option("--node-id", min=0, help="With one of the others: only nodes with this node.id.")
+    ] = None,
     timeout_ms: Annotated[
         int, typer.Option("--timeout-ms", min=1, help="Longest wait for the nodes to stop, in milliseconds.")
     ] = STOP_TIMEOUT_MS,
 ) -> None:
-    """Stop your nodes on this machine.
+    """Stop nodes of yours on this machine: with -c one, with --cluster-id those of a cluster, with --all every one.
 
-    By default all of them are stopped, otherwise those that match the options. If they are of several clusters, choose
-    one with --cluster-id or -c. Nodes of other users are never stopped, and nodes of 'kraft dev' only if -c names them.
+    Without these options, nothing is stopped, and what could be is listed. Nodes of other users are never stopped, and
+    nodes of 'kraft dev' only if -c names them.
     """
     from kraft.local import local_nodes
     from kraft.server.config.loading import load
@@ -111,22 +121,13 @@ def stop(
         fail(f"node {node_id} is one of several processes, which are stopped together: stop the node of their file")
     if not chosen:
         fail("no matching node of this user runs on this machine")
-    if config is None and len({node.cluster_id for node in chosen}) > 1:
-        fail(
-            f"nodes of several clusters match: {_by_cluster(chosen)}: "
-            "choose a cluster with --cluster-id, or a node with -c"
-        )
+    if config is None and cluster_id is None and not all_nodes:
+        for node in chosen:
+            say(f"{node}, with {', '.join(map(str, node.log_dirs))}")
+        fail("nothing was stopped: name what to stop with -c FILE, --cluster-id ID or --all")
     outcome = local_nodes.stop(chosen, timeout_ms / 1_000)
     for node in outcome.stopped:
         print(f"Stopped {node}.")
     if outcome.still_running:
         named = ", ".join(map(str, outcome.still_running))
         fail(f"not stopped within {timeout_ms / 1_000:g} s: {named}: see its log, or kill it with 'kill -9 PID'")
-
-
-def _by_cluster(nodes: Sequence[LocalNode]) -> str:
-    """Return the clusters with the ids of their nodes, from nodes in the order of cluster ids."""
-    return ", ".join(
-        f"{cluster_id} (node.id {', '.join(str(node.node_id) for node in members)})"
-        for cluster_id, members in groupby(nodes, key=lambda node: node.cluster_id)
-    )

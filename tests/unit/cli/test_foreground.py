@@ -11,9 +11,9 @@ import pytest
 from kraft.cli import foreground
 
 
-@pytest.mark.parametrize("option", ["-c", "--config"])
-def test_the_command_of_a_node_needs_no_parser(option: str) -> None:
-    assert foreground.start_of(["server", "start", option, "node.properties"]) == (Path("node.properties"), None)
+@pytest.mark.parametrize("option", [[], ["-c"], ["--config"]])
+def test_the_command_of_a_node_needs_no_parser(option: list[str]) -> None:
+    assert foreground.start_of(["server", "start", *option, "node.properties"]) == (Path("node.properties"), None)
 
 
 def test_neither_does_that_of_one_process_of_a_file() -> None:
@@ -53,6 +53,13 @@ def test_both_ways_say_the_same_of_a_file_that_is_missing(tmp_path: Path) -> Non
     assert direct.returncode == 1
     assert direct.stderr.startswith("kraft: ")
     assert "Traceback" not in direct.stderr
+
+
+@pytest.mark.parametrize("files", [(), ("-c", "a.properties", "b.properties")])
+def test_a_start_needs_one_file(files: tuple[str, ...]) -> None:
+    done = kraft("server", "start", "--daemon", *files)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("Error: Invalid value for FILE: ")
 
 
 def test_a_process_that_the_file_has_no_longer_is_one_line(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_stop_ends_all_nodes_but_those_that_have_a_launcher(tmp_path: Path, monk
         node(directory(tmp_path, 2)) as two,
         node(directory(tmp_path, 3, OTHER_CLUSTER), **{lifeline.ENVIRONMENT_VARIABLE: "3"}) as child_of_dev,
     ):
-        code, said, _ = stop(monkeypatch, found(one, two, child_of_dev))
+        code, said, _ = stop(monkeypatch, found(one, two, child_of_dev), "--all")
         assert code == 0
         assert said == (
             f"Stopped node 1 of cluster {CLUSTER} (pid {one.pid}).\n"
@@ -147,28 +147,27 @@ def test_stop_ends_a_supervisor_and_leaves_its_processes_to_it(tmp_path: Path, m
             second.pid: True,
         }
         monkeypatch.setattr(local_nodes, "find", lambda: nodes)
-        one = CliRunner().invoke(app, ["stop", "--node-id", "1004"])
+        one = CliRunner().invoke(app, ["stop", "--node-id", "1004", "--all"])
         assert (one.exit_code, one.stderr) == (
             1,
             "kraft: node 1004 is one of several processes, which are stopped together: stop the node of their file\n",
         )
-        done = CliRunner().invoke(app, ["stop"])
+        done = CliRunner().invoke(app, ["stop", "--cluster-id", CLUSTER])
         assert done.stdout == f"Stopped node 4 of cluster {CLUSTER} (pid {supervisor.pid}).\n"
         assert (first.poll(), second.poll()) == (None, None)
 
 
 @pytest.mark.parametrize("options", [[], ["--node-id", "1"]])
-def test_stop_asks_for_a_cluster_if_nodes_of_several_match(
+def test_stop_lists_what_it_would_stop_unless_it_is_told_what_to_stop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
 ) -> None:
     with node(directory(tmp_path, 1)) as one, node(directory(tmp_path, 1, OTHER_CLUSTER)) as of_another:
         nodes = found(one, of_another)
         code, said, error = stop(monkeypatch, nodes, *options)
         assert (code, said) == (1, "")
-        assert error == (
-            f"kraft: nodes of several clusters match: {OTHER_CLUSTER} (node.id 1), {CLUSTER} (node.id 1): "
-            "choose a cluster with --cluster-id, or a node with -c\n"
-        )
+        listed = [f"{each}, with {each.log_dirs[0]}" for each in nodes]
+        remedy = "kraft: nothing was stopped: name what to stop with -c FILE, --cluster-id ID or --all"
+        assert error.splitlines() == [*listed, remedy]
         assert (one.poll(), of_another.poll()) == (None, None)
         code, said, _ = stop(monkeypatch, nodes, "--cluster-id", OTHER_CLUSTER)
         assert (code, said) == (0, f"Stopped node 1 of cluster {OTHER_CLUSTER} (pid {of_another.pid}).\n")
@@ -196,7 +195,7 @@ def test_stop_ends_the_one_that_is_named(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_stop_says_which_node_does_not_stop_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with node(directory(tmp_path, 1), program=STUBBORN) as stubborn, node(directory(tmp_path, 2)) as other:
-        code, said, error = stop(monkeypatch, found(stubborn, other), "--timeout-ms", "2000")
+        code, said, error = stop(monkeypatch, found(stubborn, other), "--all", "--timeout-ms", "2000")
         assert (code, said) == (1, f"Stopped node 2 of cluster {CLUSTER} (pid {other.pid}).\n")
         assert error == (
             f"kraft: not stopped within 2 s: node 1 of cluster {CLUSTER} (pid {stubborn.pid}): see its log,"
