@@ -21,6 +21,7 @@ from kraft.cli.printing import counted, print_columns, print_json, say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kraft.client import Admin
     from kraft.client.errors import NoActiveController
     from kraft.model.brokers import BrokerActionResult, BrokerDescription
 
@@ -151,6 +152,7 @@ def unregister(
     """Remove a broker that is gone for good. It must be stopped and hold no replica."""
     with open_admin(bootstrap_server, timeout_ms) as admin:
         result = admin.unregister_broker(broker_id)
+        _warn_of_controller(admin, broker_id)
     _report(output, broker_id, "unregistered", result, f"Broker {broker_id} unregistered.")
 
 
@@ -202,6 +204,7 @@ def decommission(
                 say(f"Broker {broker_id}: {counted(left, 'replica')} left to move.")
 
         moved = empty(admin, broker_id, wait_ms / 1_000, report)
+        _warn_of_controller(admin, broker_id)
     if output is Output.JSON:
         print_json({"broker_id": broker_id, "decommissioned": True, "moved": moved})
     else:
@@ -209,6 +212,19 @@ def decommission(
             f"Broker {broker_id} is empty and fenced ({counted(moved, 'partition')} moved): stop it, "
             f"then run kraft brokers unregister {broker_id}."
         )
+
+
+def _warn_of_controller(admin: Admin, broker_id: int) -> None:
+    """Say so if the broker's node is a controller, too: it stays one, and is missed when it is stopped."""
+    voters = [voter.node_id for voter in admin.describe_quorum().voters]
+    if broker_id not in voters:
+        return
+    spare = len(voters) - 1 - (len(voters) // 2 + 1)
+    without = "no metadata can change" if spare < 0 else f"{spare or 'none'} of the others may fail"
+    say(
+        f"kraft: node {broker_id} is one of {counted(len(voters), 'controller')} and stays one: keep its process"
+        f" running, or {without}; to remove a controller is not supported yet"
+    )
 
 
 def _report(output: Output, broker_id: int, verb: str, result: BrokerActionResult, sentence: str) -> None:

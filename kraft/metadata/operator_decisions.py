@@ -73,7 +73,10 @@ def unregister_broker(
     registration = _registered(image, request.broker_id)
     broker_id = registration.broker_id
     if session_is_alive or not registration.fenced:
-        problem = f"broker {broker_id} is running, or its session has not expired yet: stop it and retry"
+        problem = (
+            f"broker {broker_id} is running, or was killed and its session has not expired yet: stop it, or retry"
+            " after broker.session.timeout.ms (9 s by default)"
+        )
         raise Refusal(ErrorCode.INVALID_REQUEST, problem)
     held = [f"{topic.topic}-{partition.partition}" for topic, partition in image.partitions_of(broker_id)]
     if held:

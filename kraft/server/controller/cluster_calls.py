@@ -109,12 +109,14 @@ class ClusterCalls:
             decision = decide(self._host.image)
             self._watch.heartbeat_received(request.broker_id, request.broker_epoch)
             self._view.heartbeat_received(request.broker_id, request.metadata_index)
-            if not decision.records:
-                return decision.response
-            result = await self._host.submit(lambda image: changes.of(image, decide(image)))
+            result = decision.response
+            if decision.records:
+                result = await self._host.submit(lambda image: changes.of(image, decide(image)))
+                _log_heartbeat(request, result, changes)
         except Refusal as refusal:
             return HeartbeatResult(error_code=refusal.error_code, error_message=refusal.message)
-        _log_heartbeat(request, result, changes)
+        if result.may_stop:
+            self._watch.stops(request.broker_id)
         return result
 
     def _caught_up_from(self, broker_id: BrokerId) -> int:

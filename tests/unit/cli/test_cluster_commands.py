@@ -92,6 +92,10 @@ def test_a_broker_is_fenced_unfenced_and_unregistered(kraft: Shell, cluster: Fak
     assert kraft.succeed("brokers", "unfence", "1") == "Broker 1 has no operator fence.\n"
     assert kraft.succeed("brokers", "unregister", "1") == "Broker 1 unregistered.\n"
     assert cluster.unregistered == {1}
+    assert kraft.err == (
+        "kraft: node 1 is one of 3 controllers and stays one: keep its process running, or none of the others may fail;"
+        " to remove a controller is not supported yet\n"
+    )
     assert "there is no broker 1" in kraft.fail("brokers", "describe", "1")
 
 

@@ -161,7 +161,9 @@ def test_a_broker_that_comes_back_after_all_registers_as_a_new_one() -> None:
 def test_a_broker_that_runs_is_not_forgotten() -> None:
     image = cluster(1, 2)
     for session_is_alive, each in ((False, image), (True, gone(image, 2))):
-        with pytest.raises(Refusal, match="broker 2 is running, or its session has not expired yet: stop it and retry"):
+        with pytest.raises(
+            Refusal, match="broker 2 is running, or was killed and its session has not expired yet: stop it, or retry"
+        ):
             unregister_broker(each, unregistering(2), session_is_alive=session_is_alive)
 
 
