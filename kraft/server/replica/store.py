@@ -21,6 +21,7 @@ from kraft.metadata.configs import TopicConfig
 from kraft.model.errors import Corruption
 from kraft.model.ids import LogDirectory, TopicId, TopicPartition, uuid_from_text, uuid_to_text
 from kraft.server.identity.storage import StorageError
+from kraft.server.replica.directory_names import PARTITION_DIRECTORY, DirectoryNames
 from kraft.server.replica.log_configs import log_config
 from kraft.server.replica.log_directories import LogDirectories
 from kraft.server.replica.removals import DeletedDirectory
@@ -37,7 +38,6 @@ QUARANTINE_SUFFIX: Final = "-quarantine"
 _STEM_MAX: Final = 230
 """Bytes kept of a partition's name when it is renamed: file names have at most 255 bytes with the suffix."""
 _DELETED_DIRECTORY: Final = re.compile(r"(?P<replica>.+)\.[0-9]+-delete")
-_PARTITION_DIRECTORY: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>[0-9]{1,9})")
 
 
 class DirectoryFailed(Exception):
@@ -83,7 +83,7 @@ class PartitionStore:
         self._disk = disk
         self._directories = directories
         self._closed_cleanly = frozenset(closed_cleanly)
-        self._names: dict[LogDirectory, set[str]] = {}
+        self._names: dict[LogDirectory, DirectoryNames] = {}
         self._preloaded: dict[FoundPartition, PartitionLog] = {}
         self._preferred: dict[TopicPartition, LogDirectory] = {}
 
@@ -111,7 +111,7 @@ class PartitionStore:
         return [each for each in found if each is not None]
 
     def _found(self, directory: LogDirectory, name: str) -> FoundPartition | None:
-        parsed = _PARTITION_DIRECTORY.fullmatch(name)
+        parsed = PARTITION_DIRECTORY.fullmatch(name)
         if parsed is None:
             return None
         topic_partition = TopicPartition(parsed["topic"], int(parsed["partition"]))
@@ -268,7 +268,7 @@ class PartitionStore:
         """Rename the directories of partitions that are not in `held`: their topics were deleted or reassigned."""
         for directory in self._directories.online:
             for name in sorted(self._names_in(directory)):
-                found = _PARTITION_DIRECTORY.fullmatch(name)
+                found = PARTITION_DIRECTORY.fullmatch(name)
                 if found is None or TopicPartition(found["topic"], int(found["partition"])) in held:
                     continue
                 if self._disk.exists(f"{directory}/{name}/{METADATA_FILE}"):
@@ -308,7 +308,9 @@ class PartitionStore:
     def _places_for(self, topic_partition: TopicPartition) -> Sequence[LogDirectory]:
         """Return the log directories in which that partition may be created, the preferred one first."""
         preferred = self._preferred.get(topic_partition)
-        return sorted(self._directories.online, key=lambda each: (each != preferred, self._partition_count(each)))
+        return sorted(
+            self._directories.online, key=lambda each: (each != preferred, self._names_in(each).partition_count)
+        )
 
     def _created_in(
         self, directory: LogDirectory, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig
@@ -340,17 +342,14 @@ class PartitionStore:
             self._disk.sync_dir(directory)
         self._names_in(directory).discard(str(topic_partition))
 
-    def _partition_count(self, directory: LogDirectory) -> int:
-        return sum(_PARTITION_DIRECTORY.fullmatch(name) is not None for name in self._names_in(directory))
-
     def _directories_with(self, name: str) -> list[LogDirectory]:
         return [directory for directory in self._directories.online if name in self._names_in(directory)]
 
-    def _names_in(self, directory: LogDirectory) -> set[str]:
+    def _names_in(self, directory: LogDirectory) -> DirectoryNames:
         # Listed once, instead of a check per name: a failing disk must not look empty.
         if directory not in self._names:
             with failures_of(directory):
-                self._names[directory] = set(self._disk.list(directory))
+                self._names[directory] = DirectoryNames(self._disk.list(directory))
         return self._names[directory]
 
     def _exists(self, directory: LogDirectory, name: str) -> bool:
