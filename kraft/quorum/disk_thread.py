@@ -14,8 +14,8 @@ class DiskThread(Protocol):
     def start(self, work: Callable[[], Result], done: Callable[[Future[Result]], None], /) -> None:
         """Do the work after all work before it; then call `done` on the event loop with the finished future."""
 
-    def close(self) -> None:
-        """Return when all work is done; `done` may still be called after that."""
+    async def close(self) -> None:
+        """Wait until all work is done; `done` may still be called after that."""
 
 
 class OwnThread:
@@ -40,7 +40,8 @@ class OwnThread:
 
         self._executor.submit(work).add_done_callback(call_done)
 
-    def close(self) -> None:
-        if self._executor is not None:
-            self._executor.shutdown()
-            self._executor = None
+    async def close(self) -> None:
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            # The work may take as long as the disk, and others need the loop meanwhile.
+            await asyncio.to_thread(executor.shutdown)

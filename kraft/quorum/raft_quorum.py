@@ -142,8 +142,9 @@ class RaftQuorum:
         await self.service.close()
         for link in parts.links.values():
             await link.stop()
-        self._world.journal_thread.close()
-        self._world.snapshot_thread.close()
+        # What they report from now on is ignored.
+        await self._world.journal_thread.close()
+        await self._world.snapshot_thread.close()
         parts.engine.destroy()
 
     def _link_to(self, peer: int) -> PeerLink:

@@ -162,7 +162,7 @@ class SimDiskThread:
     def be_busy_for(self, seconds: float) -> None:
         self._free_at_s = self._cluster.loop.now_s + seconds
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Does nothing: simulated voters are only killed."""
 
 

@@ -22,7 +22,7 @@ def test_work_is_done_in_order_and_completed_on_the_loop() -> None:
         thread.start(lambda: "first", done)
         thread.start(lambda: "second", done)
         await asyncio.wait_for(all_ended.wait(), 5)
-        thread.close()
+        await thread.close()
         return ended
 
     assert asyncio.run(scenario()) == ["first", "second"]
@@ -36,5 +36,16 @@ def test_work_that_outlives_the_loop_is_no_error_of_the_node(caplog: pytest.LogC
 
     asyncio.run(scenario())
     may_end.set()
-    thread.close()
+    asyncio.run(thread.close())
     assert caplog.records == []
+
+
+def test_a_close_waits_for_the_work_and_the_loop_goes_on() -> None:
+    async def scenario() -> list[bool]:
+        thread, may_end, ended = OwnThread("disk"), threading.Event(), list[bool]()
+        thread.start(lambda: ended.append(may_end.wait(5)), lambda _: None)
+        asyncio.get_running_loop().call_later(0.01, may_end.set)
+        await thread.close()
+        return ended
+
+    assert asyncio.run(scenario()) == [True], "the loop let the work end"
