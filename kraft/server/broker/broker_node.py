@@ -92,7 +92,7 @@ class BrokerNode:
         await self._replicas.close_logs()
         await self._waiting_appends.close()
         await self._metadata.close_snapshots()
-        await shut_down(self._logs.store_thread)
+        await shut_down(self._logs.store_thread, *self._logs.store_threads.values())
         await self._replicas.close_threads()
         await shut_down(self._logs.upkeep_threads)
         await self.apis.close_threads()

@@ -32,14 +32,16 @@ class BrokerLogs:
         self._closed_before = frozenset(closed_cleanly)
         self.partitions = Partitions(exists)
         self.directories = _log_directories(config, storage)
-        # Opens logs, and renames deleted ones. Syncs and the removal of deleted replicas have their own threads, so
-        # that none of them waits for another.
+        # Open logs, and rename deleted ones. Syncs and the removal of deleted replicas have their own threads, so that
+        # none of them waits for another.
         self.store_thread = ThreadPoolExecutor(1, thread_name_prefix="log-store")
+        self.store_threads = self._threads_by_directory()
         self.storage = ReplicaStorage(
             disk=world.disk,
             directories=self.directories,
             store=PartitionStore(world.disk, self.directories, closed_cleanly=closed_cleanly),
             thread=self.store_thread,
+            threads=self.store_threads,
         )
         # For the scrub and the cleaner.
         self.upkeep_threads = ThreadPoolExecutor(
@@ -54,8 +56,18 @@ class BrokerLogs:
             config=config.log_maintenance,
             wall_ms=world.clock.wall_ms,
             worker_threads=self.upkeep_threads,
-            store_thread=self.store_thread,
+            store_threads=self.store_threads,
         )
+
+    def _threads_by_directory(self) -> dict[LogDirectory, ThreadPoolExecutor]:
+        """Return a thread for each log directory; a single one needs no other than the store's."""
+        every = (*self.directories.online, *self.directories.offline)
+        if len(every) == 1:
+            return {every[0]: self.store_thread}
+        return {
+            directory: ThreadPoolExecutor(1, thread_name_prefix=f"log-store-{number}")
+            for number, directory in enumerate(every)
+        }
 
     def reconfigure(self, image: MetadataImage) -> None:
         """Apply the brokers' dynamic configs in `image`."""

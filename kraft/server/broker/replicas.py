@@ -10,7 +10,7 @@ from typing import Final
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import Refusal
-from kraft.model.ids import BrokerId
+from kraft.model.ids import BrokerId, LogDirectory
 from kraft.model.list_offsets import ListOffsetsRequest
 from kraft.rpc.calls import LIST_OFFSETS
 from kraft.rpc.cluster_calls import REPLICA_FETCH
@@ -108,9 +108,14 @@ class BrokerReplicas:
 
     async def checkpoint(self) -> None:
         """Write the high watermark checkpoints periodically, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for directory in self._logs.directories.online:
+                tasks.create_task(self._checkpoint(directory))
+
+    async def _checkpoint(self, directory: LogDirectory) -> None:
         while True:
             await asyncio.sleep(self._config.replication.high_watermark_checkpoint_interval_ms / 1_000)
-            await self.publisher.checkpoint()
+            await self.publisher.checkpoint(directory)
 
     async def close_logs(self) -> None:
         """Close every log durably, after all tasks were cancelled. Raises OSError."""

@@ -58,7 +58,7 @@ class AlterReplicaLogDirectoriesHandler:
             if refusal.error_code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 raise
             # The replica may be assigned to this broker later, and is then created in that directory.
-            await self._moves.prefer(TopicPartition(wanted.topic, wanted.partition), wanted.directory)
+            self._moves.prefer(TopicPartition(wanted.topic, wanted.partition), wanted.directory)
             raise Refusal(ErrorCode.REPLICA_NOT_AVAILABLE, refusal.message) from None
         await self._moves.move(partition, wanted.directory)
 

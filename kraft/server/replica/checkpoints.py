@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Collection, Mapping
 
 import structlog
 
@@ -26,24 +27,31 @@ class HighWatermarkCheckpoints:
         self._failures = failures
         self.read = HighWatermarks(storage.disk, storage.directories.online)
 
-    async def write(self, *, needs_room: bool) -> Mapping[LogDirectory, str]:
-        """Write the checkpoints. Return the log directories without room for them, each with the error.
+    async def write(
+        self, *, needs_room: bool, only: Collection[LogDirectory] | None = None
+    ) -> Mapping[LogDirectory, str]:
+        """Write the checkpoints, all at the same time. Return the log directories without room, each with the error.
 
         With `needs_room` an outdated file would do harm: a full disk counts as failed.
         """
-        without_room: dict[LogDirectory, str] = {}
-        for directory, offsets in self._held().items():
-            if not self._directories.is_online(directory):
-                continue
-            try:
-                await self._storage.in_thread(self.read.write, directory, offsets)
-            except OSError as error:
-                if is_disk_full(error) and not needs_room:
-                    log.warning("high watermark checkpoint skipped, disk full", directory=directory, reason=str(error))
-                    without_room[directory] = str(error)
-                else:
-                    self._failures.directory_failed(directory, str(error))
-        return without_room
+        held = self._held()
+        chosen = [each for each in held if only is None or each in only]
+        # All begin in the next turn, so that no earlier call of this method writes to one of them later.
+        errors = await asyncio.gather(*(self._write(each, held[each], needs_room=needs_room) for each in chosen))
+        return {directory: error for directory, error in zip(chosen, errors, strict=True) if error is not None}
+
+    async def _write(
+        self, directory: LogDirectory, offsets: Mapping[TopicPartition, Offset], *, needs_room: bool
+    ) -> str | None:
+        """Write one checkpoint. Return the error if there is no room for it."""
+        try:
+            await self._storage.in_thread_of(directory, self.read.write, directory, offsets)
+        except OSError as error:
+            if is_disk_full(error) and not needs_room:
+                log.warning("high watermark checkpoint skipped, disk full", directory=directory, reason=str(error))
+                return str(error)
+            self._failures.directory_failed(directory, str(error))
+        return None
 
     def _held(self) -> dict[LogDirectory, dict[TopicPartition, Offset]]:
         """Return the high watermarks by log directory.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import structlog
 
 from kraft.metadata.delta import RemovedPartition
+from kraft.model.ids import LogDirectory, TopicPartition
 from kraft.server.loop import background
 from kraft.server.loop.turns import Turns
 from kraft.server.replica.failures import ReplicaFailures
@@ -33,18 +34,24 @@ class ReplicaDeletions:
         storage: ReplicaStorage,
         failures: ReplicaFailures,
         removals: ReplicaRemovals,
-        marked: Callable[[], Awaitable[object]],
+        marked: Callable[[LogDirectory], Awaitable[object]],
+        freed: Callable[[], None],
         fatal: Callable[[str], None],
     ) -> None:
-        """`marked` is called after directories were renamed; their names are free when it returns."""
+        """`marked` is called after directories were renamed in a log directory; their names are free when it returns.
+        Then `freed` is called.
+        """
         self._partitions = partitions
         self._storage = storage
         self._failures = failures
         self._removals = removals
         self._marked = marked
+        self._freed = freed
         self._fatal = fatal
-        self._unmarked: list[DeletedReplica] = []
-        self._marking: asyncio.Task[None] | None = None
+        self._unmarked: defaultdict[LogDirectory, list[DeletedReplica]] = defaultdict(list)
+        self._marking: dict[LogDirectory, asyncio.Task[None]] = {}
+        self._taken: Counter[TopicPartition] = Counter()
+        """Names that deleted replicas still have."""
 
     async def delete(self, removed: Sequence[RemovedPartition]) -> None:
         """Stop serving these replicas. The next metadata waits for the disk only if it needs one of their names."""
@@ -52,15 +59,21 @@ class ReplicaDeletions:
         for each in removed:
             replica = self._retire(each)
             if replica is not None:
-                self._unmarked.append(replica)
+                self._unmarked[replica.directory].append(replica)
+                self._taken[replica.topic_partition] += 1
             await turns.done()
-        if self._unmarked and (self._marking is None or self._marking.done()):
-            self._marking = background.start(self._mark_deleted(), "marking of deleted replicas", self._fatal)
+        for directory in self._unmarked.keys() - self._marking.keys():
+            marking = self._mark_deleted(directory)
+            self._marking[directory] = background.start(marking, "marking of deleted replicas", self._fatal)
+
+    def is_free(self, topic_partition: TopicPartition) -> bool:
+        """Return whether a new replica can have the name: no deleted one has it any more."""
+        return topic_partition not in self._taken
 
     async def wait_for_free_names(self) -> None:
         """Wait until new replicas can have the names of all deleted ones."""
-        while self._marking is not None and not self._marking.done():
-            await asyncio.wait([self._marking])
+        while self._marking:
+            await asyncio.wait(self._marking.values())
 
     async def resume_removals(self) -> None:
         """Remove the directories that an earlier process had renamed."""
@@ -94,15 +107,20 @@ class ReplicaDeletions:
             topic_partition=replica.topic_partition, directory=replica.log_directory, files_in_use=replica.files_in_use
         )
 
-    async def _mark_deleted(self) -> None:
-        """Rename the directories of the deleted replicas; `ReplicaRemovals` removes the files."""
-        while self._unmarked:
-            deleted, self._unmarked = self._unmarked, []
-            marked, failures = await self._storage.in_thread(self._storage.store.mark_deleted, deleted)
-            for failure in failures:
-                self._failures.directory_failed(failure.directory, str(failure))
-            for topic, count in Counter(replica.topic_partition.topic for replica in deleted).items():
-                log.info("replicas marked for deletion", topic=topic, replicas=count)
-            for directory in marked:
-                self._removals.add(directory)
-            await self._marked()
+    async def _mark_deleted(self, directory: LogDirectory) -> None:
+        """Rename the directories of the deleted replicas there; `ReplicaRemovals` removes the files."""
+        store = self._storage.store
+        try:
+            while deleted := self._unmarked.pop(directory, None):
+                marked, failures = await self._storage.in_thread_of(directory, store.mark_deleted, deleted)
+                for failure in failures:
+                    self._failures.directory_failed(failure.directory, str(failure))
+                for topic, count in Counter(replica.topic_partition.topic for replica in deleted).items():
+                    log.info("replicas marked for deletion", topic=topic, replicas=count)
+                for each in marked:
+                    self._removals.add(each)
+                await self._marked(directory)
+                self._taken -= Counter(replica.topic_partition for replica in deleted)
+        finally:
+            del self._marking[directory]
+        self._freed()

@@ -253,8 +253,12 @@ class ReplicaFailures:
                 continue
             self._marked.add(replica.id)
             try:
-                await self._storage.in_thread(
-                    self._storage.store.mark_corrupt, replica.topic_partition, replica.log_directory, replica.reason
+                await self._storage.in_thread_of(
+                    replica.log_directory,
+                    self._storage.store.mark_corrupt,
+                    replica.topic_partition,
+                    replica.log_directory,
+                    replica.reason,
                 )
             except DirectoryFailed as failure:
                 self.directory_failed(failure.directory, str(failure))

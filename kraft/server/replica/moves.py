@@ -106,7 +106,7 @@ class ReplicaMoves:
                 await self._begin(partition, left.directory)
             except Refusal as refusal:
                 log.warning("replica move refused", partition=str(name), directory=left.directory, reason=str(refusal))
-        await self._storage.in_thread(remove_copy, self._disk, left.directory, name, left.move_id)
+        await self._storage.in_thread_of(left.directory, remove_copy, self._disk, left.directory, name, left.move_id)
 
     def close(self) -> None:
         """Close the copies' files. Call it after `run` was cancelled and the copying thread has ended."""
@@ -131,9 +131,9 @@ class ReplicaMoves:
                 return
             await self._begin(partition, directory)
 
-    async def prefer(self, topic_partition: TopicPartition, directory: LogDirectory) -> None:
+    def prefer(self, topic_partition: TopicPartition, directory: LogDirectory) -> None:
         """Set the log directory in which this replica is created, if this process ever does."""
-        await self._storage.in_thread(self._store.prefer, topic_partition, directory)
+        self._store.prefer(topic_partition, directory)
 
     async def _begin(self, partition: Partition, directory: LogDirectory) -> None:
         if partition.log_directory == directory:
@@ -148,7 +148,7 @@ class ReplicaMoves:
         )
         self._under_way.add(move)
         try:
-            await self._storage.in_thread(move.begin)
+            await self._storage.in_thread_of(directory, move.begin)
         except DirectoryFailed as failure:
             self._under_way.discard(move)
             if not failure.is_full:
@@ -265,9 +265,9 @@ class ReplicaMoves:
         self._log("replica moved", partition, move, moved_from=source, log_end=partition.log.log_end_offset)
         name = partition.topic_partition
         try:
-            await self._storage.in_thread(self._store.moved, name, source, move.destination)
+            self._store.moved(name, source, move.destination)
             await self._moved()
-            await self._storage.in_thread(move.remove_original, source)
+            await self._storage.in_thread_of(source, move.remove_original, source)
         except DirectoryFailed as failure:
             self._directory_failed(failure.directory, str(failure))
 
@@ -279,7 +279,7 @@ class ReplicaMoves:
         if move.is_decided or not self._directories.is_online(move.destination):
             return
         try:
-            await self._storage.in_thread(move.remove)
+            await self._storage.in_thread_of(move.destination, move.remove)
         except DirectoryFailed as failure:
             self._directory_failed(failure.directory, str(failure))
 

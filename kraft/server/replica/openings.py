@@ -3,15 +3,16 @@
 A new replica takes its role, and with it records, only when its directory, its log and its entry in the high watermark
 checkpoint are on the disk. Without room for one of them the creation is undone and tried again later.
 
-A large new topic has thousands of logs to create. They wait here and are opened in pieces, one piece at a time, while
-metadata is applied: what it says about a waiting replica counts when the log is open. A replica that is removed while a
-thread opens its log is deleted as soon as the thread is done.
+A large new topic has thousands of logs to create. They wait here and are opened in pieces, one piece at a time in each
+log directory, while metadata is applied: what it says about a waiting replica counts when the log is open. A replica
+that is removed while a thread opens its log is deleted as soon as the thread is done.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -20,12 +21,11 @@ from typing import Final
 import structlog
 from msgspec import Struct
 
-from kraft.log.partition_log import PartitionLog
 from kraft.metadata.configs import TopicConfig
 from kraft.metadata.delta import AssignedPartition, RemovedPartition
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage, TopicImage
 from kraft.model.errors import Corruption
-from kraft.model.ids import NO_LEADER_EPOCH, LogDirectory, Offset, TopicId, TopicIdPartition, TopicPartition
+from kraft.model.ids import NO_LEADER_EPOCH, LogDirectory, Offset, TopicIdPartition, TopicPartition
 from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.loop import background
 from kraft.server.loop.periods import period_end
@@ -33,6 +33,7 @@ from kraft.server.replica.checkpoints import HighWatermarkCheckpoints
 from kraft.server.replica.deletions import ReplicaDeletions
 from kraft.server.replica.failures import ReplicaFailures
 from kraft.server.replica.log_configs import log_config
+from kraft.server.replica.log_opener import LogOpener, OpenedLog, no_room
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Damage, OfflineReplica, Partitions
 from kraft.server.replica.storage import ReplicaStorage
@@ -46,24 +47,6 @@ CREATION_RETRY_S: Final = 1.0
 PIECE_S: Final = 0.2
 """Time for which logs are opened before those that are open take their roles."""
 _PIECE_LOGS: Final = 1_000
-
-
-class _Opened(Struct, frozen=True, kw_only=True):
-    """An opened log. `high_watermark` comes from the checkpoint; `is_new`: the log begins empty."""
-
-    topic_id: TopicId
-    log: PartitionLog
-    directory: LogDirectory
-    high_watermark: Offset | None
-    is_new: bool
-
-    @property
-    def id(self) -> TopicIdPartition:
-        return TopicIdPartition(self.topic_id, self.log.topic_partition.partition)
-
-    @property
-    def lacks_committed_records(self) -> bool:
-        return self.high_watermark is not None and self.high_watermark > self.log.log_end_offset
 
 
 class Piece(Struct, kw_only=True):
@@ -101,19 +84,23 @@ class ReplicaOpenings:
         self._storage = storage
         self._store = storage.store
         self._checkpoints = checkpoints
-        self._high_watermarks = checkpoints.read
         self._directories = storage.directories
         self._failures = failures
         self._deletions = deletions
         self._registration = registration
         self._surroundings = surroundings
+        self._opener = LogOpener(storage, registration, checkpoints.read, sync_before_ack=surroundings.sync_before_ack)
         self._config = config
         self._roles_given = roles_given
         self._fatal = fatal
         self._image = EMPTY_IMAGE
-        self._waiting: dict[TopicIdPartition, None] = {}
-        """Replicas that have no role yet: their logs are to be opened, or are not durable."""
-        self._opening: asyncio.Task[None] | None = None
+        self._waiting: dict[TopicIdPartition, LogDirectory] = {}
+        """Replicas that have no role yet: their logs are to be opened, or are not durable. With their log directories,
+        or those in which they are best created.
+        """
+        self._opening: dict[LogDirectory, asyncio.Task[None]] = {}
+        self._at_work: set[TopicPartition] = set()
+        """Names that a thread may be about to use: no two directories ever get the same one."""
         self._piece_over = asyncio.Event()
         self._is_closing = False
 
@@ -132,11 +119,28 @@ class ReplicaOpenings:
     def open_later(self, partitions: Iterable[TopicIdPartition]) -> None:
         """Open the logs of these replicas, or create them again if they are offline, beside what the caller does next.
 
-        Their names are free, or are those of replicas whose deletion has begun.
+        Those whose name a deleted replica still has wait until this is called again.
         """
-        self._waiting.update(dict.fromkeys(partitions))
-        if self._waiting and not self._is_closing and (self._opening is None or self._opening.done()):
-            self._opening = background.start(self._open_waiting(), "opening of logs", self._fatal)
+        planned = Counter(self._waiting.values())
+        for each in partitions:
+            place = self._place_of(each, planned)
+            if place is not None:
+                self._waiting[each] = place
+                planned[place] += 1
+        for directory in () if self._is_closing else planned:
+            if directory not in self._opening or self._opening[directory].done():
+                opening = self._open_waiting(directory)
+                self._opening[directory] = background.start(opening, f"opening of logs in {directory}", self._fatal)
+
+    def _place_of(self, wanted: TopicIdPartition, planned: Mapping[LogDirectory, int]) -> LogDirectory | None:
+        """Return the log directory in whose thread the log is opened; None if none is online."""
+        replica = self._partitions.find_offline(wanted)
+        if replica is not None and replica.log_directory in self._directories.online:
+            return replica.log_directory
+        return self._store.plan(self._name_of(wanted), planned)
+
+    def _name_of(self, wanted: TopicIdPartition) -> TopicPartition:
+        return TopicPartition(self._image.topics[wanted.topic_id].topic, wanted.partition)
 
     def facts(self) -> dict[str, int]:
         """Return the number of logs that wait to be opened, if there are any, for the log output."""
@@ -156,7 +160,7 @@ class ReplicaOpenings:
             if not self._directories.online:
                 break
             config = self._config(self._image.topics[assigned.topic_id])
-            self._adopt(await self._storage.in_thread(self._open, assigned, config, True), config, piece)
+            self._adopt(await self._storage.in_thread(self._opener.open, assigned, config, None), config, piece)
         return piece
 
     async def create_delayed(self) -> None:
@@ -178,34 +182,53 @@ class ReplicaOpenings:
     async def close(self) -> None:
         """Open no further log; wait for the one that is being opened. It is closed with the others."""
         self._is_closing = True
-        if self._opening is not None:
-            await asyncio.wait([self._opening])
+        if self._opening:
+            await asyncio.wait(self._opening.values())
 
     # --- pieces ----------------------------------------------------------------------------------------------
 
-    async def _open_waiting(self) -> None:
+    async def _open_waiting(self, directory: LogDirectory) -> None:
+        """Open the logs that wait for the directory until none is left, or the others wait for names."""
         loop = asyncio.get_running_loop()
         began_s, pieces, opened = loop.time(), 0, 0
-        while self._waiting and self._directories.online and not self._is_closing:
-            await self._deletions.wait_for_free_names()
-            # Chosen in the turn in which their names are free.
-            opened += await self._open_piece(list(islice(self._waiting, _PIECE_LOGS)))
+        while not self._is_closing:
+            if not self._directories.is_online(directory):
+                # They are created in the others.
+                self.open_later([each for each, place in self._waiting.items() if place == directory])
+                break
+            piece = list(islice(self._ready(directory), _PIECE_LOGS))
+            if not piece:
+                break
+            opened += await self._open_piece(directory, piece)
             pieces += 1
         if pieces > 1:
             took_ms = round((loop.time() - began_s) * 1_000)
-            log.info("new logs opened", opened=opened, pieces=pieces, left=len(self._waiting), took_ms=took_ms)
+            log.info("new logs opened", directory=directory, opened=opened, pieces=pieces, took_ms=took_ms)
 
-    async def _open_piece(self, partitions: Sequence[TopicIdPartition]) -> int:
+    def _ready(self, directory: LogDirectory) -> Iterator[TopicIdPartition]:
+        for each, place in self._waiting.items():
+            if place == directory and self._is_free(self._name_of(each)):
+                yield each
+
+    def _is_free(self, name: TopicPartition) -> bool:
+        return self._deletions.is_free(name) and name not in self._at_work
+
+    async def _open_piece(self, directory: LogDirectory, partitions: Sequence[TopicIdPartition]) -> int:
         """Open logs for `PIECE_S`, at least one, and give the replicas their roles. Return how many are open."""
         loop, piece = asyncio.get_running_loop(), _empty_piece()
         ends_s = loop.time() + PIECE_S
         for each in partitions:
-            if self._is_closing or not self._directories.online:
+            if self._is_closing or not self._directories.is_online(directory):
                 break
             if each not in self._waiting:
                 # It was removed meanwhile.
                 continue
-            await self._open_one(each, piece)
+            name = self._name_of(each)
+            self._at_work.add(name)
+            try:
+                await self._open_one(each, directory, piece)
+            finally:
+                self._at_work.discard(name)
             if self._partitions.find_offline(each) is not None:
                 self._waiting.pop(each, None)
             if loop.time() >= ends_s:
@@ -215,6 +238,8 @@ class ReplicaOpenings:
             self._give_roles(piece)
         self._piece_over.set()
         self._piece_over.clear()
+        # For those that waited for a name.
+        self.open_later(())
         return len(piece.opened)
 
     def _give_roles(self, piece: Piece) -> None:
@@ -246,40 +271,38 @@ class ReplicaOpenings:
         """
         if not piece.created and not piece.is_outdated:
             return
-        without_room = await self._checkpoints.write(needs_room=piece.is_outdated)
+        changed = None if piece.is_outdated else {partition.log_directory for partition in piece.created}
+        without_room = await self._checkpoints.write(needs_room=piece.is_outdated, only=changed)
         for partition in piece.created:
             if partition.log_directory in without_room:
                 await self._undo_creation(partition, without_room[partition.log_directory])
 
     async def _undo_creation(self, partition: Partition, reason: str) -> None:
         """Take a new replica offline, and remove its directory: it is created later."""
-        replica = self._failures.cannot_create(partition, _no_room(reason))
+        replica = self._failures.cannot_create(partition, no_room(reason))
         if replica is None:
             return
         try:
-            await self._storage.in_thread(self._remove_created, replica, partition.log_directory)
+            directory = partition.log_directory
+            await self._storage.in_thread_of(directory, self._opener.remove_created, replica, directory)
         except DirectoryFailed as failure:
             self._failures.directory_failed(failure.directory, str(failure))
         if self._partitions.find_offline(replica.id) is replica:
             self._partitions.take_offline(replace(replica, log_directory=None))
 
-    def _remove_created(self, replica: OfflineReplica, directory: LogDirectory) -> None:
-        """Remove the directory of a new replica. Blocks on the disk."""
-        with replica.files_in_use:
-            self._store.undo_creation(replica.topic_partition, directory)
-
     # --- one log ---------------------------------------------------------------------------------------------
 
-    async def _open_one(self, wanted: TopicIdPartition, piece: Piece) -> None:
+    async def _open_one(self, wanted: TopicIdPartition, directory: LogDirectory, piece: Piece) -> None:
         """Open the log of a waiting replica, or create the replica again if it is offline."""
         topic = self._image.topics[wanted.topic_id]
         replica, config = self._partitions.find_offline(wanted), self._config(topic)
         if replica is not None:
-            await self._create_one_again(replica, config, piece)
+            await self._create_one_again(replica, config, directory, piece)
             return
         state = topic.partitions[wanted.partition]
         assigned = AssignedPartition(topic=topic.topic, topic_id=topic.topic_id, state=state, is_new=True)
-        self._adopt(await self._storage.in_thread(self._open, assigned, config, False), config, piece)
+        opened = await self._storage.in_thread_of(directory, self._opener.open, assigned, config, directory)
+        self._adopt(opened, config, piece)
         if wanted not in self._waiting:
             await self._remove(assigned.topic_partition, wanted)
 
@@ -290,9 +313,9 @@ class ReplicaOpenings:
             [RemovedPartition(topic=topic_partition.topic, topic_id=topic_id, partition=number)]
         )
 
-    def _adopt(self, opened: _Opened | OfflineReplica, config: TopicConfig, piece: Piece) -> None:
+    def _adopt(self, opened: OpenedLog | OfflineReplica, config: TopicConfig, piece: Piece) -> None:
         """Hold the replica, open or offline. `config` is what its log was opened with."""
-        if isinstance(opened, _Opened) and not self._directories.is_online(opened.directory):
+        if isinstance(opened, OpenedLog) and not self._directories.is_online(opened.directory):
             # The directory failed after the log was opened: nothing may be written there again.
             opened.log.release()
             opened = OfflineReplica(
@@ -310,11 +333,11 @@ class ReplicaOpenings:
                     self._failures.directory_failed(opened.log_directory, opened.reason)
                 self._failures.cannot_open(opened)
                 piece.is_outdated = piece.is_outdated or opened.damage is not Damage.NOT_CREATED
-            case _Opened():
+            case OpenedLog():
                 piece.is_outdated = piece.is_outdated or (opened.lacks_committed_records and not opened.is_new)
                 self._add(opened, config, piece)
 
-    def _add(self, opened: _Opened, config: TopicConfig, piece: Piece) -> Partition:
+    def _add(self, opened: OpenedLog, config: TopicConfig, piece: Piece) -> Partition:
         log_end = opened.log.log_end_offset
         high_watermark = opened.log.log_start_offset if opened.high_watermark is None else opened.high_watermark
         topic = self._image.topics.get(opened.topic_id)
@@ -336,86 +359,16 @@ class ReplicaOpenings:
             piece.created.append(partition)
         return partition
 
-    def _open(self, assigned: AssignedPartition, config: TopicConfig, is_first: bool) -> _Opened | OfflineReplica:
-        """Open one log. Blocks on the disk."""
-        name, topic_id = assigned.topic_partition, assigned.topic_id
-        try:
-            is_new = not self._store.holds(name, topic_id)
-            lost = self._loss_of(assigned) if is_new and is_first else None
-            if lost is not None:
-                return self._offline(assigned, *lost, None)
-            opened = self._store.open(name, topic_id, config)
-        except Corruption as corruption:
-            return self._offline(assigned, Damage.CORRUPT, str(corruption), self._store.directory_of(name))
-        except DirectoryFailed as failure:
-            if failure.is_full and self._store.directory_of(name) is None:
-                return self._offline(assigned, Damage.NOT_CREATED, _no_room(failure), None)
-            return self._offline(assigned, Damage.UNREACHABLE, str(failure), failure.directory)
-        directory = _log_directory_of(opened)
-        high_watermark = self._high_watermarks.take(name, directory)
-        found = _Opened(
-            topic_id=topic_id, log=opened, directory=directory, high_watermark=high_watermark, is_new=is_new
-        )
-        if found.lacks_committed_records and not is_new and assigned.state.counts_on(self._registration.broker_id):
-            reason = f"the log ends at offset {opened.log_end_offset}, but was committed up to {found.high_watermark}"
-            log.error("committed records missing", partition=str(name), reason=reason)
-            # Records that were acknowledged before a sync may be lost in a power failure.
-            if self._surroundings.sync_before_ack:
-                opened.release()
-                return self._offline(assigned, Damage.CORRUPT, reason, directory, found.high_watermark)
-        return found
-
-    def _loss_of(self, assigned: AssignedPartition) -> tuple[Damage, str] | None:
-        """Return damage and reason of a replica without a directory at the start; None when it may begin empty.
-
-        The registration of this process changed every partition with this broker in its ISR, at least by taking its
-        leader. So a partition that has it in the ISR and was never changed was created since then, and this broker has
-        no records of it. An eligible replica outside the ISR counts like one in the ISR.
-        """
-        state, is_counted_on = assigned.state, assigned.state.counts_on(self._registration.broker_id)
-        if is_counted_on and state.partition_epoch == 0:
-            return None
-        if self._directories.offline:
-            unusable = ", ".join(self._directories.offline)
-            return Damage.UNREACHABLE, f"it may be in {unusable}, which cannot be used"
-        if not is_counted_on:
-            # Other replicas have every acknowledged record.
-            return None
-        if self._high_watermarks.contains(assigned.topic_partition):
-            return Damage.MISSING, "it was on this broker, but its directory is missing"
-        if not self._high_watermarks.is_complete:
-            return Damage.MISSING, "it was on this broker, but a log directory is new or was emptied"
-        # It was assigned, and this broker died before it created the log.
-        return None
-
-    def _offline(
-        self,
-        assigned: AssignedPartition,
-        damage: Damage,
-        reason: str,
-        directory: LogDirectory | None,
-        high_watermark: Offset | None = None,
-    ) -> OfflineReplica:
-        if high_watermark is None:
-            high_watermark = self._high_watermarks.take(assigned.topic_partition)
-        return OfflineReplica(
-            topic_partition=assigned.topic_partition,
-            topic_id=assigned.topic_id,
-            leader_epoch=NO_LEADER_EPOCH,
-            damage=damage,
-            reason=reason,
-            log_directory=directory,
-            high_watermark=high_watermark or Offset(0),
-        )
-
     # --- replicas that are created again, or later ----------------------------------------------------------
 
-    async def _create_one_again(self, replica: OfflineReplica, config: TopicConfig, piece: Piece) -> None:
+    async def _create_one_again(
+        self, replica: OfflineReplica, config: TopicConfig, directory: LogDirectory, piece: Piece
+    ) -> None:
         """Create an offline replica, empty."""
         if not self._failures.may_be_created(replica):
             return
         try:
-            created = await self._storage.in_thread(self._create_again, replica, config)
+            created = await self._storage.in_thread_of(directory, self._opener.create_again, replica, config, directory)
         except Corruption as corruption:
             log.error("replica not recreated", partition=str(replica.topic_partition), reason=str(corruption))
             return
@@ -442,33 +395,11 @@ class ReplicaOpenings:
             self._failures.directory_failed(failure.directory, str(failure))
         elif replica.damage is not Damage.NOT_CREATED:
             log.warning("replica recreation delayed", partition=str(replica.topic_partition), reason=str(failure))
-            directory = await self._storage.in_thread(self._store.directory_of, replica.topic_partition)
-            if directory is None and self._partitions.find_offline(replica.id) is replica:
-                delayed = replace(replica, damage=Damage.NOT_CREATED, log_directory=None, reason=_no_room(failure))
+            is_there = self._store.directory_of(replica.topic_partition) is not None
+            if not is_there and self._partitions.find_offline(replica.id) is replica:
+                delayed = replace(replica, damage=Damage.NOT_CREATED, log_directory=None, reason=no_room(failure))
                 self._partitions.take_offline(delayed)
-
-    def _create_again(self, replica: OfflineReplica, config: TopicConfig) -> _Opened:
-        """Quarantine the damaged log, if any, and create an empty one. Blocks on the disk."""
-        if replica.log_directory is not None:
-            with replica.files_in_use:
-                self._store.quarantine(replica.topic_partition, replica.log_directory)
-        created = self._store.open(replica.topic_partition, replica.topic_id, config)
-        return _Opened(
-            topic_id=replica.topic_id,
-            log=created,
-            directory=_log_directory_of(created),
-            high_watermark=None,
-            is_new=True,
-        )
 
 
 def _empty_piece() -> Piece:
     return Piece(opened=[], created=[], again=[])
-
-
-def _log_directory_of(opened: PartitionLog) -> LogDirectory:
-    return LogDirectory(opened.directory.rpartition("/")[0])
-
-
-def _no_room(error: object) -> str:
-    return f"no room on the disk to create it, which is tried again: {error}"

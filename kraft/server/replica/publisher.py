@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import structlog
@@ -12,10 +13,7 @@ from kraft.metadata.change_counts import ChangeCounts
 from kraft.metadata.configs import TopicConfig, overridden
 from kraft.metadata.delta import AssignedPartition, BrokerDelta, delta
 from kraft.metadata.image import MetadataImage, TopicImage
-from kraft.model.ids import (
-    BrokerId,
-    TopicIdPartition,
-)
+from kraft.model.ids import BrokerId, LogDirectory, TopicIdPartition
 from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.replica.checkpoints import HighWatermarkCheckpoints
 from kraft.server.replica.deletions import ReplicaDeletions
@@ -70,7 +68,8 @@ class ReplicaPublisher:
             failures=failures,
             removals=removals,
             # Without room an entry is left. A new replica of that name takes records only once its own is written.
-            marked=lambda: self._checkpoints.write(needs_room=False),
+            marked=lambda directory: self._checkpoints.write(needs_room=False, only=[directory]),
+            freed=lambda: self._openings.open_later(()),
             fatal=fatal,
         )
         self._openings = ReplicaOpenings(
@@ -175,26 +174,32 @@ class ReplicaPublisher:
         """Create the replicas for which there was no room, as soon as there is, until cancelled."""
         await self._openings.create_delayed()
 
-    async def checkpoint(self) -> None:
+    async def checkpoint(self, only: LogDirectory | None = None) -> None:
         """Write the high watermarks to their checkpoints; without room on the disk the earlier files stay.
 
         Nothing is written before every replica of this broker is held, because the files would lack the others.
         """
         if self._is_first:
             return
-        await self._checkpoints.write(needs_room=False)
+        await self._checkpoints.write(needs_room=False, only=None if only is None else [only])
 
     async def close(self) -> None:
         """End all fetching and close every log durably."""
         await self._openings.close()
         await self._deletions.wait_for_free_names()
         await self._fetchers.close()
+        by_directory: dict[LogDirectory, list[Partition]] = {}
         for partition in self._partitions:
+            by_directory.setdefault(partition.log_directory, []).append(partition)
+        await asyncio.gather(*(self._close_logs(*held) for held in by_directory.items()))
+        await self.log_preloading.close()
+
+    async def _close_logs(self, directory: LogDirectory, partitions: Sequence[Partition]) -> None:
+        for partition in partitions:
             closing = ChangeUnderWay(partition.closing())
             while closing.step is not None:
-                await self._storage.in_thread(closing.step.run)
+                await self._storage.in_thread_of(directory, closing.step.run)
                 closing.resume()
-        await self.log_preloading.close()
 
     async def _rename_strays(self) -> None:
         held = {partition.topic_partition for partition in self._partitions}

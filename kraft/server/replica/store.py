@@ -7,7 +7,7 @@ topic with the same name. Stray directories, and damaged ones that were replaced
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Final
 
@@ -68,7 +68,10 @@ class DeletedReplica(Struct, frozen=True, kw_only=True):
 
 
 class PartitionStore:
-    """Partition directories. Methods block on the disk; the broker calls them in one thread. All raise DirectoryFailed.
+    """Partition directories. Methods block on the disk, but `plan`, `prefer` and `moved`. All raise DirectoryFailed.
+
+    At the start one thread calls them; after that, those that concern one partition or one log directory are called in
+    the thread of that directory.
 
     A partition is in one log directory: where it is found, or, if it is new, in the one with the fewest partitions
     among those with room.
@@ -157,11 +160,28 @@ class PartitionStore:
         """
         return self._find(topic_partition, topic_id) is not None
 
-    def open(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
-        """Return the recovered log of that partition, or a new empty one. Raises Corruption and StorageError."""
+    def plan(self, topic_partition: TopicPartition, planned: Mapping[LogDirectory, int]) -> LogDirectory | None:
+        """Return the log directory in which that partition is, or is best created; None if none is online.
+
+        `planned` has the new partitions that are not created yet. Call it after the directories were listed.
+        """
+        places = self._directories_with(str(topic_partition)) or self._places_for(topic_partition, None, planned)
+        return places[0] if places else None
+
+    def open(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        config: TopicConfig,
+        place: LogDirectory | None = None,
+    ) -> PartitionLog:
+        """Return the recovered log of that partition, or a new empty one, in `place` if there is room.
+
+        Raises Corruption and StorageError.
+        """
         directory = self._find(topic_partition, topic_id)
         if directory is None:
-            return self._created(topic_partition, topic_id, config)
+            return self._created(topic_partition, topic_id, config, self._places_for(topic_partition, place, {}))
         self._check_not_marked(directory, str(topic_partition))
         key = FoundPartition(directory=directory, topic_partition=topic_partition, topic_id=topic_id)
         if key in self._preloaded:
@@ -290,9 +310,14 @@ class PartitionStore:
             )
         return found[0] if found else None
 
-    def _created(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
-        """Return a new empty log, in the first of its log directories with room."""
-        places = self._places_for(topic_partition)
+    def _created(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        config: TopicConfig,
+        places: Sequence[LogDirectory],
+    ) -> PartitionLog:
+        """Return a new empty log, in the first of these log directories with room."""
         if not places:
             # The last one failed after this was asked for.
             raise DirectoryFailed(next(iter(self._directories.offline)), OSError("no log directory is online"))
@@ -305,12 +330,17 @@ class PartitionStore:
                     raise
         return self._created_in(last, topic_partition, topic_id, config)
 
-    def _places_for(self, topic_partition: TopicPartition) -> Sequence[LogDirectory]:
-        """Return the log directories in which that partition may be created, the preferred one first."""
+    def _places_for(
+        self, topic_partition: TopicPartition, place: LogDirectory | None, planned: Mapping[LogDirectory, int]
+    ) -> Sequence[LogDirectory]:
+        """Return the log directories in which that partition may be created, the preferred one and `place` first."""
         preferred = self._preferred.get(topic_partition)
-        return sorted(
-            self._directories.online, key=lambda each: (each != preferred, self._names_in(each).partition_count)
-        )
+
+        def rank(directory: LogDirectory) -> tuple[bool, bool, int]:
+            count = self._names_in(directory).partition_count + planned.get(directory, 0)
+            return directory != preferred, directory != place, count
+
+        return sorted(self._directories.online, key=rank)
 
     def _created_in(
         self, directory: LogDirectory, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig

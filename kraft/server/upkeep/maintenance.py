@@ -6,17 +6,16 @@ All decisions are made on the loop; threads only read and write many bytes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
-from heapq import heappop, heappush
 from typing import Final
 
 import structlog
 
 from kraft.log.disk import Disk
 from kraft.model.errors import Corruption, Refusal
-from kraft.model.ids import Offset
+from kraft.model.ids import LogDirectory, Offset
 from kraft.server.config.components import LogMaintenance
 from kraft.server.loop.periods import period_end
 from kraft.server.replica.log_changes import ChangeOutcome
@@ -24,6 +23,7 @@ from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
 from kraft.server.upkeep.cleaner import LogCleaner
 from kraft.server.upkeep.disk_space import DiskSpace
+from kraft.server.upkeep.file_removals import FileRemovals
 from kraft.server.upkeep.scrubber import LogScrubber
 from kraft.server.upkeep.throttle import Throttle
 
@@ -44,17 +44,15 @@ class LogMaintenanceTasks:
         config: LogMaintenance,
         wall_ms: Callable[[], int],
         worker_threads: Executor,
-        store_thread: Executor,
+        store_threads: Mapping[LogDirectory, Executor],
     ) -> None:
-        """`worker_threads` has one thread for the scrub and `cleaner_threads`; `store_thread` deletes logs."""
+        """`worker_threads` has one thread for the scrub and `cleaner_threads`; `store_threads` delete logs."""
         self._partitions = partitions
         self._disk = disk
         self._disk_space = disk_space
         self._config = config
-        self._store_thread = store_thread
         self._retention_wanted = asyncio.Event()
-        self._removal_wanted = asyncio.Event()
-        self._removals: list[tuple[float, list[str]]] = []
+        self._removals = {directory: FileRemovals(disk, thread) for directory, thread in store_threads.items()}
         self._cleaner_throttle = Throttle(config.cleaner_io_bytes_per_second_max)
         self._scrub_throttle = Throttle(config.scrub_io_bytes_per_second_max)
         self._cleaner = LogCleaner(
@@ -83,7 +81,8 @@ class LogMaintenanceTasks:
                 tasks.create_task(self._flush_logs())
                 tasks.create_task(self._expire_producers())
                 tasks.create_task(self._watch_disk_space())
-                tasks.create_task(self._remove_files())
+                for removals in self._removals.values():
+                    tasks.create_task(removals.run())
                 tasks.create_task(self._scrubber.run())
                 if self._config.cleaner_enabled:
                     tasks.create_task(self._cleaner.run())
@@ -141,38 +140,9 @@ class LogMaintenanceTasks:
                 bytes_left=partition.log.size_bytes,
             )
 
-    # --- old files -------------------------------------------------------------------------------------------
-
     def _remove_later(self, partition: Partition, paths: list[str]) -> None:
         if paths:
-            delay_s = partition.log.config.file_delete_delay_ms / 1_000
-            heappush(self._removals, (asyncio.get_running_loop().time() + delay_s, paths))
-            self._removal_wanted.set()
-
-    async def _remove_files(self) -> None:
-        """Remove files after their delay. Those left when the node stops are removed at its next start."""
-        loop = asyncio.get_running_loop()
-        while True:
-            wait_s = self._removals[0][0] - loop.time() if self._removals else None
-            if wait_s is None or wait_s > 0:
-                self._removal_wanted.clear()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(wait_s):
-                        await self._removal_wanted.wait()
-                continue
-            _, paths = heappop(self._removals)
-            # In the thread that deletes whole partitions, so that both are never in one directory at the same time.
-            await loop.run_in_executor(self._store_thread, self._remove_in_thread, paths)
-
-    def _remove_in_thread(self, paths: list[str]) -> None:
-        for path in paths:
-            try:
-                self._disk.remove(path)
-            except FileNotFoundError:
-                # The partition was deleted meanwhile, with its files.
-                continue
-            except OSError as error:
-                log.warning("file deletion failed", reason=str(error))
+            self._removals[partition.log_directory].add(paths, partition.log.config.file_delete_delay_ms / 1_000)
 
     # --- the smaller tasks -----------------------------------------------------------------------------------
 

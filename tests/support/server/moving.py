@@ -59,7 +59,13 @@ class Mover:
         executor = executor or InlineExecutor()
         self.moves = ReplicaMoves(
             partitions=self.partitions,
-            storage=ReplicaStorage(disk=disk, directories=self.directories, store=self.store, thread=executor),
+            storage=ReplicaStorage(
+                disk=disk,
+                directories=self.directories,
+                store=self.store,
+                thread=executor,
+                threads=dict.fromkeys(paths, executor),
+            ),
             copy_thread=executor,
             admit=self._admit,
             directory_failed=self.directory_failed,

@@ -114,6 +114,7 @@ class Host:
             directories=self.log_directories,
             store=PartitionStore(self.broker.disk, self.log_directories, closed_cleanly=good if clean_shutdown else ()),
             thread=InlineExecutor(),
+            threads=dict.fromkeys([*good, *unusable], InlineExecutor()),
         )
         self.failures = ReplicaFailures(
             registration=self.registration,
@@ -151,10 +152,14 @@ class Host:
         await self.publisher.publish(self.image, image)
         self.image = image
 
-    def use_thread(self, thread: Executor) -> None:
-        """Use the store in that thread from now on."""
+    def use_thread(self, thread: Executor, name: str | None = None) -> None:
+        """Use the store in that thread from now on, or only the log directory of that name."""
         publisher = self.publisher
-        storage = replace(publisher._storage, thread=thread)
+        before = publisher._storage
+        if name is None:
+            storage = replace(before, thread=thread, threads=dict.fromkeys(before.threads, thread))
+        else:
+            storage = replace(before, threads={**before.threads, as_log_directory(self.path(name)): thread})
         for part in (publisher, publisher._deletions, publisher._openings, publisher._checkpoints):
             part._storage = storage
 

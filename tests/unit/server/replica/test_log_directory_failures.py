@@ -14,7 +14,7 @@ from kraft.model.ids import Offset, TopicId, TopicPartition
 from kraft.server.identity.storage import StorageError
 from kraft.server.replica.high_watermarks import read_high_watermarks
 from kraft.server.replica.log_directories import as_log_directory
-from kraft.server.replica.openings import ReplicaOpenings
+from kraft.server.replica.log_opener import LogOpener
 from kraft.server.replica.partitions import Damage
 from tests.support.cluster_images import ORDERS, cluster, partition, with_topic
 from tests.support.server.replicas import Broker, batch, outcome, until, values_in
@@ -82,14 +82,14 @@ async def test_a_failed_directory_takes_its_partitions_offline_and_no_others(two
 async def test_a_replica_whose_directory_fails_while_it_is_recreated_stays_offline(
     two: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create_again = ReplicaOpenings._create_again
+    create_again = LogOpener.create_again
 
-    def create_as_the_disk_fails(publisher: ReplicaOpenings, *arguments: Any) -> Any:
-        opened = create_again(publisher, *arguments)
+    def create_as_the_disk_fails(opener: LogOpener, *arguments: Any) -> Any:
+        opened = create_again(opener, *arguments)
         two.failures.directory_failed(as_log_directory(two.path("a")), "input/output error")
         return opened
 
-    monkeypatch.setattr(ReplicaOpenings, "_create_again", create_as_the_disk_fails)
+    monkeypatch.setattr(LogOpener, "create_again", create_as_the_disk_fails)
     async with reporting(two, with_topic(cluster(1, 2, 3), [2, 1, 3])) as controller:
         filled(two)
         corrupt(two)

@@ -389,7 +389,7 @@ def test_a_replica_that_is_not_here_yet_is_created_in_the_preferred_directory(
     mover: Mover, paths: list[LogDirectory]
 ) -> None:
     async def scenario() -> None:
-        await mover.moves.prefer(TopicPartition("orders", 9), paths[2])
+        mover.moves.prefer(TopicPartition("orders", 9), paths[2])
 
     mover.run(scenario)
     mover.paths = (paths[2],)

@@ -49,6 +49,21 @@ async def closed(host: Host) -> None:
     assert host.broker.failures == []
 
 
+async def recreate_while_a_thread_is_at_the_log(tmp_path: Path, disk: HeldExecutor) -> Host:
+    """Return a broker with two disks. The first is held, and at the log of a topic that was deleted meanwhile.
+
+    With a partition more there, the name is planned for the second one.
+    """
+    host = Host(Broker(tmp_path), names=["a", "b"]).start()
+    await host.act_on(NONE)
+    host.use_thread(disk, "a")
+    await host.act_on(with_topic(NONE, [1, 2]))
+    await host.act_on(host.image.replay([TopicDeleted(topic_id=ORDERS)]))
+    crowded = with_topic(host.image, [1, 2], topic="other", topic_id=LARGE)
+    await host.act_on(with_topic(crowded, [1, 2], topic_id=AGAIN))
+    return host
+
+
 def is_served(host: Host, number: int = 0, topic_id: TopicId = ORDERS) -> bool:
     partition = host.partition(number, topic_id)
     return partition.leader is not None or partition.follower is not None
@@ -235,4 +250,94 @@ async def test_a_lost_replica_that_the_metadata_counts_on_again_is_not_created_e
     assert is_served(host, topic_id=LARGE)
     (offline,) = host.broker.partitions.offline
     assert (offline.topic_partition, host.directories()) == (ORDERS_0, ["large-0", "orders-0"])
+    await closed(host)
+
+
+async def test_a_disk_that_hangs_holds_no_creation_deletion_or_checkpoint_on_another(
+    tmp_path: Path, disk: HeldExecutor
+) -> None:
+    host = Host(Broker(tmp_path), names=["a", "b"]).start()
+    await host.act_on(with_topic(NONE, [1, 2], [1, 2]))
+    assert (host.directories("a"), host.directories("b")) == (["orders-0"], ["orders-1"])
+    host.use_thread(disk, "a")
+    await host.act_on(with_topic(host.image, *[[1, 2]] * 4, topic="large", topic_id=LARGE))
+    assert host.directories("b") == ["large-1", "large-3", "orders-1"]
+    assert [is_served(host, number, LARGE) for number in (1, 3)] == [True, True]
+    checkpoint = read_high_watermarks(host.broker.disk, as_log_directory(host.path("b")))
+    assert [str(each) for each in checkpoint] == ["large-1", "large-3", "orders-1"]
+    # Deleted and created again: the name of the one on the disk that hangs is not free.
+    await host.act_on(host.image.replay([TopicDeleted(topic_id=ORDERS)]))
+    await host.act_on(with_topic(host.image, [1, 2], [1, 2], topic_id=AGAIN))
+    assert is_served(host, 1, AGAIN)
+    assert host.directories("b") == ["large-1", "large-3", "orders-1", "orders-1.0-delete"]
+    assert host.directories("a") == ["orders-0"]
+    await disk.work()
+    assert all(is_served(host, number, LARGE) for number in range(4))
+    assert is_served(host, 0, AGAIN)
+    assert host.directories("a") == ["large-0", "large-2", "orders-0", "orders-0.0-delete"]
+    host.use_thread(InlineExecutor(), "a")
+    await closed(host)
+
+
+async def test_a_name_that_a_thread_is_about_to_use_is_not_used_in_another_directory(
+    tmp_path: Path, disk: HeldExecutor
+) -> None:
+    host = await recreate_while_a_thread_is_at_the_log(tmp_path, disk)
+    assert "orders-0" not in host.directories("b")
+    await disk.work()
+    assert is_served(host, topic_id=AGAIN)
+    assert sorted(host.directories("a") + host.directories("b")) == ["orders-0", "orders-0.0-delete", "other-0"]
+    await closed(host)
+
+
+async def test_logs_that_wait_for_a_directory_that_fails_are_created_in_another(
+    tmp_path: Path, disk: HeldExecutor
+) -> None:
+    host = Host(Broker(tmp_path), names=["a", "b"]).start()
+    await host.act_on(NONE)
+    host.use_thread(disk, "a")
+    await host.act_on(with_topic(NONE, *[[1, 2]] * 6))
+    assert host.directories("b") == ["orders-1", "orders-3", "orders-5"]
+    host.failures.directory_failed(as_log_directory(host.path("a")), "input/output error")
+    await disk.work()
+    await asyncio.sleep(PIECE_S)
+    assert host.directories("b") == [f"orders-{number}" for number in range(6)]
+    assert all(is_served(host, number) for number in range(6))
+    await closed(host)
+
+
+async def test_a_name_is_not_used_in_another_directory_before_its_deletion_is_durable(
+    tmp_path: Path, disk: HeldExecutor
+) -> None:
+    host = Host(Broker(tmp_path), names=["a", "b"]).start()
+    await host.act_on(with_topic(NONE, [1, 2]))
+    host.use_thread(disk, "a")
+    await host.act_on(host.image.replay([TopicDeleted(topic_id=ORDERS)]))
+    host.publisher._store.prefer(ORDERS_0, as_log_directory(host.path("b")))
+    await settle()
+    # It is renamed, and is still in the checkpoint.
+    await disk.step()
+    await host.act_on(with_topic(host.image, [1, 2], topic_id=AGAIN))
+    assert (host.directories("a"), host.directories("b")) == (["orders-0.0-delete"], [])
+    await disk.work()
+    await asyncio.sleep(PIECE_S)
+    assert (is_served(host, topic_id=AGAIN), host.directories("b")) == (True, ["orders-0"])
+    await closed(host)
+
+
+async def test_a_log_that_waits_for_a_name_is_opened_when_the_other_one_was_not_created(
+    tmp_path: Path, disk: HeldExecutor
+) -> None:
+    host = await recreate_while_a_thread_is_at_the_log(tmp_path, disk)
+    opening = disk.held.pop(0)
+
+    def open_without_room() -> None:
+        host.broker.disk.is_full = True
+        opening()
+        host.broker.disk.is_full = False
+
+    disk.held.insert(0, open_without_room)
+    await disk.step()
+    assert (is_served(host, topic_id=AGAIN), host.directories("b")) == (True, ["orders-0"])
+    await disk.work()
     await closed(host)

@@ -16,6 +16,7 @@ from kraft.log.format.record_codec import Record
 from kraft.model.ids import Offset, TopicId, TopicPartition
 from kraft.runtime.disk import RealDisk
 from kraft.server.replica.log_configs import log_config
+from kraft.server.replica.log_directories import as_log_directory
 from kraft.server.replica.partition import Partition
 from kraft.server.upkeep.disk_space import DiskSpace
 from kraft.server.upkeep.maintenance import LogMaintenanceTasks
@@ -37,7 +38,7 @@ async def maintaining(broker: Broker, **config: Any) -> AsyncIterator[LogMainten
         config=replace(CONFIG, **config),
         wall_ms=lambda: broker.wall_ms,
         worker_threads=InlineExecutor(),
-        store_thread=InlineExecutor(),
+        store_threads={as_log_directory(broker.directory): InlineExecutor()},
     )
     running = asyncio.create_task(tasks.run())
     try:
