@@ -33,6 +33,9 @@ CONNECTION_MESSAGES_MAX: Final = 2
 STRANGER_S_MAX: Final = 1.0
 """In a crowd, a connection that has completed no message, or proved nothing where that is required, ends after this."""
 
+STRANGER_S_MIN: Final = 0.2
+"""While less than a quarter of the places is free, the oldest of these end after this already, until it is."""
+
 AHEAD_BYTES_MAX: Final = 4 * 1024 * 1024
 """What gRPC collects of a stream that is not read. While one is read, it collects one message."""
 
@@ -109,6 +112,7 @@ class ConnectionRules:
 
     def __init__(self, *, connections_max: int, message_bytes_max: int) -> None:
         self._crowd = connections_max // 2
+        self._nearly_all = connections_max - connections_max // 4
         self._message_bytes_max = message_bytes_max
         self._bytes_max = MESSAGES_MAX * message_bytes_max
         self._share_bytes = CONNECTION_MESSAGES_MAX * message_bytes_max
@@ -133,7 +137,7 @@ class ConnectionRules:
         ended = {each.peer: Ended(each.peer, FLOODED) for each in samples if each.is_flooding}
         ended.update((each.peer, each) for each in self._too_slow(now_s))
         if is_crowd:
-            strangers = (each.peer for each in samples if each.is_stranger)
+            strangers = [each.peer for each in samples if each.is_stranger]
             ended.update((each.peer, each) for each in self._in_the_way(strangers, now_s))
         ended.update((each.peer, each) for each in self._too_much(ended.keys()))
         return list(ended.values())
@@ -146,9 +150,16 @@ class ConnectionRules:
                 yield Ended(peer, f"its unfinished requests are larger than {self._share_bytes} bytes")
 
     def _in_the_way(self, strangers: Iterable[str], now_s: float) -> Iterable[Ended]:
-        for peer in strangers:
-            if now_s - self._connections[peer].since_s >= STRANGER_S_MAX:
+        too_many = len(self._connections) - self._nearly_all
+        # A node that is about to prove itself has sent a message, which most in a flood have not.
+        for number, peer in enumerate(sorted(strangers, key=self._silence)):
+            allowed_s = STRANGER_S_MIN if number < too_many else STRANGER_S_MAX
+            if now_s - self._connections[peer].since_s >= allowed_s:
                 yield Ended(peer, f"it sent nothing while there were more than {self._crowd} connections")
+
+    def _silence(self, peer: str) -> tuple[bool, float]:
+        connection = self._connections[peer]
+        return connection.messages > 0, connection.since_s
 
     def _too_much(self, ended: Iterable[str]) -> Iterable[Ended]:
         """Yield connections until the rest keeps no more than allowed: those first that completed no message.

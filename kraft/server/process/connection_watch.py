@@ -31,9 +31,10 @@ SOON_S: Final = 0.05
 """Delay to the next look if there is something that it may have to end."""
 
 LOOK_S_MAX: Final = 5.0
-"""Longest time between two looks. Otherwise they come when the process has grown."""
+"""Longest time between two looks. Otherwise they come when the process has grown, or has opened files."""
 
 GROWTH_BYTES: Final = 16 * 1024 * 1024
+GROWTH_FILES: Final = 32
 
 _FILES: Final = "/proc/self/fd"
 _MEMORY: Final = "/proc/self/statm"
@@ -74,8 +75,8 @@ async def watch_connections(listeners: Sequence[Watched], refusals: RefusalLog, 
     loop = asyncio.get_running_loop()
     if not sys.platform.startswith("linux"):
         await _forgive(listeners)
-    with _Memory() as memory:
-        await _watch(listeners, refusals, memory, look_now, loop.time)
+    with _Process() as process:
+        await _watch(listeners, refusals, process, look_now, loop.time)
 
 
 async def _forgive(listeners: Sequence[Watched]) -> NoReturn:
@@ -88,25 +89,25 @@ async def _forgive(listeners: Sequence[Watched]) -> NoReturn:
 async def _watch(
     listeners: Sequence[Watched],
     refusals: RefusalLog,
-    memory: _Memory,
+    process: _Process,
     look_now: asyncio.Event,
     monotonic_s: Callable[[], float],
 ) -> None:
-    looked_s, resident_bytes = monotonic_s(), memory.resident_bytes()
+    looked_s, before = monotonic_s(), process.use()
     while True:
         if any(each.rules.looks_again_soon for each in listeners):
             await asyncio.sleep(SOON_S)
         elif (
             not await _comes(look_now, period_left_s(PERIOD_S))
             and monotonic_s() - looked_s < LOOK_S_MAX
-            and memory.resident_bytes() - resident_bytes < GROWTH_BYTES
+            and not process.use().has_grown_since(before)
         ):
             continue
         look_now.clear()
         began_s = monotonic_s()
         if await _look(listeners, refusals, began_s - looked_s):
             release_freed_memory()
-        looked_s, resident_bytes = began_s, memory.resident_bytes()
+        looked_s, before = began_s, process.use()
 
 
 async def _comes(event: asyncio.Event, within_s: float) -> bool:
@@ -229,15 +230,26 @@ def _end(seen: _Seen) -> None:
         log.debug("connection ended already", peer=seen.peer, reason=str(error))
 
 
-class _Memory:
-    """Memory of this process. Its file stays open: there may be no other when it is needed."""
+class _Use(Struct, frozen=True, kw_only=True):
+    resident_bytes: int
+    files: int
+    """Open files; 0 where the system does not say, as Linux before 6.2."""
 
-    def __enter__(self) -> _Memory:
+    def has_grown_since(self, before: _Use) -> bool:
+        more_bytes, more_files = self.resident_bytes - before.resident_bytes, self.files - before.files
+        return more_bytes >= GROWTH_BYTES or more_files >= GROWTH_FILES
+
+
+class _Process:
+    """What this process uses. Its file stays open: there may be no other when it is needed."""
+
+    def __enter__(self) -> _Process:
         self._descriptor = os.open(_MEMORY, os.O_RDONLY | os.O_CLOEXEC)
         return self
 
     def __exit__(self, *_: object) -> None:
         os.close(self._descriptor)
 
-    def resident_bytes(self) -> int:
-        return int(os.pread(self._descriptor, _LINE_BYTES_MAX, 0).split()[1]) * _PAGE_BYTES
+    def use(self) -> _Use:
+        pages = int(os.pread(self._descriptor, _LINE_BYTES_MAX, 0).split()[1])
+        return _Use(resident_bytes=pages * _PAGE_BYTES, files=os.stat(_FILES).st_size)

@@ -1,4 +1,4 @@
-"""A stranger on a port: many connections, prefaces, calls without messages, or messages that never end.
+"""A stranger on a port: connections, prefaces, calls without messages, messages that never end, or prefaces for ever.
 
     python -m tests.soak.loads.http2_flood PORT KIND [--path METHOD]
 
@@ -19,6 +19,8 @@ from contextlib import suppress
 from typing import Final
 
 KINDS: Final = ("connections", "prefaces", "streams", "unfinished")
+RETURNING: Final = "returning"
+"""Prefaces on connections that are opened again as soon as the node ends them."""
 
 CONNECTIONS: Final = 1_100
 STREAM_CONNECTIONS: Final = 20
@@ -172,6 +174,21 @@ def _connections(port: int, first: bytes) -> list[socket.socket]:
     return held
 
 
+def _return(port: int, first: bytes) -> list[threading.Thread]:
+    def run() -> None:
+        while True:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
+                connection.sendall(first)
+                connection.settimeout(None)
+                while connection.recv(65_536):
+                    pass
+
+    threads = [threading.Thread(target=run, daemon=True) for _ in range(CONNECTIONS)]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
 def _strangers(count: int, work: Callable[[], Stranger]) -> list[Stranger]:
     held: list[Stranger] = []
 
@@ -198,6 +215,8 @@ def flood(port: int, kind: str, path: str) -> object:
             return _connections(port, b"")
         case "prefaces":
             return _connections(port, _PREFACE + _frame(_SETTINGS, 0, 0))
+        case "returning":
+            return _return(port, _PREFACE + _frame(_SETTINGS, 0, 0))
         case "streams":
             return _strangers(STREAM_CONNECTIONS, lambda: Stranger(port, path, STREAMS, 0))
         case _:
@@ -208,7 +227,7 @@ def flood(port: int, kind: str, path: str) -> object:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("port", type=int)
-    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("kind", choices=(*KINDS, RETURNING))
     parser.add_argument("--path", default="/kraft.v1.Broker/Metadata")
     arguments = parser.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

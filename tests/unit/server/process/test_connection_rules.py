@@ -8,6 +8,7 @@ from kraft.server.process.connection_rules import (
     OVERFULL_S_MAX,
     PART_BYTES_MIN,
     STRANGER_S_MAX,
+    STRANGER_S_MIN,
     ConnectionRules,
     Sample,
 )
@@ -137,6 +138,19 @@ def test_strangers_end_in_a_crowd_only_and_after_a_second(connections: Connectio
     assert connections.ended(after_s=STRANGER_S_MAX / 2) == {}
     assert connections.ended(after_s=STRANGER_S_MAX / 2).keys() == {"new"}
     assert connections.ended(after_s=STRANGER_S_MAX).keys() == {f"another {number}" for number in range(5)}
+
+
+def test_room_is_made_for_those_that_knock_when_nearly_all_places_are_taken(connections: Connections) -> None:
+    connections.receive("first", messages=1, stranger=True)
+    connections.ended()
+    for number in range(9):
+        connections.receive(f"stranger {number}", stranger=True)
+        assert connections.ended(after_s=0.01) == {}
+    assert connections.ended(after_s=STRANGER_S_MIN - 0.02).keys() == {"stranger 0", "stranger 1"}
+    assert connections.ended(after_s=STRANGER_S_MIN) == {}, "there is room"
+    connections.receive("node")
+    connections.receive("another node")
+    assert connections.ended().keys() == {"stranger 2", "stranger 3"}, "those of nodes stay"
 
 
 def test_what_a_call_held_that_has_ended_is_not_unfinished(connections: Connections) -> None:

@@ -131,6 +131,16 @@ async def test_in_a_crowd_clients_stay_and_strangers_go(monkeypatch: pytest.Monk
         assert await call(b"y") == b"y"
 
 
+async def test_a_crowd_is_noticed_when_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not os.stat("/proc/self/fd").st_size:
+        pytest.skip("the system does not say how many files are open")
+    monkeypatch.setattr(connection_watch, "LOOK_S_MAX", 1_000.0)
+    monkeypatch.setattr(connection_watch, "GROWTH_BYTES", 1 << 40)
+    async with echo(connections_max=40) as served:
+        strangers = [await asyncio.to_thread(Stranger, served.port, METHOD, 0, 0) for _ in range(36)]
+        assert all([await asyncio.to_thread(each.is_closed, 10.0) for each in strangers])
+
+
 async def test_the_watch_goes_on_while_the_process_has_no_file_left(monkeypatch: pytest.MonkeyPatch) -> None:
     refused: list[str] = []
 
