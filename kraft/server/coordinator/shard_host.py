@@ -243,7 +243,7 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
         partition, loop = self.partition, asyncio.get_running_loop()
         began_s, settings = loop.time(), self._surroundings.settings
         replayed, end = await load(
-            partition, self._kind, read_bytes_max=settings.load_bytes_max, executor=self._surroundings.executor
+            partition, self._kind, settings.load_bytes_max, self._surroundings.executor, self._surroundings.backlog
         )
         with Watch((partition.committed,)) as watch:
             await self._until_committed(watch, end)

@@ -20,6 +20,7 @@ from kraft.log.format.record_batch import BatchHeader, decode_batch, split
 from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.model.ids import Offset
 from kraft.server.coordinator.shard_kind import ShardKind
+from kraft.server.loop.backlog import Backlog
 from kraft.server.loop.threads import in_thread
 from kraft.server.replica.partition import Partition
 
@@ -54,16 +55,20 @@ class Replayed(NamedTuple, Generic[Replicated]):
 async def load(
     partition: Partition,
     kind: ShardKind[Replicated, Any, Any, Any],
-    *,
     read_bytes_max: int,
     executor: Executor,
+    backlog: Backlog,
 ) -> tuple[Replayed[Replicated], Offset]:
-    """Return the replay of the log, and the offset at which it ends. The caller cancels it when the role ends."""
+    """Return the replay of the log, and the offset at which it ends. The caller cancels it when the role ends.
+
+    The shards that share a `backlog` read one after the other: a broker that starts loads all of its shards at once.
+    """
     loop = asyncio.get_running_loop()
     logged_s = loop.time()
     position, end = partition.log.log_start_offset, partition.log.log_end_offset
     newest = Newest()
     while position < end:
+        await backlog.turn()
         batches = split(await _read(partition, position, end, read_bytes_max))
         await in_thread(executor, newest.add, batches)
         # Without a batch, compaction has removed the last records.

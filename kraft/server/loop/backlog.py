@@ -38,6 +38,24 @@ class Backlog:
         """Count time that a piece costs elsewhere: what it makes ready takes time in the next turn."""
         self._spent_s += seconds
 
+    async def turn(self) -> None:
+        """Wait for a turn of the loop that no other work of the backlog has; it may be the current one."""
+        if not self._is_due:
+            # Others wait for the next ones.
+            self.add(lambda: False)
+            return
+        its_turn = asyncio.get_running_loop().create_future()
+
+        def begin() -> bool:
+            if not its_turn.done():
+                its_turn.set_result(None)
+                # What waited goes on in the next turn.
+                self.spend(self._slice_s)
+            return False
+
+        self.add(begin)
+        await its_turn
+
     def _go_on(self) -> None:
         if self._works and not self._is_due:
             self._is_due = True

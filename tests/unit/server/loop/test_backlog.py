@@ -108,3 +108,23 @@ def test_a_work_ends_with_its_last_piece(number: int) -> None:
         return done
 
     assert asyncio.run(scenario()) == ["work"] * number
+
+
+def test_those_that_wait_for_a_turn_have_one_after_the_other() -> None:
+    async def scenario() -> list[int]:
+        backlog, began = Backlog(), list[int]()
+
+        async def work(others: TurnCounter) -> None:
+            await backlog.turn()
+            began.append(others.turns)
+
+        async with TurnCounter() as others:
+            waiting = [asyncio.create_task(work(others)) for _ in range(20)]
+            await asyncio.sleep(0)
+            assert len(began) == 1, "the first one need not wait"
+            waiting.pop().cancel()
+            await asyncio.gather(*waiting)
+        return began
+
+    began = asyncio.run(scenario())
+    assert len(set(began)) == len(began) == 19
