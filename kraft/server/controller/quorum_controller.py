@@ -48,6 +48,8 @@ from kraft.server.loop.periods import period_end
 
 log = structlog.get_logger()
 
+_UUID_BYTES: Final = 16
+
 LOOK_INTERVAL_S: Final = 0.25
 
 FINISH_S_MAX: Final = 2.0
@@ -177,7 +179,10 @@ class QuorumController:
 
     async def create_topics(self, request: CreateTopicsRequest) -> TopicResults:
         # The ids and the random start of the placement are drawn here, because decisions are deterministic.
-        topic_ids = [TopicId(UUID(bytes=self._entropy.bytes(16), version=4)) for _ in request.topics]
+        drawn = self._entropy.bytes(_UUID_BYTES * len(request.topics))
+        topic_ids = [
+            TopicId(UUID(bytes=drawn[at : at + _UUID_BYTES], version=4)) for at in range(0, len(drawn), _UUID_BYTES)
+        ]
         start = self._entropy.below(2**31)
         return await self.host.submit(
             lambda image: topic_decisions.create_topics(

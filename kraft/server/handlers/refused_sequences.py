@@ -93,6 +93,8 @@ class RefusedSequences:
 
 def _header(records: Buffer) -> BatchHeader | None:
     """Return the batch header; None unless an idempotent producer sent the records."""
+    if not records:
+        return None
     try:
         header = read_header(records)
     except InvalidBatch:

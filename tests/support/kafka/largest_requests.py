@@ -24,6 +24,9 @@ TEXT_LENGTH: Final = 32_000
 PARTITIONS: Final = 200
 """Partitions of a known topic."""
 
+_NAMES: Final = frozenset({"name", "topic", "topic_id"})
+"""Fields that say what an element is about. Some have defaults, because other versions name it otherwise."""
+
 ONE_BYTE: Final = 128
 """Numbers from zero that a byte with a sign holds."""
 
@@ -75,7 +78,7 @@ class LargestRequests:
                 values[field.name] = self._list(field, version, shape, path[1:], count)
             elif field.name in self._fixed:
                 values[field.name] = self._fixed[field.name]
-            elif field.is_required or isinstance(field.form, ArrayOf):
+            elif field.is_required or isinstance(field.form, ArrayOf) or field.name in _NAMES:
                 values[field.name] = self._value(field.form, field, version, shape, number)
         return kind(**values)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 from uuid import UUID
 
-from kraft.log.format.record_batch import Buffer
+from kraft.log.format.record_batch import HEADER_BYTES, Buffer
 from kraft.model import produce as values
 from kraft.model.errors import ErrorCode, RecordError, Refusal
 from kraft.server.handlers.long_produces import LONG_FROM, PackedEntries
@@ -48,6 +49,11 @@ _ADDS_FROM: Final = 12
 _TOPIC_IDS_FROM: Final = 13
 _NOBODY: Final = LeaderIdAndEpoch()
 
+_Begun = Awaitable[values.ProduceResponse | None] | values.ProduceResponse | None
+
+_Unknown = tuple[UUID, int, bytes]
+"""Topic id, partition, and the header of the records' first batch."""
+
 _Response = EncodedMessage | ProduceResponse | None
 
 
@@ -63,6 +69,7 @@ class ProduceApi:
         topics: list[ProducedTopic] = []
         wanted: list[values.ProducePartition] = []
         packed = _Packed() if _is_long(request, call) else None
+        unknown: list[_Unknown] = []
         for topic in request.topic_data:
             name = topic.name or self._leaders.topic_name(topic.name, topic.topic_id)
             partitions: list[int] = []
@@ -70,7 +77,9 @@ class ProduceApi:
             for each in topic.partition_data:
                 partitions.append(each.index)
                 records = each.records or b""
-                if name is None:
+                if name is None and packed is not None:
+                    unknown.append((topic.topic_id, each.index, bytes(records[:HEADER_BYTES])))
+                elif name is None:
                     self._refuse_unknown(topic.topic_id, each.index, records)
                 elif packed is None:
                     wanted.append(values.ProducePartition(topic=name, partition=each.index, records=records))
@@ -92,9 +101,36 @@ class ProduceApi:
             )
         except Refusal as refusal:
             raise _failed_unanswered(refusal) from None
+        if unknown:
+            if call.waiting is not None:
+                # The client's next request has to be handled after the refusals are noted.
+                call.waiting.began()
+            return self._respond_in_turns(topics, begun, unknown, call)
+        return self._respond_now_or_later(topics, begun, call.version)
+
+    async def _respond_in_turns(
+        self, topics: list[ProducedTopic], begun: _Begun, unknown: list[_Unknown], call: RequestContext
+    ) -> _Response:
+        turns = Turns(RESULTS_AT_ONCE)
+        try:
+            await asyncio.sleep(0)
+            response = self._respond_now_or_later(topics, begun, call.version)
+            if isinstance(response, Awaitable):
+                response = await response
+            for topic_id, partition, header in unknown:
+                self._refuse_unknown(topic_id, partition, header)
+                await turns.done()
+        finally:
+            if call.waiting is not None:
+                call.waiting.ended()
+        return response
+
+    def _respond_now_or_later(
+        self, topics: list[ProducedTopic], begun: _Begun, version: int
+    ) -> Awaitable[_Response] | _Response:
         if begun is None or isinstance(begun, values.ProduceResponse):
-            return self._respond(topics, begun, call.version)
-        return self._respond_when_there(topics, begun, call.version)
+            return self._respond(topics, begun, version)
+        return self._respond_when_there(topics, begun, version)
 
     async def _respond_when_there(
         self, topics: list[ProducedTopic], begun: Awaitable[values.ProduceResponse | None], version: int
