@@ -32,12 +32,14 @@ class DescribeProducersHandler:
         self._image = image
 
     async def handle(self, request: DescribeProducersRequest) -> DescribeProducersResponse:
-        """Return one result per partition, in the request's order."""
-        turns, described = Turns(PRODUCERS_AT_ONCE), []
+        """Return one result per partition, in the request's order; the same for a partition that is named twice."""
+        turns, described = Turns(PRODUCERS_AT_ONCE), dict[PartitionName, PartitionProducers]()
         for asked in request.partitions:
-            described.append(self._described(asked))
-            await turns.done(1 + len(described[-1].producers))
-        return DescribeProducersResponse(partitions=tuple(described))
+            if asked not in described:
+                found = described[asked] = self._described(asked)
+                await turns.done(len(found.producers))
+            await turns.done()
+        return DescribeProducersResponse(partitions=tuple(described[asked] for asked in request.partitions))
 
     def served(self) -> list[Served]:
         return [DESCRIBE_PRODUCERS.served_by(self.handle)]

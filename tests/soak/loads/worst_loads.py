@@ -23,6 +23,8 @@ from kraft.wire.declaration import Message
 from kraft.wire.frame import decode_response
 from kraft.wire.schema.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kraft.wire.schema.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kraft.wire.schema.describe_groups import DescribeGroupsRequest
+from kraft.wire.schema.describe_transactions import DescribeTransactionsRequest
 from kraft.wire.schema.init_producer_id import InitProducerIdRequest
 from kraft.wire.schema.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kraft.wire.schema.leave_group import LeaveGroupRequest, MemberIdentity
@@ -51,6 +53,8 @@ TRANSACTIONS: Final = 5_000
 CAUGHT_UP_S: Final = 10.0
 """Time in which a node that was paused does everything that is due."""
 
+PREPARE_S: Final = 120.0
+
 TRANSACTION_TIMEOUT_S: Final = 15.0
 
 DELETED: Final = "deleted"
@@ -59,6 +63,7 @@ _AT_ONCE: Final = 200
 
 _JOIN_WITHOUT_ID, _JOIN_STATIC, _LEAVE, _HEARTBEAT, _COMMIT = 3, 5, 5, 1, 8
 _COMMIT_WITH_RETENTION: Final = 4
+_DESCRIBE_GROUPS, _DESCRIBE_TRANSACTIONS = 0, 0
 _INIT_PRODUCER, _ADD_PARTITIONS, _LIST_TRANSACTIONS = 4, 3, 2
 _PATTERN: Final = "(a|b)*a(a|b){600}"
 _ID_LENGTH: Final = 32_000
@@ -87,11 +92,21 @@ def loads(cluster: Cluster) -> Iterator[tuple[str, Callable[[], str]]]:
 def prepare(server: str) -> None:
     """Have the topics of the coordinators created, and wait for these."""
     for kind in (CoordinatorType.GROUP, CoordinatorType.TRANSACTION):
-        until(partial(_has_coordinator, server, kind), f"no coordinator of {kind.name}")
+        until(partial(_has_coordinator, server, kind), f"no coordinator of {kind.name}", PREPARE_S)
+    until(partial(_are_loaded, server), "coordinators not loaded", PREPARE_S)
 
 
 def _has_coordinator(server: str, kind: CoordinatorType) -> bool:
     return coordinator_id(server, "classic", kind) is not None
+
+
+def _are_loaded(server: str) -> bool:
+    """Return True if ids of all kinds have a coordinator that answers: each topic has fifty of them."""
+    names = tuple(f"group-{number}" for number in range(_AT_ONCE * 5))
+    (groups,) = _exchange(server, [DescribeGroupsRequest(groups=names)], _DESCRIBE_GROUPS)
+    (transactions,) = _exchange(server, [DescribeTransactionsRequest(transactional_ids=names)], _DESCRIBE_TRANSACTIONS)
+    codes = {each.error_code for each in (*groups.groups, *transactions.transaction_states)}
+    return codes.isdisjoint({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
 
 
 def _exchange(server: str, requests: Iterable[Message], version: int) -> list[Any]:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from itertools import islice
 
 from kraft.model import describe_producers as values
 from kraft.model.partitions import PartitionName
-from kraft.server.kafka_listener.requests import RequestContext
+from kraft.server.handlers.describe_producers import PRODUCERS_AT_ONCE
+from kraft.server.kafka_listener.encoded_responses import encoded
+from kraft.server.kafka_listener.requests import EncodedMessage, RequestContext
+from kraft.server.loop.turns import Turns
 from kraft.wire.schema.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -22,7 +26,7 @@ class DescribeProducersApi:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
-    async def __call__(self, request: DescribeProducersRequest, call: RequestContext) -> DescribeProducersResponse:
+    async def __call__(self, request: DescribeProducersRequest, call: RequestContext) -> EncodedMessage:
         answer = await self._handle(
             values.DescribeProducersRequest(
                 partitions=tuple(
@@ -32,15 +36,20 @@ class DescribeProducersApi:
                 )
             )
         )
-        results = iter(answer.partitions)
-        return DescribeProducersResponse(
-            topics=tuple(
-                TopicResponse(
-                    name=topic.name, partitions=tuple(_partition(next(results)) for _ in topic.partition_indexes)
-                )
-                for topic in request.topics
-            )
-        )
+        turns, made = Turns(PRODUCERS_AT_ONCE), dict[PartitionName, PartitionResponse]()
+        results, topics, elements = iter(answer.partitions), [], 0
+        for topic in request.topics:
+            partitions = []
+            for result in islice(results, len(topic.partition_indexes)):
+                name = PartitionName(topic=result.topic, partition=result.partition)
+                if name not in made:
+                    made[name] = _partition(result)
+                    await turns.done(len(result.producers))
+                partitions.append(made[name])
+                elements += 1 + len(result.producers)
+                await turns.done()
+            topics.append(TopicResponse(name=topic.name, partitions=tuple(partitions)))
+        return await encoded(DescribeProducersResponse(topics=tuple(topics)), call.version, elements)
 
 
 def _partition(result: values.PartitionProducers) -> PartitionResponse:
