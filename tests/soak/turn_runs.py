@@ -70,6 +70,7 @@ _FIXED: Final = {
     "replication_factor": 1,
     "num_partitions": 1,
     "api_versions": None,
+    "configuration_keys": None,
 }
 _NOT_SENT: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 _LAST: Final = frozenset({ApiKey.DELETE_TOPICS, ApiKey.UNREGISTER_BROKER, ApiKey.UPDATE_FEATURES})

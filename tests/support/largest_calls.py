@@ -20,6 +20,9 @@ _BYTES_OF_ENTRY: Final = 16
 ELEMENTS: Final = 65_000
 """Below the elements that a node takes in one request."""
 
+ADMIN_ELEMENTS: Final = 16_000
+"""The same for calls of the Admin service."""
+
 TOO_MANY: Final = "too many"
 """Texts of a list with as many elements as fit."""
 
@@ -55,7 +58,8 @@ class LargestCalls:
         if _is_map(field):
             is_text = field.message_type.fields_by_name["value"].type == FieldDescriptor.TYPE_STRING
             size = TEXT_LENGTH if shape.texts == LONG else _BYTES_OF_ENTRY
-            entries = range(REQUEST_BYTES // size if shape.texts == TOO_MANY else min(ELEMENTS, REQUEST_BYTES // size))
+            fitting = REQUEST_BYTES // size
+            entries = range(fitting if shape.texts == TOO_MANY else min(_elements_max(message), fitting))
             getattr(message, field.name).update({self._key(shape, each): "" if is_text else b"" for each in entries})
             return
         if rest:
@@ -65,7 +69,7 @@ class LargestCalls:
         longest_number = 8
         count = REQUEST_BYTES // (message.ByteSize() + longest_number)
         if shape.texts != TOO_MANY:
-            count = min(count, ELEMENTS // _elements(field))
+            count = min(count, _elements_max(message) // _elements(field))
         for number in range(1, count):
             self._add(message, field, shape, number)
 
@@ -115,6 +119,10 @@ def _lists(kind: Descriptor) -> Iterator[tuple[str, ...]]:
             yield (field.name,)
             if field.message_type is not None and not _is_map(field):
                 yield from ((field.name, *rest) for rest in _lists(field.message_type))
+
+
+def _elements_max(message: Any) -> int:
+    return ADMIN_ELEMENTS if message.DESCRIPTOR.file.name.endswith("admin.proto") else ELEMENTS
 
 
 def _elements(field: Descriptor) -> int:
