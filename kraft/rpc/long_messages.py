@@ -22,8 +22,10 @@ ELEMENTS_MAX: Final = 1 << 16
 carried out. It is above the partitions of a large topic.
 """
 
-ADMIN_ELEMENTS_MAX: Final = 1 << 14
-"""The same for calls of the Admin service, which a controller decides in one piece. Kafka's listener takes as many."""
+ADMIN_ITEMS_MAX: Final = 1 << 14
+"""Limit on the topics, partitions or resources that a call of the Admin service names, without what is inside of them.
+A controller decides on all of them in one piece. Kafka's listener takes no more.
+"""
 
 ELEMENTS_ON_LOOP_MAX: Final = 1_000
 """A message with more elements is long."""
@@ -31,13 +33,9 @@ ELEMENTS_ON_LOOP_MAX: Final = 1_000
 BYTES_ON_LOOP_MAX: Final = 4 * 1024 * 1024
 """A message of more bytes is long. Larger than what a producer sends at once."""
 
-_ELEMENTS_MAX: Final = {
-    admin_pb2.DESCRIPTOR.name: ADMIN_ELEMENTS_MAX,
-    broker_pb2.DESCRIPTOR.name: ELEMENTS_MAX,
-    groups_pb2.DESCRIPTOR.name: ELEMENTS_MAX,
-    transactions_pb2.DESCRIPTOR.name: ELEMENTS_MAX,
-}
-"""By the file of the request. Requests of nodes have no limit."""
+_FILES_OF_CLIENTS: Final = frozenset(
+    each.DESCRIPTOR.name for each in (admin_pb2, broker_pb2, groups_pb2, transactions_pb2)
+)
 
 
 class LongMessage(NamedTuple):
@@ -78,10 +76,14 @@ async def value_of(codec: Codec[Value], received: Any) -> Value:
 def _decoded(codec: Mapping[Value, Any], data: bytes) -> Value:
     descriptor = codec.message_type.DESCRIPTOR
     # Before anything is decoded: that is one call, which holds the interpreter, also for millions of elements.
-    most = _ELEMENTS_MAX.get(descriptor.file.name)
-    if most is not None and count_elements(data, descriptor, most) > most:
-        raise ValueError(f"its lists have more than {most} elements together: send several requests")
-    return codec.to_value(codec.parse(data))
+    if descriptor.file.name in _FILES_OF_CLIENTS and count_elements(data, descriptor, ELEMENTS_MAX) > ELEMENTS_MAX:
+        raise ValueError(f"its lists have more than {ELEMENTS_MAX} elements together: send several requests")
+    message = codec.parse(data)
+    if descriptor.file.name == admin_pb2.DESCRIPTOR.name:
+        items = sum(len(getattr(message, each.name)) for each in descriptor.fields if each.is_repeated)
+        if items > ADMIN_ITEMS_MAX:
+            raise ValueError(f"it names {items} things, more than {ADMIN_ITEMS_MAX}: send several requests")
+    return codec.to_value(message)
 
 
 async def to_message(codec: Codec[Value], value: Value, received: Any = None) -> Any:

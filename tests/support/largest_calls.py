@@ -20,8 +20,8 @@ _BYTES_OF_ENTRY: Final = 16
 ELEMENTS: Final = 65_000
 """Below the elements that a node takes in one request."""
 
-ADMIN_ELEMENTS: Final = 16_000
-"""The same for calls of the Admin service."""
+ADMIN_ITEMS: Final = 16_000
+"""Below what a call of the Admin service may name."""
 
 TOO_MANY: Final = "too many"
 """Texts of a list with as many elements as fit."""
@@ -122,7 +122,7 @@ def _lists(kind: Descriptor) -> Iterator[tuple[str, ...]]:
 
 
 def _elements_max(message: Any) -> int:
-    return ADMIN_ELEMENTS if message.DESCRIPTOR.file.name.endswith("admin.proto") else ELEMENTS
+    return ADMIN_ITEMS if message.DESCRIPTOR.file.name.endswith("admin.proto") else ELEMENTS
 
 
 def _elements(field: Descriptor) -> int:

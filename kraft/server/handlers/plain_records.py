@@ -40,6 +40,9 @@ FETCHED_RECORDS_MAX: Final = 2_000
 RECORDS_AT_ONCE: Final = 200
 """Records converted before other tasks have their turn."""
 
+PACKED_ON_LOOP_MAX: Final = 1_000
+"""More records are packed into a batch in a thread."""
+
 FETCHED_BYTES_MAX: Final = 4 << 20
 """Maximum bytes of unpacked records in one response, unless the first is larger; also of batches read for it."""
 
@@ -67,14 +70,14 @@ class PlainRecordsHandler:
             return _refused(
                 request, ErrorCode.INVALID_TIMESTAMP, "negative timestamp: must be at least 0, or -1 for now"
             )
+        is_long = len(request.records) > PACKED_ON_LOOP_MAX
+        batch = await asyncio.to_thread(self._batch, request) if is_long else self._batch(request)
         response = await self._produce.handle(
             ProduceRequest(
                 request_id=0,
                 acks=request.acks,
                 timeout_ms=request.timeout_ms,
-                partitions=[
-                    ProducePartition(topic=request.topic, partition=request.partition, records=self._batch(request))
-                ],
+                partitions=[ProducePartition(topic=request.topic, partition=request.partition, records=batch)],
             )
         )
         if response is None:

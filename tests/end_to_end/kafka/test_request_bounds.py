@@ -68,7 +68,7 @@ def test_a_request_of_grpc_is_taken_up_to_the_bound_and_refused_above_it(cluster
         connections = Connections()
         try:
             peer = connections.peer(cluster.bootstrap_servers)
-            names = ["n" * 997] * (size_bytes // 1_000)
+            names = [f"{number:n>997}" for number in range(size_bytes // 1_000)]
             return len((await peer.call(METADATA, MetadataRequest(topics=names), DEADLINE_S)).topics)
         finally:
             await connections.close()

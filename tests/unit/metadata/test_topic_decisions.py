@@ -11,7 +11,13 @@ from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.operator_decisions import fence_by_operator
 from kraft.metadata.records import TopicDeleted
-from kraft.metadata.topic_decisions import PARTITIONS_PER_REQUEST_MAX, ControllerDefaults, create_topics, delete_topics
+from kraft.metadata.topic_decisions import (
+    PARTITIONS_PER_REQUEST_MAX,
+    TOPICS_PER_REQUEST_MAX,
+    ControllerDefaults,
+    create_topics,
+    delete_topics,
+)
 from kraft.model.brokers import FenceBrokerRequest
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId
@@ -162,6 +168,13 @@ def test_a_request_creates_a_bounded_number_of_partitions_in_all() -> None:
     most = NewTopic(topic="a", partitions=PARTITIONS_PER_REQUEST_MAX)
     decision = create(cluster(1), most, NewTopic(topic="b"))
     assert codes(decision) == [ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS]
+
+
+def test_a_request_creates_a_bounded_number_of_topics_and_refused_ones_count() -> None:
+    topics = [NewTopic(topic="no!"), *(NewTopic(topic=f"t{number}") for number in range(TOPICS_PER_REQUEST_MAX))]
+    found = codes(create(cluster(1), *topics))
+    assert found[:2] == [ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.NONE]
+    assert found[-2:] == [ErrorCode.NONE, ErrorCode.POLICY_VIOLATION]
 
 
 def test_a_topic_is_created_while_a_broker_is_away_which_is_not_in_sync() -> None:

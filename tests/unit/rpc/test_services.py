@@ -34,7 +34,7 @@ from kraft.model.partitions import (
 from kraft.model.plain_records import FetchRecordsRequest, FetchRecordsResponse, PlainRecord
 from kraft.model.produce import ProduceRequest, ProduceResponse
 from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
-from kraft.model.topics import CreateTopicsRequest, TopicResults
+from kraft.model.topics import CreateTopicsRequest, NewTopic, TopicResults
 from kraft.rpc import services
 from kraft.rpc.calls import (
     ALTER_PARTITION_REASSIGNMENTS,
@@ -50,7 +50,7 @@ from kraft.rpc.calls import (
     PRODUCE,
 )
 from kraft.rpc.cluster_calls import FOLLOW_METADATA, LIVENESS_STREAM, REPLICA_FETCH
-from kraft.rpc.long_messages import ELEMENTS_MAX, ELEMENTS_ON_LOOP_MAX, receiving
+from kraft.rpc.long_messages import ADMIN_ITEMS_MAX, ELEMENTS_MAX, ELEMENTS_ON_LOOP_MAX, receiving
 from kraft.rpc.mapping import Mapping
 from kraft.rpc.requests_in_progress import RequestsInProgress
 from kraft.rpc.services import (
@@ -355,6 +355,21 @@ async def test_a_request_of_many_elements_arrives_whole_and_one_of_too_many_is_r
                 await calling
         else:
             assert (await calling).partitions == []
+
+
+@pytest.mark.parametrize("count", [ADMIN_ITEMS_MAX, ADMIN_ITEMS_MAX + 1])
+async def test_a_call_of_the_admin_service_names_no_more_things_than_allowed(count: int) -> None:
+    async def create(request: CreateTopicsRequest) -> TopicResults:
+        return TopicResults(results=[])
+
+    topics = [NewTopic(topic="t", configs={"a": "b"})] * count
+    async with served(public_service(create_topics=create)) as (connections, address):
+        calling = connections.peer(address).call(CREATE_TOPICS, CreateTopicsRequest(topics=topics, timeout_ms=1), 30)
+        if count > ADMIN_ITEMS_MAX:
+            with pytest.raises(KraftError, match="names 16385 things"):
+                await calling
+        else:
+            assert (await calling).results == []
 
 
 async def test_what_is_asked_about_partitions_reaches_its_handler_and_its_answer_the_caller() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ from kraft.metadata.records import BrokerFenced
 from kraft.model import produce as values
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId, TopicPartition
+from kraft.server.handlers.long_produces import LONG_FROM
 from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.handlers.produce_verification import TransactionSupport
 from kraft.server.kafka_listener.apis.produce import ProduceApi
 from kraft.server.kafka_listener.connection import CloseConnection
+from kraft.server.kafka_listener.requests import RequestContext
 from kraft.server.replica.waiting_appends import WaitingClient
 from kraft.wire.schema.produce import (
     LeaderIdAndEpoch,
@@ -193,6 +196,34 @@ def test_what_is_under_way_behind_records_of_an_unknown_topic_id_is_not_taken_be
     unknown = ErrorCode.UNKNOWN_TOPIC_ID
     assert run_virtually(answers()) == [unknown, unknown, 0, 0]
     assert values_in(partition) == ["a", "b"]
+
+
+def test_neither_is_what_is_under_way_behind_a_long_request_for_one(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition)
+    handler = ProduceHandler(broker.partitions)
+    before = ProduceApi(handler.begin, leaders(MetadataImage()), handler.refuse_unknown)
+    after = ProduceApi(handler.begin, leaders(IMAGE), handler.refuse_unknown)
+    others = [(number, batch("x")) for number in range(1, LONG_FROM + 1)]
+    first = request(topic(13, "orders", (0, batch("a", producer_id=5, sequence=0)), *others))
+    second = request(topic(13, "orders", (0, batch("b", producer_id=5, sequence=1))))
+    client = WaitingClient()
+
+    async def scenario() -> list[int]:
+        call = RequestContext(version=13, client_id="", peer="tests", frame_bytes=100_000, waiting=client)
+        begun = before(first, call)
+        assert isinstance(begun, Awaitable)
+        waits = [client.has_to_wait]
+        refused = await begun
+        assert isinstance(refused, ProduceResponse)
+        waits.append(client.has_to_wait)
+        assert waits == [True, False], "the client's next request is handled once the refusals are noted"
+        (found,) = refused.responses
+        codes = {each.error_code for each in found.partition_responses}
+        return [*codes, only(await answered(after, second, 13, ProduceResponse)).error_code]
+
+    assert run_virtually(scenario()) == [ErrorCode.UNKNOWN_TOPIC_ID] * 2
+    assert values_in(partition) == []
 
 
 @pytest.mark.parametrize("version", VERSIONS)
