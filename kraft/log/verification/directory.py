@@ -417,9 +417,9 @@ class _Verification:
         for producer_id, stored in states.items():
             read = self._producers.get(producer_id)
             if read is not None and (read.epoch, read.last_offset) == (stored.epoch, stored.last_offset):
-                # Compaction may keep a marker and drop the batch before it.
-                is_marker = stored.kept_offset != stored.last_offset
-                if read.last_sequence != stored.last_sequence and not (is_marker and self._checkpoint.is_sparse):
+                # Compaction may keep a marker and drop the batch before it, and retention may have deleted that batch.
+                is_kept = stored.kept_offset == stored.last_offset or self._is_kept(stored.kept_offset)
+                if read.last_sequence != stored.last_sequence and is_kept:
                     self._fault(
                         path,
                         0,
@@ -439,8 +439,12 @@ class _Verification:
         """Return whether the last batch of the stored state has to be in the log."""
         if read is not None and read.last_offset > stored.last_offset:
             return True
+        return self._is_kept(stored.last_offset)
+
+    def _is_kept(self, offset: int) -> bool:
+        """Return whether a batch that ended at this offset has to be in the log still."""
         first = self._next_offset if self._first_offset is None else self._first_offset
-        return stored.last_offset >= first and not self._checkpoint.is_sparse
+        return offset >= first and not self._checkpoint.is_sparse
 
     def _check_ends(self) -> None:
         """Check that the log reaches the offsets in its checkpoint: if it does not, records are lost."""

@@ -11,8 +11,9 @@ from kraft.log.recovery.log_checkpoint import read_checkpoint, write_checkpoint
 from kraft.log.transactions.aborted import ENTRY_BYTES, AbortedTransaction, decode_entries
 from kraft.log.verification.directory import Finding, verify_partition
 from kraft.log.verification.index_verification import FAULTS_MAX
+from kraft.model.ids import Offset
 from tests.support.disks.memory_disk import MemoryDisk
-from tests.support.log.log_building import DIRECTORY, open_log
+from tests.support.log.log_building import DIRECTORY, NOW_MS, append, open_log
 from tests.support.log.transactional_log import ABORT, COMMIT, end, send
 
 SMALL = LogConfig(segment_bytes=700, index_interval_bytes=100, retention_ms=UNLIMITED)
@@ -54,6 +55,23 @@ def test_sound_indexes_have_no_findings() -> None:
     disk = written()
     assert sum(len(entries(disk, name)) for name in indexes(disk)) == 6
     assert len(indexes(disk)) > 1
+    assert findings(disk) == []
+
+
+def test_a_marker_whose_records_retention_has_deleted_is_no_fault() -> None:
+    """The snapshots know the producer's sequence from records that are deleted, and the log has its marker only."""
+    disk = MemoryDisk()
+    log = open_log(disk, SMALL)
+    send(log, 1, 0, "deleted")
+    log.roll()
+    end(log, 1, ABORT)
+    log.roll()
+    append(log, "later")
+    log.roll()
+    log.advance_log_start(Offset(1))
+    log.apply_retention(NOW_MS, log.log_end_offset)
+    log.close()
+    assert f"{0:020d}.log" not in disk.list(DIRECTORY)
     assert findings(disk) == []
 
 
