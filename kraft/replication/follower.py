@@ -195,7 +195,8 @@ class PartitionFollower:
         return [*self._committed_loss(offset), RestartAt(offset=offset)]
 
     def _committed_loss(self, offset: Offset) -> list[FollowerEffect]:
-        if offset >= self._high_watermark:
+        # A log that begins at its high watermark keeps no committed record that it could lose.
+        if max(offset, self._log.log_start_offset) >= self._high_watermark:
             return []
         return [TruncatedBelowHighWatermark(offset=offset, high_watermark=self._high_watermark)]
 
