@@ -167,7 +167,8 @@ class ConnectionRules:
         The others may just be busy, and end only when all together keep twice as much.
         """
         gone = set(ended)
-        left = [(peer, each) for peer, each in self._connections.items() if peer not in gone]
+        # A message that only began to arrive since the last look is not kept: its connection's end would free nothing.
+        left = [(peer, each) for peer, each in self._connections.items() if peer not in gone and each.kept_bytes]
         kept = sum(each.kept_bytes for _, each in left)
         for peer, each in sorted(left, key=lambda one: (one[1].has_progress, -one[1].kept_bytes)):
             if kept <= self._bytes_max * (1 + each.has_progress):

@@ -48,12 +48,14 @@ def leader() -> Leader:
     return Leader()
 
 
-def greeting(process: bytes, last_log_index: int, *, incarnation: bytes = A, is_learner: bool = False) -> Greeting:
+def greeting(
+    process: bytes, last_log_index: int, *, incarnation: bytes = A, is_learner: bool = False, term: int = TERM
+) -> Greeting:
     return Greeting(
         process_id=process,
         incarnation=incarnation,
         is_learner=is_learner,
-        term=TERM,
+        term=term,
         last_log_index=last_log_index,
     )
 
@@ -94,6 +96,14 @@ def test_a_new_process_without_what_the_earlier_one_confirmed_must_become_a_lear
     leader.is_greeted(greeting(b"1", 40), greeting(b"2", 39))
     assert (leader.acknowledgements.match_index(2), leader.engine.forgotten) == (-1, [2])
     assert leader.learners.must_become_learner(2, A)
+
+
+def test_what_a_later_leader_truncated_is_not_lost(leader: Leader) -> None:
+    """The voter confirmed it to this leader, followed another one, and is greeted before this one knows."""
+    leader.acknowledges(7, is_learner=False)
+    leader.is_greeted(greeting(b"1", 7), greeting(b"2", 5, term=TERM + 1))
+    assert not leader.learners.must_become_learner(2, A)
+    assert not leader.engine.forgotten
 
 
 def test_a_voter_that_was_demoted_and_admitted_stays_admitted(leader: Leader) -> None:

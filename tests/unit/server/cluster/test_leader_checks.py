@@ -77,6 +77,7 @@ async def test_a_leader_whose_connection_breaks_is_noted_before_its_replacement_
     brokers.dead = {2}
     await brokers.checks.known_to_lead(["orders"])
     assert brokers.losses == [2]
+    await asyncio.sleep(SILENCE_S_MAX)
 
 
 async def test_requests_that_come_together_share_a_question_that_begins_after_them() -> None:
@@ -106,6 +107,22 @@ async def test_a_paused_leader_delays_answers_once_and_again_after_it_has_answer
     await asyncio.sleep(SILENCE_S_MAX)
     brokers.paused = {2}
     assert await brokers.took_ms("orders") == longest_ms
+
+
+async def test_a_silent_leader_is_waited_for_again_once_its_death_was_noticed() -> None:
+    """The process that takes its place answers, or dies as well, and callers must know which."""
+    brokers = Cluster()
+    brokers.paused = {2, 3}
+    await brokers.took_ms("orders")
+    await asyncio.sleep(2 * SILENCE_S_MAX)
+    brokers.paused, brokers.dead = {3}, {2}
+    assert await brokers.took_ms("orders") == 0
+    await asyncio.sleep(SILENCE_S_MAX)
+    assert brokers.losses.pop() == 2
+    await asyncio.sleep(SILENCE_S_MAX)
+    await brokers.checks.known_to_lead(["orders"])
+    assert brokers.losses == [2]
+    await asyncio.sleep(SILENCE_S_MAX)
 
 
 async def test_a_wait_that_is_cancelled_does_not_cancel_those_of_others() -> None:

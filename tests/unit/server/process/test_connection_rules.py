@@ -124,6 +124,23 @@ def test_when_all_together_keep_too_much_those_end_first_that_complete_nothing(c
     assert connections.ended(after_s=0.1) == {}
 
 
+def test_busy_connections_end_only_when_all_together_keep_twice_as_much(connections: Connections) -> None:
+    busy = ("a", "b", "c", "d")
+    for peer in busy:
+        connections.receive(peer, received=2 * MESSAGE)
+    assert connections.ended() == {}
+    for peer in busy:
+        connections.receive(peer, received=14, explained=14, messages=1)
+    assert connections.ended(after_s=0.1) == {}
+    connections.receive("e", received=MESSAGE)
+    for peer in busy:
+        connections.receive(peer, received=14, explained=14, messages=1)
+    assert connections.ended(after_s=0.1) == {}
+    for peer in (*busy, "e"):
+        connections.receive(peer, received=14, explained=14, messages=1)
+    assert len(connections.ended(after_s=0.1)) == 1
+
+
 def test_strangers_end_in_a_crowd_only_and_after_a_second(connections: Connections) -> None:
     for number in range(5):
         connections.receive(f"stranger {number}", stranger=True)
