@@ -36,11 +36,17 @@ Record = tuple[int, int]
 class MemoryLog:
     """Records in memory; the first `durable_end` of them are on the simulated disk."""
 
-    log_start_offset = 0
-
     def __init__(self) -> None:
         self.records: list[Record] = []
-        self.durable_end = 0
+        self._durable_end = 0
+
+    @property
+    def durable_end(self) -> int:
+        return self._durable_end
+
+    @property
+    def log_start_offset(self) -> int:
+        return 0
 
     @property
     def log_end_offset(self) -> int:
@@ -60,6 +66,9 @@ class MemoryLog:
         batch = self.records[offset : offset + records_max]
         return json.dumps([offset, batch]).encode() if batch else b""
 
+    def append(self, leader_epoch: int, value: int) -> None:
+        self.records.append((leader_epoch, value))
+
     def append_as_follower(self, data: bytes) -> bool:
         base_offset, batch = json.loads(data)
         if base_offset != len(self.records):
@@ -68,11 +77,11 @@ class MemoryLog:
         return True
 
     def sync(self) -> None:
-        self.durable_end = len(self.records)
+        self._durable_end = len(self.records)
 
     def truncate_to(self, offset: int) -> None:
         del self.records[offset:]
-        self.durable_end = min(self.durable_end, offset)
+        self._durable_end = min(self.durable_end, offset)
 
     def lose_power(self, kept_end: int) -> None:
         """Keep the synced records, and of the rest those below `kept_end`."""
@@ -122,7 +131,7 @@ class AlterAnswer:
 
 
 class Controller:
-    """Elects only from the ISR; `history` is the metadata log that the brokers read."""
+    """Elects only from the ISR, unless it is told to; `history` is the metadata log that the brokers read."""
 
     def __init__(self, *, refusals_begin_epochs: bool = True) -> None:
         self.refusals_begin_epochs = refusals_begin_epochs
@@ -156,6 +165,10 @@ class Controller:
         """Move the leadership to a chosen in-sync replica, as a preferred election does."""
         if broker in self.state.isr and broker in self.unfenced:
             self._publish(broker, self.state.isr)
+
+    def elect_uncleanly(self, broker: BrokerId) -> None:
+        """Let a replica lead that is not in sync; it is the only one that is then."""
+        self._publish(broker, (broker,))
 
     def alter_partition(self, attempt: AlterAttempt) -> AlterAnswer:
         proposal = attempt.proposal

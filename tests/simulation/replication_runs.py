@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import Final
+from typing import Final, Generic
 
 from kraft.model.ids import BrokerId
+from tests.simulation.replication_machines import CORRECT, Log, Machines, Message, Variant, Violation
 from tests.simulation.replication_model import BROKERS
-from tests.simulation.replication_world import CORRECT, Message, Variant, Violation, World
+from tests.simulation.replication_world import World
+
+Event = Callable[[BrokerId], object]
 
 STEPS: Final = 600
 """Random events in a run of a seed."""
@@ -21,24 +24,26 @@ def run_seed(seed: int, variant: Variant = CORRECT) -> World:
 
 def run_randomly(seed: int, steps: int, variant: Variant = CORRECT, min_insync_replicas: int = 2) -> World:
     """Run `steps` random events, then heal everything and check that the replicas become equal."""
-    random = Random(seed)
     world = World(variant, min_insync_replicas)
-    choices, weights = zip(*_Chance(world, random).weighted_events(), strict=True)
-    for happen in random.choices(choices, weights, k=steps):
-        world.now_ms += random.randrange(8)
-        happen(random.choice(BROKERS))
+    Chance(world, Random(seed)).run(steps)
     heal(world)
     return world
 
 
-class _Chance:
-    """The random events that need more than a broker id."""
+class Chance(Generic[Log]):
+    """The random events of a world, and those of them that need more than a broker id."""
 
-    def __init__(self, world: World, random: Random) -> None:
+    def __init__(self, world: Machines[Log], random: Random) -> None:
         self._world = world
         self._random = random
 
-    def weighted_events(self) -> list[tuple[Callable[[BrokerId], object], int]]:
+    def run(self, steps: int) -> None:
+        choices, weights = zip(*self.weighted_events(), strict=True)
+        for happen in self._random.choices(choices, weights, k=steps):
+            self._world.now_ms += self._random.randrange(8)
+            happen(self._random.choice(BROKERS))
+
+    def weighted_events(self) -> list[tuple[Event, int]]:
         world = self._world
         return [
             (self._produce, 10),
@@ -60,9 +65,12 @@ class _Chance:
         ]
 
     def _produce(self, _: BrokerId) -> None:
-        leaders = [broker for broker, replica in self._world.replicas.items() if replica.leader is not None]
-        if leaders:
+        if leaders := self._leaders():
             self._world.produce(self._random.choice(leaders))
+
+    def _leaders(self) -> list[BrokerId]:
+        """Return every broker that believes to lead."""
+        return [broker for broker, replica in self._world.replicas.items() if replica.leader is not None]
 
     def _deliver(self, _: BrokerId) -> None:
         if self._world.network:
@@ -80,8 +88,7 @@ class _Chance:
         return self._world.network.pop(self._random.randrange(len(self._world.network)))
 
     def _crash(self, broker: BrokerId) -> None:
-        end = self._world.replicas[broker].log.log_end_offset
-        self._world.crash(broker, kept_end=self._random.randrange(end + 1))
+        self._world.crash_randomly(broker, self._random)
 
     def _reach_controller(self, broker: BrokerId) -> None:
         self._world.reach_controller(broker, answer_arrives=self._random.random() < 0.7)
@@ -103,7 +110,7 @@ class _Chance:
             self._world.check()
 
 
-def heal(world: World, rounds: int = 60) -> None:
+def heal(world: Machines[Log], rounds: int = 60) -> None:
     """Run all brokers and deliver every message: within `rounds` the logs are equal and all is committed (I10)."""
     world.network.clear()
     for broker in BROKERS:
@@ -111,12 +118,12 @@ def heal(world: World, rounds: int = 60) -> None:
         world.controller.unfence(broker)
     for _ in range(rounds):
         _round_without_faults(world)
-        if not _unrest(world):
+        if not world.unrest():
             return
-    raise Violation(f"I10: {rounds} rounds without faults, and still: {_unrest(world)}")
+    raise Violation(f"I10: {rounds} rounds without faults, and still: {world.unrest()}")
 
 
-def _round_without_faults(world: World) -> None:
+def _round_without_faults(world: Machines[Log]) -> None:
     world.now_ms += 30
     for broker in BROKERS:
         world.read_metadata(broker)
@@ -126,14 +133,3 @@ def _round_without_faults(world: World) -> None:
         world.tick(broker)
     while world.network:
         world.deliver(world.network.pop(0))
-
-
-def _unrest(world: World) -> str:
-    """Return what has not converged yet; empty if everything has."""
-    isr = world.controller.state.isr
-    if set(isr) != set(BROKERS):
-        return f"the ISR is {isr}"
-    first, *others = [replica.log.records for replica in world.replicas.values()]
-    if any(other != first for other in others):
-        return "the replicas differ"
-    return "" if world.exposed == first else f"{len(world.exposed)} of {len(first)} records are committed"

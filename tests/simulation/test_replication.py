@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.simulation.replication_machines import CORRECT, Violation
 from tests.simulation.replication_runs import run_seed
-from tests.simulation.replication_world import CORRECT, Violation
 from tests.simulation.weakened_machines import (
     BelievesOldStates,
     CommitsBelowMinimumIsr,

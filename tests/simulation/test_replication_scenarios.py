@@ -7,16 +7,16 @@ import pytest
 from kraft.model.alter_partition import AlterPartitionResult
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId
-from tests.simulation.replication_model import AlterAnswer, Record
-from tests.simulation.replication_runs import heal
-from tests.simulation.replication_world import (
+from tests.simulation.replication_machines import (
     LAG_TIME_MAX_MS,
     AlterReply,
     FetchRequest,
     Variant,
     Violation,
-    World,
 )
+from tests.simulation.replication_model import AlterAnswer, Record
+from tests.simulation.replication_runs import heal
+from tests.simulation.replication_world import World
 from tests.simulation.weakened_machines import (
     ForgetsRefusedReplicas,
     JoinsWithoutEpochStart,

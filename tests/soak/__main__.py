@@ -95,6 +95,7 @@ PROGRAMS: Final = (
         name="lost-directories", command="tests.soak.quorum_seeds --lost-directories --seeds 40 --first-seed {seed}"
     ),
     Program(name="replication", command="tests.soak.replication_seeds --seeds 500 --first-seed {seed}"),
+    Program(name="upkeep", command="tests.soak.upkeep_seeds --seeds 200 --first-seed {seed}"),
     Program(name="groups", command="tests.soak.group_seeds --seeds 100 --first-seed {seed}"),
     Program(name="groups-in-turns", command="tests.soak.group_seeds --in-turns --seeds 100 --first-seed {seed}"),
     Program(name="transactions", command="tests.soak.transaction_seeds --seeds 200 --first-seed {seed}"),
