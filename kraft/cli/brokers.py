@@ -16,7 +16,7 @@ from kraft.cli.options import (
     Timeout,
     open_admin,
 )
-from kraft.cli.printing import counted, print_columns, print_json, say
+from kraft.cli.printing import counted, fail, print_columns, print_json, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,6 +99,32 @@ def describe(
     ]
     for name, fact in facts:
         print(f"{name + ':':<18}{fact}".rstrip())
+
+
+@app.command("log-dirs")
+def log_directories(
+    broker_ids: Annotated[
+        list[int] | None, typer.Argument(metavar="[ID]...", help="Brokers; by default all in service.")
+    ] = None,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    output: OutputFormat = Output.TABLE,
+    timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
+) -> None:
+    """Show log directories with their replicas and free space.
+
+    With --output json, as kafka-log-dirs prints them, with the size of each replica.
+    """
+    from kraft.cli.log_directories import as_json, print_directories
+
+    with open_admin(bootstrap_server, timeout_ms) as admin:
+        found = admin.describe_log_directories()
+    if missing := sorted(set(broker_ids or ()) - found.keys()):
+        fail(f"broker {missing[0]} is not in service")
+    chosen = {each: found[each] for each in broker_ids or found}
+    if output is Output.JSON:
+        print_json(as_json(chosen))
+    else:
+        print_directories(chosen)
 
 
 @app.command("fence")

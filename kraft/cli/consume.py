@@ -25,11 +25,12 @@ from kraft.cli.options import (
     Output,
     TopicArgument,
     TopicOption,
+    key_values,
     topic_name,
 )
 from kraft.cli.printing import fail, say
 from kraft.cli.quorum_watch import IDLE_LOOK_EVERY_S, quorum_watch
-from kraft.cli.record_format import Formatter, json_line, parse_format
+from kraft.cli.record_format import Formatter, json_line, kafka_format, parse_format
 
 if TYPE_CHECKING:
     from kraft.client import Consumer, TopicPartition
@@ -54,11 +55,22 @@ IdleTimeoutOption = Annotated[
     typer.Option("--timeout-ms", min=1, help="Stop when no record has arrived for this many milliseconds."),
 ]
 RecordFormatOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--format",
         help=r"Output format of a record: %t topic, %p partition, %o offset, %T timestamp, %k key, %v value, "
-        r"%h headers, %% percent sign, \t \n \r \\.",
+        r"%h headers, %% percent sign, \t \n \r \\. [default: %v]",
+        show_default=False,
+    ),
+]
+FormatterPropertyOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--property",
+        "--formatter-property",
+        metavar="KEY=VALUE",
+        help="print.key=true and the like, as in kafka-console-consumer. May be repeated.",
+        show_default=False,
     ),
 ]
 
@@ -77,7 +89,8 @@ def consume(
         int | None, typer.Option("--max-messages", min=1, help="Stop after this many records.")
     ] = None,
     timeout_ms: IdleTimeoutOption = None,
-    record_format: RecordFormatOption = "%v",
+    record_format: RecordFormatOption = None,
+    properties: FormatterPropertyOption = None,
     group: GroupOption = None,
     consumer_config: ConsumerConfigOption = None,
     consumer_property: ConsumerPropertyOption = None,
@@ -94,7 +107,7 @@ def consume(
     from kraft.client import Consumer
 
     name = topic_name(positional, topic)
-    write = json_line if output is Output.JSON else parse_format(record_format)
+    write = _formatter(output, record_format, properties or [])
     settings = consumer_settings(
         consumer_config,
         bootstrap_server,
@@ -131,6 +144,15 @@ def _print_records(consumer: Consumer, settings: Mapping[str, Any], reading: _Re
             sys.stdout.buffer.flush()
     if group and group.problem is not None and reading.is_without_partitions():
         fail(group.problem)
+
+
+def _formatter(output: Output, record_format: str | None, properties: list[str]) -> Formatter:
+    """Raises BadParameter."""
+    if properties:
+        if record_format is not None or output is Output.JSON:
+            raise typer.BadParameter("cannot be used with --format or --output json", param_hint="--property")
+        return kafka_format(key_values(properties, "--property"))
+    return json_line if output is Output.JSON else parse_format("%v" if record_format is None else record_format)
 
 
 def _start(

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
-from kraft.cli.options import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_TIMEOUT_MS, REFUSED_TIMEOUT_MS, key_values
+from kraft.cli.options import (
+    BOOTSTRAP_VARIABLE,
+    DEFAULT_BOOTSTRAP_SERVER,
+    DEFAULT_TIMEOUT_MS,
+    REFUSED_TIMEOUT_MS,
+    key_values,
+)
 
 ConsumerConfigOption = Annotated[
     Path | None,
@@ -76,7 +83,7 @@ def consumer_settings(
         "bootstrap_servers": bootstrap_server,
         **found,
     }
-    if bootstrap_server != DEFAULT_BOOTSTRAP_SERVER:
+    if bootstrap_server not in (DEFAULT_BOOTSTRAP_SERVER, os.environ.get(BOOTSTRAP_VARIABLE)):
         settings["bootstrap_servers"] = bootstrap_server
     if group is not None:
         if found.get("group_id", group) != group:

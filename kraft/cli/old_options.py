@@ -1,4 +1,4 @@
-"""Refuses options of Kafka's tools that Kraft does not have, old ones too, and names the replacement."""
+"""Refuses tools and options of Kafka that Kraft does not have, old ones too, and names the replacement."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 _BOOTSTRAP: Final = "--bootstrap-server HOST:PORT"
 _WITH_BOOTSTRAP_SERVER: Final = (
-    *("topics", "produce", "consume", "configs", "brokers", "groups", "transactions", "quorum", "features"),
+    *("topics", "produce", "consume", "configs", "brokers", "groups", "transactions", "quorum", "features", "cluster"),
 )
 _WITH_FILE: Final = ("server", "storage")
 
@@ -21,9 +21,52 @@ ACTIONS: Final = {
 """Commands that Kafka's tools have as options, by the command that they belong to."""
 
 
+_NOT_YET: Final = "not supported yet"
+
+TOOLS: Final = {
+    "acls": f"{_NOT_YET}: everybody who reaches a listener may do everything",
+    "broker-api-versions": "it works with Kafka's own tool, at a PLAINTEXT listener",
+    "client-metrics": _NOT_YET,
+    "console-consumer": "kraft consume",
+    "console-producer": "kraft produce",
+    "console-share-consumer": f"{_NOT_YET}: there are no share groups",
+    "consumer-groups": "kraft groups",
+    "consumer-perf-test": f"{_NOT_YET}; Kafka's own tool works at a PLAINTEXT listener",
+    "delegation-tokens": _NOT_YET,
+    "delete-records": "kraft topics delete-records",
+    "dump-log": "kraft log dump, and kraft metadata dump for the metadata log",
+    "e2e-latency": f"{_NOT_YET}; Kafka's own tool works at a PLAINTEXT listener",
+    "get-offsets": "kraft topics offsets",
+    "leader-election": "kraft topics elect-leaders",
+    "log-dirs": "kraft brokers log-dirs",
+    "metadata-quorum": "kraft quorum describe",
+    "metadata-shell": "kraft metadata dump",
+    "mirror-maker": _NOT_YET,
+    "preferred-replica-election": "kraft topics elect-leaders --election-type preferred",
+    "producer-perf-test": f"{_NOT_YET}; Kafka's own tool works at a PLAINTEXT listener",
+    "reassign-partitions": "kraft topics reassign",
+    "replica-verification": "kraft log verify",
+    "server-start": "kraft server start",
+    "server-stop": "kraft server stop",
+    "share-groups": f"{_NOT_YET}: there are no share groups",
+    "streams-application-reset": "it works with Kafka's own tool, at a PLAINTEXT listener",
+    "zookeeper-server-start": "Kraft has no ZooKeeper: kraft server start is all",
+    "zookeeper-shell": "Kraft has no ZooKeeper: see kraft metadata dump",
+}
+"""What does the work of each of Kafka's tools, by the tool's name without `kafka-` and `.sh`."""
+
+_NAMES_AS_HERE: Final = frozenset({"cluster", "configs", "features", "groups", "storage", "topics", "transactions"})
+"""Tools whose command has the same name here."""
+
+_ALONE: Final = frozenset({"--standalone", "--initial-controllers", "--no-initial-controllers"})
+"""Options of `kafka-storage format` for quorums that change while they run (KIP-853)."""
+
+
 def objection(arguments: Sequence[str]) -> str | None:
-    """Return an error for the first old option in these arguments of `kraft`; None if there is none."""
+    """Return an error for a tool of Kafka, or the first old option, in these arguments of `kraft`; else None."""
     command = arguments[0] if arguments else ""
+    if (instead := _instead_of_tool(command)) is not None:
+        return f"{command}: {instead}"
     for argument in takewhile(lambda each: each != "--", arguments):
         option = argument.partition("=")[0]
         if (instead := _instead_of(option, command, arguments)) is not None:
@@ -43,7 +86,16 @@ def _action_given_as_option(arguments: Sequence[str]) -> str | None:
     return f"{actions[0]}: it is a command here: kraft {command} {actions[0][2:]}" if actions else None
 
 
+def _instead_of_tool(command: str) -> str | None:
+    name = command.removesuffix(".sh").removeprefix("kafka-")
+    if name != command and name in _NAMES_AS_HERE:
+        return f"kraft {name}"
+    return TOOLS.get(name)
+
+
 def _instead_of(option: str, command: str, arguments: Sequence[str]) -> str | None:
+    if command == "storage" and option in _ALONE:
+        return "remove it: controller.quorum.voters of the configuration file names the controllers"
     if command in _WITH_FILE and option == "--zookeeper":
         return "Kraft has no ZooKeeper: name the controllers in controller.quorum.voters of the configuration file"
     if command not in _WITH_BOOTSTRAP_SERVER:

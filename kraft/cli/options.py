@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -21,12 +21,17 @@ class Output(StrEnum):
     JSON = "json"
 
 
+BOOTSTRAP_VARIABLE: Final = "KRAFT_BOOTSTRAP_SERVER"
+"""Environment variable with the default of --bootstrap-server."""
+
 BootstrapServer = Annotated[
     str,
     typer.Option(
         "--bootstrap-server",
         metavar="HOST[:PORT][,...]",
-        help="GRPC listeners of one or more brokers. The port is 9094 unless given.",
+        envvar=BOOTSTRAP_VARIABLE,
+        show_envvar=False,
+        help=f"GRPC listeners of one or more brokers. The port is 9094 unless given. {BOOTSTRAP_VARIABLE} may set it.",
     ),
 ]
 OutputFormat = Annotated[Output, typer.Option("--output", help="Output format: table for people, json for programs.")]

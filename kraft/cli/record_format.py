@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import typer
@@ -30,6 +31,7 @@ _TOKENS: Final[dict[str, Formatter]] = {
         name.encode() + b"=" + (NULL if content is None else content) for name, content in record.headers
     ),
 }
+_ORIGINS: Final = {"CREATE_TIME": b"CreateTime", "LOG_APPEND_TIME": b"LogAppendTime"}
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
 _PIECE: Final = re.compile(r"%(?P<token>.?)|\\(?P<escape>.?)|(?P<text>[^%\\]+)", re.DOTALL)
 
@@ -52,6 +54,49 @@ def parse_format(text: str) -> Formatter:
         return b"".join(piece if isinstance(piece, bytes) else piece(record) for piece in pieces)
 
     return write
+
+
+PROPERTIES: Final = {
+    "print.timestamp": "false",
+    "print.partition": "false",
+    "print.offset": "false",
+    "print.headers": "false",
+    "print.key": "false",
+    "print.value": "true",
+    "key.separator": "\t",
+    "line.separator": "\n",
+    "headers.separator": ",",
+    "null.literal": "null",
+}
+"""Properties of kafka-console-consumer's formatter, with their defaults."""
+
+
+def kafka_format(properties: Mapping[str, str]) -> Formatter:
+    """Return the formatter that kafka-console-consumer has with these properties. Raises BadParameter."""
+    for name in properties:
+        if name not in PROPERTIES:
+            raise typer.BadParameter(f"{name} is unknown: use one of {', '.join(PROPERTIES)}", param_hint="--property")
+    values = {**PROPERTIES, **properties}
+    # Python decodes undecodable bytes of arguments to surrogates; fsencode restores the bytes.
+    separator, line_end, null = (
+        os.fsencode(values[each]) for each in ("key.separator", "line.separator", "null.literal")
+    )
+    between_headers = os.fsencode(values["headers.separator"])
+
+    def headers(record: ConsumerRecord) -> bytes:
+        shown = [name.encode() + b":" + (null if content is None else content) for name, content in record.headers]
+        return between_headers.join(shown) or b"NO_HEADERS"
+
+    columns: dict[str, Formatter] = {
+        "print.timestamp": lambda record: b"%s:%d" % (_ORIGINS[record.timestamp_type.name], record.timestamp_ms),
+        "print.partition": lambda record: b"Partition:%d" % record.partition,
+        "print.offset": lambda record: b"Offset:%d" % record.offset,
+        "print.headers": headers,
+        "print.key": lambda record: null if record.key is None else record.key,
+        "print.value": lambda record: null if record.value is None else record.value,
+    }
+    chosen = [column for name, column in columns.items() if values[name].strip().lower() == "true"]
+    return lambda record: separator.join(column(record) for column in chosen) + line_end
 
 
 def json_line(record: ConsumerRecord) -> bytes:

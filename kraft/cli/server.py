@@ -96,10 +96,11 @@ def stop(
         int, typer.Option("--timeout-ms", min=1, help="Longest wait for the nodes to stop, in milliseconds.")
     ] = STOP_TIMEOUT_MS,
 ) -> None:
-    """Stop nodes of yours on this machine: with -c one, with --cluster-id those of a cluster, with --all every one.
+    """Stop nodes of yours on this machine.
 
-    Without these options, nothing is stopped, and what could be is listed. Nodes of other users are never stopped, and
-    nodes of 'kraft dev' only if -c names them.
+    With -c, it is the node of a file; with --cluster-id, those of a cluster; with --all, every one. Alone, the command
+    stops nothing, and lists what it could stop. Nodes of other users are never stopped, and nodes of 'kraft dev' only
+    if -c names them.
     """
     from kraft.local import local_nodes
     from kraft.server.config.loading import load

@@ -25,6 +25,7 @@ from kraft.cli.options import (
 )
 from kraft.cli.printing import fail, print_json
 from kraft.cli.topics import changes
+from kraft.cli.topics.offsets import offsets
 
 if TYPE_CHECKING:
     from kraft.model.metadata import PartitionMetadata
@@ -76,13 +77,20 @@ def create(
 
 @app.command("list")
 def list_topics(
+    exclude_internal: Annotated[
+        bool, typer.Option("--exclude-internal", help="Leave out the topics that brokers keep for themselves.")
+    ] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
     """List the topics."""
+    from kraft.metadata.topic_names import INTERNAL_TOPICS
+
     with open_admin(bootstrap_server, timeout_ms) as admin:
-        topics = sorted(admin.describe_cluster().topics, key=lambda each: each.topic)
+        hidden = INTERNAL_TOPICS if exclude_internal else ()
+        found = [each for each in admin.describe_cluster().topics if each.topic not in hidden]
+        topics = sorted(found, key=lambda each: each.topic)
         warn_of(inactive_controller(admin))
     if output is Output.JSON:
         print_json([{"topic": each.topic, **_shape(each.partitions)} for each in topics])
@@ -227,6 +235,7 @@ def delete_records(
 app.command("alter")(changes.alter)
 app.command("elect-leaders")(changes.elect_leaders)
 app.command("reassign")(changes.reassign)
+app.command("offsets")(offsets)
 
 
 def _report(output: Output, topic: str, word: str, happened: bool, sentence: str) -> None:

@@ -19,8 +19,8 @@ from kraft.cli.options import (
     TopicOption,
     open_admin,
 )
+from kraft.cli.partition_choice import one_partition
 from kraft.cli.printing import fail, print_json, say
-from kraft.cli.transactions.choice import one_partition
 from kraft.cli.transactions.search import print_transactions, transaction_as_json
 
 if TYPE_CHECKING:

@@ -24,9 +24,10 @@ from kraft.cli.options import (
     listed_words,
     open_admin,
 )
+from kraft.cli.partition_choice import one_partition
 from kraft.cli.printing import print_columns, print_json
 from kraft.cli.transactions.abort import abort
-from kraft.cli.transactions.choice import BrokerIdOption, one_partition
+from kraft.cli.transactions.choice import BrokerIdOption
 from kraft.cli.transactions.search import find_hanging
 
 if TYPE_CHECKING:

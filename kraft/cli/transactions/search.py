@@ -21,8 +21,9 @@ from kraft.cli.options import (
     open_admin,
     optional_topic_name,
 )
+from kraft.cli.partition_choice import chosen_partitions
 from kraft.cli.printing import counted, fail, print_columns, print_json, say
-from kraft.cli.transactions.choice import BrokerIdOption, chosen_partitions
+from kraft.cli.transactions.choice import BrokerIdOption
 
 if TYPE_CHECKING:
     from kraft.cli.transactions.hanging import OpenTransaction

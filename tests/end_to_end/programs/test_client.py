@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import threading
@@ -27,7 +28,8 @@ from kraft.client.bulk.ordinary_path import OrdinaryPath
 from kraft.model.metadata import PartitionMetadata
 from kraft.testing import Cluster
 from tests.support.arrow_columns import lists_of
-from tests.support.command_line import DEADLINE_S, kraft, running
+from tests.support.command_line import DEADLINE_S, kraft, run_kraft, running
+from tests.support.records import create_topic
 from tests.support.waiting import until, until_every_broker_knows
 
 
@@ -55,6 +57,24 @@ def test_lines_go_through_the_cluster_and_come_back(cluster: Cluster) -> None:
     assert sorted(map(int, out.split())) == list(range(5_000))
     assert kraft(cluster, "topics", "describe", "lines").startswith("Topic: lines\tTopicId: ")
     assert '"leader_id": ' in kraft(cluster, "quorum", "describe", "--output", "json")
+
+
+def test_offsets_and_log_directories_are_shown_as_by_kafkas_tools(cluster: Cluster) -> None:
+    create_topic(cluster.bootstrap_servers, "measured", partitions=2)
+    assert kraft(cluster, "produce", "measured", "--partition", "1", stdin=b"a\nb\nc\n") == ""
+    assert kraft(cluster, "topics", "offsets", "measured") == "measured:0:0\nmeasured:1:3\n"
+    assert kraft(cluster, "topics", "offsets", "measured", "--time", "earliest") == "measured:0:0\nmeasured:1:0\n"
+    assert kraft(cluster, "topics", "offsets", "measured", "--time", "4102444800000") == "measured:0:\nmeasured:1:\n"
+
+    described = json.loads(kraft(cluster, "brokers", "log-dirs", "--output", "json"))
+    assert [each["broker"] for each in described["brokers"]] == [1, 2, 3]
+    for each in described["brokers"]:
+        (directory,) = each["logDirs"]
+        sizes = {replica["partition"]: replica["size"] for replica in directory["partitions"]}
+        assert sizes["measured-0"] == 0 < sizes["measured-1"]
+    (line,) = kraft(cluster, "brokers", "log-dirs", "2").splitlines()[1:]
+    assert line.split()[2:4] == ["in", "use"]
+    assert "broker 9 is not in service" in run_kraft(cluster, "brokers", "log-dirs", "9").stderr
 
 
 def test_every_codec_and_key_comes_back_as_it_was_sent(cluster: Cluster) -> None:

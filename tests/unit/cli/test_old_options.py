@@ -6,7 +6,7 @@ import pytest
 from typer.main import get_command
 
 from kraft.cli.main import application
-from kraft.cli.old_options import ACTIONS, objection
+from kraft.cli.old_options import ACTIONS, TOOLS, objection
 
 VOTERS = "controller.quorum.voters"
 BOOTSTRAP = "--bootstrap-server HOST:PORT"
@@ -40,6 +40,14 @@ BOOTSTRAP = "--bootstrap-server HOST:PORT"
         ("groups --describe --group g", "--describe: it is a command here: kraft groups describe"),
         ("groups --describe --group g --members", "--members: it is a command here: kraft groups members"),
         ("groups --all-groups --reset-offsets", "--reset-offsets: it is a command here: kraft groups reset-offsets"),
+        ("consumer-groups --list", "consumer-groups: kraft groups"),
+        ("kafka-consumer-groups.sh --list", "kafka-consumer-groups.sh: kraft groups"),
+        ("kafka-topics.sh --list", "kafka-topics.sh: kraft topics"),
+        ("acls --list", "acls: not supported yet: everybody who reaches a listener may do everything"),
+        (
+            "storage format --standalone -c node.properties",
+            f"--standalone: remove it: {VOTERS} of the configuration file names the controllers",
+        ),
         ("transactions --list", "--list: it is a command here: kraft transactions list"),
     ],
 )
@@ -68,3 +76,13 @@ def test_other_options_are_left_to_the_command(line: str) -> None:
 def test_each_command_that_is_named_instead_of_an_option_exists(command: str) -> None:
     application_of_one: Any = get_command(application([command]))
     assert set(ACTIONS[command]) <= set(application_of_one.commands[command].commands)
+
+
+def test_the_command_that_does_the_work_of_a_tool_exists() -> None:
+    command = get_command(application([]))
+    for instead in TOOLS.values():
+        if instead.startswith("kraft "):
+            words = instead.partition(",")[0].split()[1:]
+            found = command
+            for word in words[: 1 if words[0] in ("produce", "consume") else 2]:
+                found = found.commands[word]  # type: ignore[attr-defined]  # The groups have it.

@@ -5,7 +5,7 @@ import json
 import pytest
 import typer
 
-from kraft.cli.record_format import json_line, parse_format
+from kraft.cli.record_format import json_line, kafka_format, parse_format
 from kraft.client import ConsumerRecord, TimestampType
 
 RECORD = ConsumerRecord("orders", 3, 17, 1_000, TimestampType.CREATE_TIME, b"anna", b"two pizzas", (("h", b"1"),))
@@ -54,3 +54,27 @@ def test_json_keeps_bytes_that_are_no_text() -> None:
         {"key": "h", "value": None},
         {"key": "g", "value": {"base64": "/w=="}},
     ]
+
+
+@pytest.mark.parametrize(
+    ("properties", "line"),
+    [
+        ({}, b"two pizzas\n"),
+        ({"print.key": "true"}, b"anna\ttwo pizzas\n"),
+        ({"print.key": "true", "key.separator": "=", "print.value": "false", "line.separator": ";"}, b"anna;"),
+        (
+            {f"print.{each}": "true" for each in ("timestamp", "partition", "offset", "headers", "key")},
+            b"CreateTime:1000\tPartition:3\tOffset:17\th:1\tanna\ttwo pizzas\n",
+        ),
+    ],
+)
+def test_properties_print_what_kafkas_own_consumer_prints(properties: dict[str, str], line: bytes) -> None:
+    assert kafka_format(properties)(RECORD) == line
+
+
+def test_properties_name_what_is_missing_as_kafkas_own_consumer_does() -> None:
+    write = kafka_format({"print.headers": "true", "print.key": "true", "null.literal": "none"})
+    assert write(NULLS) == b"h:none,g:\xff\tnone\tnone\n"
+    assert write(NULLS._replace(headers=())) == b"NO_HEADERS\tnone\tnone\n"
+    with pytest.raises(typer.BadParameter, match=r"print\.keys is unknown: use one of print\.timestamp"):
+        kafka_format({"print.keys": "true"})
