@@ -8,7 +8,7 @@ transaction. Source: KIP-868.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
@@ -66,3 +66,11 @@ class ReplayedImage(Struct, frozen=True, kw_only=True):
         if isinstance(last, TransactionEnded) or not (begins or self.in_transaction):
             return ReplayedImage(image=after)
         return ReplayedImage(image=self.image, draft=after)
+
+
+def replay_snapshot(image: MetadataImage, records: Iterable[MetadataRecord]) -> MetadataImage:
+    """Return the image after more records of a snapshot. Raises ContradictoryEntry, as for an entry."""
+    try:
+        return image.replay(records)
+    except AssertionError as contradiction:
+        raise ContradictoryEntry(contradiction) from contradiction

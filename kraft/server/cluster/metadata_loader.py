@@ -21,7 +21,7 @@ import structlog
 
 from kraft.metadata.features import check_levels
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
-from kraft.metadata.replayed_image import ReplayedImage
+from kraft.metadata.replayed_image import ReplayedImage, replay_snapshot
 from kraft.model.errors import Refusal
 from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
 from kraft.model.ids import BrokerId
@@ -196,7 +196,7 @@ class MetadataLoader:
 
     def _replay_part(self, part: MetadataBatch) -> None:
         """Add a part of a snapshot. Each part is replayed as it arrives, so that the event loop is not blocked long."""
-        self._snapshot = self._snapshot.replay(decode_records(part.records, part.index))
+        self._snapshot = replay_snapshot(self._snapshot, decode_records(part.records, part.index))
         self.entry_bytes_total += len(part.records)
         if not part.ends_snapshot:
             return

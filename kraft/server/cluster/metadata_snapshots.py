@@ -14,6 +14,7 @@ import structlog
 from msgspec import Struct
 
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
+from kraft.metadata.replayed_image import replay_snapshot
 from kraft.metadata.snapshot_records import snapshot_records
 from kraft.model.errors import Corruption
 from kraft.quorum.snapshots import SnapshotId, SnapshotStore
@@ -77,8 +78,11 @@ def encode_image(image: MetadataImage) -> Iterator[bytes]:
 
 
 def decode_image(chunks: Iterable[bytes], index: int) -> MetadataImage:
-    """Return the image in the chunks of a snapshot. Raises Corruption for records unknown to this version."""
-    return EMPTY_IMAGE.replay(chain.from_iterable(decode_records(chunk, index) for chunk in chunks))
+    """Return the image in the chunks of a snapshot.
+
+    Raises Corruption for records unknown to this version, and ContradictoryEntry for records that do not fit together.
+    """
+    return replay_snapshot(EMPTY_IMAGE, chain.from_iterable(decode_records(chunk, index) for chunk in chunks))
 
 
 class MetadataSnapshots:

@@ -382,6 +382,16 @@ async def test_a_snapshot_is_applied_when_it_is_complete_and_entries_continue_fr
         assert loader.current_image() == LoadedImage(image=loader.image, index=51, term=1)
 
 
+async def test_a_snapshot_that_contradicts_itself_ends_the_broker_with_words_for_an_operator() -> None:
+    controller = Controller()
+    controller.snapshot = snapshot_of(image_with("a"), 50)
+    # The same topic twice.
+    controller.snapshot.insert(-1, controller.snapshot[-2])
+    with pytest.raises(ContradictoryEntry, match="not that of its quorum"):
+        async with asyncio.timeout(60):
+            await loader_of(Controllers(controller), Published()).run()
+
+
 async def test_an_interrupted_snapshot_is_discarded() -> None:
     breaks_off, whole = Controller("breaks off", is_down=True), Controller("whole")
     breaks_off.snapshot = snapshot_of(image_with("a", "b"), 50)[:-2]

@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from kraft.log.disk import Disk
 from kraft.metadata.image import EMPTY_IMAGE
 from kraft.metadata.records import TopicCreated
+from kraft.metadata.replayed_image import ContradictoryEntry
 from kraft.model.errors import Corruption
 from kraft.model.ids import TopicId
 from kraft.quorum.snapshots import SnapshotId, SnapshotStore
@@ -104,6 +105,12 @@ def test_the_empty_image_has_no_chunks() -> None:
 def test_a_chunk_that_this_version_does_not_know_is_corruption() -> None:
     with pytest.raises(Corruption):
         decode_image([b"\xff\xff"], 7)
+
+
+def test_records_that_do_not_fit_together_are_refused_in_words_for_an_operator() -> None:
+    chunks = list(encode_image(with_topic(cluster(1), [1])))
+    with pytest.raises(ContradictoryEntry, match="contradicts the metadata before it"):
+        decode_image([*chunks, *chunks], 7)
 
 
 # --- writing ------------------------------------------------------------------------------------------------------
