@@ -133,14 +133,15 @@ def _in_kafkas_order(description: QuorumDescription) -> list[QuorumMember]:
 
 
 def _max_follower_lag(description: QuorumDescription) -> tuple[int, int]:
-    """Return the lag of the slowest voter: missing entries, and milliseconds since none was missing; -1 if unknown."""
+    """Return the lag of the slowest voter: missing entries, and milliseconds since none was missing; -1 if unknown.
+
+    A voter that has not told the leader yet what it has counts as one that has nothing.
+    """
     leader = _leader(description)
     if leader is None:
         return -1, -1
     slowest = min(description.voters, key=lambda voter: voter.log_end_offset)
-    if slowest.log_end_offset < 0:
-        return -1, -1
-    lag = leader.log_end_offset - slowest.log_end_offset
+    lag = leader.log_end_offset - max(0, slowest.log_end_offset)
     if slowest is leader or not lag:
         return lag, 0
     if slowest.last_caught_up_timestamp_ms < 0:

@@ -14,7 +14,7 @@ def test_the_quorum_is_described_as_kafkas_own_command_does(kraft: Shell) -> Non
         "LeaderId:               2",
         "LeaderEpoch:            5",
         "HighWatermark:          41",
-        "MaxFollowerLag:         -1",
+        "MaxFollowerLag:         41",
         "MaxFollowerLagTimeMs:   -1",
         "CurrentVoters:          [1,2,3]",
         "CurrentObservers:       [7]",
