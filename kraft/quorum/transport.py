@@ -440,16 +440,16 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
             self._put(learner, Admission(term=engine.raftCurrentTerm, incarnation=incarnation))
 
     def _receive_pre_vote_request(self, engine: EngineFacts, peer: int, request: PreVoteRequest) -> None:
+        log_end = (request.last_log_term, request.last_log_index)
+        if request.forms:
+            # In any term, so that it is said: each majority of a grown quorum must have all that the old one had.
+            is_up_to_date = self.standing.has_equal_log(peer, log_end, self._log_end())
+        else:
+            is_up_to_date = log_end >= self._log_end()
         current_term = engine.raftCurrentTerm
         if request.term <= current_term:
             self._put(peer, PreVoteResponse(term=current_term, granted=False))
             return
-        log_end = (request.last_log_term, request.last_log_index)
-        if request.forms:
-            # Each majority of a quorum that grew from one controller must have all that this one had.
-            is_up_to_date = self.standing.has_equal_log(peer, log_end, self._log_end())
-        else:
-            is_up_to_date = log_end >= self._log_end()
         may_vote = request.forms or self.standing.membership.may_vote_in(request.term)
         if may_vote and is_up_to_date and not self._has_leader_besides(engine, peer):
             quorum_id = quorum_id_of(request.founders)

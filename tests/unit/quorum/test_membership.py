@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 
 from kraft.quorum.config import QuorumConfig, VoterAddress
+from kraft.quorum.handshake import Greeting
 from kraft.quorum.journal import QuorumJournal, settle_membership
+from kraft.quorum.journal_segments import DIRECTORY_NAME, FILE_NAME
 from kraft.quorum.membership import Membership, MembershipRefused, before_incarnations, quorum_id_of
+from kraft.quorum.standing import Standing
 from kraft.runtime.disk import RealDisk
 
 A, B, C = (bytes([number]) * 16 for number in (1, 2, 3))
@@ -128,3 +131,62 @@ def test_a_journal_of_a_version_without_memberships_may_vote_with_the_configured
     with pytest.raises(MembershipRefused, match="was formed with 1: "):
         settle_membership(journal, config(tmp_path), lambda: A)
     journal.close()
+
+
+# --- journals of the version before memberships ------------------------------------------------------------------
+
+
+GOLDEN_2 = bytes.fromhex(
+    "4b52414654514a0000000002e6f234a8f14b51460000003d9183ac0302000000000000000300000000000000010100000000000000010000"
+    "000000000000000000010101000000000000000200000000000000030000000101f14b51460000001114624a9d0200000000000000040000"
+    "000000000002"
+)
+"""A journal as format version 2 wrote it: the engine's first entry, one of term 3, and a vote for voter 2 in term 4."""
+
+GOLDEN_FOUNDERS = {
+    1: bytes.fromhex("7da76921b3fc52b9772759dcae0b2db6"),
+    2: bytes.fromhex("910f21bf5f5a3152f9c938943fc7ccd9"),
+    3: bytes.fromhex("ae249c77542c65873582f9a401f25ba9"),
+}
+"""What each voter of cluster `test` has to find, in every version from now on."""
+
+
+def opened_golden(directory: Path) -> QuorumJournal:
+    path = directory / DIRECTORY_NAME / FILE_NAME
+    path.parent.mkdir()
+    path.write_bytes(GOLDEN_2)
+    journal = QuorumJournal(directory, RealDisk())
+    assert (journal.last_index, journal.getCurrentTerm(), journal.getVotedForNodeId()) == (2, 4, 2)
+    assert journal.membership is None
+    return journal
+
+
+def test_an_old_journal_alone_belongs_to_its_quorum_of_one_at_once(tmp_path: Path) -> None:
+    journal = opened_golden(tmp_path)
+    membership = settle_membership(journal, config(tmp_path, 1), lambda: C)
+    journal.close()
+    assert membership.founders == {1: GOLDEN_FOUNDERS[1]}
+    assert membership.may_vote_in(5)
+    reopened = QuorumJournal(tmp_path, RealDisk())
+    reopened.close()
+    assert (reopened.membership, reopened.getVotedForNodeId()) == (membership, 2)
+
+
+def test_an_old_journal_of_three_votes_and_stores_its_founders_once_another_has_the_same(tmp_path: Path) -> None:
+    journal = opened_golden(tmp_path)
+    membership = settle_membership(journal, config(tmp_path), lambda: C)
+    assert membership.founders == GOLDEN_FOUNDERS
+    assert not membership.is_learner
+    assert membership.may_vote_in(5)
+    assert journal.membership is None
+    standing = Standing(config(tmp_path), membership, journal, is_confirmed=False)
+    standing.greeted(2, Greeting(process_id=B, incarnation=B))
+    assert journal.membership is None
+    assert standing.named_founders == {}
+    standing.greeted(3, Greeting(process_id=C, incarnation=GOLDEN_FOUNDERS[3]))
+    journal.sync()
+    journal.close()
+    reopened = QuorumJournal(tmp_path, RealDisk())
+    reopened.close()
+    assert reopened.membership == membership
+    assert settle_membership(reopened, config(tmp_path), lambda: C) == membership

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+from structlog.testing import capture_logs
+
 from kraft.quorum.command import NO_OP
 from kraft.quorum.config import QuorumConfig, VoterAddress
 from kraft.quorum.handshake import Greeting
 from kraft.quorum.journal import QuorumJournal
 from kraft.quorum.membership import Membership
-from kraft.quorum.messages import Message, PreVoteResponse
+from kraft.quorum.messages import Message, PreVoteRequest, PreVoteResponse
 from kraft.quorum.standing import Standing
 from kraft.quorum.transport import QuorumTransport
 from kraft.runtime.disk import RealDisk
@@ -41,6 +44,7 @@ class Candidate:
 
     def __init__(self, directory: Path) -> None:
         self.now_ms = 0
+        self.engine = Follower()
         config = QuorumConfig(
             node_id=1,
             cluster_id="test",
@@ -52,7 +56,7 @@ class Candidate:
         journal.add(bytes([NO_OP]), 1, 0)
         self.standing = Standing(config, Membership(node_id=1, incarnation=A), journal)
         self.transport = QuorumTransport(config, journal, self, self.standing)
-        self.transport.attach(Follower(), NoLinks())
+        self.transport.attach(self.engine, NoLinks())
 
     def monotonic_ms(self) -> int:
         return self.now_ms
@@ -64,6 +68,20 @@ class Candidate:
 
     def is_greeted(self, peer: int, incarnation: bytes) -> None:
         self.transport.greeted(peer, Greeting(process_id=incarnation, incarnation=incarnation))
+
+    def is_asked(self, peer: int, *, last_log_index: int) -> None:
+        """Receive the request of a voter to form the quorum that this one proposes now."""
+        founders = self.standing.proposed_founders
+        assert founders is not None
+        request = PreVoteRequest(
+            term=1,
+            last_log_index=last_log_index,
+            last_log_term=0,
+            incarnation=founders[peer],
+            founders=founders,
+            forms=True,
+        )
+        self.transport.receive(peer, [request])
 
     def is_granted(self, peer: int) -> None:
         """Receive the pre-vote of a voter for the quorum that this one proposes now."""
@@ -97,3 +115,18 @@ def test_what_was_granted_for_a_voter_that_has_lost_its_directory_since_forms_no
     candidate.is_granted(3)
     assert not candidate.asks()
     assert candidate.standing.membership.is_new
+
+
+@pytest.mark.parametrize("term", [0, 9])
+def test_a_voter_whose_log_differs_is_named_by_those_of_a_later_term_as_well(tmp_path: Path, term: int) -> None:
+    candidate = Candidate(tmp_path)
+    candidate.engine.raftCurrentTerm = term
+    candidate.is_greeted(2, B)
+    candidate.is_greeted(3, C)
+    with capture_logs() as events:
+        candidate.is_asked(2, last_log_index=1)
+        assert not events
+        candidate.is_asked(3, last_log_index=7)
+    (event,) = events
+    assert event["event"] == "quorum not formed: the metadata logs of its controllers differ"
+    assert (event["peer"], event["peer_ends_at"]) == (3, 7)
