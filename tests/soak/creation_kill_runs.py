@@ -16,7 +16,8 @@ from tests.soak.leader_kill_runs import NODES, LeaderKill, LedPartition, figures
 from tests.support.records import create_topic
 from tests.support.waiting import until
 
-_LARGE: Final = "large"
+_LARGE: Final = ("large-a", "large-b", "large-c")
+"""Several topics, because a request may create 10,000 partitions at most."""
 _DEADLINE_S: Final = 600.0
 _ACKNOWLEDGED_BEFORE: Final = 20
 _BEGUN: Final = 20
@@ -26,7 +27,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 class CreationKill(Struct, frozen=True, kw_only=True):
-    """One kill. Each node had `created` new logs to open, and at least `opened` of them were open by then."""
+    """One kill. Each node had about `created` new logs to open, and at least `opened` of them were open by then."""
 
     kill: LeaderKill
     created: int
@@ -56,37 +57,45 @@ def run(*, times: int, logs: int, tell: Callable[[CreationKill], None] = lambda 
 
 
 def _kill_while_logs_open(led: LedPartition, logs: int) -> CreationKill:
-    servers = led.cluster.bootstrap_servers
+    def have_begun() -> bool:
+        if created.done():
+            # Raises what is wrong.
+            created.result()
+        return min(_opened(led.cluster)) >= _BEGUN
+
     with ThreadPoolExecutor(1) as thread:
-        created = thread.submit(_create_large, servers, NODES * logs)
-        until(
-            lambda: replicas_on_disk(led.cluster, _LARGE) >= _BEGUN,
-            "the nodes do not open the logs of the new topic",
-            _DEADLINE_S,
-        )
-        opened = replicas_on_disk(led.cluster, _LARGE)
+        created = thread.submit(_create_large, led.cluster.bootstrap_servers, logs)
+        until(have_begun, "the nodes open no new logs", _DEADLINE_S)
+        opened = min(_opened(led.cluster))
         kill = led.kill_leader()
         created.result(_DEADLINE_S)
-    until(lambda: replicas_on_disk(led.cluster, _LARGE) == logs, "logs of the new topic are missing", _DEADLINE_S)
-    led.admin.delete_topics([_LARGE])
-    until(lambda: not replicas_on_disk(led.cluster, _LARGE), "logs of the deleted topic are left", _DEADLINE_S)
+    until(lambda: sum(_opened(led.cluster)) == NODES * logs, "logs of the new topics are missing", _DEADLINE_S)
+    led.admin.delete_topics(_LARGE)
+    until(lambda: not any(_opened(led.cluster)), "logs of the deleted topics are left", _DEADLINE_S)
     return CreationKill(kill=kill, created=logs, opened=opened)
 
 
 def _create_large(servers: str, partitions: int) -> None:
-    """Create the topic. Without replication its logs are the only work."""
-    try:
-        create_topic(servers, _LARGE, partitions=partitions, replication_factor=1)
-    except Refusal as refusal:
-        # The broker that was asked first died before it answered.
-        if refusal.error_code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-            raise
+    """Create the topics. Without replication their logs are the only work."""
+    for topic in _LARGE:
+        try:
+            create_topic(servers, topic, partitions=partitions, replication_factor=1)
+        except Refusal as refusal:
+            # The broker that was asked first died before it answered.
+            if refusal.error_code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
 
 
-def replicas_on_disk(cluster: Cluster, topic: str) -> int:
-    """Return how many replicas of the topic the node with the fewest has."""
+def _opened(cluster: Cluster) -> list[int]:
+    """Return how many new logs each node has."""
+    counts = [replicas_on_disk(cluster, topic) for topic in _LARGE]
+    return [sum(of_node) for of_node in zip(*counts, strict=True)]
+
+
+def replicas_on_disk(cluster: Cluster, topic: str) -> list[int]:
+    """Return how many replicas of the topic each node has."""
     directories = (cluster.directory / f"node-{node.node_id}" for node in cluster.nodes)
-    return min(sum(1 for _ in directory.glob(f"{topic}-*[0-9]")) for directory in directories)
+    return [sum(1 for _ in directory.glob(f"{topic}-*[0-9]")) for directory in directories]
 
 
 @app.command()

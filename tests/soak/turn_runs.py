@@ -44,8 +44,8 @@ DEADLINE_S: Final = 60.0
 PREPARE_S: Final = 300.0
 
 TOPIC: Final = "many"
-_MEASURED: Final = (sys.executable, "-m", "tests.soak.loads.measured_node")
-_KNOWN: Final = {
+MEASURED: Final = (sys.executable, "-m", "tests.soak.loads.measured_node")
+KNOWN: Final = {
     "topic": TOPIC,
     "group_instance": "instance",
     "transactional": "id",
@@ -59,7 +59,7 @@ _KNOWN: Final = {
 }
 """Texts by a word in a field's name."""
 
-_FIXED: Final = {
+FIXED: Final = {
     "replica_id": -1,
     "session_timeout_ms": 10_000,
     "rebalance_timeout_ms": 10_000,
@@ -116,12 +116,13 @@ class Battery:
         outcome = work()
         time.sleep(SETTLE_S)
         self.cluster.node(1).check_running()
-        result = _longest(log, position, name, outcome)
+        result = longest(log, position, name, outcome)
         self.results.append(result)
         print(result, flush=True)
 
 
-def _longest(log: Path, position: int, name: str, outcome: str) -> Measured:
+def longest(log: Path, position: int, name: str, outcome: str) -> Measured:
+    """Return the longest turn in a measured node's log from `position` on."""
     computed = held = 0.0
     places: tuple[str, ...] = ()
     seen: tuple[str, ...] = ()
@@ -211,7 +212,7 @@ def _called(server: str, messages: LargestCalls, call: Call[Any, Any] | Stream[A
 def run(only: tuple[str, ...]) -> bool:
     """Return True if no turn was as long as the goal."""
     cluster = Cluster(nodes=1, overrides=worst_loads.SETTINGS)
-    cluster.node(1)._command = _MEASURED
+    cluster.node(1)._command = MEASURED
     with cluster:
         kafka, rpc = cluster.kafka_bootstrap_servers, cluster.bootstrap_servers
         with Admin(rpc) as admin:
@@ -223,10 +224,10 @@ def run(only: tuple[str, ...]) -> bool:
         battery = Battery(cluster, only)
         for name, load in worst_loads.loads(cluster):
             battery.measure(name, load)
-        requests = LargestRequests(_KNOWN, topic_id, _FIXED)
+        requests = LargestRequests(KNOWN, topic_id, FIXED)
         for name, case in kafka_cases(kafka, requests):
             battery.measure(name, case)
-        messages = LargestCalls(_KNOWN, topic_id.bytes, _FIXED)
+        messages = LargestCalls(KNOWN, topic_id.bytes, FIXED)
         for name, case in grpc_cases(rpc, messages):
             battery.measure(name, case)
     print(summary(battery.results))
@@ -239,9 +240,9 @@ def summary(results: Sequence[Measured]) -> str:
     lines = ["", f"{len(over)} of {len(results)} cases computed {COMPUTED_MS_GOAL:g} ms or more in one turn:"]
     lines += [f"{each.computed_ms:10.1f} ms  {each.name}: {each.outcome}" for each in over]
     for kind in dict.fromkeys(each.kind for each in results):
-        longest = [each.computed_ms for each in results if each.kind == kind]
+        computed_ms = [each.computed_ms for each in results if each.kind == kind]
         too_long = sum(each.is_over for each in results if each.kind == kind)
-        lines.append(f"{kind:14} {len(longest):5} cases, {too_long:3} over, longest {max(longest):8.1f} ms")
+        lines.append(f"{kind:14} {len(computed_ms):5} cases, {too_long:3} over, longest {max(computed_ms):8.1f} ms")
     return "\n".join(lines)
 
 

@@ -61,7 +61,8 @@ DELETED: Final = "deleted"
 _AT_ONCE: Final = 200
 """Requests that are sent before their answers are read."""
 
-_JOIN_WITHOUT_ID, _JOIN_STATIC, _LEAVE, _HEARTBEAT, _COMMIT = 3, 5, 5, 1, 8
+JOIN_WITHOUT_ID: Final = 3
+_JOIN_STATIC, _LEAVE, _HEARTBEAT, _COMMIT = 5, 5, 1, 8
 _COMMIT_WITH_RETENTION: Final = 4
 _DESCRIBE_GROUPS, _DESCRIBE_TRANSACTIONS = 0, 0
 _INIT_PRODUCER, _ADD_PARTITIONS, _LIST_TRANSACTIONS = 4, 3, 2
@@ -158,7 +159,8 @@ def _pause(cluster: Cluster, seconds: float) -> str:
 # --- groups ----------------------------------------------------------------------------------------------------------
 
 
-def _join(group_id: str, instance_id: str | None = None) -> JoinGroupRequest:
+def join(group_id: str, instance_id: str | None = None) -> JoinGroupRequest:
+    """Return the request of a new member, for any assignor."""
     return JoinGroupRequest(
         group_id=group_id,
         session_timeout_ms=int(SESSION_S * 1_000),
@@ -173,14 +175,14 @@ def _join(group_id: str, instance_id: str | None = None) -> JoinGroupRequest:
 def _join_and_close(server: str, group_id: str) -> str:
     for _ in range(MEMBERS):
         with Connection(server) as connection:
-            connection.send(_join(group_id), _JOIN_WITHOUT_ID)
+            connection.send(join(group_id), JOIN_WITHOUT_ID)
     return f"{MEMBERS:,} members"
 
 
 def _join_static(server: str) -> str:
     for number in range(MEMBERS):
         with Connection(server) as connection:
-            connection.send(_join("static", f"instance-{number}"), _JOIN_STATIC)
+            connection.send(join("static", f"instance-{number}"), _JOIN_STATIC)
     return f"{MEMBERS:,} members"
 
 
@@ -214,6 +216,11 @@ def _join_consumers(server: str) -> str:
 
 
 def _list_by_pattern(server: str) -> str:
+    return _codes(_exchange(server, [list_by_pattern(server)], _LIST_TRANSACTIONS))
+
+
+def list_by_pattern(server: str) -> ListTransactionsRequest:
+    """Create the transactional id that is the hardest for a pattern; return a request with this pattern."""
     # In an id without a pattern of its own, nearly every character leads to states that were not seen before.
     transactional_id = "".join(Random(_ID_LENGTH).choices("ab", k=_ID_LENGTH))
     _exchange(
@@ -221,8 +228,7 @@ def _list_by_pattern(server: str) -> str:
         [InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)],
         _INIT_PRODUCER,
     )
-    request = ListTransactionsRequest(state_filters=(), producer_id_filters=(), transactional_id_pattern=_PATTERN)
-    return _codes(_exchange(server, [request], _LIST_TRANSACTIONS))
+    return ListTransactionsRequest(state_filters=(), producer_id_filters=(), transactional_id_pattern=_PATTERN)
 
 
 # --- offsets ---------------------------------------------------------------------------------------------------------

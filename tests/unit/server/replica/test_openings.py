@@ -64,6 +64,14 @@ async def recreate_while_a_thread_is_at_the_log(tmp_path: Path, disk: HeldExecut
     return host
 
 
+async def lose(host: Host, disk: HeldExecutor) -> None:
+    """Have a replica that turns out to be corrupt; the disk is held from then on."""
+    await host.act_on(with_topic(NONE, [2, 1, 3]))
+    filled(host)
+    corrupt(host)
+    host.use_thread(disk)
+
+
 def is_served(host: Host, number: int = 0, topic_id: TopicId = ORDERS) -> bool:
     partition = host.partition(number, topic_id)
     return partition.leader is not None or partition.follower is not None
@@ -239,10 +247,7 @@ async def test_a_broker_whose_last_directory_fails_opens_nothing_more(host: Host
 async def test_a_lost_replica_that_the_metadata_counts_on_again_is_not_created_empty(
     host: Host, disk: HeldExecutor
 ) -> None:
-    await host.act_on(with_topic(NONE, [2, 1, 3]))
-    filled(host)
-    corrupt(host)
-    host.use_thread(disk)
+    await lose(host, disk)
     await host.act_on(with_topic(host.image, [1], topic="large", topic_id=LARGE))
     await host.act_on(host.image.replay([changed(2, epoch=1, isr=(2, 3))]))
     await host.act_on(host.image.replay([changed(1, epoch=2, isr=(1,))]))
@@ -340,4 +345,35 @@ async def test_a_log_that_waits_for_a_name_is_opened_when_the_other_one_was_not_
     await disk.step()
     assert (is_served(host, topic_id=AGAIN), host.directories("b")) == (True, ["orders-0"])
     await disk.work()
+    await closed(host)
+
+
+async def test_a_lost_replica_that_is_deleted_while_it_is_created_again_is_not_served(
+    host: Host, disk: HeldExecutor
+) -> None:
+    await lose(host, disk)
+    await host.act_on(host.image.replay([changed(2, epoch=1, isr=(2, 3))]))
+    await host.act_on(host.image.replay([TopicDeleted(topic_id=ORDERS)]))
+    await host.act_on(with_topic(host.image, [1, 2], topic_id=AGAIN))
+    await disk.work()
+    assert (is_served(host, topic_id=AGAIN), host.broker.partitions.offline) == (True, [])
+    assert host.directories() == ["orders-0", "orders-0.0-delete", "orders-0.0-quarantine"]
+    await closed(host)
+
+
+async def test_a_delayed_replica_that_is_deleted_while_it_is_created_is_removed_from_the_disk(
+    host: Host, disk: HeldExecutor
+) -> None:
+    await create(host, disk)
+    host.broker.disk.is_full = True
+    await disk.work()
+    host.broker.disk.is_full = False
+    (delayed,) = host.broker.partitions.offline
+    assert delayed.damage is Damage.NOT_CREATED
+    host.publisher._openings.open_later([delayed.id])
+    await settle()
+    await host.act_on(host.image.replay([TopicDeleted(topic_id=ORDERS)]))
+    await disk.work()
+    assert (len(host.broker.partitions), host.broker.partitions.offline) == (0, [])
+    assert host.directories() == ["orders-0.0-delete"]
     await closed(host)
