@@ -123,7 +123,8 @@ class ReplicaOpenings:
         """
         planned = Counter(self._waiting.values())
         for each in partitions:
-            place = self._place_of(each, planned)
+            # One that is offline may be removed from the metadata, and still to be retired.
+            place = self._place_of(each, planned) if each.topic_id in self._image.topics else None
             if place is not None:
                 self._waiting[each] = place
                 planned[place] += 1
@@ -244,11 +245,14 @@ class ReplicaOpenings:
 
     def _give_roles(self, piece: Piece) -> None:
         for partition in piece.opened:
-            # It may have been removed, or its directory may have failed, while the checkpoints were written.
+            # While the checkpoints were written, it may have been removed, also if it is still to be retired, or its
+            # directory may have failed.
+            if partition.id not in self._waiting:
+                continue
             if self._partitions.find(partition.id) is partition:
                 self._give_role(partition)
             if self._partitions.is_held(partition.id):
-                self._waiting.pop(partition.id, None)
+                del self._waiting[partition.id]
         for partition in piece.again:
             if self._partitions.find(partition.id) is partition:
                 log.info("replica created", partition=str(partition.topic_partition), directory=partition.log_directory)

@@ -377,3 +377,32 @@ async def test_a_delayed_replica_that_is_deleted_while_it_is_created_is_removed_
     assert (len(host.broker.partitions), host.broker.partitions.offline) == (0, [])
     assert host.directories() == ["orders-0.0-delete"]
     await closed(host)
+
+
+async def test_replicas_that_are_being_deleted_take_no_role(host: Host, disk: HeldExecutor) -> None:
+    count = 2_500
+    await create(host, disk, count)
+    while len(host.broker.partitions) < count:
+        await disk.step()
+    # All but the first ones wait for the checkpoint. They are retired in turns, and meanwhile it is written.
+    deleting = asyncio.create_task(host.act_on(host.image.replay([TopicDeleted(topic_id=ORDERS)])))
+    await asyncio.sleep(0)
+    assert 0 < len(host.broker.partitions) < count
+    await disk.step()
+    assert 0 < len(host.broker.partitions) < count
+    await deleting
+    await disk.work()
+    assert len(host.broker.partitions) == 0
+    await closed(host)
+
+
+async def test_a_delayed_replica_whose_topic_is_being_deleted_is_not_created(host: Host, disk: HeldExecutor) -> None:
+    await create(host, disk)
+    host.broker.disk.is_full = True
+    await disk.work()
+    (delayed,) = host.broker.partitions.offline
+    openings = host.publisher._openings
+    openings.metadata_changed(NONE, [])
+    openings.open_later([delayed.id])
+    assert not openings.is_waiting(delayed.id)
+    await closed(host)
