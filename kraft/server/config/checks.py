@@ -6,7 +6,9 @@ They run before the node starts: a contradiction would otherwise show much later
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.readers import MIB
@@ -25,21 +27,6 @@ class Conflict(Exception):
         super().__init__(reason)
         self.key = key
         self.reason = reason
-
-
-def check(config: NodeConfig) -> None:
-    """Raise Conflict for the first contradiction."""
-    _check_listeners_fit_roles(config)
-    _check_protocols(config)
-    _check_ports(config)
-    _check_directories(config)
-    _check_voters(config)
-    _check_replicas(config)
-    _check_times(config)
-    _check_quorum_times(config)
-    _check_group_times(config)
-    _check_sizes(config)
-    _check_cleaner(config)
 
 
 def advertised_listeners(config: NodeConfig) -> tuple[Listener, ...]:
@@ -209,12 +196,12 @@ def _check_voters(config: NodeConfig) -> None:
                 f"does not name this node: a controller votes, so add {config.node_id}@host:{controller.port}",
             )
         return
-    if controller is None:
+    if controller is None and not config.is_controller:
         raise Conflict(
             "controller.quorum.voters",
             f"names this node, {voter}, which is not a controller: add controller to process.roles or remove the voter",
         )
-    if voter.port != controller.port:
+    if controller is not None and voter.port != controller.port:
         raise Conflict(
             "controller.quorum.voters",
             f"names {voter} for this node, whose listener is {controller}: use the same port",
@@ -329,3 +316,20 @@ def _check_cleaner(config: NodeConfig) -> None:
             f"below 1 MiB for each of log.cleaner.threads={maintenance.cleaner_threads}, so each pass over a log would "
             "clean only a few keys: raise it",
         )
+
+
+CHECKS: Final[tuple[Callable[[NodeConfig], None], ...]] = (
+    _check_listeners_fit_roles,
+    _check_protocols,
+    _check_ports,
+    _check_directories,
+    _check_voters,
+    _check_replicas,
+    _check_times,
+    _check_quorum_times,
+    _check_group_times,
+    _check_sizes,
+    _check_cleaner,
+    check_security,
+)
+"""Each raises Conflict for the first contradiction that it finds."""

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from kraft.metadata.configs import SERVER_KEYS, ConfigKey, ServerKey
 from kraft.model.configs import ConfigType
+from kraft.server.config import readers
 from kraft.server.config.declaration import Key, keys_of
 from kraft.server.config.node_config import COMPONENTS, NodeConfig
 from kraft.server.config.readers import Reader, only
@@ -28,9 +29,9 @@ _FIXED_KEYS: Final = (
     ),
     Key(
         "inter.broker.listener.name",
-        only(GRPC, "brokers call each other at the listener of that name"),
-        "Listener at which brokers call each other; always GRPC. Replicas are fetched at the first listener for Kafka's"
-        " protocol where it is reached.",
+        readers.plain_text,
+        "Listener at which brokers call each other; always GRPC, and another name is a warning. Replicas are fetched at"
+        " the first listener for Kafka's protocol where it is reached.",
         GRPC,
     ),
     Key("ssl.keystore.type", _PEM_ONLY, "Format of ssl.keystore.location; always PEM. Kafka's default is JKS.", "PEM"),

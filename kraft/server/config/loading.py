@@ -1,7 +1,7 @@
 """Loads and checks a node's configuration file.
 
-The file has the format of Kafka's `server.properties`. Every error is found before the node starts, and is one line
-that names the file, the key and the allowed values. Harmless mistakes are warnings in the result.
+The file has the format of Kafka's `server.properties`. Every error is found before the node starts, all of a file at
+once, and each is one line that names the file, the key and the allowed values. Harmless mistakes are warnings.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 from kraft.metadata.configs import TopicConfig, broker_defaults
 from kraft.model.errors import Refusal
-from kraft.server.config import properties, unsupported
-from kraft.server.config.checks import Conflict, advertised_listeners, check, check_security, security_warnings
+from kraft.server.config import kafka_files, properties, unsupported
+from kraft.server.config.checks import CHECKS, Conflict, advertised_listeners, security_warnings
 from kraft.server.config.declaration import Key, Required, keys_of
 from kraft.server.config.keys import BY_NAME, KEYS
 from kraft.server.config.node_config import COMPONENTS, NodeConfig
@@ -32,22 +32,38 @@ def load(path: Path | str) -> NodeConfig:
     file = Path(path)
     settings, repeated = _last_of_each(_read(file), file)
     warnings = [*repeated, *_older_names(settings)]
-    _refuse_dangerous(settings, file)
+    problems = _dangerous(settings, file)
     warnings += [
         ConfigWarning(found.key, message)
         for found in settings.values()
         if (message := unsupported.warning(found.key)) is not None
     ]
-    try:
-        config = _assemble(file, settings)
-        check(config)
-        config = replace(config, advertised_listeners=advertised_listeners(config))
-        check_security(config)
-        check_processes(config)
-    except Conflict as conflict:
-        raise _error(file, conflict.key, settings, conflict.reason) from None
+    complete, added = kafka_files.with_voters(settings)
+    if added:
+        warnings = [*(each for each in warnings if each.key != kafka_files.BOOTSTRAP_SERVERS), *added]
+    values = _values(file, complete, problems)
+    _raise_for(file, problems)
+    config, changed = kafka_files.completed(_assemble(file, complete, values))
+    warnings += changed
+    config, conflicts = _checked(config)
+    _raise_for(file, [_problem(file, each.key, settings, each.reason) for each in conflicts])
     warnings += security_warnings(config)
     return replace(config, warnings=tuple(warnings))
+
+
+def _checked(config: NodeConfig) -> tuple[NodeConfig, list[Conflict]]:
+    """Complete the advertised listeners; return what contradicts itself, too."""
+    conflicts = []
+    try:
+        config = replace(config, advertised_listeners=advertised_listeners(config))
+    except Conflict as conflict:
+        conflicts.append(conflict)
+    for check in (*CHECKS, check_processes):
+        try:
+            check(config)
+        except Conflict as conflict:
+            conflicts.append(conflict)
+    return config, conflicts
 
 
 def _read(file: Path) -> list[Property]:
@@ -82,16 +98,35 @@ def _older_names(settings: Mapping[str, Property]) -> list[ConfigWarning]:
     ]
 
 
-def _refuse_dangerous(settings: Mapping[str, Property], file: Path) -> None:
-    for setting in settings.values():
-        if reason := unsupported.refusal(setting.key, setting.value):
-            # The error leaves out the value: it may be a password.
-            raise ConfigError(f"{file}:{setting.line}: {setting.key}: {reason}")
+def _dangerous(settings: Mapping[str, Property], file: Path) -> list[str]:
+    return [
+        # The error leaves out the value: it may be a password.
+        f"{file}:{setting.line}: {setting.key}: {reason}"
+        for setting in settings.values()
+        if (reason := unsupported.refusal(setting.key, setting.value))
+    ]
 
 
-def _assemble(file: Path, settings: Mapping[str, Property]) -> NodeConfig:
-    values = {key.name: _value(file, key, settings) for key in KEYS}
+def _raise_for(file: Path, problems: list[str]) -> None:
+    """Raise ConfigError for all problems at once, if there are any: each costs an edit and a start otherwise."""
+    if len(problems) > 1:
+        raise ConfigError("\n  ".join([f"{file} has {len(problems)} problems:", *problems]))
+    if problems:
+        raise ConfigError(problems[0])
 
+
+def _values(file: Path, settings: Mapping[str, Property], problems: list[str]) -> dict[str, Any]:
+    """Return the values of the keys; what is wrong with others is added to the problems."""
+    values: dict[str, Any] = {}
+    for key in KEYS:
+        try:
+            values[key.name] = _value(file, key, settings)
+        except ConfigError as error:
+            problems.append(str(error))
+    return values
+
+
+def _assemble(file: Path, settings: Mapping[str, Property], values: Mapping[str, Any]) -> NodeConfig:
     def filled(component: type[Any]) -> dict[str, Any]:
         return {field: values[key.name] for field, key in keys_of(component).items()}
 
@@ -117,25 +152,30 @@ def _value(file: Path, key: Key, settings: Mapping[str, Property]) -> object:
     setting = settings.get(key.name)
     older = settings.get(key.older_name) if key.older_name else None
     if setting and older and setting.value != older.value:
-        raise _error(file, older.key, settings, f"contradicts {key.name}={setting.value}: remove one of them")
+        raise ConfigError(
+            _problem(file, older.key, settings, f"contradicts {key.name}={setting.value}: remove one of them")
+        )
     setting = setting or older
     if setting is None:
         if isinstance(key.default, Required):
-            raise ConfigError(f"{file}: {key.name} is missing: set it, for example {key.name}={key.default.example}")
+            example = key.default.example
+            if key.name == kafka_files.VOTERS:
+                example = kafka_files.example_of_voters(settings, example)
+            raise ConfigError(f"{file}: {key.name} is missing: set it, for example {key.name}={example}")
         return key.default
     try:
         return key.read(setting.value)
     except ValueError as error:
-        raise _error(file, setting.key, settings, str(error)) from None
+        raise ConfigError(_problem(file, setting.key, settings, str(error))) from None
 
 
-def _error(file: Path, name: str, settings: Mapping[str, Property], reason: str) -> ConfigError:
+def _problem(file: Path, name: str, settings: Mapping[str, Property], reason: str) -> str:
     setting = settings.get(name)
     key = BY_NAME.get(name)
     if setting is None and key is not None:
         # The file may use the older name, or rely on the default.
         setting = settings.get(key.older_name or "")
     if setting is not None:
-        return ConfigError(f"{file}:{setting.line}: {setting.key}={setting.value}: {reason}")
+        return f"{file}:{setting.line}: {setting.key}={setting.value}: {reason}"
     default = f"={key.default}" if key is not None else ""
-    return ConfigError(f"{file}: {name}{default} (the default): {reason}")
+    return f"{file}: {name}{default} (the default): {reason}"

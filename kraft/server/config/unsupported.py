@@ -44,6 +44,9 @@ _UNSUPPORTED_BY_AREA: Final[Mapping[str, str]] = {
     "consumer groups": """
         offsets.commit.required.acks group.coordinator.rebalance.protocols group.coordinator.threads
         group.coordinator.append.linger.ms""",
+    "share groups": """
+        group.share.enable share.coordinator.state.topic.replication.factor share.coordinator.state.topic.min.isr
+        share.coordinator.state.topic.num.partitions""",
     "transactions": """
         transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.two.phase.commit.enable""",
     "quotas": """

@@ -231,7 +231,10 @@ MALFORMED = [
     ("metadata.log.dir=a,b", "expected the path of one directory"),
     ("listeners=GRPC:9094", "'GRPC:9094' is not a listener: expected NAME://host:port"),
     ("listeners=", "expected listeners as NAME://host:port"),
-    ("listeners=GRPC://a:1,CONTROLLER://b:9093,GPRC://a:2", "GPRC has no security protocol: add GPRC:PLAINTEXT"),
+    (
+        "listeners=GRPC://a:1,CONTROLLER://localhost:9093,GPRC://a:2",
+        "GPRC has no security protocol: add GPRC:PLAINTEXT",
+    ),
     ("listeners=SASL_SSL://localhost:9094", "SASL_SSL: security for clients is not supported yet"),
     ("listeners=GRPC://localhost:0", "0 is not a port: expected 1 to 65535"),
     ("listeners=GRPC://localhost:65536", "65536 is not a port: expected 1 to 65535"),
@@ -240,7 +243,6 @@ MALFORMED = [
     ("controller.quorum.voters=1@:9093", "expected id@host:port"),
     ("controller.quorum.voters=1@a:1,1@b:2", "id 1 is named twice"),
     ("controller.quorum.voters=1@a:1,2@a:1", "address a:1 is named twice"),
-    ("inter.broker.listener.name=PLAINTEXT", "inter.broker.listener.name=PLAINTEXT: expected GRPC"),
     ("controller.listener.names=QUORUM", "controller.listener.names=QUORUM: expected CONTROLLER"),
 ]
 
@@ -268,7 +270,7 @@ DANGEROUS = [
     ),
     ("listener.security.protocol.map=GRPC:SSL", "not supported yet: map GRPC to PLAINTEXT"),
     (
-        "listeners=GRPC://a:1,CONTROLLER://b:9093,CLIENTS://a:2\nlistener.security.protocol.map=CLIENTS:SASL_SSL",
+        "listeners=GRPC://a:1,CONTROLLER://localhost:9093,CLIENTS://a:2\nlistener.security.protocol.map=CLIENTS:SASL_SSL",
         "not supported yet: map CLIENTS to PLAINTEXT",
     ),
     ("allow.everyone.if.no.acl.found=false", "allow.everyone.if.no.acl.found: not supported yet"),
@@ -423,3 +425,23 @@ def test_elections_that_are_held_unasked_are_configured_by_kafkas_keys(load_text
     )
     assert config.topics.configs.unclean_leader_election_enable
     assert load_text(COMBINED).elections == components.LeaderElections()
+
+
+def test_all_problems_of_a_file_are_named_at_once(load_text: Load) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load_text("process.roles=broker,controller\nnode.id=x\nlog.dirs=data\nsuper.users=a\nnum.partitions=0\n")
+    first, *problems = str(raised.value).splitlines()
+    assert first.endswith("server.properties has 5 problems:")
+    assert [problem.partition("server.properties")[2].partition(":")[2].strip()[:22] for problem in problems] == [
+        "4: super.users: not su",
+        "2: node.id=x: expected",
+        "listeners is missing: ",
+        "controller.quorum.vote",
+        "5: num.partitions=0: e",
+    ]
+
+
+def test_all_contradictions_of_a_file_are_named_at_once(load_text: Load) -> None:
+    with pytest.raises(ConfigError, match="has 2 problems:") as raised:
+        load_text(COMBINED + "min.insync.replicas=2\nbroker.heartbeat.interval.ms=9000\n")
+    assert len(str(raised.value).splitlines()) == 3

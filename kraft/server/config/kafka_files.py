@@ -1,0 +1,84 @@
+"""What a file written for Kafka leaves out or says otherwise, so that Kafka's own samples start as they are.
+
+Each change is a warning, which names what to write. Nothing is opened further than the file says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from kraft.server.config.node_config import NodeConfig
+from kraft.server.config.properties import Property
+from kraft.server.config.values import CONTROLLER, GRPC, ConfigWarning, Listener, is_loopback
+
+VOTERS: Final = "controller.quorum.voters"
+BOOTSTRAP_SERVERS: Final = "controller.quorum.bootstrap.servers"
+
+INTER_BROKER: Final = "inter.broker.listener.name"
+
+LOOPBACK: Final = "localhost"
+GRPC_PORT: Final = 9094
+
+
+def with_voters(settings: Mapping[str, Property]) -> tuple[Mapping[str, Property], list[ConfigWarning]]:
+    """Add the voters that follow from the file: the node itself, if it is the only controller that the file names.
+
+    Kafka's files name controllers without their ids (KIP-853).
+    """
+    addresses, node_id = _addresses(settings), settings.get("node.id") or settings.get("broker.id")
+    if VOTERS in settings or len(addresses) != 1 or node_id is None or not _has_role(settings, "controller"):
+        return settings, []
+    voters = f"{node_id.value.strip()}@{addresses[0]}"
+    warning = ConfigWarning(VOTERS, f"is not set: this node is the only controller, as with {VOTERS}={voters}")
+    return {**settings, VOTERS: Property(VOTERS, voters, settings[BOOTSTRAP_SERVERS].line)}, [warning]
+
+
+def example_of_voters(settings: Mapping[str, Property], otherwise: str) -> str:
+    """Return a value of controller.quorum.voters, with the addresses of a file that names controllers without ids."""
+    return ",".join(f"{number}@{address}" for number, address in enumerate(_addresses(settings), 1)) or otherwise
+
+
+def _addresses(settings: Mapping[str, Property]) -> list[str]:
+    servers = settings.get(BOOTSTRAP_SERVERS)
+    return [] if servers is None else [each.strip() for each in servers.value.split(",") if each.strip()]
+
+
+def _has_role(settings: Mapping[str, Property], role: str) -> bool:
+    roles = settings.get("process.roles")
+    return roles is not None and role in (each.strip() for each in roles.value.split(","))
+
+
+def completed(config: NodeConfig) -> tuple[NodeConfig, list[ConfigWarning]]:
+    """Add or narrow listeners of a node whose quorum is on this machine."""
+    warnings: list[ConfigWarning] = []
+    named = config.settings.get(INTER_BROKER, GRPC)
+    if named != GRPC:
+        warnings.append(ConfigWarning(INTER_BROKER, f"{named} has no effect: brokers call each other at {GRPC}"))
+    if not all(is_loopback(voter.host) for voter in config.quorum.voters):
+        return config, warnings
+    listeners = config.listeners
+    if config.is_broker and config.listener(GRPC) is None and config.kafka_listeners:
+        own = Listener(name=GRPC, host=LOOPBACK, port=GRPC_PORT)
+        listeners = (*listeners, own)
+        warnings.append(
+            ConfigWarning(
+                "listeners", f"has no {GRPC} listener, which brokers and the kraft command use: {own} is added"
+            )
+        )
+    controller = config.listener(CONTROLLER)
+    if controller is not None and not controller.host and not _authenticates(config):
+        narrowed = replace(controller, host=LOOPBACK)
+        listeners = tuple(narrowed if each is controller else each for each in listeners)
+        warnings.append(
+            ConfigWarning(
+                "listeners",
+                f"{controller} is opened as {narrowed}: for controllers on other machines, set cluster.secret.file",
+            )
+        )
+    return replace(config, listeners=listeners), warnings
+
+
+def _authenticates(config: NodeConfig) -> bool:
+    return config.security.secret_file is not None or config.security.controllers_use_tls

@@ -1,0 +1,113 @@
+"""Files that were written for Kafka: its samples, and what is changed in them."""
+
+from __future__ import annotations
+
+import pytest
+
+from kraft.server.config.loading import ConfigError
+from tests.unit.server.config.files import Load
+
+COMMON = """
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
+num.network.threads=3
+socket.send.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs=data
+num.partitions=1
+num.recovery.threads.per.data.dir=1
+offsets.topic.replication.factor=1
+share.coordinator.state.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+log.retention.hours=168
+log.retention.check.interval.ms=300000
+"""
+"""Settings that the samples of Kafka 4.3 have in common."""
+
+SERVER = (
+    COMMON
+    + """
+process.roles=broker,controller
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+"""
+)
+CONTROLLER = (
+    COMMON
+    + """
+process.roles=controller
+listeners=CONTROLLER://:9093
+advertised.listeners=CONTROLLER://localhost:9093
+"""
+)
+BROKER = (
+    COMMON
+    + """
+process.roles=broker
+listeners=PLAINTEXT://localhost:9092
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092
+"""
+)
+OF_LISTENERS = "CONTROLLER://:9093 is opened as CONTROLLER://localhost:9093: for controllers on other machines, set"
+
+
+def test_kafkas_sample_of_a_combined_node_starts_as_it_is(load_text: Load) -> None:
+    config = load_text(SERVER)
+    assert [str(voter) for voter in config.quorum.voters] == ["1@localhost:9093"]
+    assert [str(each) for each in config.listeners] == [
+        "PLAINTEXT://:9092",
+        "CONTROLLER://localhost:9093",
+        "GRPC://localhost:9094",
+    ]
+    said = [f"{warning.key}: {warning.message}" for warning in config.warnings]
+    assert "inter.broker.listener.name: PLAINTEXT has no effect: brokers call each other at GRPC" in said
+    assert (
+        "listeners: has no GRPC listener, which brokers and the kraft command use: GRPC://localhost:9094 is added"
+        in said
+    )
+    assert not [each for each in said if "unknown key" in each or each.startswith("controller.quorum.bootstrap")]
+    assert any(OF_LISTENERS in each for each in said)
+    assert any(each.startswith("controller.quorum.voters: is not set: this node is the only") for each in said)
+
+
+def test_kafkas_sample_of_a_controller_starts_as_it_is(load_text: Load) -> None:
+    config = load_text(CONTROLLER)
+    assert [str(each) for each in config.listeners] == ["CONTROLLER://localhost:9093"]
+
+
+def test_kafkas_sample_of_a_broker_needs_one_edit_which_its_error_names(load_text: Load) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load_text(BROKER)
+    edit = str(raised.value).rpartition(" ")[2]
+    assert edit == "controller.quorum.voters=1@localhost:9093"
+    config = load_text(BROKER.replace("node.id=1", "node.id=2") + edit)
+    assert [str(each) for each in config.listeners] == ["PLAINTEXT://localhost:9092", "GRPC://localhost:9094"]
+
+
+def test_several_controllers_without_ids_are_named_in_the_example(load_text: Load) -> None:
+    three = SERVER.replace("servers=localhost:9093", "servers=a:9093,b:9093,c:9093")
+    with pytest.raises(ConfigError, match=r"for example controller\.quorum\.voters=1@a:9093,2@b:9093,3@c:9093$"):
+        load_text(three)
+
+
+@pytest.mark.parametrize("voters", ["1@elsewhere:9093", "1@localhost:9093,2@elsewhere:9093"])
+def test_nothing_is_added_or_narrowed_for_a_quorum_on_other_machines(load_text: Load, voters: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load_text(f"{SERVER}controller.quorum.voters={voters}\n")
+    assert "a broker needs a listener GRPC" in str(raised.value)
+    assert "CONTROLLER://:9093 is open to other machines" in str(raised.value)
+
+
+def test_an_address_that_was_written_is_not_narrowed(load_text: Load) -> None:
+    with pytest.raises(ConfigError, match=r"CONTROLLER://0\.0\.0\.0:9093 is open to other machines"):
+        load_text(CONTROLLER.replace("listeners=CONTROLLER://:9093", "listeners=CONTROLLER://0.0.0.0:9093"))
+
+
+def test_with_a_secret_controllers_are_open_to_other_machines(load_text: Load) -> None:
+    config = load_text(CONTROLLER + "cluster.secret.file=secret\n")
+    assert [str(each) for each in config.listeners] == ["CONTROLLER://:9093"]
