@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, aclosing, contextmanager
 from typing import Any, Final, NoReturn, TypeAlias, cast
 
 import grpc
@@ -29,7 +29,7 @@ from kraft.rpc.introductions import (
     Unintroduced,
 )
 from kraft.rpc.pb import membership_pb2, membership_pb2_grpc
-from kraft.rpc.received_messages import EMPTY_CALLS_MAX, OpenCall, ReceivedMessages
+from kraft.rpc.received_messages import OpenCall, ReceivedMessages
 from kraft.rpc.refusal_log import RefusalLog, readable_peer
 
 log = structlog.get_logger()
@@ -42,8 +42,6 @@ REPLICATION_SERVICE: Final = "/kraft.v1.Replication/"
 
 REQUEST_S_MAX: Final = 30.0
 """A request that takes longer to arrive ends its call. The messages of streams may come at any time."""
-
-TOO_MANY_EMPTY_CALLS: Final = f"the connection has more than {EMPTY_CALLS_MAX} calls without a message"
 
 
 class Gatekeeper(grpc.aio.ServerInterceptor):
@@ -159,12 +157,9 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
         decode = _within(self._message_bytes_max, handler.request_deserializer)
         is_guarded = method != CHALLENGE_METHOD and self._is_guarded(method)
 
-        @asynccontextmanager
-        async def opened(messages: AsyncIterator[bytes], context: Context) -> AsyncIterator[_Messages]:
+        @contextmanager
+        def opened(messages: AsyncIterator[bytes], context: Context) -> Iterator[_Messages]:
             with self.received.call(context.peer(), is_node=is_guarded) as call:
-                if call is None:
-                    await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, TOO_MANY_EMPTY_CALLS)
-                assert call is not None, "abort always raises"
                 yield _Messages(messages, decode, call, self.received)
 
         async def only(messages: _Messages, context: Context) -> Any:
@@ -177,7 +172,7 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
             return _stream_handler(handler.unary_stream, opened, only, serialize)
 
         async def answer(messages: AsyncIterator[bytes], context: Context) -> Any:
-            async with opened(messages, context) as counted:
+            with opened(messages, context) as counted:
                 return await handler.unary_unary(await only(counted, context), context)
 
         return grpc.stream_unary_rpc_method_handler(cast(Any, answer), None, serialize)
@@ -268,14 +263,14 @@ class _Messages:
 
 def _stream_handler(
     answer: Callable[[Any, Context], Any],
-    opened: Callable[[AsyncIterator[bytes], Context], AbstractAsyncContextManager[_Messages]],
+    opened: Callable[[AsyncIterator[bytes], Context], AbstractContextManager[_Messages]],
     begin: Callable[[_Messages, Context], Awaitable[Any]],
     serialize: Callable[[Any], bytes],
 ) -> Handler:
     """Return a handler whose `answer` gets what `begin` makes of the messages; gRPC asks for a generator."""
 
     async def answered(messages: AsyncIterator[bytes], context: Context) -> AsyncIterator[Any]:
-        async with opened(messages, context) as counted:
+        with opened(messages, context) as counted:
             values = await begin(counted, context)
             async with aclosing(answer(values, context)) as answers:
                 async for message in answers:

@@ -22,8 +22,12 @@ MESSAGE_BYTES: Final = 128
 SIZE_SHARE: Final = 32
 """One of so many bytes is allowed for frames, and for TLS."""
 
+HEADERS_BYTES: Final = 256
+"""About as much has a call sent that has sent nothing of a message."""
+
 EMPTY_CALLS_MAX: Final = 100
-"""Calls of one connection without a message: open ones, and those that ended so, less EMPTY_CALLS_PER_S."""
+"""A connection may have so many calls without a message, and one more for each message that it has sent: open ones, and
+those that ended so, less EMPTY_CALLS_PER_S. More may be a flood, or uploads that have not arrived."""
 
 EMPTY_CALLS_PER_S: Final = 2
 """So many calls of a connection may end without a message for each second, as uploads do that a client cancels."""
@@ -33,6 +37,7 @@ EMPTY_CALLS_PER_S: Final = 2
 class _Connection:
     explained_bytes: int = 0
     messages: int = 0
+    calls_begun: int = 0
     is_node: bool = False
     calls: set[OpenCall] = field(default_factory=set)
     received_bytes: int = 0
@@ -42,7 +47,7 @@ class _Connection:
     """Calls without a message: all open ones, and the ended ones that are not forgiven yet."""
 
     empty_open: int = 0
-    is_flooding: bool = False
+    has_too_many: bool = False
 
 
 @dataclass(eq=False, slots=True)
@@ -73,8 +78,15 @@ class Received(Struct, frozen=True, kw_only=True):
     old_calls: int = 0
     """Open calls for which gRPC may hold what arrived before the last look."""
 
-    is_flooding: bool = False
-    """Whether it had more calls without a message than EMPTY_CALLS_MAX."""
+    bare_bytes: int = 0
+    """About the bytes of its messages, and of the headers of its calls."""
+
+    has_too_many: bool = False
+    """Whether it has had too many calls without a message since the last look."""
+
+    def is_flooding(self, received_bytes: int) -> bool:
+        """Return whether a connection that has received so much has too many calls that are no uploads either."""
+        return self.has_too_many and received_bytes <= self.bare_bytes
 
 
 class ReceivedMessages:
@@ -88,18 +100,12 @@ class ReceivedMessages:
         self._looks_begun = self._looks_ended = 0
 
     @contextmanager
-    def call(self, peer: str, *, is_node: bool) -> Iterator[OpenCall | None]:
-        """Count a call as open while this is entered; gives None for one that is to be refused."""
-        connection = self._connections.setdefault(peer, _Connection())
-        connection.explained_bytes += CALL_BYTES
-        connection.is_node |= is_node
-        if self._is_one_too_many(connection):
-            yield None
-            return
+    def call(self, peer: str, *, is_node: bool) -> Iterator[OpenCall]:
+        """Count a call as open while this is entered."""
+        connection = self._call_began(peer, is_node=is_node)
         call = OpenCall(connection, connection.received_bytes)
         connection.calls.add(call)
         connection.empty_open += 1
-        connection.empty_calls += 1
         try:
             yield call
         finally:
@@ -108,18 +114,19 @@ class ReceivedMessages:
 
     def call_refused(self, peer: str) -> None:
         """Count a call that was refused before anything of it was read."""
+        self._call_began(peer, is_node=False)
+
+    def _call_began(self, peer: str, *, is_node: bool) -> _Connection:
         connection = self._connections.setdefault(peer, _Connection())
         connection.explained_bytes += CALL_BYTES
-        if not self._is_one_too_many(connection):
-            connection.empty_calls += 1
-
-    def _is_one_too_many(self, connection: _Connection) -> bool:
-        if connection.is_node or connection.empty_calls < EMPTY_CALLS_MAX:
-            return False
-        if not connection.is_flooding:
-            connection.is_flooding = True
+        connection.calls_begun += 1
+        connection.is_node |= is_node
+        connection.empty_calls += 1
+        is_too_many = connection.empty_calls > EMPTY_CALLS_MAX + connection.messages
+        if is_too_many and not connection.is_node and not connection.has_too_many:
+            connection.has_too_many = True
             self.flood_began()
-        return True
+        return connection
 
     def reading_began(self, call: OpenCall) -> None:
         """Take note that its handler waits for the next message: gRPC holds none of it that is complete."""
@@ -141,11 +148,6 @@ class ReceivedMessages:
         """Return the counts of each peer with a call."""
         return {peer: _received(connection) for peer, connection in self._connections.items()}
 
-    @property
-    def empty_calls(self) -> int:
-        """Open calls that have brought no message."""
-        return sum(each.empty_open for each in self._connections.values())
-
     def look_began(self) -> None:
         """Take note that the system is asked what has arrived."""
         self._looks_begun += 1
@@ -157,7 +159,7 @@ class ReceivedMessages:
             connection.received_bytes = received_bytes.get(peer, connection.received_bytes)
             forgiven = connection.empty_calls - EMPTY_CALLS_PER_S * since_s
             connection.empty_calls = max(float(connection.empty_open), forgiven)
-            connection.is_flooding = connection.empty_calls >= EMPTY_CALLS_MAX
+            connection.has_too_many = False
 
     def is_node(self, peer: str) -> bool:
         return peer in self._connections and self._connections[peer].is_node
@@ -176,5 +178,6 @@ def _received(connection: _Connection) -> Received:
         messages=connection.messages,
         settled_bytes=min(settled, default=last),
         old_calls=sum(each < last for each in settled),
-        is_flooding=connection.is_flooding,
+        bare_bytes=connection.explained_bytes - (CALL_BYTES - HEADERS_BYTES) * connection.calls_begun,
+        has_too_many=connection.has_too_many,
     )

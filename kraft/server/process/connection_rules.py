@@ -57,7 +57,7 @@ class Sample(Struct, frozen=True, kw_only=True):
     """Open calls for which gRPC may hold what arrived before the last look."""
 
     is_flooding: bool = False
-    """Whether it has too many calls without a message."""
+    """Whether it has too many calls that have sent nothing of a message."""
 
 
 class Ended(Struct, frozen=True):

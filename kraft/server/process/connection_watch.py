@@ -13,7 +13,7 @@ import stat
 import struct
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Final, NoReturn
+from typing import Final
 
 import structlog
 from msgspec import Struct
@@ -21,7 +21,7 @@ from msgspec import Struct
 from kraft.rpc.received_messages import Received, ReceivedMessages
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.runtime.allocator import release_freed_memory
-from kraft.server.loop.periods import period_end, period_left_s
+from kraft.server.loop.periods import period_left_s
 from kraft.server.process.connection_rules import ConnectionRules, Sample
 
 log = structlog.get_logger()
@@ -30,8 +30,9 @@ PERIOD_S: Final = 0.25
 SOON_S: Final = 0.05
 """Delay to the next look if there is something that it may have to end."""
 
+LOOK_S_MIN: Final = 0.02
 LOOK_S_MAX: Final = 5.0
-"""Longest time between two looks. Otherwise they come when the process has grown, or has opened files."""
+"""Shortest and longest time between two looks. Otherwise they come when the process has grown, or has opened files."""
 
 GROWTH_BYTES: Final = 16 * 1024 * 1024
 GROWTH_FILES: Final = 32
@@ -69,21 +70,12 @@ class _Seen(Struct, frozen=True, kw_only=True):
 
 
 async def watch_connections(listeners: Sequence[Watched], refusals: RefusalLog, look_now: asyncio.Event) -> None:
-    """Watch until cancelled. A look comes at once when `look_now` is set; on systems other than Linux, there is none
-    that ends a connection.
-    """
-    loop = asyncio.get_running_loop()
+    """Watch until cancelled; does nothing on systems other than Linux. A look comes at once when `look_now` is set."""
     if not sys.platform.startswith("linux"):
-        await _forgive(listeners)
+        return
+    loop = asyncio.get_running_loop()
     with _Process() as process:
         await _watch(listeners, refusals, process, look_now, loop.time)
-
-
-async def _forgive(listeners: Sequence[Watched]) -> NoReturn:
-    while True:
-        await period_end(LOOK_S_MAX)
-        for each in listeners:
-            each.received.look_ended({}, LOOK_S_MAX)
 
 
 async def _watch(
@@ -103,6 +95,8 @@ async def _watch(
             and not process.use().has_grown_since(before)
         ):
             continue
+        # Many connections may ask for a look, one after the other.
+        await asyncio.sleep(looked_s + LOOK_S_MIN - monotonic_s())
         look_now.clear()
         began_s = monotonic_s()
         if await _look(listeners, refusals, began_s - looked_s):
@@ -160,7 +154,7 @@ def _sample(seen: _Seen, counts: Received | None, watched: Watched) -> Sample:
         is_stranger=not is_node and (watched.are_nodes_only or not counts.messages),
         settled_bytes=counts.settled_bytes,
         old_calls=counts.old_calls,
-        is_flooding=counts.is_flooding,
+        is_flooding=counts.is_flooding(seen.received_bytes - acked_bytes),
     )
 
 

@@ -4,7 +4,14 @@ from contextlib import ExitStack
 
 import pytest
 
-from kraft.rpc.received_messages import EMPTY_CALLS_MAX, EMPTY_CALLS_PER_S, OpenCall, Received, ReceivedMessages
+from kraft.rpc.received_messages import (
+    EMPTY_CALLS_MAX,
+    EMPTY_CALLS_PER_S,
+    HEADERS_BYTES,
+    OpenCall,
+    Received,
+    ReceivedMessages,
+)
 
 PEER = "ipv4:127.0.0.1:40000"
 
@@ -18,9 +25,7 @@ class Listener:
         self.calls = ExitStack()
 
     def begin(self, is_node: bool = False) -> OpenCall:
-        call = self.calls.enter_context(self.received.call(PEER, is_node=is_node))
-        assert call is not None
-        return call
+        return self.calls.enter_context(self.received.call(PEER, is_node=is_node))
 
     def look(self, received_bytes: int, since_s: float = 0.0) -> None:
         self.received.look_began()
@@ -29,10 +34,6 @@ class Listener:
     @property
     def counts(self) -> Received:
         return self.received.counts()[PEER]
-
-    def is_refused(self) -> bool:
-        with self.received.call(PEER, is_node=False) as call:
-            return call is None
 
     def _flood_began(self) -> None:
         self.floods += 1
@@ -77,19 +78,29 @@ def test_a_message_that_was_not_waited_for_settles_nothing(listener: Listener) -
     assert (listener.counts.settled_bytes, listener.counts.old_calls) == (0, 1)
 
 
-def test_the_calls_of_a_connection_that_bring_no_message_are_bounded(listener: Listener) -> None:
+def test_a_connection_with_too_many_calls_without_a_message_is_looked_at(listener: Listener) -> None:
     for _ in range(EMPTY_CALLS_MAX):
         listener.begin()
-    assert not listener.counts.is_flooding
-    assert listener.is_refused()
-    assert listener.is_refused()
-    assert (listener.counts.is_flooding, listener.floods) == (True, 1)
+    assert listener.floods == 0
+    listener.begin()
+    listener.begin()
+    assert listener.floods == 1
+    assert listener.counts.is_flooding(102 * HEADERS_BYTES)
+    assert not listener.counts.is_flooding(102 * HEADERS_BYTES + 1), "parts of messages have arrived"
+    listener.look(10_000)
+    assert not listener.counts.has_too_many
+    listener.begin()
+    assert listener.floods == 2
 
 
-def test_calls_that_brought_a_message_are_as_many_as_they_are(listener: Listener) -> None:
-    for _ in range(10 * EMPTY_CALLS_MAX):
+def test_as_many_more_calls_may_wait_as_messages_came(listener: Listener) -> None:
+    for _ in range(EMPTY_CALLS_MAX):
         listener.received.message_came(listener.begin(), 1)
-    assert not listener.is_refused()
+    for _ in range(2 * EMPTY_CALLS_MAX):
+        listener.begin()
+    assert listener.floods == 0
+    listener.begin()
+    assert listener.floods == 1
 
 
 def test_nodes_may_have_any_calls(listener: Listener) -> None:
@@ -103,16 +114,19 @@ def test_ended_calls_without_a_message_are_forgiven_with_time_and_open_ones_are_
         listener.begin()
     for _ in range(EMPTY_CALLS_MAX // 2):
         listener.received.call_refused(PEER)
-    assert listener.is_refused()
+    assert listener.floods == 0
     listener.look(0, since_s=1.0)
-    assert not listener.counts.is_flooding
     for _ in range(EMPTY_CALLS_PER_S):
-        assert not listener.is_refused()
-    assert listener.is_refused()
+        listener.received.call_refused(PEER)
+    assert listener.floods == 0
+    listener.received.call_refused(PEER)
+    assert listener.floods == 1
     listener.look(0, since_s=3_600.0)
     for _ in range(EMPTY_CALLS_MAX // 2):
-        assert not listener.is_refused()
-    assert listener.is_refused()
+        listener.received.call_refused(PEER)
+    assert listener.floods == 1
+    listener.received.call_refused(PEER)
+    assert listener.floods == 2
 
 
 def test_a_forgotten_connection_may_still_have_calls_that_end(listener: Listener) -> None:

@@ -214,6 +214,15 @@ async def test_a_flood_of_calls_without_messages_ends_its_connection_at_once(mon
         assert channel.get_state() is grpc.ChannelConnectivity.READY
 
 
+async def test_many_uploads_that_have_not_arrived_are_no_flood() -> None:
+    async with echo(message_bytes_max=16 * MESSAGE) as served:
+        client = await asyncio.to_thread(Stranger, served.port, METHOD, 0, 0)
+        for _ in range(2 * EMPTY_CALLS_MAX):
+            client.begin(MESSAGE // 16)
+            await asyncio.to_thread(client.send_what_fits, 0.001)
+        assert not await asyncio.to_thread(client.is_closed, 1.0)
+
+
 async def test_calls_that_are_cancelled_without_a_message_are_a_flood_too() -> None:
     async with echo() as served:
         stranger = await asyncio.to_thread(Stranger, served.port, METHOD, 0, 0)
