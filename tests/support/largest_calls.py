@@ -95,7 +95,7 @@ class LargestCalls:
             case FieldDescriptor.TYPE_STRING:
                 return self._text(field.name, shape, number)
             case FieldDescriptor.TYPE_BYTES:
-                is_id = field.name.endswith("_id")
+                is_id = field.name.endswith(("_id", "_ids"))
                 return self._topic_id if is_id else b""
             case FieldDescriptor.TYPE_ENUM:
                 return field.enum_type.values[0].number

@@ -42,6 +42,7 @@ from kraft.model.produce import ACKS_ALL
 from kraft.server.coordinator.record_sizes import SizeLog, batch_bytes_max
 from kraft.server.coordinator.shard_kind import ShardKind
 from kraft.server.coordinator.shard_load import Replayed, load
+from kraft.server.coordinator.turn_costs import FLUSH_S, REPLY_S
 from kraft.server.loop import background
 from kraft.server.loop.backlog import Backlog
 from kraft.server.loop.purgatory import Watch
@@ -76,9 +77,6 @@ AFTER_A_BUG_S: Final = 10.0
 
 REPLIES_AT_ONCE: Final = 50
 """Replies that are sent together. When a rebalance ends, thousands may be released."""
-
-REPLY_S: Final = 0.0001
-"""Time that a reply takes in the next turn of the loop, in which it is encoded and sent."""
 
 
 class HostSettings(Struct, frozen=True, kw_only=True):
@@ -391,6 +389,7 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
         """Flush at the end of this turn of the loop: the commands of one turn are one batch."""
         if not self._flush_is_due and self._shard is not None and self._shard.wants_flush:
             self._flush_is_due = True
+            self._surroundings.backlog.spend(FLUSH_S)
             asyncio.get_running_loop().call_soon(self._flush)
 
     def _flush(self) -> None:

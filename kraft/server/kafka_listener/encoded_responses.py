@@ -23,6 +23,10 @@ async def encoded(response: Message, version: int, elements: int) -> EncodedMess
     """Return the response, encoded in a thread if it has many elements: each takes microseconds."""
     if elements <= ELEMENTS_ON_LOOP_MAX:
         return EncodedMessage(type(response), b"".join(encode(response, version)))
+    return await encoded_in_thread(response, version)
+
+
+async def encoded_in_thread(response: Message, version: int) -> EncodedMessage:
     body = await asyncio.to_thread(lambda: b"".join(encode(response, version)))
     return EncodedMessage(type(response), body)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from random import Random
 from typing import Any, Final
@@ -46,6 +47,8 @@ SETTINGS: Final = {
     "offsets.retention.check.interval.ms": "10000",
 }
 MEMBERS: Final = 20_000
+LARGE_MEMBERS: Final = 100
+METADATA_BYTES: Final = 1 << 20
 SESSION_S: Final = 6.0
 CONSUMER_SESSION_S: Final = 20.0
 GROUPS: Final = 30_000
@@ -81,6 +84,7 @@ def loads(cluster: Cluster) -> Iterator[tuple[str, Callable[[], str]]]:
     yield "groups: all static members leave in one request", partial(_leave_static, server)
     yield "groups: consumer members join", partial(_join_consumers, server)
     yield "groups: their sessions end together (consumer)", partial(_pause, cluster, CONSUMER_SESSION_S + 3)
+    yield "groups: members with large metadata join", partial(_join_with_metadata, server)
     yield "patterns: ListTransactions", partial(_list_by_pattern, server)
     yield "offsets: many groups commit", partial(_commit, cluster, DELETED, _COMMIT)
     yield "offsets: the topic is deleted", partial(_delete_topic, cluster)
@@ -159,7 +163,7 @@ def _pause(cluster: Cluster, seconds: float) -> str:
 # --- groups ----------------------------------------------------------------------------------------------------------
 
 
-def join(group_id: str, instance_id: str | None = None) -> JoinGroupRequest:
+def join(group_id: str, instance_id: str | None = None, metadata: bytes = bytes(30)) -> JoinGroupRequest:
     """Return the request of a new member, for any assignor."""
     return JoinGroupRequest(
         group_id=group_id,
@@ -168,7 +172,7 @@ def join(group_id: str, instance_id: str | None = None) -> JoinGroupRequest:
         member_id="",
         group_instance_id=instance_id,
         protocol_type="consumer",
-        protocols=(JoinGroupRequestProtocol(name="range", metadata=bytes(30)),),
+        protocols=(JoinGroupRequestProtocol(name="range", metadata=metadata),),
     )
 
 
@@ -184,6 +188,17 @@ def _join_static(server: str) -> str:
         with Connection(server) as connection:
             connection.send(join("static", f"instance-{number}"), _JOIN_STATIC)
     return f"{MEMBERS:,} members"
+
+
+def _join_with_metadata(server: str) -> str:
+    """The leader's response has the metadata of all members."""
+    with ExitStack() as connections:
+        members = [connections.enter_context(Connection(server)) for _ in range(LARGE_MEMBERS)]
+        for member in members:
+            member.socket.settimeout(PREPARE_S)
+            member.send(join("large", metadata=bytes(METADATA_BYTES)), _JOIN_WITHOUT_ID)
+        frames = [member.frame() for member in members]
+        return f"{sum(frame is not None and len(frame) > METADATA_BYTES for frame in frames)} long responses"
 
 
 def _leave_static(server: str) -> str:

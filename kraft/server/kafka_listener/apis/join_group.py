@@ -9,8 +9,12 @@ from kraft.coordinator.classic.messages import JoinGroup
 from kraft.model.classic_groups import JoinedGroup, OfferedProtocol
 from kraft.model.errors import Refusal
 from kraft.server.handlers.client_hosts import client_host
-from kraft.server.kafka_listener.requests import RequestContext
+from kraft.server.kafka_listener.encoded_responses import encoded_in_thread
+from kraft.server.kafka_listener.requests import EncodedMessage, RequestContext
 from kraft.wire.schema.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+
+METADATA_ON_LOOP_MAX: Final = 4 << 20
+"""A leader's response with more bytes of metadata is encoded in a thread: there may be 128 MiB."""
 
 _MEMBER_ID_REQUIRED_FROM: Final = 4
 """First version in which a new member is given an id to join with (KIP-394)."""
@@ -26,7 +30,7 @@ class JoinGroupApi:
     def __init__(self, handle: Callable[[JoinGroup], Awaitable[JoinedGroup]]) -> None:
         self._handle = handle
 
-    async def __call__(self, request: JoinGroupRequest, call: RequestContext) -> JoinGroupResponse:
+    async def __call__(self, request: JoinGroupRequest, call: RequestContext) -> JoinGroupResponse | EncodedMessage:
         no_protocol = None if call.version >= _NO_PROTOCOL_FROM else ""
         try:
             joined = await self._handle(_command(request, call))
@@ -38,7 +42,7 @@ class JoinGroupApi:
                 member_id=request.member_id,
                 members=(),
             )
-        return JoinGroupResponse(
+        response = JoinGroupResponse(
             error_code=joined.error_code,
             generation_id=joined.generation,
             protocol_type=joined.protocol_type,
@@ -53,6 +57,8 @@ class JoinGroupApi:
                 for each in joined.members
             ),
         )
+        size = sum(len(each.metadata) for each in joined.members)
+        return response if size < METADATA_ON_LOOP_MAX else await encoded_in_thread(response, call.version)
 
 
 def _command(request: JoinGroupRequest, call: RequestContext) -> JoinGroup:
