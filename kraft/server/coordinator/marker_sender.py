@@ -26,8 +26,12 @@ from kraft.rpc.peers import Unreachable
 from kraft.server.coordinator.completions import Completions
 from kraft.server.coordinator.transaction_kind import TransactionHost
 from kraft.server.loop import background
+from kraft.server.loop.turns import Turns
 
 log = structlog.get_logger()
+
+REPORTS_AT_ONCE: Final = 20
+"""Transactions whose markers are reported before other tasks have their turn: each is a decision of a shard."""
 
 MARKERS_PER_REQUEST: Final = 1_000
 
@@ -165,10 +169,12 @@ class MarkerSender:
             self._send_later([*markers, *queue])
             queue.clear()
             return
+        turns = Turns(REPORTS_AT_ONCE)
         for sent, result in zip(by_transaction.values(), response.markers, strict=True):
             codes = list(zip(sent, result.partition_error_codes, strict=True))
             self._report([marker for marker, code in codes if code in ENDED_THERE])
             self._send_later([marker for marker, code in codes if code not in ENDED_THERE])
+            await turns.done()
 
     # --- reports -------------------------------------------------------------------------------------------------
 
