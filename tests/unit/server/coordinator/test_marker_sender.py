@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +13,7 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.partitions import PartitionName
 from kraft.model.transaction_partitions import TxnMarker
 from kraft.rpc.peers import Unreachable
-from kraft.server.coordinator.marker_sender import MARKERS_PER_REQUEST, RETRY_S
+from kraft.server.coordinator.marker_sender import MARKERS_PER_REQUEST, REPORTS_AT_ONCE, RETRY_S
 from tests.support.cluster_images import ORDERS, with_partition
 from tests.support.server.replicas import fetched, follow, settle
 from tests.unit.server.coordinator.transacting import FIRST_PRODUCER_ID, Transacting, orders
@@ -297,3 +300,33 @@ async def test_a_broker_stops_while_markers_are_under_way_wait_and_pause(tmp_pat
         broker.elect(1, leader=2)
         await asyncio.sleep(10)
         assert len(broker.leaders.requests) == asked
+
+
+async def test_a_response_that_ends_many_markers_is_reported_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [f"id-{number}" for number in range(5 * REPORTS_AT_ONCE)]
+    reports, turn = Counter[int](), 0
+    async with Transacting(tmp_path) as broker:
+        report = broker.sender._report
+
+        def next_turn() -> None:
+            nonlocal turn
+            turn += 1
+
+        def noting(written: Sequence[Any]) -> None:
+            if written and not reports[turn]:
+                asyncio.get_running_loop().call_soon(next_turn)
+            reports[turn] += bool(written)
+            report(written)
+
+        (refusing,) = orders(0)
+        broker.leaders.codes[refusing] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        for each in ids:
+            await broker.prepared(0, transactional_id=each)
+        monkeypatch.setattr(broker.sender, "_report", noting)
+        del broker.leaders.codes[refusing]
+        for each in ids:
+            await broker.until_state(COMMITTED, transactional_id=each)
+    assert reports.total() == len(ids)
+    assert max(reports.values()) <= REPORTS_AT_ONCE
