@@ -196,7 +196,7 @@ def _join_with_metadata(server: str) -> str:
         members = [connections.enter_context(Connection(server)) for _ in range(LARGE_MEMBERS)]
         for member in members:
             member.socket.settimeout(PREPARE_S)
-            member.send(join("large", metadata=bytes(METADATA_BYTES)), _JOIN_WITHOUT_ID)
+            member.send(join("large", metadata=bytes(METADATA_BYTES)), JOIN_WITHOUT_ID)
         frames = [member.frame() for member in members]
         return f"{sum(frame is not None and len(frame) > METADATA_BYTES for frame in frames)} long responses"
 
