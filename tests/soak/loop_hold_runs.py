@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from kraft.runtime.cycle_collector import exempt_existing_objects
+from kraft.runtime.cycle_collector import bound_collections
 from tests.soak.loads import held_controllers, held_logs, held_requests
 from tests.support.measured_loop import run_measured
 
@@ -51,7 +51,7 @@ def run(scenarios: Sequence[Scenario], scale: float) -> float:
     """Run the scenarios on one loop, all at the same time; return the milliseconds of its longest turn."""
     with tempfile.TemporaryDirectory(prefix="kraft-loop-holds-") as directory:
         works = [each.prepare(Path(directory, each.name), scale) for each in scenarios]
-        exempt_existing_objects()
+        bound_collections()
 
         async def all_of_them() -> None:
             await asyncio.gather(*(work() for work in works))

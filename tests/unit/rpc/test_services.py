@@ -50,7 +50,7 @@ from kraft.rpc.calls import (
     PRODUCE,
 )
 from kraft.rpc.cluster_calls import FOLLOW_METADATA, LIVENESS_STREAM, REPLICA_FETCH
-from kraft.rpc.long_messages import ADMIN_ITEMS_MAX, ELEMENTS_MAX, ELEMENTS_ON_LOOP_MAX, receiving
+from kraft.rpc.long_messages import ADMIN_ITEMS_MAX, ELEMENTS_MAX, ELEMENTS_ON_LOOP_MAX, receiving, sending, to_message
 from kraft.rpc.mapping import Mapping
 from kraft.rpc.requests_in_progress import RequestsInProgress
 from kraft.rpc.services import (
@@ -474,4 +474,22 @@ async def test_a_long_message_is_converted_while_the_loop_goes_on() -> None:
         message = receiving(codec)(message_type(partitions=[partition] * count).SerializeToString())
         value = await services.read_value(codec, message, cast("grpc.aio.ServicerContext[Any, Any]", Context()))
         assert len(value.partitions) == count
+    assert [each == on_loop for each in converted_in] == [True, False]
+
+
+async def test_a_long_response_is_encoded_while_the_loop_goes_on() -> None:
+    on_loop = threading.get_ident()
+    converted_in: list[int] = []
+
+    class Noting(Mapping[values.DeleteRecordsRequest, Any]):
+        def to_message(self, value: values.DeleteRecordsRequest) -> Any:
+            converted_in.append(threading.get_ident())
+            return super().to_message(value)
+
+    codec = Noting(values.DeleteRecordsRequest, DELETE_RECORDS.request.message_type)
+    partition = values.DeleteRecordsPartition(topic="t", partition=0, before_offset=1)
+    for count in (1, ELEMENTS_ON_LOOP_MAX + 1):
+        value = values.DeleteRecordsRequest(timeout_ms=1, partitions=[partition] * count)
+        sent = sending(codec)(await to_message(codec, value))
+        assert codec.to_value(codec.parse(sent)) == value
     assert [each == on_loop for each in converted_in] == [True, False]
