@@ -143,6 +143,10 @@ class ReplicaOpenings:
     def _name_of(self, wanted: TopicIdPartition) -> TopicPartition:
         return TopicPartition(self._image.topics[wanted.topic_id].topic, wanted.partition)
 
+    @property
+    def waiting_count(self) -> int:
+        return len(self._waiting)
+
     def facts(self) -> dict[str, int]:
         """Return the number of logs that wait to be opened, if there are any, for the log output."""
         return {"logs_to_open": len(self._waiting)} if self._waiting else {}

@@ -34,6 +34,8 @@ log = structlog.get_logger()
 
 OPENING_AWAITED_S: Final = 0.25
 """Longest wait of metadata for the new logs that it brings: a small topic is shown to clients with open logs."""
+LOGS_AWAITED_MAX: Final = 200
+"""If more logs wait to be opened, metadata does not wait for them: they would hardly be open in time."""
 
 
 class ReplicaPublisher:
@@ -116,7 +118,8 @@ class ReplicaPublisher:
         missing += [replica.id for replica in self._failures.metadata_changed(after)]
         if missing:
             self._openings.open_later(missing)
-            await self._openings.wait_for(missing, OPENING_AWAITED_S)
+            if self._openings.waiting_count <= LOGS_AWAITED_MAX:
+                await self._openings.wait_for(missing, OPENING_AWAITED_S)
         if step.remove:
             self._fetchers.update()
         if not step.is_empty or missing:
