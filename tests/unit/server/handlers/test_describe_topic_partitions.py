@@ -75,3 +75,10 @@ def test_a_page_cannot_begin_before_the_first_partition() -> None:
     with pytest.raises(Refusal) as refused:
         page(100, begin=("a", -1))
     assert refused.value.error_code is ErrorCode.INVALID_REQUEST
+
+
+def test_unknown_topics_take_room_on_a_page() -> None:
+    answer = page(2, "x", "y", "z")
+    assert (partitions_of(answer), following(answer)) == ([("x", []), ("y", [])], ("z", 0))
+    answer = page(2, "x", "y", "z", begin=("z", 0))
+    assert (partitions_of(answer), following(answer)) == ([("z", [])], None)
