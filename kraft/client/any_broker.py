@@ -76,22 +76,25 @@ class AnyBroker:
             self._silent.add(self._preferred)
             self._preferred = None
 
-    def addresses(self) -> list[str]:
+    def addresses(self, hanging: str = "") -> list[str]:
         """Return the addresses in the order of attempts: the one that answered last, brokers, bootstrap servers.
 
-        Those that did not answer come last: a call with a short timeout would otherwise spend it on them each time.
+        Those that did not answer come last: a call with a short timeout would otherwise spend it on them each time. So
+        does one that is `hanging`.
         """
         preferred = [] if self._preferred is None else [self._preferred]
         addresses = dict.fromkeys([*preferred, *self._brokers, *self._bootstrap])
-        return sorted(addresses, key=lambda address: address in self._silent)
+        return sorted(addresses, key=lambda address: address in self._silent or address == hanging)
 
     async def call(
         self,
         ask: Callable[[str, float], Awaitable[Answer]],
         timeout_ms: int,
         attempt_ms: int = ATTEMPT_MAX_MS,
+        *,
+        hanging: str = "",
     ) -> Answer:
-        """Return the first answer. `ask` gets an address and a timeout in seconds.
+        """Return the first answer. `ask` gets an address and a timeout in seconds. One that is `hanging` is asked last.
 
         A retriable Refusal from `ask` counts as no answer, so that the call waits for an election; any other is raised.
         When the timeout passes, raises the last Refusal of a node that still listens, otherwise NoBrokerReachable.
@@ -104,7 +107,7 @@ class AnyBroker:
         while True:
             refusal: Refusal | None = None
             is_hopeless = True
-            for address in self.addresses():
+            for address in self.addresses(hanging):
                 left_ms = deadline_ms - self._clock.monotonic_ms()
                 if left_ms <= 0 and reasons:
                     break

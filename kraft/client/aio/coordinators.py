@@ -25,12 +25,24 @@ Result = TypeVar("Result")
 
 _MOVED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
+LOOK_AFTER_S: Final = 1.0
+LOOK_EVERY_S_MAX: Final = 5.0
+"""A coordinator that has not answered may be paused, and replaced meanwhile: how soon, and after a growing interval how
+often at most, others are asked where it is.
+"""
+
 FOUND_AT_ONCE: Final = 1_000
 """Groups in one request for their coordinators."""
 
 
 def _accept(_: Any) -> None:
     """Take every response."""
+
+
+async def _ended(task: asyncio.Future[Any]) -> None:
+    """Cancel the task, and wait for its end, whatever its outcome."""
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 class Coordinators:
@@ -105,12 +117,18 @@ class Coordinators:
         timeout_ms: int,
         accept: Callable[[Response], None] = _accept,
     ) -> Response:
-        """Send the request once. Raises Refusal or Unreachable."""
+        """Send the request once. Raises Refusal or Unreachable, also when the coordinator moves before it answers."""
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         found = await self.find(group_id, timeout_ms)
         left_ms = max(1, deadline_ms - self._clock.monotonic_ms())
         try:
-            response = await self._connections.peer(f"{found.host}:{found.port}").call(call, request, left_ms / 1000)
+            peer = self._connections.peer(f"{found.host}:{found.port}")
+            answer = asyncio.ensure_future(peer.call(call, request, left_ms / 1000))
+            try:
+                await self._wait(answer, group_id, found)
+                response = answer.result()
+            finally:
+                await _ended(answer)
             accept(response)
         except Unreachable:
             self._forget(group_id, found)
@@ -144,19 +162,26 @@ class Coordinators:
             found = await self._look_up(tuple(missing[start : start + FOUND_AT_ONCE]), timeout_ms)
             self._known.update({each.key: each for each in found if each.error_code is ErrorCode.NONE})
 
-    async def has_moved(self, group_id: str, timeout_ms: int) -> bool:
-        """Return True if brokers name another coordinator than was known; it is known from then on."""
-        before = self._known.get(group_id)
-        try:
-            (found,) = await self._look_up((group_id,), timeout_ms)
-        except (Refusal, Unreachable):
-            return False
-        if found.error_code is not ErrorCode.NONE or found == before:
-            return False
-        self._known[group_id] = found
-        return True
+    async def _wait(self, answer: asyncio.Future[Any], group_id: str, coordinator: Coordinator) -> None:
+        """Wait for the answer. Raises Unreachable if brokers name another coordinator, which is known from then on."""
+        address, after_s = f"{coordinator.host}:{coordinator.port}", LOOK_AFTER_S
+        while not (await asyncio.wait([answer], timeout=after_s))[0]:
+            after_s = min(2 * after_s, LOOK_EVERY_S_MAX)
+            look = asyncio.ensure_future(self._look_up((group_id,), ATTEMPT_MAX_MS, address))
+            try:
+                await asyncio.wait([answer, look], return_when=asyncio.FIRST_COMPLETED)
+                if answer.done():
+                    return
+                (found,) = look.result()
+            except (Refusal, Unreachable):
+                continue
+            finally:
+                await _ended(look)
+            if found.error_code is ErrorCode.NONE and found != coordinator:
+                self._known[group_id] = found
+                raise Unreachable(address, "it is no longer the coordinator")
 
-    async def _look_up(self, group_ids: tuple[str, ...], timeout_ms: int) -> tuple[Coordinator, ...]:
+    async def _look_up(self, group_ids: tuple[str, ...], timeout_ms: int, hanging: str = "") -> tuple[Coordinator, ...]:
         request = FindCoordinatorRequest(key_type=self._key_type, keys=group_ids)
 
         async def ask(address: str, timeout_s: float) -> tuple[Coordinator, ...]:
@@ -166,7 +191,7 @@ class Coordinators:
                     raise Refusal(each.error_code, each.error_message)
             return found
 
-        return await self._any_broker.call(ask, timeout_ms)
+        return await self._any_broker.call(ask, timeout_ms, hanging=hanging)
 
     def _forget(self, group_id: str, coordinator: Coordinator) -> None:
         # Another task may have found the next coordinator already.

@@ -28,9 +28,6 @@ _CALLS: Final[dict[type[CoordinatorRequest], Call[Any, Any]]] = {
     LeaveGroup: LEAVE_GROUP,
 }
 
-_COORDINATOR_CHECK_MS: Final = 5_000
-"""How often a member that waits for the others asks whether the coordinator, which may hang, is still the same."""
-
 _REBALANCE_GRACE_MS: Final = 5_000
 """How much longer than the rebalance timeout a member waits for the others. As in Kafka's clients."""
 
@@ -105,7 +102,7 @@ class Membership:
         attempt = asyncio.ensure_future(self._answer(request))
         self._in_flight = attempt
         try:
-            await self._wait(request, attempt)
+            await asyncio.wait([attempt])
         finally:
             attempt.cancel()
             self._in_flight = None
@@ -117,21 +114,10 @@ class Membership:
         except Unreachable as error:
             member.lost(now_ms, str(error))
         except asyncio.CancelledError:
-            # Cancelled by `leave`, which does not wait for the other members, or because the coordinator has moved.
+            # Cancelled by `leave`, which does not wait for the other members.
             member.lost(now_ms)
         else:
             member.answered(response, now_ms)
-
-    async def _wait(self, request: GroupRequest, attempt: asyncio.Future[GroupResponse]) -> None:
-        """Wait for the attempt, but at a former coordinator no longer for the other members."""
-        if isinstance(request, MetadataRequest) or not self.member.waits_for_others:
-            await asyncio.wait([attempt])
-            return
-        while not attempt.done():
-            await asyncio.wait([attempt], timeout=_COORDINATOR_CHECK_MS / 1000)
-            if not attempt.done() and await self._coordinators.has_moved(request.group_id, ATTEMPT_MAX_MS):
-                attempt.cancel()
-                await asyncio.wait([attempt])
 
     async def _answer(self, request: GroupRequest) -> GroupResponse:
         if isinstance(request, MetadataRequest):

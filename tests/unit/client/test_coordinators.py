@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -72,6 +73,48 @@ async def test_a_coordinator_that_moves_is_followed() -> None:
         groups.move_to(3)
         assert await beat(coordinators) is UNKNOWN
         assert cluster.calls[-1] == "broker-3:9094 heartbeat"
+
+
+async def test_a_coordinator_that_hangs_is_waited_for_no_longer_once_another_has_replaced_it() -> None:
+    async with clients_view() as (cluster, groups, coordinators):
+        await beat(coordinators)
+        cluster.brokers[1].hangs = True
+        groups.move_to(2)
+        before_ms = LoopClock().monotonic_ms()
+        assert await beat(coordinators) is UNKNOWN
+        assert LoopClock().monotonic_ms() - before_ms < 1_500
+        assert cluster.calls[-1] == "broker-2:9094 heartbeat"
+
+
+async def test_others_are_asked_for_a_coordinator_that_takes_long_at_growing_intervals() -> None:
+    async with clients_view() as (cluster, _, coordinators):
+        await beat(coordinators)
+        cluster.calls.clear()
+        cluster.brokers[1].hangs = True
+        began_ms = LoopClock().monotonic_ms()
+        with pytest.raises(Unreachable, match="no answer within"):
+            await coordinators.attempt("g", HEARTBEAT, BEAT, 25_000)
+        assert LoopClock().monotonic_ms() - began_ms == 25_000
+        # After 1, 3, 7, 12, 17 and 22 s, and nobody asks the broker that hangs.
+        assert cluster.calls == ["broker-1:9094 heartbeat", *["broker-2:9094 find_coordinator"] * 6]
+
+
+async def test_an_answer_is_taken_at_once_though_nobody_says_where_the_coordinator_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with clients_view() as (cluster, groups, coordinators):
+        await beat(coordinators)
+
+        async def answered_late(*_: object) -> HeartbeatAccepted:
+            for broker in cluster.brokers.values():
+                broker.hangs = True
+            await asyncio.sleep(1.5)
+            return HeartbeatAccepted()
+
+        monkeypatch.setattr(groups, "answer", answered_late)
+        began_ms = LoopClock().monotonic_ms()
+        assert await beat(coordinators) == HeartbeatAccepted()
+        assert LoopClock().monotonic_ms() - began_ms == 1_500
 
 
 async def test_the_last_error_is_raised_at_the_deadline() -> None:
