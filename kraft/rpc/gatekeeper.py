@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, aclosing, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import Any, Final, NoReturn, TypeAlias, cast
 
 import grpc
@@ -42,6 +42,8 @@ REPLICATION_SERVICE: Final = "/kraft.v1.Replication/"
 
 REQUEST_S_MAX: Final = 30.0
 """A request that takes longer to arrive ends its call. The messages of streams may come at any time."""
+
+TOO_MANY_EMPTY_CALLS: Final = "the connection has too many calls, and has sent no message"
 
 
 class Gatekeeper(grpc.aio.ServerInterceptor):
@@ -157,9 +159,12 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
         decode = _within(self._message_bytes_max, handler.request_deserializer)
         is_guarded = method != CHALLENGE_METHOD and self._is_guarded(method)
 
-        @contextmanager
-        def opened(messages: AsyncIterator[bytes], context: Context) -> Iterator[_Messages]:
+        @asynccontextmanager
+        async def opened(messages: AsyncIterator[bytes], context: Context) -> AsyncIterator[_Messages]:
             with self.received.call(context.peer(), is_node=is_guarded) as call:
+                if call is None:
+                    await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, TOO_MANY_EMPTY_CALLS)
+                assert call is not None, "abort always raises"
                 yield _Messages(messages, decode, call, self.received)
 
         async def only(messages: _Messages, context: Context) -> Any:
@@ -172,7 +177,7 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
             return _stream_handler(handler.unary_stream, opened, only, serialize)
 
         async def answer(messages: AsyncIterator[bytes], context: Context) -> Any:
-            with opened(messages, context) as counted:
+            async with opened(messages, context) as counted:
                 return await handler.unary_unary(await only(counted, context), context)
 
         return grpc.stream_unary_rpc_method_handler(cast(Any, answer), None, serialize)
@@ -263,14 +268,14 @@ class _Messages:
 
 def _stream_handler(
     answer: Callable[[Any, Context], Any],
-    opened: Callable[[AsyncIterator[bytes], Context], AbstractContextManager[_Messages]],
+    opened: Callable[[AsyncIterator[bytes], Context], AbstractAsyncContextManager[_Messages]],
     begin: Callable[[_Messages, Context], Awaitable[Any]],
     serialize: Callable[[Any], bytes],
 ) -> Handler:
     """Return a handler whose `answer` gets what `begin` makes of the messages; gRPC asks for a generator."""
 
     async def answered(messages: AsyncIterator[bytes], context: Context) -> AsyncIterator[Any]:
-        with opened(messages, context) as counted:
+        async with opened(messages, context) as counted:
             values = await begin(counted, context)
             async with aclosing(answer(values, context)) as answers:
                 async for message in answers:

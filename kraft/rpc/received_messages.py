@@ -100,9 +100,15 @@ class ReceivedMessages:
         self._looks_begun = self._looks_ended = 0
 
     @contextmanager
-    def call(self, peer: str, *, is_node: bool) -> Iterator[OpenCall]:
-        """Count a call as open while this is entered."""
+    def call(self, peer: str, *, is_node: bool) -> Iterator[OpenCall | None]:
+        """Count a call as open while this is entered; gives None for one that is to be refused.
+
+        Those are calls of a connection that has too many already, and never sent a message.
+        """
         connection = self._call_began(peer, is_node=is_node)
+        if connection.has_too_many and not connection.messages:
+            yield None
+            return
         call = OpenCall(connection, connection.received_bytes)
         connection.calls.add(call)
         connection.empty_open += 1

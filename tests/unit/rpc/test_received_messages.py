@@ -25,7 +25,13 @@ class Listener:
         self.calls = ExitStack()
 
     def begin(self, is_node: bool = False) -> OpenCall:
-        return self.calls.enter_context(self.received.call(PEER, is_node=is_node))
+        call = self.calls.enter_context(self.received.call(PEER, is_node=is_node))
+        assert call is not None
+        return call
+
+    def is_refused(self) -> bool:
+        with self.received.call(PEER, is_node=False) as call:
+            return call is None
 
     def look(self, received_bytes: int, since_s: float = 0.0) -> None:
         self.received.look_began()
@@ -82,14 +88,14 @@ def test_a_connection_with_too_many_calls_without_a_message_is_looked_at(listene
     for _ in range(EMPTY_CALLS_MAX):
         listener.begin()
     assert listener.floods == 0
-    listener.begin()
-    listener.begin()
+    assert listener.is_refused()
+    assert listener.is_refused()
     assert listener.floods == 1
     assert listener.counts.is_flooding(102 * HEADERS_BYTES)
     assert not listener.counts.is_flooding(102 * HEADERS_BYTES + 1), "parts of messages have arrived"
     listener.look(10_000)
     assert not listener.counts.has_too_many
-    listener.begin()
+    assert listener.is_refused()
     assert listener.floods == 2
 
 
