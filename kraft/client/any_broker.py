@@ -162,7 +162,9 @@ class AnyBroker:
         silent_ms = self._clock.monotonic_ms() - self._unanswered_since_ms
         if silent_ms >= WARNED_AFTER_MS and not self._has_warned:
             self._has_warned = True
-            log.warning("no broker has answered for %.0f s (%s)", silent_ms / 1_000, _tried(reasons))
+            # A call to one broker says nothing of the others.
+            who = "no broker has" if len(reasons) > 1 else "one broker has not"
+            log.warning("%s answered for %.0f s (%s)", who, silent_ms / 1_000, _tried(reasons))
 
 
 def _tried(reasons: dict[str, str]) -> str:

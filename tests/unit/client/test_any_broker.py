@@ -110,7 +110,7 @@ async def test_a_silence_that_lasts_is_logged_once_and_again_after_an_answer(cap
     for _ in range(3):
         with pytest.raises(NoBrokerReachable):
             await nodes.call(ask, 900)
-    assert caplog.messages == ["no broker has answered for 2 s (broker-1:9094: connection refused)"]
+    assert caplog.messages == ["one broker has not answered for 2 s (broker-1:9094: connection refused)"]
     answers = True
     await nodes.call(ask, 900)
     answers = False
