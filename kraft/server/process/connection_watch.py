@@ -69,13 +69,18 @@ class _Seen(Struct, frozen=True, kw_only=True):
     acked_bytes: int
 
 
-async def watch_connections(listeners: Sequence[Watched], refusals: RefusalLog, look_now: asyncio.Event) -> None:
-    """Watch until cancelled; does nothing on systems other than Linux. A look comes at once when `look_now` is set."""
+async def watch_connections(
+    listeners: Sequence[Watched], refusals: RefusalLog, look_now: asyncio.Event, ended_peers: set[str]
+) -> None:
+    """Watch until cancelled; does nothing on systems other than Linux. A look comes at once when `look_now` is set.
+
+    The peers of connections that it ended are added to `ended_peers`.
+    """
     if not sys.platform.startswith("linux"):
         return
     loop = asyncio.get_running_loop()
     with _Process() as process:
-        await _watch(listeners, refusals, process, look_now, loop.time)
+        await _watch(listeners, refusals, process, look_now, ended_peers, loop.time)
 
 
 async def _watch(
@@ -83,6 +88,7 @@ async def _watch(
     refusals: RefusalLog,
     process: _Process,
     look_now: asyncio.Event,
+    ended_peers: set[str],
     monotonic_s: Callable[[], float],
 ) -> None:
     looked_s, before = monotonic_s(), process.use()
@@ -99,7 +105,8 @@ async def _watch(
         await asyncio.sleep(looked_s + LOOK_S_MIN - monotonic_s())
         look_now.clear()
         began_s = monotonic_s()
-        if await _look(listeners, refusals, began_s - looked_s):
+        if ended := await _look(listeners, refusals, began_s - looked_s):
+            ended_peers.update(ended)
             release_freed_memory()
         looked_s, before = began_s, process.use()
 
@@ -113,8 +120,8 @@ async def _comes(event: asyncio.Event, within_s: float) -> bool:
     return True
 
 
-async def _look(listeners: Sequence[Watched], refusals: RefusalLog, since_s: float) -> bool:
-    """Look at all connections, so long after the last look; return True if one had to end."""
+async def _look(listeners: Sequence[Watched], refusals: RefusalLog, since_s: float) -> list[str]:
+    """Look at all connections, so long after the last look; return the peers of those that had to end."""
     by_port = {each.port: each for each in listeners}
     # Before the system is asked: what is handed over meanwhile was received, too, and must not be explained too early.
     explained = {each.port: each.received.counts() for each in listeners}
@@ -125,8 +132,8 @@ async def _look(listeners: Sequence[Watched], refusals: RefusalLog, since_s: flo
     except (OSError, RuntimeError) as error:
         # Without a free file they cannot be listed, nor without a thread; the next look may find one.
         log.warning("connection check skipped", reason=str(error))
-        return False
-    has_ended = False
+        return []
+    ended_peers = []
     for port, watched in by_port.items():
         here = {each.peer: each for each in seen if each.port == port}
         # One that began meanwhile may not be among those that were seen.
@@ -134,10 +141,10 @@ async def _look(listeners: Sequence[Watched], refusals: RefusalLog, since_s: flo
         watched.received.look_ended({each.peer: each.received_bytes for each in here.values()}, since_s)
         samples = [_sample(each, explained[port].get(each.peer), watched) for each in here.values()]
         for ended in watched.rules.look(samples, asyncio.get_running_loop().time()):
-            has_ended = True
+            ended_peers.append(ended.peer)
             refusals.log(ended.peer, ended.reason)
             _end(here[ended.peer])
-    return has_ended
+    return ended_peers
 
 
 def _sample(seen: _Seen, counts: Received | None, watched: Watched) -> Sample:

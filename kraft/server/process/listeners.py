@@ -30,6 +30,7 @@ from kraft.server.process.advertised_addresses import check_advertised, check_ad
 from kraft.server.process.connection_rules import ConnectionRules
 from kraft.server.process.connection_watch import Watched, watch_connections
 from kraft.server.process.file_limit import connection_shares
+from kraft.server.process.foreign_clients import watch_foreign_clients
 from kraft.server.process.ports import CannotListen
 
 log = structlog.get_logger()
@@ -135,7 +136,22 @@ class Listeners:
 
     async def watch(self) -> None:
         """Watch the connections of the gRPC listeners until cancelled, also of those that begin to listen later."""
-        await watch_connections(self._watched, self._credentials.refusals, self._look_now)
+        refusals, ended_peers = self._credentials.refusals, set[str]()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(watch_connections(self._watched, refusals, self._look_now, ended_peers))
+            tasks.create_task(watch_foreign_clients(self._remedies(), refusals, ended_peers))
+
+    def _remedies(self) -> dict[int, str]:
+        """Return what to tell those that speak another protocol at a gRPC listener, by port."""
+        of_kafka = next(
+            (each for each in self._config.advertised_listeners if each.name not in (GRPC, CONTROLLER)), None
+        )
+        instead = "this node has no listener for them" if of_kafka is None else f"theirs is {of_kafka}"
+        return {
+            each.port: f"its connections do not speak the protocol of {each}; Kafka's clients do not, and {instead}"
+            for each in self._config.listeners
+            if each.name in (GRPC, CONTROLLER)
+        }
 
     def _identity(self, listener: str) -> Identity:
         return Identity(

@@ -69,7 +69,7 @@ async def echo(connections_max: int = 100, message_bytes_max: int = MESSAGE) -> 
     )
     look_now = asyncio.Event()
     gatekeeper.received.flood_began = look_now.set
-    watching = asyncio.create_task(watch_connections([watched], refusals, look_now))
+    watching = asyncio.create_task(watch_connections([watched], refusals, look_now, set()))
     try:
         yield Echo(gatekeeper, port, watched)
     finally:

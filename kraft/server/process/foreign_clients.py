@@ -1,0 +1,90 @@
+"""Notices clients that speak another protocol at a gRPC listener, such as Kafka's.
+
+gRPC ends such a connection at its first bytes, and tells nobody. But the system remembers a connection for a minute on
+the side that ended it, and clients of gRPC end theirs themselves. Linux only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from kraft.rpc.refusal_log import RefusalLog
+from kraft.server.loop.periods import period_end
+
+log = structlog.get_logger()
+
+PERIOD_S: Final = 5.0
+
+AT_LEAST: Final = 2
+"""Connections of one host that ended here in one period. Kafka's clients try again several times a second; one may have
+another reason, such as a client that is gone.
+"""
+
+_TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_TIME_WAIT: Final = "06"
+_WORD_DIGITS: Final = 8
+
+
+async def watch_foreign_clients(
+    remedies: Mapping[int, str], refusals: RefusalLog, ended_by_rules: set[str], tables: Iterable[Path] = _TABLES
+) -> None:
+    """Log hosts whose connections spoke no gRPC, with the remedy of the port, until cancelled.
+
+    `ended_by_rules` has the peers that this process cut off itself; those that the system has forgotten are removed.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    known: set[tuple[int, str]] = set()
+    while True:
+        await period_end(PERIOD_S)
+        try:
+            ended = set(await asyncio.to_thread(_ended_here, remedies.keys(), tuple(tables)))
+        except (OSError, RuntimeError) as error:
+            log.debug("search for foreign clients skipped", reason=str(error))
+            continue
+        for port, peer in _repeated((port, peer) for port, peer in ended - known if peer not in ended_by_rules):
+            refusals.log(peer, remedies[port])
+        ended_by_rules &= {peer for _, peer in ended}
+        known = ended
+
+
+def _repeated(ended: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Yield one connection of each host that has several at one port."""
+    by_host: dict[tuple[int, str], list[str]] = {}
+    for port, peer in ended:
+        by_host.setdefault((port, peer.rpartition(":")[0]), []).append(peer)
+    for (port, _), peers in by_host.items():
+        if len(peers) >= AT_LEAST:
+            yield port, peers[0]
+
+
+def _ended_here(ports: Collection[int], tables: Iterable[Path]) -> Iterator[tuple[int, str]]:
+    """Yield port and peer, as gRPC names it, of each connection that this machine ended within a minute."""
+    for table in tables:
+        if not table.exists():
+            # A system without IPv6.
+            continue
+        with table.open() as lines:
+            next(lines)
+            for line in lines:
+                _, local, remote, state, *_ = line.split()
+                if state == _TIME_WAIT and (port := int(local.rpartition(":")[2], 16)) in ports:
+                    yield port, _peer(remote)
+
+
+def _peer(text: str) -> str:
+    """Return gRPC's name of an address in the system's table: words of 4 bytes in the machine's order, and a port."""
+    digits, _, port = text.partition(":")
+    words = (digits[at : at + _WORD_DIGITS] for at in range(0, len(digits), _WORD_DIGITS))
+    packed = b"".join(int(word, 16).to_bytes(4, sys.byteorder) for word in words)
+    host = socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed)
+    if ":" in host and not host.startswith("::ffff:"):
+        return f"ipv6:%5B{host}%5D:{int(port, 16)}"
+    return f"ipv4:{host.removeprefix('::ffff:')}:{int(port, 16)}"
