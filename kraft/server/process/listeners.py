@@ -143,12 +143,10 @@ class Listeners:
 
     def _remedies(self) -> dict[int, str]:
         """Return what to tell those that speak another protocol at a gRPC listener, by port."""
-        of_kafka = next(
-            (each for each in self._config.advertised_listeners if each.name not in (GRPC, CONTROLLER)), None
-        )
-        instead = "this node has no listener for them" if of_kafka is None else f"theirs is {of_kafka}"
+        of_kafka = [each for each in self._config.advertised_listeners if each.name not in (GRPC, CONTROLLER)]
+        instead = f"connect to {of_kafka[0]}" if of_kafka else "have no listener at this node"
         return {
-            each.port: f"its connections do not speak the protocol of {each}; Kafka's clients do not, and {instead}"
+            each.port: f"it does not speak the protocol of {each}: Kafka clients {instead}"
             for each in self._config.listeners
             if each.name in (GRPC, CONTROLLER)
         }
