@@ -78,6 +78,7 @@ class Admin:
     delete_records = _blocking(AsyncAdmin.delete_records)
     list_offsets = _blocking(AsyncAdmin.list_offsets)
     describe_topic_configs = _blocking(AsyncAdmin.describe_topic_configs)
+    describe_configs_of_topics = _blocking(AsyncAdmin.describe_configs_of_topics)
     describe_broker_configs = _blocking(AsyncAdmin.describe_broker_configs)
     alter_broker_configs = _blocking(AsyncAdmin.alter_broker_configs)
     alter_topic_configs = _blocking(AsyncAdmin.alter_topic_configs)

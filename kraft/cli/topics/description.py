@@ -13,6 +13,7 @@ from kraft.model.ids import TopicPartition, uuid_to_text
 
 if TYPE_CHECKING:
     from kraft.client import Admin, OngoingReassignment
+    from kraft.model.configs import ConfigEntry
     from kraft.model.metadata import PartitionMetadata
     from kraft.model.topics import TopicDescription
 
@@ -67,30 +68,37 @@ def describe(admin: Admin, topic: str | None, condition: Condition | None, outpu
     # In this order a listed reassignment may already be complete in the description; `reassignment_of` checks that.
     reassignments = admin.list_partition_reassignments()
     descriptions = admin.describe_topics([] if topic is None else [topic])
+    configs = admin.describe_configs_of_topics([each.metadata.topic for each in descriptions])
+    # A topic that was deleted after it had been described has no configs any more.
+    descriptions = [each for each in descriptions if each.metadata.topic in configs]
     shown = [
-        (each, each.metadata.partitions if condition is None else _in(condition, admin, each, reassignments))
+        (each, each.metadata.partitions if condition is None else _in(condition, configs, each, reassignments))
         for each in descriptions
     ]
     if output is Output.JSON:
         print_json(
-            [_as_json(each, partitions, reassignments) for each, partitions in shown if partitions or condition is None]
+            [
+                _as_json(each, _not_default(configs[each.metadata.topic]), partitions, reassignments)
+                for each, partitions in shown
+                if partitions or condition is None
+            ]
         )
         return
     for each, partitions in shown:
         if condition is None:
-            _print_topic(each, reassignments)
+            _print_topic(each, _not_default(configs[each.metadata.topic]), reassignments)
         for partition in partitions:
             _print_partition(each.metadata.topic, partition, reassignment_of(reassignments, each, partition))
 
 
 def _in(
     condition: Condition,
-    admin: Admin,
+    configs: Mapping[str, Sequence[ConfigEntry]],
     description: TopicDescription,
     reassignments: Mapping[TopicPartition, OngoingReassignment],
 ) -> list[PartitionMetadata]:
     topic = description.metadata.topic
-    min_isr = min_insync_replicas(admin, topic) if condition in _BY_MIN_ISR else 0
+    min_isr = _min_insync_replicas(configs[topic]) if condition in _BY_MIN_ISR else 0
     return [
         partition
         for partition in description.metadata.partitions
@@ -106,7 +114,11 @@ def _in(
 
 
 def min_insync_replicas(admin: Admin, topic: str) -> int:
-    for entry in admin.describe_topic_configs(topic):
+    return _min_insync_replicas(admin.describe_topic_configs(topic))
+
+
+def _min_insync_replicas(configs: Sequence[ConfigEntry]) -> int:
+    for entry in configs:
         if entry.key == "min.insync.replicas" and entry.value is not None:
             return int(entry.value)
     raise AssertionError("every topic has a value of min.insync.replicas")
@@ -122,13 +134,22 @@ def reassignment_of(
     return found if found is not None and found.replicas == partition.replicas else None
 
 
-def _print_topic(description: TopicDescription, reassignments: Mapping[TopicPartition, OngoingReassignment]) -> None:
+def _not_default(configs: Sequence[ConfigEntry]) -> dict[str, str | None]:
+    """Return what the topic, or a broker's file or dynamic config, sets: what kafka-topics.sh calls the configs."""
+    return {entry.key: entry.value for entry in configs if not entry.is_default}
+
+
+def _print_topic(
+    description: TopicDescription,
+    configs: Mapping[str, str | None],
+    reassignments: Mapping[TopicPartition, OngoingReassignment],
+) -> None:
     metadata = description.metadata
-    configs = ",".join(f"{key}={value}" for key, value in sorted(description.configs.items()))
+    in_words = ",".join(f"{key}={value}" for key, value in configs.items())
     factor = _replication_factor(description, reassignments)
     print(
         f"Topic: {metadata.topic}\tTopicId: {uuid_to_text(metadata.topic_id)}"
-        f"\tPartitionCount: {len(metadata.partitions)}\tReplicationFactor: {factor}\tConfigs: {configs}"
+        f"\tPartitionCount: {len(metadata.partitions)}\tReplicationFactor: {factor}\tConfigs: {in_words}"
     )
 
 
@@ -166,6 +187,7 @@ def _print_partition(topic: str, partition: PartitionMetadata, reassignment: Ong
 
 def _as_json(
     description: TopicDescription,
+    configs: Mapping[str, str | None],
     partitions: Sequence[PartitionMetadata],
     reassignments: Mapping[TopicPartition, OngoingReassignment],
 ) -> dict[str, Any]:
@@ -192,7 +214,7 @@ def _as_json(
         "topic_id": uuid_to_text(metadata.topic_id),
         "partition_count": len(metadata.partitions),
         "replication_factor": _replication_factor(description, reassignments),
-        "configs": description.configs,
+        "configs": configs,
         "partitions": shown,
     }
 

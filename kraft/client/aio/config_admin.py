@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from kraft.client.aio.admin_calls import AdminCalls
@@ -17,12 +17,16 @@ from kraft.model.configs import (
     DescribeConfigsRequest,
     IncrementalAlterConfigsRequest,
     ResourceAlteration,
+    ResourceDescription,
 )
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.rpc.calls import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 
 EVERY_BROKER: Final = ""
 """Resource name of the configs that apply to all brokers."""
+
+TOPICS_A_CALL: Final = 500
+"""Topics whose configs are described in one call: an answer about so many has some 2 MB."""
 
 
 class ConfigAdmin(AdminCalls):
@@ -31,6 +35,33 @@ class ConfigAdmin(AdminCalls):
     async def describe_topic_configs(self, topic: str, *, timeout_ms: int | None = None) -> list[ConfigEntry]:
         """Return the effective value of every config of the topic, with source and synonyms, sorted by key."""
         return await self._described_by_any(ConfigResourceType.TOPIC, topic, timeout_ms)
+
+    async def describe_configs_of_topics(
+        self, topics: Sequence[str], *, timeout_ms: int | None = None
+    ) -> dict[str, list[ConfigEntry]]:
+        """Return the effective value of every config of each topic with its source, without synonyms, sorted by key.
+
+        A topic that does not exist is left out.
+        """
+        found: dict[str, list[ConfigEntry]] = {}
+        for first in range(0, len(topics), TOPICS_A_CALL):
+            request = DescribeConfigsRequest(
+                resources=[
+                    ConfigResource(resource_type=ConfigResourceType.TOPIC, resource_name=topic)
+                    for topic in topics[first : first + TOPICS_A_CALL]
+                ]
+            )
+
+            async def ask(
+                node: Node, timeout_s: float, request: DescribeConfigsRequest = request
+            ) -> list[ResourceDescription]:
+                return (await node.call(DESCRIBE_CONFIGS, request, timeout_s)).results
+
+            for described in await self._ask_admin(ask, self._timeout(timeout_ms)):
+                if described.error_code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    check(described.error_code, described.error_message or repr(described.resource_name))
+                    found[described.resource_name] = described.entries
+        return found
 
     async def describe_group_configs(self, group_id: str, *, timeout_ms: int | None = None) -> list[ConfigEntry]:
         """Return every config of a group of the consumer protocol, its own or from the broker's file, sorted by key."""

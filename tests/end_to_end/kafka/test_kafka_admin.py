@@ -19,6 +19,7 @@ from kafka.admin import KafkaAdminClient
 from kafka.admin import NewTopic as PlainNewTopic
 
 from kraft.testing import Cluster
+from tests.support.command_line import kraft
 from tests.support.kafka.kafka_jars import kafka_jars, run_kafka_tool
 
 # Fetching the jars may come first, once.
@@ -299,7 +300,9 @@ def java(cluster: Cluster) -> KafkaTools:
     return KafkaTools(kafka_jars(), cluster.kafka_bootstrap_servers)
 
 
-def test_kafka_topics_creates_describes_grows_and_deletes(java: KafkaTools, confluent: AdminClient) -> None:
+def test_kafka_topics_creates_describes_grows_and_deletes(
+    java: KafkaTools, confluent: AdminClient, cluster: Cluster
+) -> None:
     sizes = ("--partitions", "2", "--replication-factor", "3", "--config", "retention.ms=9000")
     assert "Created topic java." in java.topics("--create", "--topic", "java", *sizes)
     eventually(lambda: java.topics("--alter", "--topic", "java", "--partitions", "3"), lambda output: output == "")
@@ -308,6 +311,8 @@ def test_kafka_topics_creates_describes_grows_and_deletes(java: KafkaTools, conf
     )
     assert "PartitionCount: 3\tReplicationFactor: 3\tConfigs: retention.ms=9000" in first
     assert all("Elr: " in line and "Leader: none" not in line for line in partitions)
+    own = kraft(cluster, "topics", "describe", "java").splitlines()[0]
+    assert own.partition("\tConfigs: ")[2] == first.partition("\tConfigs: ")[2]
     eventually(lambda: java.topics("--delete", "--topic", "java"), lambda output: output == "")
     check_is_gone(confluent, "java")
 

@@ -79,6 +79,7 @@ class FakeCluster:
         self.namespace = UUID(int=7)
         """Topic ids are computed from it and the topic's name."""
         self.configs: dict[str, dict[str, str]] = {}
+        self.topic_configs_of_files: dict[str, str] = {}
         self.alterations: list[configs.IncrementalAlterConfigsRequest] = []
         self.hidden_topics: set[str] = set()
         self.producer_ids = 0

@@ -32,8 +32,10 @@ def described(cluster: FakeCluster, broker_id: int, asked: configs.ConfigResourc
     else:
         own = cluster.configs.get(asked.resource_name, {})
         entries = [_config("segment.bytes", "1073741824", configs.ConfigSource.DEFAULT_CONFIG)]
+        file, topic = configs.ConfigSource.STATIC_BROKER_CONFIG, configs.ConfigSource.DYNAMIC_TOPIC_CONFIG
         entries += [
-            _config(key, value, configs.ConfigSource.DYNAMIC_TOPIC_CONFIG) for key, value in sorted(own.items())
+            _config(key, value, topic if key in own else file)
+            for key, value in sorted({**cluster.topic_configs_of_files, **own}.items())
         ]
     known = asked.resource_name in cluster.topics or asked.resource_type in _NEVER_UNKNOWN
     return configs.ResourceDescription(

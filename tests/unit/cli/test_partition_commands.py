@@ -307,3 +307,20 @@ def test_a_wrong_command_line_says_what_is_wrong(
 def test_moves_cannot_be_slowed_down_yet(kraft: Shell) -> None:
     refused = kraft.fail("topics", "reassign", "--list", "--throttle", "1000")
     assert refused == "kraft: --throttle: throttled moves are not supported yet: remove the option\n"
+
+
+def test_configs_are_those_of_the_topic_and_of_brokers_without_defaults(kraft: Shell, cluster: FakeCluster) -> None:
+    for name in ("orders", "payments"):
+        cluster.create(name)
+    cluster.configs["orders"] = {"retention.ms": "5"}
+    cluster.topic_configs_of_files = {"min.insync.replicas": "2"}
+    lines = kraft.succeed("topics", "describe").splitlines()
+    assert [line.partition("\tConfigs: ")[2] for line in lines if "Configs: " in line] == [
+        "min.insync.replicas=2,retention.ms=5",
+        "min.insync.replicas=2",
+    ]
+    described = json.loads(kraft.succeed("topics", "describe", "--output", "json"))
+    assert [each["configs"] for each in described] == [
+        {"min.insync.replicas": "2", "retention.ms": "5"},
+        {"min.insync.replicas": "2"},
+    ]
