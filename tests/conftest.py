@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.durations import Durations
+from tests.support.skipped import Skipped
 from tests.support.virtual_time import run_virtually
 from tests.support.worker_groups import WorkerGroups, interleaved, rotated, worker_count
 
@@ -27,6 +28,7 @@ settings.load_profile("fixed")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Durations(os.environ))
+    config.pluginmanager.register(Skipped())
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell ignores it for what it runs in the background, and so would every process that a test interrupts.
         signal.signal(signal.SIGINT, signal.default_int_handler)
