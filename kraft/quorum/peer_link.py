@@ -46,6 +46,9 @@ QUEUED_BYTES_MAX = 2 * WINDOW_BYTES
 _FRAME_BYTES_TARGET = 1024 * 1024
 """A frame ends at the message that reaches this, so that a long queue is encoded piece by piece."""
 
+_REFUSALS = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNAUTHENTICATED)
+"""Status codes with which the other side refuses this voter: to try again does not help alone."""
+
 _CHANNEL_OPTIONS = (
     ("grpc.enable_http_proxy", 0),
     ("grpc.max_send_message_length", FRAME_BYTES_MAX),
@@ -176,7 +179,7 @@ class PeerLink:
             return refusal
         except grpc.aio.AioRpcError as error:
             problem: str = error.details() or error.code().name
-            if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
+            if error.code() in _REFUSALS:
                 refusal = problem
             return problem
         except TimeoutError:
@@ -292,5 +295,7 @@ class PeerLink:
             log.warning("raft handshake failed", **fields, reason=problem)
         elif self._is_up:
             log.warning("raft connection lost", **fields, reason=problem)
+        elif self.refusal:
+            log.warning("raft connection refused", **fields, reason=problem)
         else:
             log.info("raft connection failed", **fields, reason=problem)

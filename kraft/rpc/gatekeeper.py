@@ -79,7 +79,7 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
 
     def add_to(self, server: grpc.aio.Server) -> None:
         if self._secrets is not None:
-            service = _MembershipService(self._secrets, self._sessions, self._refusals)
+            service = _MembershipService(self._cluster_id, self._secrets, self._sessions, self._refusals)
             membership_pb2_grpc.add_MembershipServicer_to_server(service, server)
 
     async def intercept_service(
@@ -123,8 +123,7 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
             raise Unintroduced("it sent no proof of the cluster secret: set cluster.secret.file on every node")
         introduction = Introduction.from_header(self._secrets, method, _text(header))
         if introduction.cluster_id != self._cluster_id:
-            theirs = introduction.cluster_id[:64]
-            raise Unintroduced(f"cluster.id differs: this is {self._cluster_id!r}, not {theirs!r}")
+            raise Unintroduced(introductions.cluster_differs(self._cluster_id, introduction.cluster_id))
         self._sessions.admit(introduction)
         return introduction
 
@@ -204,7 +203,10 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
 
 
 class _MembershipService(membership_pb2_grpc.MembershipServicer):
-    def __init__(self, cluster_secrets: ClusterSecrets, sessions: SessionBook, refusals: RefusalLog) -> None:
+    def __init__(
+        self, cluster_id: str, cluster_secrets: ClusterSecrets, sessions: SessionBook, refusals: RefusalLog
+    ) -> None:
+        self._cluster_id = cluster_id
         self._secrets = cluster_secrets
         self._sessions = sessions
         self._refusals = refusals
@@ -214,8 +216,13 @@ class _MembershipService(membership_pb2_grpc.MembershipServicer):
     ) -> membership_pb2.ChallengeResponse:
         secret = self._secrets.find(request.secret_id)
         if secret is None or len(request.nonce) != introductions.NONCE_BYTES:
-            self._refusals.log(context.peer(), SECRET_DIFFERS)
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, SECRET_DIFFERS)
+            # Each cluster has a secret of its own by default, so that of another cluster differs, too.
+            is_of_other = request.cluster_id not in ("", self._cluster_id)
+            reason = (
+                introductions.cluster_differs(self._cluster_id, request.cluster_id) if is_of_other else SECRET_DIFFERS
+            )
+            self._refusals.log(context.peer(), reason)
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, reason)
         assert secret is not None, "abort always raises"
         session = self._sessions.open()
         return membership_pb2.ChallengeResponse(

@@ -162,7 +162,9 @@ class _Introducer:
 
     async def _challenge(self, timeout_s: float) -> bytes:
         nonce = secrets.token_bytes(introductions.NONCE_BYTES)
-        request = membership_pb2.ChallengeRequest(nonce=nonce, secret_id=self._secret.secret_id)
+        request = membership_pb2.ChallengeRequest(
+            nonce=nonce, secret_id=self._secret.secret_id, cluster_id=self._cluster_id
+        )
         try:
             answer = await self._stub.Challenge(request, timeout=timeout_s)
         except grpc.aio.AioRpcError as error:

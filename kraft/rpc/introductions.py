@@ -32,6 +32,17 @@ SECRET_DIFFERS: Final = (
     "CLUSTER_ID.secret in $XDG_STATE_HOME/kraft or ~/.local/state/kraft of the node's user)"
 )
 
+CLUSTER_ID_CHARACTERS_MAX: Final = 64
+
+
+def cluster_differs(own: str, theirs: str) -> str:
+    """Return the reason why a node of cluster `theirs` is refused, for the logs of both nodes."""
+    return (
+        f"cluster.id differs: the caller's is {theirs[:CLUSTER_ID_CHARACTERS_MAX]!r}, that of the node it called is"
+        f" {own!r}: a node belongs to one cluster, so correct its file, or format it for this cluster"
+    )
+
+
 SESSION_FORGOTTEN: Final = "its session is of an earlier process, or too old: it has to ask for a new challenge"
 """Callers recognise this exact text and open a new session, so it must be the same in all versions."""
 

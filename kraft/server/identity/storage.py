@@ -57,11 +57,15 @@ class StorageMeta(Struct, frozen=True, kw_only=True):
 
 
 class UsableLogDirectory(Struct, frozen=True, kw_only=True):
-    """A usable log directory. `closed_cleanly`: the last stop closed every log in it in order."""
+    """A usable log directory. `closed_cleanly`: the last stop closed every log in it in order.
+
+    `has_been_used` is False before the first start.
+    """
 
     path: Path
     directory_id: DirectoryId
     closed_cleanly: bool = False
+    has_been_used: bool = True
 
 
 class NodeStorage(Struct, frozen=True, kw_only=True):
@@ -136,6 +140,7 @@ def load(config: NodeConfig, unusable: Mapping[Path, str] | None = None) -> Node
                 path=directory,
                 directory_id=formatted[directory].directory_id,
                 closed_cleanly=(directory / CLEAN_SHUTDOWN_FILE).exists(),
+                has_been_used=any(each.name != META_FILE and each.name[0] != "." for each in directory.iterdir()),
             )
             for directory in config.log_dirs
             if directory in formatted

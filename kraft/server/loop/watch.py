@@ -20,6 +20,9 @@ HELD_MS_MIN: Final = 100.0
 
 REPORT_INTERVAL_S: Final = 10.0
 
+PAUSE_MS: Final = 3_000
+"""A hold without work of this length has ended the sessions of this node, which somebody may have to explain."""
+
 
 class Hold(NamedTuple):
     """Time for which the loop was blocked, and the CPU time of its thread and of the whole process meanwhile.
@@ -104,5 +107,7 @@ def _log(hold: Hold) -> None:
     facts = {name: round(ms, 1) for name, ms in hold._asdict().items()}
     if hold.was_work:
         log.warning("event loop blocked", cause="work on the loop", **facts)
+    elif hold.held_ms >= PAUSE_MS:
+        log.warning("node paused", cause="stopped, suspended or starved by other processes", **facts)
     else:
         log.info("event loop blocked", cause="other threads or processes, or a pause", **facts)

@@ -125,9 +125,9 @@ class _Node:
             "node process started",
             node=config.node_id,
             cluster=self._storage.cluster_id,
-            roles=sorted(config.roles),
+            roles=sorted(role.value for role in config.roles),
             pid=os.getpid(),
-            clean_shutdown=all(directory.closed_cleanly for directory in self._storage.directories),
+            **self._last_stop(),
         )
         if config.is_controller:
             await self._start_controller()
@@ -137,6 +137,13 @@ class _Node:
             log.error("log directory unusable", reason=reason, remedy="repair it, then restart the node")
         if config.is_broker:
             self._start_broker()
+
+    def _last_stop(self) -> dict[str, bool]:
+        """Return how the node ended before, for the log; nothing for a first start."""
+        directories = self._storage.directories
+        if not any(directory.has_been_used for directory in directories):
+            return {"first_start": True}
+        return {"clean_shutdown": all(directory.closed_cleanly for directory in directories)}
 
     async def _start_controller(self) -> None:
         controller = self._controller = ControllerNode(self._config, self._storage, self._world)

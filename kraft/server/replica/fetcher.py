@@ -382,7 +382,9 @@ class ReplicaFetcher:
                 self._advance_log_start(partition, effect)
             case Retry():
                 self._pause(partition, effect.after_ms / 1_000)
-                log.info(
+                # A follower often knows a new partition or leader a moment before the leader does.
+                is_ahead = result.error_code is ErrorCode.UNKNOWN_LEADER_EPOCH
+                (log.debug if is_ahead else log.info)(
                     "fetch delayed",
                     partition=str(partition.topic_partition),
                     leader=self._leader_id,

@@ -98,7 +98,8 @@ class DiskSpace:
     def _update(self, directory: LogDirectory, latest: _Measurement) -> None:
         is_full = bool(latest.error) or latest.free_bytes < self._free_bytes_min
         if is_full and not latest.is_full:
-            log.warning("disk full, appends refused", directory=directory, reason=self._shortage(directory, latest))
+            event = "free disk space unknown, appends refused" if latest.error else "disk full, appends refused"
+            log.warning(event, directory=directory, reason=self._shortage(directory, latest))
         elif latest.is_full and not is_full:
             log.info("disk space recovered", directory=directory, free_bytes=latest.free_bytes)
         latest.is_full = is_full

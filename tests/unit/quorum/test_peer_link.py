@@ -21,6 +21,8 @@ from kraft.quorum.peer_link import PeerLink
 from kraft.quorum.peer_security import PeerSecurity
 from tests.unit.quorum.loopback import addresses, until
 
+REFUSAL = "cluster.id differs"
+
 
 class QuietVoter(raft_pb2_grpc.RaftServicer):
     """Answers the hello as voter 2 and then only listens."""
@@ -33,11 +35,16 @@ class QuietVoter(raft_pb2_grpc.RaftServicer):
         self.reads = asyncio.Event()
         """Until it is set, the voter takes nothing, and its stream fills."""
         self.reads.set()
+        self.refuses_with: grpc.StatusCode | None = None
 
     async def Exchange(
-        self, request_iterator: AsyncIterator[raft_pb2.RaftFrame], context: object
+        self,
+        request_iterator: AsyncIterator[raft_pb2.RaftFrame],
+        context: grpc.aio.ServicerContext[raft_pb2.RaftFrame, raft_pb2.RaftFrame],
     ) -> AsyncIterator[raft_pb2.RaftFrame]:
         await anext(request_iterator)
+        if self.refuses_with is not None:
+            await context.abort(self.refuses_with, REFUSAL)
         self.stream_count += 1
         yield hello(self._config, 1, Greeting())
         await self.reads.wait()
@@ -231,6 +238,23 @@ def test_a_refused_connection_is_logged_once_in_two_words(tmp_path: Path) -> Non
         asyncio.run(run())
     (logged,) = logs
     assert (logged["event"], logged["reason"]) == ("raft connection failed", "connection refused")
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION])
+def test_a_voter_that_refuses_this_one_is_a_warning(tmp_path: Path, code: grpc.StatusCode) -> None:
+    async def run() -> str:
+        scene = LinkToQuietVoter(tmp_path)
+        scene.voter.refuses_with = code
+        async with scene.voter_running():
+            scene.link.start()
+            await until(lambda: bool(scene.link.refusal))
+            await scene.link.stop()
+        return scene.link.refusal
+
+    with capture_logs() as logs:
+        assert asyncio.run(run()) == REFUSAL
+    (logged,) = logs
+    assert (logged["event"], logged["log_level"], logged["reason"]) == ("raft connection refused", "warning", REFUSAL)
 
 
 def test_a_handshake_that_fails_again_is_logged_once_with_the_voters_address(tmp_path: Path) -> None:

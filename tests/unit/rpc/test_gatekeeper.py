@@ -160,6 +160,8 @@ async def fetched_at_once(node: Node, connections: Connections, times: int) -> i
     return times
 
 
+OF_ANOTHER_CLUSTER = "cluster.id differs: the caller's is 'another', that of the node it called is 'cluster'"
+
 CALLS = [beat, followed, fetched]
 Call = Callable[[Node, Connections], Awaitable[object]]
 
@@ -194,7 +196,8 @@ def test_a_node_of_the_cluster_is_answered_whatever_kind_of_call_it_makes() -> N
     [
         (lambda: dial_as(None), "it sent no proof of the cluster secret: set cluster.secret.file on every node"),
         (lambda: dial_as(OTHERS), "its cluster secret differs: set cluster.secret.file on both nodes"),
-        (lambda: dial_as(SECRETS, "another"), "cluster.id differs: this is 'cluster', not 'another'"),
+        (lambda: dial_as(SECRETS, "another"), OF_ANOTHER_CLUSTER),
+        (lambda: dial_as(OTHERS, "another"), OF_ANOTHER_CLUSTER),
     ],
 )
 def test_a_stranger_is_refused_in_one_line_that_names_it(

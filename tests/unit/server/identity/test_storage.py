@@ -45,8 +45,15 @@ def test_a_formatted_directory_names_its_node_and_cluster(config_of: MakeConfig)
     loaded = storage.load(config)
     assert (loaded.cluster_id, loaded.node_id, loaded.unusable) == (CLUSTER, 1, {})
     assert loaded.directories == (
-        UsableLogDirectory(path=config.log_dir, directory_id=formatted.meta.directory_id, closed_cleanly=False),
+        UsableLogDirectory(
+            path=config.log_dir,
+            directory_id=formatted.meta.directory_id,
+            closed_cleanly=False,
+            has_been_used=False,
+        ),
     )
+    (config.log_dir / "orders-0").mkdir()
+    assert storage.load(config).directories[0].has_been_used
     assert (formatted.meta.cluster_id, formatted.meta.node_id) == (CLUSTER, 1)
 
 

@@ -48,6 +48,22 @@ def test_a_blocked_loop_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(logs[0]) >= {"loop_cpu_ms", "process_cpu_ms"}
 
 
+def test_a_long_pause_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "SAMPLE_S", 0.001)
+    monkeypatch.setattr(watch, "PAUSE_MS", 100)
+
+    async def scenario() -> None:
+        watching = asyncio.create_task(watch_loop())
+        await asyncio.sleep(0.01)
+        time.sleep(0.15)  # noqa: ASYNC251  The node computes nothing meanwhile.
+        await asyncio.sleep(0.01)
+        watching.cancel()
+
+    with capture_logs() as logs:
+        asyncio.run(scenario())
+    assert (logs[0]["event"], logs[0]["log_level"]) == ("node paused", "warning")
+
+
 def test_a_watch_that_was_cancelled_takes_no_more_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     taken_s: list[float] = []
     monkeypatch.setattr(Holds, "note", lambda _holds, _hold, now_s: taken_s.append(now_s))

@@ -127,6 +127,7 @@ def test_each_directory_has_its_own_measurement() -> None:
 def test_a_disk_that_cannot_be_measured_refuses_appends() -> None:
     watched = Watched(MIB, MIB)
     watched.disk.free = OSError(5, "Input/output error")
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(Refusal) as refusal, capture_logs() as lines:
         watched.space.admit(DIRECTORY, 1)
     assert "cannot be read: [Errno 5] Input/output error" in refusal.value.message
+    assert lines[0]["event"] == "free disk space unknown, appends refused"
