@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import Final
 
 import pytest
@@ -29,9 +29,13 @@ class Skipped:
         if report.skipped and isinstance(report.longrepr, tuple):
             self._reasons[report.nodeid] = report.longrepr[2]
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if (line := closing_line(self._reasons.values())) is not None:
-            terminalreporter.write_line(line)
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
+        """Print the line below everything else, which pytest prints inside this hook."""
+        yield
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None and (line := closing_line(self._reasons.values())) is not None:
+            reporter.write_line(line)
 
 
 def closing_line(reasons: Iterable[str]) -> str | None:
