@@ -20,10 +20,11 @@ _ATTEMPTS_MAX = 2_000
 class ReservedPorts:
     """A context manager for `ports` that are free for TCP, and in no other reservation until `release`.
 
-    The ports that are `offsets` above each of them are reserved, too. Raises OSError if no such ports are found.
+    The ports that are `offsets` above each of them are reserved, too. Raises OSError if no such ports are found, which
+    are sought in `among`, or else below the ports of outgoing connections.
     """
 
-    def __init__(self, count: int, offsets: Sequence[int] = (0,)) -> None:
+    def __init__(self, count: int, offsets: Sequence[int] = (0,), among: Sequence[int] | None = None) -> None:
         self._claims = ExitStack()
         self.ports: list[int] = []
         candidates = _port_range()
@@ -32,7 +33,7 @@ class ReservedPorts:
         for _ in range(_ATTEMPTS_MAX):
             if len(self.ports) == count:
                 return
-            port = chance.randrange(candidates.start, candidates.stop - max(offsets))
+            port = chance.choice(among or candidates[: -max(offsets) or None])
             with suppress(OSError), ExitStack() as claims:
                 for offset in offsets:
                     claims.enter_context(_claim(port + offset))
