@@ -23,12 +23,15 @@ GRPC_PORT: Final = 9094
 
 
 def with_voters(settings: Mapping[str, Property]) -> tuple[Mapping[str, Property], list[ConfigWarning]]:
-    """Add the voters that follow from the file: the node itself, if it is the only controller that the file names.
+    """Add the voters that follow from the file: the node itself, if its own address is the only one that is named.
 
-    Kafka's files name controllers without their ids (KIP-853).
+    Kafka's files name controllers without their ids (KIP-853). A host that other machines know may stand for several
+    controllers, or for the first of them, and a node that voted alone would form a cluster of its own.
     """
     addresses, node_id = _addresses(settings), settings.get("node.id") or settings.get("broker.id")
-    if VOTERS in settings or len(addresses) != 1 or node_id is None or not _has_role(settings, "controller"):
+    if VOTERS in settings or node_id is None or not _has_role(settings, "controller"):
+        return settings, []
+    if len(addresses) != 1 or not _is_own(addresses[0], settings):
         return settings, []
     voters = f"{node_id.value.strip()}@{addresses[0]}"
     warning = ConfigWarning(VOTERS, f"is not set: this node is the only controller, as with {VOTERS}={voters}")
@@ -43,6 +46,18 @@ def example_of_voters(settings: Mapping[str, Property], otherwise: str) -> str:
 def _addresses(settings: Mapping[str, Property]) -> list[str]:
     servers = settings.get(BOOTSTRAP_SERVERS)
     return [] if servers is None else [each.strip() for each in servers.value.split(",") if each.strip()]
+
+
+def _is_own(address: str, settings: Mapping[str, Property]) -> bool:
+    """Return whether it is the address of this node's CONTROLLER listener, on this machine."""
+    host, _, port = address.rpartition(":")
+    listeners = settings.get("listeners")
+    ports = [
+        each.rpartition(":")[2].strip()
+        for each in (listeners.value.split(",") if listeners is not None else ())
+        if each.strip().startswith(f"{CONTROLLER}://")
+    ]
+    return is_loopback(host) and ports == [port]
 
 
 def _has_role(settings: Mapping[str, Property], role: str) -> bool:

@@ -95,6 +95,13 @@ def test_several_controllers_without_ids_are_named_in_the_example(load_text: Loa
         load_text(three)
 
 
+@pytest.mark.parametrize("server", ["controllers.example:9093", "10.0.0.1:9093", "localhost:9193", "localhost:9193,"])
+def test_a_controller_does_not_vote_alone_unless_the_only_address_is_its_own(load_text: Load, server: str) -> None:
+    """The others of its quorum may be behind that address: it would form a second cluster."""
+    with pytest.raises(ConfigError, match=r"controller\.quorum\.voters is missing"):
+        load_text(CONTROLLER.replace("servers=localhost:9093", f"servers={server}") + "cluster.secret.file=secret\n")
+
+
 @pytest.mark.parametrize("voters", ["1@elsewhere:9093", "1@localhost:9093,2@elsewhere:9093"])
 def test_nothing_is_added_or_narrowed_for_a_quorum_on_other_machines(load_text: Load, voters: str) -> None:
     with pytest.raises(ConfigError) as raised:
