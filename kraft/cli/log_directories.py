@@ -49,7 +49,7 @@ def _directory_as_json(described: LogDirectoryDescription) -> dict[str, Any]:
     return {
         "error": None if described.error_code is ErrorCode.NONE else described.error_code.name,
         "logDir": described.directory,
-        "shortage": described.shortage or None,
+        "reason": described.reason or None,
         "totalBytes": described.total_bytes,
         "usableBytes": described.usable_bytes,
         "partitions": [
@@ -67,4 +67,4 @@ def _directory_as_json(described: LogDirectoryDescription) -> dict[str, Any]:
 def _state(described: LogDirectoryDescription) -> str:
     if described.error_code is not ErrorCode.NONE:
         return "failed"
-    return "full" if described.shortage else "in use"
+    return "full" if described.reason else "in use"

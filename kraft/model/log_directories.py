@@ -56,8 +56,8 @@ class LogDirectoryDescription(Struct, frozen=True, kw_only=True):
     error_code: ErrorCode = ErrorCode.NONE
     total_bytes: int = -1
     usable_bytes: int = -1
-    shortage: str = ""
-    """Why appends are refused until there is more free space; empty while they are not."""
+    reason: str = ""
+    """Why it has failed, or why appends are refused until there is more free space; empty for neither."""
 
     replicas: list[ReplicaSize] = field(default_factory=list)
 

@@ -130,15 +130,16 @@ def _of_directories(
                 yield Finding(
                     severity=Severity.WARNING,
                     subject="disk",
-                    what=f"log directory {each.directory} of broker {broker_id} has failed",
-                    remedy="see the log of the broker; mend the disk, then restart the broker",
+                    what=f"log directory {each.directory} of broker {broker_id} has failed: {each.reason}",
+                    remedy="mend or replace the disk, 'kraft storage format' a new directory, restart the broker",
                     names=[each.directory],
                 )
-            elif each.shortage:
+            elif each.reason:
                 yield Finding(
                     severity=Severity.CRITICAL,
                     subject="disk",
-                    what=f"broker {broker_id} appends nothing: {each.shortage}",
+                    what=f"broker {broker_id} refuses appends in {each.directory}: {each.reason}",
+                    remedy="free some space; if the disk cannot be read, see the log of the broker",
                     names=[each.directory],
                 )
 

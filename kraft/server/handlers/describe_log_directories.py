@@ -55,8 +55,8 @@ class DescribeLogDirectoriesHandler:
         replicas = self._replicas(asked)
         online = [self._described(directory, replicas.get(directory, [])) for directory in self._directories.online]
         failed = [
-            LogDirectoryDescription(directory=directory, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
-            for directory in sorted(self._directories.offline)
+            LogDirectoryDescription(directory=directory, error_code=ErrorCode.KAFKA_STORAGE_ERROR, reason=reason)
+            for directory, reason in sorted(self._directories.offline.items())
         ]
         return online + failed
 
@@ -84,7 +84,7 @@ class DescribeLogDirectoriesHandler:
             directory=directory,
             total_bytes=total_bytes,
             usable_bytes=usable_bytes,
-            shortage=self._shortage_of(directory),
+            reason=self._shortage_of(directory),
             replicas=replicas,
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,10 +16,6 @@ from tests.support.records import publish
 from tests.support.waiting import until
 
 HEALTHY, FAILED, DEGRADED, CRITICAL = 0, 1, 3, 4
-
-SAID_WITHIN_S = 2.0
-BUSY_S = 3.0
-"""Comes on top: the machine is busy with other tests, and a command has to start."""
 
 FULL_NODE = 3
 SOON = {"broker.session.timeout.ms": "1500", "replica.lag.time.max.ms": "1000"}
@@ -38,9 +33,7 @@ def _cluster() -> Iterator[Cluster]:
 
 def health(cluster: Cluster, *options: str) -> tuple[int, dict[str, Any]]:
     """Return the exit code and what was found."""
-    began = time.monotonic()
     ran = run("cluster", "health", "--output", "json", *options, "--bootstrap-server", cluster.bootstrap_servers)
-    assert time.monotonic() - began < SAID_WITHIN_S + BUSY_S
     return ran.returncode, json.loads(ran.stdout)
 
 
@@ -65,7 +58,7 @@ def test_what_is_wrong_is_found_and_the_exit_code_tells_how_bad_it_is(cluster: C
         placed = [ReplicaAssignment(replicas=[1, 2, FULL_NODE])]
         admin.create_topics([NewTopic(topic="orders", configs={"min.insync.replicas": "1"}, assignments=placed)])
     publish(cluster.bootstrap_servers, "orders", range(10))
-    full = f"broker {FULL_NODE} appends nothing: the disk of "
+    full = f"broker {FULL_NODE} refuses appends in "
     until(finds(cluster, CRITICAL, full, "1 partition under-replicated: orders-0"), "a full disk is not found")
 
     cluster.node(FULL_NODE).kill()

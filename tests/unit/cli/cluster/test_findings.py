@@ -132,11 +132,13 @@ def test_a_broker_in_service_that_does_not_answer_is_named_with_the_reason() -> 
 
 
 def test_disks_that_failed_or_are_full_are_named() -> None:
-    full = LogDirectoryDescription(directory=DATA, shortage="the disk of /data has 3 bytes free")
-    failed = LogDirectoryDescription(directory=LogDirectory("/old"), error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+    full = LogDirectoryDescription(directory=DATA, reason="the disk of /data has 3 bytes free")
+    failed = LogDirectoryDescription(
+        directory=LogDirectory("/old"), error_code=ErrorCode.KAFKA_STORAGE_ERROR, reason="it is not formatted"
+    )
     assert found(directories={3: [full, failed]}) == [
-        (Severity.CRITICAL, "broker 3 appends nothing: the disk of /data has 3 bytes free"),
-        (Severity.WARNING, "log directory /old of broker 3 has failed"),
+        (Severity.CRITICAL, "broker 3 refuses appends in /data: the disk of /data has 3 bytes free"),
+        (Severity.WARNING, "log directory /old of broker 3 has failed: it is not formatted"),
     ]
 
 

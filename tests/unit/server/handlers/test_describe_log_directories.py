@@ -45,7 +45,7 @@ def test_every_directory_is_described_with_its_replicas(broker: Broker) -> None:
     assert replica.size_bytes == len(batch("a"))
     assert (used.error_code, used.total_bytes, used.usable_bytes) == (ErrorCode.NONE, 1_000, 400)
     assert (empty.directory, empty.replicas) == ("/elsewhere", [])
-    assert (used.shortage, empty.shortage) == ("", "its disk is full")
+    assert (used.reason, empty.reason, failed.reason) == ("", "its disk is full", "it broke")
     assert (failed.directory, failed.error_code, failed.replicas) == ("/failed", ErrorCode.KAFKA_STORAGE_ERROR, [])
     assert (failed.total_bytes, failed.usable_bytes) == (-1, -1)
 
