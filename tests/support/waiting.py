@@ -40,10 +40,15 @@ def _is_known(admin: Admin, topic: str) -> bool:
 
 
 def until_in_sync(admin: Admin, topic: str, deadline_s: float = DEADLINE_S) -> None:
-    """Wait until every replica of every partition is in sync. Raises TimeoutError."""
+    """Wait until the topic exists and every replica of every partition is in sync. Raises TimeoutError."""
 
     def are_in_sync() -> bool:
-        (described,) = admin.describe_topics([topic])
+        try:
+            (described,) = admin.describe_topics([topic])
+        except Refusal as refusal:
+            if refusal.error_code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            return False
         return all(len(each.isr) == len(each.replicas) for each in described.metadata.partitions)
 
     until(are_in_sync, f"not every replica of {topic} is in sync", deadline_s)

@@ -123,8 +123,8 @@ class ReplicaOpenings:
         """
         planned = Counter(self._waiting.values())
         for each in partitions:
-            # One that is offline may be removed from the metadata, and still to be retired.
-            place = self._place_of(each, planned) if each.topic_id in self._image.topics else None
+            # One that is offline may be removed from this broker, and still to be retired.
+            place = self._place_of(each, planned) if self._is_assigned(each) else None
             if place is not None:
                 self._waiting[each] = place
                 planned[place] += 1
@@ -132,6 +132,11 @@ class ReplicaOpenings:
             if directory not in self._opening or self._opening[directory].done():
                 opening = self._open_waiting(directory)
                 self._opening[directory] = background.start(opening, f"opening of logs in {directory}", self._fatal)
+
+    def _is_assigned(self, partition: TopicIdPartition) -> bool:
+        topic = self._image.topics.get(partition.topic_id)
+        state = None if topic is None else topic.partitions.get(partition.partition)
+        return state is not None and self._registration.broker_id in state.replicas
 
     def _place_of(self, wanted: TopicIdPartition, planned: Mapping[LogDirectory, int]) -> LogDirectory | None:
         """Return the log directory in whose thread the log is opened; None if none is online."""

@@ -10,6 +10,7 @@ from confluent_kafka import Producer as KafkaProducer
 
 from kraft.client import Admin, Consumer, Producer, TopicPartition, TransactionAborted
 from kraft.testing import Cluster
+from tests.support.waiting import until_stable
 
 TOPIC = "orders"
 PARTITIONS = 60
@@ -39,6 +40,7 @@ def test_librdkafka_aborts_and_goes_on(cluster: Cluster) -> None:
         producer.begin_transaction()
         producer.produce(TOPIC, b"few", partition=0)
         producer.commit_transaction(30)
+        until_stable(cluster.bootstrap_servers, [TOPIC])
         assert committed(cluster) == expected
 
 
@@ -53,6 +55,7 @@ def test_our_producer_aborts_and_goes_on(cluster: Cluster) -> None:
         producer.abort_transaction()
         with producer.transaction():
             producer.send(TOPIC, b"few of ours", partition=0)
+    until_stable(cluster.bootstrap_servers, [TOPIC])
     assert committed(cluster)[-1:] == [b"few of ours"]
 
 

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import TopicConfigSet, TopicDeleted
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicId
@@ -407,13 +408,16 @@ async def test_replicas_that_are_being_deleted_take_no_role(host: Host, disk: He
     await closed(host)
 
 
-async def test_a_delayed_replica_whose_topic_is_being_deleted_is_not_created(host: Host, disk: HeldExecutor) -> None:
+@pytest.mark.parametrize("image", [NONE, with_topic(NONE, [2, 3])], ids=["deleted", "reassigned"])
+async def test_a_delayed_replica_that_is_to_be_retired_is_not_created(
+    host: Host, disk: HeldExecutor, image: MetadataImage
+) -> None:
     await create(host, disk)
     host.broker.disk.is_full = True
     await disk.work()
     (delayed,) = host.broker.partitions.offline
     openings = host.publisher._openings
-    openings.metadata_changed(NONE, [])
+    openings.metadata_changed(image, [])
     openings.open_later([delayed.id])
     assert not openings.is_waiting(delayed.id)
     await closed(host)
