@@ -90,7 +90,8 @@ def stop(
     ] = False,
     cluster_id: Annotated[str | None, typer.Option("--cluster-id", help="Stop your nodes of this cluster.id.")] = None,
     node_id: Annotated[
-        int | None, typer.Option("--node-id", min=0, help="With one of the others: only nodes with this node.id.")
+        int | None,
+        typer.Option("--node-id", min=0, help="Of the chosen nodes, stop only those with this node.id."),
     ] = None,
     timeout_ms: Annotated[
         int, typer.Option("--timeout-ms", min=1, help="Longest wait for the nodes to stop, in milliseconds.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from pathlib import Path
 from typing import Final
 
@@ -45,14 +45,25 @@ async def watch_foreign_clients(
     while True:
         await period_end(PERIOD_S)
         try:
-            ended = set(await asyncio.to_thread(_ended_here, remedies.keys(), tuple(tables)))
+            # Strangers may leave tens of thousands of connections in the tables.
+            known, peers, repeated = await asyncio.to_thread(
+                _search, remedies.keys(), tuple(tables), known, frozenset(ended_by_rules)
+            )
         except (OSError, RuntimeError) as error:
             log.debug("search for foreign clients skipped", reason=str(error))
             continue
-        for port, peer in _repeated((port, peer) for port, peer in ended - known if peer not in ended_by_rules):
+        for port, peer in repeated:
             refusals.log(peer, remedies[port])
-        ended_by_rules &= {peer for _, peer in ended}
-        known = ended
+        ended_by_rules &= peers
+
+
+def _search(
+    ports: Collection[int], tables: Iterable[Path], known: Set[tuple[int, str]], ended_by_rules: Set[str]
+) -> tuple[set[tuple[int, str]], set[str], list[tuple[int, str]]]:
+    """Return port and peer of all connections that ended here, their peers, and one for each host to be logged."""
+    ended = set(_ended_here(ports, tables))
+    news = (each for each in ended - known if each[1] not in ended_by_rules)
+    return ended, {peer for _, peer in ended}, list(_repeated(news))
 
 
 def _repeated(ended: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:

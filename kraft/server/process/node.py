@@ -182,7 +182,7 @@ class _Node:
     def _fail(self, reason: str) -> None:
         """End the node without another response: what is not acknowledged by now never will be."""
         if not self._failed.done():
-            log.error("node ends", node=self._config.node_id, reason=reason)
+            log.error("node failed", node=self._config.node_id, reason=reason)
             self._failed.set_result(reason)
 
     async def _stop(self) -> None:

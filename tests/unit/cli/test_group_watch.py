@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 import pytest
 
@@ -87,8 +86,7 @@ def watched(outcomes: list[GroupDescription | Refusal]) -> tuple[list[str], str 
             raise outcome
         return outcome
 
-    is_waiting: Callable[[], bool] = lambda: True  # noqa: E731  It has the type of the parameter.
-    with GroupWatch("g", describe, is_waiting, said.append).running() as watch:
+    with GroupWatch("g", describe, lambda: True, said.append).running() as watch:
         assert all_seen.wait(DEADLINE_S)
         (thread,) = (each for each in threading.enumerate() if each.name == THREAD_NAME)
     thread.join(DEADLINE_S)

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from typer.core import TyperGroup
 from typer.main import get_command
 
 from kraft.cli.main import application
@@ -85,4 +86,5 @@ def test_the_command_that_does_the_work_of_a_tool_exists() -> None:
             words = instead.partition(",")[0].split()[1:]
             found = command
             for word in words[: 1 if words[0] in ("produce", "consume") else 2]:
-                found = found.commands[word]  # type: ignore[attr-defined]  # The groups have it.
+                assert isinstance(found, TyperGroup)
+                found = found.commands[word]

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
@@ -67,17 +66,34 @@ def test_each_loss_of_a_long_wait_is_said_once() -> None:
     assert said == [f"{LOST.message}; trying again"] * 2
 
 
-def test_looks_become_rarer_only_while_the_block_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quorum_watch, "LOOK_EVERY_S", 0.05)
-    rare, often = Quorum(None), Quorum(None)
-    turns = iter([True, False] * 1_000)
-    with (
-        QuorumWatch(rare.describe, lambda _: None, every_s_max=60),
-        QuorumWatch(often.describe, lambda _: None, lambda: next(turns), every_s_max=60),
-    ):
-        time.sleep(1.5)
-    # After 0.05, 0.15, 0.35, 0.75 and 1.55 s, and every 0.15 s.
-    assert rare.looks <= 4 < often.looks
+class Waits(threading.Event):
+    """The end of a block, after this many waits; it notes how long they would have been."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self._left = count
+        self.waited_s: list[float | None] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waited_s.append(timeout)
+        self._left -= 1
+        return self._left < 0
+
+
+@pytest.mark.parametrize(
+    ("is_waiting", "expected_s"),
+    [([True] * 5, [1, 2, 4, 5, 5, 5]), ([True, True, False, True, False], [1, 2, 4, 1, 2, 1])],
+)
+def test_looks_become_rarer_only_while_the_block_waits(
+    monkeypatch: pytest.MonkeyPatch, is_waiting: list[bool], expected_s: list[float]
+) -> None:
+    monkeypatch.setattr(quorum_watch, "LOOK_EVERY_S", 1)
+    waits, turns = Waits(len(is_waiting)), iter(is_waiting)
+    watch = QuorumWatch(lambda: None, lambda _: None, lambda: next(turns), every_s_max=5)
+    watch._ended = waits
+    with watch:
+        watch._thread.join(DEADLINE_S)
+    assert waits.waited_s == expected_s
 
 
 @pytest.mark.parametrize("error", [None, TIMED_OUT, Refusal(ErrorCode.UNSUPPORTED_VERSION, "an older broker")])

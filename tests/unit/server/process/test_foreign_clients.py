@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+import threading
 from pathlib import Path
 
 import grpc.aio
@@ -80,6 +81,22 @@ def test_other_connections_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ended_by_rules = {"ipv4:127.0.0.1:1", "ipv4:127.0.0.1:2", "ipv4:127.0.0.9:3"}
     assert seen([table], 0x2386, ended_by_rules, monkeypatch).logged == []
     assert "ipv4:127.0.0.9:3" not in ended_by_rules, "what the system has forgotten is kept"
+
+
+def test_no_line_is_read_on_the_event_loops_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Strangers may fill the tables."""
+    readers, peer_of = set[int](), foreign_clients._peer
+
+    def peer(text: str) -> str:
+        readers.add(threading.get_ident())
+        return peer_of(text)
+
+    monkeypatch.setattr(foreign_clients, "_peer", peer)
+    table = tmp_path / "tcp"
+    table.write_text(HEAD + line("0100007F:2386", "0100007F:B060"))
+    seen([table], 0x2386, set(), monkeypatch)
+    assert readers
+    assert threading.get_ident() not in readers
 
 
 def test_kafkas_first_request_at_a_real_listener_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
