@@ -20,6 +20,7 @@ from kraft.testing import Cluster
 from tests.support.command_line import run
 from tests.support.error_lines import the_one_line
 from tests.support.records import create_topic, once_each, publish, read_all
+from tests.support.waiting import until
 
 
 class Machine:
@@ -77,6 +78,8 @@ def test_three_nodes_start_in_the_background_serve_and_are_stopped_together(mach
     ]
     for number, (_, pid) in enumerate(started, 1):
         assert (machine.directory / "data" / f"node-{number}" / ".lock").read_text() == f"{pid}\n"
+    with Admin(machine.bootstrap_servers) as admin:  # "in service" is said of node 3 alone
+        until(lambda: len(admin.describe_cluster().brokers) == 3, "not all three brokers have registered")
     create_topic(machine.bootstrap_servers, "orders", partitions=1)
     publish(machine.bootstrap_servers, "orders", range(100))
     assert read_all(machine.bootstrap_servers, "orders") == once_each(100)
