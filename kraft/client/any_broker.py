@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from kraft.client.sans_io.backoff import Backoff
 from kraft.model.errors import ErrorCode, KraftError, Refusal
-from kraft.rpc.peers import NotAdmitted, NotGrpc, NotServed, Unreachable
+from kraft.rpc.peers import NotAdmitted, NotGrpc, NotServed, UnknownHost, Unreachable
 from kraft.runtime.clock import Clock
 
 log = logging.getLogger("kraft.client")
@@ -49,7 +49,7 @@ class AnyBroker:
         self, bootstrap: Sequence[str], backoff: Backoff, clock: Clock, *, refused_timeout_ms: int = 0
     ) -> None:
         """`refused_timeout_ms` limits a call if no node has answered yet and every address refuses connections, as
-        when no cluster runs, or is that of another listener; 0 sets no limit.
+        when no cluster runs, has an unknown host, or is that of another listener; 0 sets no limit.
         """
         self._bootstrap = list(bootstrap)
         self._brokers: list[str] = []
@@ -146,7 +146,7 @@ class AnyBroker:
             reasons[address] = other_listener or error.reason
         self._preferred = None
         self._silent.add(address)
-        return error.nobody_listens or other_listener is not None
+        return error.nobody_listens or isinstance(error, UnknownHost) or other_listener is not None
 
     def _note_answer(self, address: str) -> None:
         self._silent.discard(address)

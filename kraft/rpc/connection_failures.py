@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+UNKNOWN_HOST: Final = "unknown host"
+
 _REFUSED: Final = "Connection refused"
 _CONNECTING: Final = "failed to connect"
 _OTHER_PROTOCOL: Final = ("Socket closed", "Connection reset", "Failed parsing HTTP/2")
@@ -34,8 +36,8 @@ def connection_failure(details: str) -> str:
         "Failed parsing HTTP/2": "it does not speak gRPC",
         "Socket closed": "the connection was closed",
         "Cancelling all calls": "the node is stopping",
-        "Domain name not found": "unknown host",
-        "DNS": "unknown host",
+        "Domain name not found": UNKNOWN_HOST,
+        "DNS": UNKNOWN_HOST,
         "Timeout": "connecting took too long",
     }.items():
         if sign in details:

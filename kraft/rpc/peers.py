@@ -15,7 +15,7 @@ import grpc.aio
 
 from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.rpc.call import AnyCall, Call, Codec, Exchange, ServerStream, Stream
-from kraft.rpc.connection_failures import connection_failure, is_not_grpc, is_refused
+from kraft.rpc.connection_failures import UNKNOWN_HOST, connection_failure, is_not_grpc, is_refused
 from kraft.rpc.stream_errors import peers_error, with_status_first
 
 Request = TypeVar("Request")
@@ -50,6 +50,10 @@ class Unreachable(KraftError):
         self.address = address
         self.reason = reason
         self.nobody_listens = nobody_listens
+
+
+class UnknownHost(Unreachable):
+    """The name of the host cannot be resolved: it is wrong, or its name server is away."""
 
 
 class NotGrpc(Unreachable):
@@ -208,9 +212,12 @@ def _failure(address: str, error: grpc.aio.AioRpcError | asyncio.CancelledError)
             reason = "no answer within the time allowed"
         case grpc.StatusCode.UNAVAILABLE:
             details = error.details() or ""
+            reason = connection_failure(details)
             if is_not_grpc(details):
-                return NotGrpc(address, connection_failure(details))
-            return Unreachable(address, connection_failure(details), nobody_listens=is_refused(details))
+                return NotGrpc(address, reason)
+            if reason == UNKNOWN_HOST:
+                return UnknownHost(address, reason)
+            return Unreachable(address, reason, nobody_listens=is_refused(details))
         case grpc.StatusCode.UNIMPLEMENTED:
             return NotServed(address, f"UNIMPLEMENTED: {error.details()}")
         case grpc.StatusCode.UNAUTHENTICATED:

@@ -135,6 +135,11 @@ def test_an_address_of_another_listener_is_soon_refused_with_the_remedy(other: C
             assert "use the address of a GRPC listener (default port 9094)" in message
 
 
+def test_a_host_that_is_unknown_is_soon_refused() -> None:
+    message = the_one_line(run("topics", "list", "--bootstrap-server", "no-such-host.invalid"))
+    assert message == "kraft: no broker answered within 1 s (no-such-host.invalid:9094: unknown host)"
+
+
 def test_ports_that_kraft_dev_cannot_have_are_named_with_the_remedy() -> None:
     with ReservedPorts(1, offsets=(0, 1, 2)) as (base_port,), socket.create_server((HOST, base_port + 2)):
         message = the_one_line(run("dev", "--nodes", "1", "--base-port", str(base_port)))

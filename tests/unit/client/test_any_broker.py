@@ -7,7 +7,7 @@ import pytest
 
 from kraft.client.any_broker import AnyBroker, NoBrokerReachable
 from kraft.client.sans_io.backoff import Backoff
-from kraft.rpc.peers import NotAdmitted, NotGrpc, NotServed, Unreachable
+from kraft.rpc.peers import NotAdmitted, NotGrpc, NotServed, UnknownHost, Unreachable
 from tests.support.virtual_time import LoopClock
 
 REFUSED_TIMEOUT_MS, TIMEOUT_MS = 1_000, 10_000
@@ -70,6 +70,12 @@ async def test_addresses_that_refuse_and_those_of_other_listeners_are_given_up_t
     )
     assert error.timeout_ms == REFUSED_TIMEOUT_MS
     assert error.reasons["broker-1:9094"] == "connection refused"
+
+
+async def test_a_host_that_is_unknown_is_given_up_like_an_address_that_refuses() -> None:
+    refused = Unreachable("broker-1:9094", "connection refused", nobody_listens=True)
+    error = await failure(refused, UnknownHost("broker-2:9094", "unknown host"))
+    assert error.timeout_ms == REFUSED_TIMEOUT_MS
 
 
 async def test_a_name_with_an_address_where_nothing_listens_is_still_that_of_another_listener() -> None:
