@@ -72,8 +72,8 @@ class ClientSettings:
 
     bootstrap_refused_timeout_ms: int = 0
     """bootstrap.refused.timeout.ms (not in Kafka): how long a new client tries when every address refuses connections,
-    has an unknown host, or is not that of a GRPC listener. 0: as long as default.api.timeout.ms. Once a broker has answered, this setting no
-    longer applies."""
+    has an unknown host, or is not that of a GRPC listener. 0: as long as default.api.timeout.ms. Once a broker has
+    answered, this setting no longer applies."""
 
     retry_backoff_ms: int = 100
     """retry.backoff.ms: the pause before the first retry; it doubles with each further one."""
