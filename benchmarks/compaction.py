@@ -23,9 +23,9 @@ from kraft.log.cleaning.segment_swap import swap_in
 from kraft.log.format.compression import CODEC_OF_NAME, Codec
 from kraft.log.format.record_batch import build_batch, iter_records, split
 from kraft.log.format.record_codec import Record
-from kraft.log.log_config import LogConfig
 from kraft.log.segment.facts import SegmentFacts
 from kraft.log.segment.paths import LOG_SUFFIX, file_name
+from kraft.log.topic_config import TopicConfig
 from kraft.model.ids import Offset
 from kraft.runtime.disk import RealDisk
 
@@ -36,7 +36,9 @@ RECORD_BYTES: Final = 100
 BATCH_RECORDS: Final = 150
 TIMESTAMP_MS: Final = 1_700_000_000_000
 SEGMENT_BYTES: Final = 32 * MIB
-CONFIG: Final = LogConfig(compacts=True, min_cleanable_dirty_ratio=0, segment_bytes=SEGMENT_BYTES)
+CONFIG: Final = TopicConfig(
+    cleanup_policy=("compact", "delete"), min_cleanable_dirty_ratio=0, segment_bytes=SEGMENT_BYTES
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,8 +20,8 @@ from crc32c import crc32c
 from benchmarks.log_batches import BASE_TIMESTAMP_MS, Stamped, batches, stamp
 from benchmarks.log_group_commit import SYNC_DEADLINE_S, GroupCommit
 from benchmarks.report import Cell, Report, file_system, say
-from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
+from kraft.log.topic_config import TopicConfig
 from kraft.model.ids import LeaderEpoch, TopicPartition
 from kraft.runtime.disk import RealDisk
 
@@ -185,9 +185,9 @@ def _append_synced(directory: Path, load: Sequence[Stamped]) -> float:
     return seconds
 
 
-def open_log(directory: Path, config: LogConfig | None = None) -> PartitionLog:
+def open_log(directory: Path, config: TopicConfig | None = None) -> PartitionLog:
     """Opens or begins the one log that these benchmarks write."""
-    return PartitionLog.open(RealDisk(), str(directory / "log-0"), config or LogConfig(), TopicPartition("log", 0))
+    return PartitionLog.open(RealDisk(), str(directory / "log-0"), config or TopicConfig(), TopicPartition("log", 0))
 
 
 def _new_file(directory: Path) -> int:

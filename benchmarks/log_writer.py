@@ -14,13 +14,13 @@ from typing import Final
 from benchmarks.log_append import open_log
 from benchmarks.log_batches import BASE_TIMESTAMP_MS, batches, stamp
 from benchmarks.log_group_commit import GroupCommit
-from kraft.log.log_config import SEGMENT_BYTES_MAX, LogConfig
+from kraft.log.topic_config import SEGMENT_BYTES_MAX, TopicConfig
 from kraft.model.ids import LeaderEpoch
 from kraft.server.replica.replica_log import UNSYNCED_BYTES_MAX
 
 FSYNC: Final = "fsync"
 PAGE_CACHE: Final = "page-cache"
-CONFIG: Final = LogConfig(segment_bytes=SEGMENT_BYTES_MAX)
+CONFIG: Final = TopicConfig(segment_bytes=SEGMENT_BYTES_MAX)
 """The whole log is one segment that was never closed: what was closed needs no recovery."""
 
 _TELL_EVERY: Final = 100

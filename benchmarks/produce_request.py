@@ -36,7 +36,6 @@ from kraft.server.kafka_listener.listener import SCRATCH_BYTES
 from kraft.server.kafka_listener.memory import ListenerMemory
 from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer
 from kraft.server.kafka_listener.requests import KafkaRequests
-from kraft.server.replica.log_configs import log_config
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
 from kraft.server.replica.surroundings import PartitionSurroundings
@@ -219,7 +218,7 @@ def _partition(directory: Path) -> Partition:
     partition = Partition(
         topic_partition=topic_partition,
         topic_id=TopicId(ZERO_UUID),
-        log=PartitionLog.open(disk, path, log_config(config), topic_partition),
+        log=PartitionLog.open(disk, path, config, topic_partition),
         high_watermark=Offset(0),
         config=config,
         surroundings=PartitionSurroundings(

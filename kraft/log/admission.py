@@ -10,8 +10,8 @@ from typing import Final
 
 from kraft.log.append_work import CLIENT, AppendMustWait, AppendOrigin, CheckedRecords, ProducedRecords
 from kraft.log.format.record_batch import NOT_PLAIN, BatchHeader, TimestampType, check_frame, split
-from kraft.log.log_config import SEGMENT_BYTES_MAX, LogConfig
 from kraft.log.record_checks import check_records_at_once, checked_and_compressed, may_be_late
+from kraft.log.topic_config import SEGMENT_BYTES_MAX, TopicConfig
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.ids import TopicPartition
 
@@ -23,7 +23,7 @@ BATCHES_MAX: Final = 1_000
 
 def admit(
     records: ProducedRecords,
-    config: LogConfig,
+    config: TopicConfig,
     topic_partition: TopicPartition,
     now_ms: int,
     origin: AppendOrigin = CLIENT,
@@ -58,7 +58,7 @@ class RecordsWork:
     """Work that checks every record of a produce request and recompresses batches to the topic's `compression.type`."""
 
     def __init__(
-        self, config: LogConfig, topic_partition: TopicPartition, now_ms: int, origin: AppendOrigin = CLIENT
+        self, config: TopicConfig, topic_partition: TopicPartition, now_ms: int, origin: AppendOrigin = CLIENT
     ) -> None:
         self._config = config
         self._topic_partition = topic_partition
@@ -86,7 +86,7 @@ class RecordsWork:
 
 
 def _batches(
-    records: ProducedRecords, config: LogConfig, topic_partition: TopicPartition, origin: AppendOrigin = CLIENT
+    records: ProducedRecords, config: TopicConfig, topic_partition: TopicPartition, origin: AppendOrigin = CLIENT
 ) -> Batches:
     """Return the batches after the checks that need only headers and checksums."""
     assert not isinstance(records, CheckedRecords), "the records are already checked"
@@ -109,15 +109,17 @@ def _batches(
     return batches
 
 
-def _needs_record_checks(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+def _needs_record_checks(header: BatchHeader, config: TopicConfig, now_ms: int) -> bool:
     return config.must_check_records or _changes_codec(header, config) or may_be_late(header, config, now_ms)
 
 
-def _changes_codec(header: BatchHeader, config: LogConfig) -> bool:
+def _changes_codec(header: BatchHeader, config: TopicConfig) -> bool:
     return config.compression is not None and header.codec is not config.compression
 
 
-def _check_size(header: BatchHeader, config: LogConfig, topic_partition: TopicPartition, origin: AppendOrigin) -> None:
+def _check_size(
+    header: BatchHeader, config: TopicConfig, topic_partition: TopicPartition, origin: AppendOrigin
+) -> None:
     if header.size_bytes > config.max_message_bytes and not _is_any_size(origin):
         raise Refusal(
             ErrorCode.MESSAGE_TOO_LARGE,
@@ -126,7 +128,7 @@ def _check_size(header: BatchHeader, config: LogConfig, topic_partition: TopicPa
         )
 
 
-def _check_segment(size_bytes: int, config: LogConfig, origin: AppendOrigin) -> None:
+def _check_segment(size_bytes: int, config: TopicConfig, origin: AppendOrigin) -> None:
     # A segment of one large batch is as large as that batch.
     size_max = SEGMENT_BYTES_MAX if _is_any_size(origin) else config.segment_bytes
     if size_bytes > size_max:

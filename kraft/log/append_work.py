@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from kraft.log.change import Change
 from kraft.log.format.record_batch import BatchHeader, Buffer
-from kraft.log.log_config import LogConfig
+from kraft.log.topic_config import TopicConfig
 from kraft.log.transactions.verification import VerificationGuard
 from kraft.model.ids import Offset
 
@@ -22,7 +22,7 @@ class CheckedRecords(Struct, frozen=True, kw_only=True):
     """Batches of a produce request, ready to append: checked and recompressed as `config` demands."""
 
     batches: list[tuple[BatchHeader, memoryview]]
-    config: LogConfig
+    config: TopicConfig
     """The config of the checks; under another one they have to be repeated."""
 
     @property

@@ -18,7 +18,6 @@ from kraft.log.format.record_batch import BatchHeader, Buffer
 from kraft.log.group_commit import GroupCommit
 from kraft.log.leader_epochs import CHECKPOINT_NAME as EPOCH_CHECKPOINT_NAME
 from kraft.log.leader_epochs import LeaderEpochCache
-from kraft.log.log_config import LogConfig
 from kraft.log.log_health import LogHealth
 from kraft.log.recovery.log_checkpoint import LogCheckpoint, write_checkpoint
 from kraft.log.recovery.producer_state import ProducerStates
@@ -27,6 +26,7 @@ from kraft.log.segment import lookup
 from kraft.log.segment.aborted_index import AbortedEntries, collect_aborted
 from kraft.log.segment.rolling import begin_segment
 from kraft.log.segment.segment import Segment
+from kraft.log.topic_config import TopicConfig
 from kraft.log.transactions.aborted import AbortedTransaction
 from kraft.model.ids import LeaderEpoch, Offset
 
@@ -39,7 +39,7 @@ class LogFiles:
     """
 
     def __init__(
-        self, disk: Disk, directory: str, recovered: RecoveredLog, config: LogConfig, health: LogHealth
+        self, disk: Disk, directory: str, recovered: RecoveredLog, config: TopicConfig, health: LogHealth
     ) -> None:
         self._disk = disk
         self._directory = directory
@@ -61,7 +61,7 @@ class LogFiles:
         """The offset after the last batch; during a change, the end before it."""
         self.sync.mark_durable_up_to(self.log_end)
 
-    def _begin(self, config: LogConfig) -> Change[None]:
+    def _begin(self, config: TopicConfig) -> Change[None]:
         if not self._epochs_are_written:
             # Before a segment begins: epochs of dropped records must not be found beside an empty segment.
             yield from self._write_epochs()
@@ -152,7 +152,7 @@ class LogFiles:
         """Note a transaction that a marker in the last batches has aborted."""
         self.active.aborted.append(aborted)
 
-    def _begin_segment(self, base_offset: Offset, config: LogConfig) -> Change[None]:
+    def _begin_segment(self, base_offset: Offset, config: TopicConfig) -> Change[None]:
         directory = self._directory
 
         def begin() -> Segment:
@@ -164,7 +164,7 @@ class LogFiles:
         self._require_aborted_index()
         self._begun = None
 
-    def roll(self, config: LogConfig, producers: ProducerStates) -> Change[None]:
+    def roll(self, config: TopicConfig, producers: ProducerStates) -> Change[None]:
         """Close the active segment to appends and begin a new one. Also raises Refusal."""
         # The order matters: recovery relies on all segments but the last being durable.
         old = self.active
@@ -437,7 +437,7 @@ class LogFiles:
             yield from self._remove_last()
         yield from self._segments[-1].truncate_to(offset)
 
-    def restart_at(self, offset: Offset, config: LogConfig) -> Change[None]:
+    def restart_at(self, offset: Offset, config: TopicConfig) -> Change[None]:
         """Drop everything and begin an empty segment at `offset`."""
         yield from self._lower_claims(Offset(0), Offset(0))
         while self._segments:

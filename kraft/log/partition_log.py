@@ -17,10 +17,9 @@ from kraft.log.cleaning.retention import segments_to_drop
 from kraft.log.continuation import check_continuation, split_by_segment
 from kraft.log.disk import Disk
 from kraft.log.format.control_record import NO_MARKERS, Markers, marker_in, markers_in
-from kraft.log.format.record_batch import CONTROL_BIT, BatchHeader, Buffer, TimestampType, split
+from kraft.log.format.record_batch import CONTROL_BIT, BatchHeader, Buffer, split
 from kraft.log.group_commit import SyncTicket
 from kraft.log.leader_epochs import LeaderEpochCache
-from kraft.log.log_config import LogConfig
 from kraft.log.log_files import LogFiles, parent_of
 from kraft.log.log_health import LogHealth
 from kraft.log.log_transactions import LogTransactions
@@ -32,6 +31,7 @@ from kraft.log.segment.facts import SegmentFacts
 from kraft.log.segment.rolling import is_old, must_roll_before
 from kraft.log.segment.segment import Segment
 from kraft.log.segment.timestamp_lookup import TimestampLookup
+from kraft.log.topic_config import TopicConfig
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
 
@@ -44,7 +44,7 @@ class PartitionLog:
     """
 
     def __init__(
-        self, disk: Disk, directory: str, config: LogConfig, topic_partition: TopicPartition, recovered: RecoveredLog
+        self, disk: Disk, directory: str, config: TopicConfig, topic_partition: TopicPartition, recovered: RecoveredLog
     ) -> None:
         self.topic_partition = topic_partition
         self.directory = directory
@@ -67,7 +67,7 @@ class PartitionLog:
         cls,
         disk: Disk,
         directory: str,
-        config: LogConfig,
+        config: TopicConfig,
         topic_partition: TopicPartition,
         clean_shutdown: bool = False,
     ) -> PartitionLog:
@@ -86,7 +86,7 @@ class PartitionLog:
     # --- facts -----------------------------------------------------------------------------------------------
 
     @property
-    def config(self) -> LogConfig:
+    def config(self) -> TopicConfig:
         return self._config
 
     @property
@@ -159,7 +159,7 @@ class PartitionLog:
         """Return the leader epoch in which the record at `offset` was written; -1 if unknown."""
         return self.epoch_cache.epoch_at(offset)
 
-    def reconfigure(self, config: LogConfig) -> None:
+    def reconfigure(self, config: TopicConfig) -> None:
         """Use `config` from now on."""
         self._config = config
 
@@ -187,7 +187,7 @@ class PartitionLog:
                 ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {leader_epoch} has ended, the latest is {latest_epoch}"
             )
         batches = admit(records, config, self.topic_partition, now_ms, origin)
-        is_append_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+        is_append_time = config.uses_append_time
         marker = marker_in(*batches[0]) if batches[0][0].attributes & CONTROL_BIT else None
         checked = self._producers.check(batches[0][0], marker, origin)
         if isinstance(checked, Duplicate):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from kraft.log.format.compression import DECOMPRESSED_BYTES_MAX, decompress
-from kraft.log.format.record_batch import HEADER_BYTES, BatchHeader, TimestampType, recompressed
+from kraft.log.format.record_batch import HEADER_BYTES, BatchHeader, recompressed
 from kraft.log.format.record_codec import RecordSkim
-from kraft.log.log_config import NEVER, LogConfig
+from kraft.log.topic_config import NEVER, TopicConfig
 from kraft.model.errors import ErrorCode, InvalidBatch, InvalidRecords, RecordError
 from kraft.model.ids import TopicPartition
 
@@ -22,16 +22,13 @@ _STEPS: Final = 10_000
 """Records that are checked in one call: the compiled codec does not yield to other threads during a call."""
 
 
-def may_be_late(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+def may_be_late(header: BatchHeader, config: TopicConfig, now_ms: int) -> bool:
     """Return whether the header has a timestamp too far ahead of the clock."""
-    return (
-        header.max_timestamp_ms - now_ms > config.message_timestamp_after_max_ms
-        and config.message_timestamp_type is TimestampType.CREATE_TIME
-    )
+    return header.max_timestamp_ms - now_ms > config.message_timestamp_after_max_ms and not config.uses_append_time
 
 
 def check_records_at_once(
-    header: BatchHeader, batch: memoryview, config: LogConfig, topic_partition: TopicPartition, now_ms: int
+    header: BatchHeader, batch: memoryview, config: TopicConfig, topic_partition: TopicPartition, now_ms: int
 ) -> bool:
     """Check the records if that is quick. Return False if they are too many for the event loop or cannot be decoded.
 
@@ -51,7 +48,7 @@ def check_records_at_once(
 
 
 def checked_and_compressed(
-    header: BatchHeader, batch: memoryview, config: LogConfig, topic_partition: TopicPartition, now_ms: int
+    header: BatchHeader, batch: memoryview, config: TopicConfig, topic_partition: TopicPartition, now_ms: int
 ) -> tuple[BatchHeader, memoryview]:
     """Return the batch to append, after checking each record; slow. Raises InvalidBatch, or its kind InvalidRecords."""
     try:
@@ -70,9 +67,9 @@ def checked_and_compressed(
     return new_header, memoryview(new_batch)
 
 
-def _skim(header: BatchHeader, payload: bytes, config: LogConfig, now_ms: int) -> RecordSkim:
+def _skim(header: BatchHeader, payload: bytes, config: TopicConfig, now_ms: int) -> RecordSkim:
     earliest_ms, latest_ms = -NEVER, NEVER
-    if config.message_timestamp_type is TimestampType.CREATE_TIME:
+    if not config.uses_append_time:
         earliest_ms = now_ms - config.message_timestamp_before_max_ms
         latest_ms = now_ms + config.message_timestamp_after_max_ms
     count, base_ms = header.record_count, header.base_timestamp_ms
@@ -80,7 +77,7 @@ def _skim(header: BatchHeader, payload: bytes, config: LogConfig, now_ms: int) -
 
 
 def _raise_if_invalid(
-    skim: RecordSkim, header: BatchHeader, config: LogConfig, topic_partition: TopicPartition, now_ms: int
+    skim: RecordSkim, header: BatchHeader, config: TopicConfig, topic_partition: TopicPartition, now_ms: int
 ) -> None:
     """Raise InvalidRecords if a record breaks a rule of the topic. Source of the bounds of timestamps: KIP-937."""
     if skim.late or may_be_late(header, config, now_ms):

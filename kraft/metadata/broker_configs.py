@@ -10,9 +10,10 @@ from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import Final
 
-from kraft.metadata.config_types import INT64_MAX, IntegerBetween
-from kraft.metadata.configs import SERVER_KEYS, TOPIC_CONFIGS, TopicConfig, broker_defaults
+from kraft.log.topic_config import SERVER_KEYS, TOPIC_CONFIGS, TopicConfig
+from kraft.metadata.configs import broker_defaults
 from kraft.metadata.image import MetadataImage
+from kraft.model.config_types import INT64_MAX, IntegerBetween
 from kraft.model.errors import ErrorCode, Refusal
 
 EVERY_BROKER: Final = ""

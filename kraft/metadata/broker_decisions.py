@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import chain
 
-from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig
+from kraft.log.topic_config import KAFKA_DEFAULTS, TopicConfig
 from kraft.metadata.decision import Decision, RecordsOnDemand, decided_in_slices
 from kraft.metadata.features import SUPPORTED_FEATURES, level_of, range_of, words
 from kraft.metadata.image import BrokerRegistration, MetadataImage

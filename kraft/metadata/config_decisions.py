@@ -11,17 +11,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from kraft.log.topic_config import TOPIC_CONFIGS, TopicConfig
 from kraft.metadata.broker_configs import EVERY_BROKER, check_broker_config, check_broker_key
-from kraft.metadata.config_types import ListOf, list_items
-from kraft.metadata.configs import (
-    NOT_SUPPORTED_YET,
-    TOPIC_CONFIGS,
-    TopicConfig,
-    broker_defaults,
-    checked,
-    text_in_effect,
-    unknown_config,
-)
+from kraft.metadata.configs import NOT_SUPPORTED_YET, broker_defaults, checked, text_in_effect, unknown_config
 from kraft.metadata.decision import Decision
 from kraft.metadata.election_decisions import without_stale_elrs
 from kraft.metadata.features import require_groups, require_settings
@@ -29,6 +21,7 @@ from kraft.metadata.group_configs import GroupDefaults, check_group_configs, che
 from kraft.metadata.image import MetadataImage, TopicImage
 from kraft.metadata.records import BrokerConfigSet, GroupConfigSet, MetadataRecord, TopicConfigSet
 from kraft.metadata.topic_names import unknown_topic
+from kraft.model.config_types import ListOf, list_items
 from kraft.model.configs import (
     ConfigAlteration,
     ConfigOperation,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 
-from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig
+from kraft.log.topic_config import KAFKA_DEFAULTS, TopicConfig
 from kraft.metadata.decision import Decision
 from kraft.metadata.eligible_replicas import has_stale_elr
 from kraft.metadata.image import MetadataImage, PartitionImage, TopicImage

@@ -21,7 +21,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
 
-from kraft.metadata.configs import TOPIC_CONFIGS, TopicConfig
+from kraft.log.topic_config import TOPIC_CONFIGS, TopicConfig
 from kraft.metadata.features import keeps_eligible_replicas
 from kraft.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraft.model.ids import NO_BROKER, BrokerId

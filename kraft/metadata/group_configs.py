@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from kraft.metadata.config_types import INT32_MAX, IntegerBetween
+from kraft.model.config_types import INT32_MAX, IntegerBetween
 from kraft.model.configs import ConfigType
 from kraft.model.errors import ErrorCode, Refusal
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from msgspec.structs import replace
 
-from kraft.metadata.configs import KAFKA_DEFAULTS, TOPIC_CONFIGS, TopicConfig
+from kraft.log.topic_config import KAFKA_DEFAULTS, TOPIC_CONFIGS, TopicConfig
 from kraft.metadata.eligible_replicas import eligible_after, minimum_isr
 from kraft.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraft.metadata.records import PartitionChanged

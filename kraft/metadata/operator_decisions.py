@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig
+from kraft.log.topic_config import KAFKA_DEFAULTS, TopicConfig
 from kraft.metadata.decision import Decision, RecordsOnDemand, decided_in_slices
 from kraft.metadata.features import require_settings
 from kraft.metadata.image import BrokerRegistration, MetadataImage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig
+from kraft.log.topic_config import KAFKA_DEFAULTS, TopicConfig
 from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraft.metadata.leader_election import changes_when_failed, next_partition_epoch, partition_change

@@ -11,7 +11,6 @@ from ipaddress import ip_address
 from math import isfinite
 from typing import Final, NoReturn
 
-from kraft.metadata.config_types import INT32_MAX, INT64_MAX
 from kraft.metadata.decision import Decision
 from kraft.metadata.features import require_settings
 from kraft.metadata.image import MetadataImage, QuotaSubject
@@ -28,6 +27,7 @@ from kraft.model.client_quotas import (
     QuotaOperation,
     QuotaValue,
 )
+from kraft.model.config_types import INT32_MAX, INT64_MAX
 from kraft.model.errors import ErrorCode, Refusal
 
 USER: Final = "user"

@@ -16,7 +16,8 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from kraft.metadata.configs import TopicConfig, overridden
+from kraft.log.topic_config import TopicConfig
+from kraft.metadata.configs import overridden
 from kraft.metadata.decision import Decision
 from kraft.metadata.eligible_replicas import eligible_after, minimum_isr
 from kraft.metadata.features import require_settings

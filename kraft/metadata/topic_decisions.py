@@ -9,7 +9,8 @@ from uuid import UUID
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig, checked
+from kraft.log.topic_config import KAFKA_DEFAULTS, TopicConfig
+from kraft.metadata.configs import checked
 from kraft.metadata.decision import Decision
 from kraft.metadata.image import BrokerRegistration, MetadataImage, TopicImage
 from kraft.metadata.leader_election import elect

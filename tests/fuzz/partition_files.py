@@ -9,8 +9,8 @@ from typing import Final
 from kraft.log.format.compression import Codec
 from kraft.log.format.record_batch import build_batch, iter_records, split
 from kraft.log.format.record_codec import Record
-from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
+from kraft.log.topic_config import TopicConfig
 from kraft.log.verification.directory import verify_partition
 from kraft.log.verification.inspection import aborted_entries, index_entries, inspect_batches, time_index_entries
 from kraft.model.errors import Corruption, InvalidBatch
@@ -21,7 +21,7 @@ from tests.support.log.transactional_log import ABORT, COMMIT, end, send
 
 DIRECTORY: Final = "data/orders-0"
 _ORDERS: Final = TopicPartition("orders", 0)
-_CONFIG: Final = LogConfig(segment_bytes=1_000, index_interval_bytes=100)
+_CONFIG: Final = TopicConfig(segment_bytes=1_000, index_interval_bytes=100)
 _NOW_MS: Final = 1_700_000_000_000
 _READ_BYTES_MAX: Final = 1 << 20
 

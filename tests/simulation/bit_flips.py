@@ -18,8 +18,8 @@ from typing import Final
 from kraft.log.format.compression import Codec
 from kraft.log.format.record_batch import HEADER_BYTES, build_batch, split
 from kraft.log.format.record_codec import Record
-from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
+from kraft.log.topic_config import TopicConfig
 from kraft.log.verification.scrub import Expected, scrub_segment
 from kraft.model.errors import Corruption
 from kraft.model.ids import LeaderEpoch, Offset
@@ -31,7 +31,7 @@ from tests.support.log.modelled_log import new_disk, open_log
 SEGMENT_BYTES: Final = 64 << 10
 BITS: Final = SEGMENT_BYTES * 8
 
-_CONFIG: Final = LogConfig(segment_bytes=SEGMENT_BYTES, index_interval_bytes=4096)
+_CONFIG: Final = TopicConfig(segment_bytes=SEGMENT_BYTES, index_interval_bytes=4096)
 _READ_BYTES: Final = 1 << 20
 
 

@@ -11,17 +11,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from random import Random
 from typing import Final
 from unittest.mock import patch
 
-from msgspec.structs import replace
-
 from kraft.log import group_commit
-from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
+from kraft.log.topic_config import TopicConfig
 from kraft.model.errors import KraftError
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.simulation.log_workload import SMALL, Workload
@@ -60,7 +58,7 @@ class Moment:
     step: str
     disk: SimDisk
     expectations: tuple[Expectation, ...]
-    config: LogConfig
+    config: TopicConfig
     epoch: int
     now_ms: int
 
@@ -68,7 +66,7 @@ class Moment:
 class WatchedWorkload(Workload):
     """A workload that records a moment at every point."""
 
-    def __init__(self, seed: int, config: LogConfig = SMALL, disk: SimDisk | None = None) -> None:
+    def __init__(self, seed: int, config: TopicConfig = SMALL, disk: SimDisk | None = None) -> None:
         super().__init__(seed, config, disk)
         self.moments: list[Moment] = []
         self.model.disk.on_point = self._take_moment

@@ -15,8 +15,9 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from kraft.log.topic_config import TopicConfig
 from kraft.metadata import broker_decisions, election_decisions, partition_decisions, reassignment
-from kraft.metadata.configs import TopicConfig, broker_defaults
+from kraft.metadata.configs import broker_defaults
 from kraft.metadata.decision import Decision
 from kraft.metadata.features import ELIGIBLE_REPLICAS_VERSION
 from kraft.metadata.image import MetadataImage, PartitionImage

@@ -14,8 +14,8 @@ from kraft.client.sans_io.aborted_records import AbortedRecords
 from kraft.log.append_work import AppendOrigin
 from kraft.log.format.control_record import EndTransactionMarker, marker_in
 from kraft.log.format.record_batch import BatchHeader, decode_batch, split
-from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
+from kraft.log.topic_config import TopicConfig
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fetch import AbortedTransaction
 from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
@@ -26,7 +26,7 @@ Answer = Callable[[Refusal | None], None]
 
 REPLICAS: Final = 3
 NOT_LEADER: Final = Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another broker leads")
-_CONFIG: Final = LogConfig(segment_bytes=4_000, message_timestamp_after_max_ms=2**62)
+_CONFIG: Final = TopicConfig(segment_bytes=4_000, message_timestamp_after_max_ms=2**62)
 _READ_BYTES: Final = 1 << 20
 
 

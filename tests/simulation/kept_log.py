@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final, NamedTuple
-
-from msgspec.structs import replace
 
 from kraft.log.append_work import CLIENT, AppendOrigin
 from kraft.log.cleaning.cleaned_segments import CleaningResult, open_cleaned
@@ -16,10 +14,10 @@ from kraft.log.cleaning.cleaning_plan import CleaningPlan, plan_cleaning
 from kraft.log.cleaning.compaction import CleaningAborted, clean
 from kraft.log.format.record_batch import BatchHeader, Buffer, build_batch, decode_batch, split
 from kraft.log.format.record_codec import Record
-from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
 from kraft.log.segment.aborted_index import AbortedEntries
 from kraft.log.segment.segment import Segment
+from kraft.log.topic_config import TopicConfig
 from kraft.log.verification.directory import Finding, verify_partition
 from kraft.model.errors import Corruption, InvalidBatch
 from kraft.model.ids import LeaderEpoch, Offset
@@ -29,7 +27,7 @@ from tests.support.log.log_expectations import read_bytes
 from tests.support.log.modelled_log import MAP_BYTES, new_disk, open_log
 from tests.support.log.transactional_log import committed_records
 
-SMALL: Final = LogConfig(segment_bytes=500, index_interval_bytes=200)
+SMALL: Final = TopicConfig(segment_bytes=500, index_interval_bytes=200)
 BYTES_OF_RECORD: Final = 130
 """About as much as one record takes, in a batch of its own."""
 
@@ -49,7 +47,7 @@ class _Cleaning:
     """A compaction that a thread of the log cleaner would be doing."""
 
     plan: CleaningPlan
-    config: LogConfig
+    config: TopicConfig
     producers: Mapping[int, int]
     aborted: tuple[AbortedEntries, ...]
     result: CleaningResult | None = None
@@ -193,7 +191,9 @@ class KeptLog:
 
     def _planned(self, high_watermark: int) -> _Cleaning | None:
         log = self.log
-        config = replace(SMALL, compacts=True, min_cleanable_dirty_ratio=0.0, delete_retention_ms=0)
+        config = replace(
+            SMALL, cleanup_policy=("compact", "delete"), min_cleanable_dirty_ratio=0.0, delete_retention_ms=0
+        )
         upper = log.transactions.last_stable_offset(Offset(high_watermark))
         plan = plan_cleaning(log.segments(), config, log.cleaned_end_offset, upper, NOW_MS)
         if plan is None:

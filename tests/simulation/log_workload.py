@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import Final
 
-from msgspec.structs import replace
-
-from kraft.log.log_config import LogConfig
+from kraft.log.topic_config import TopicConfig
 from tests.support.disks.sim_disk import SimDisk
 from tests.support.log.modelled_log import ModelledLog
 
@@ -20,13 +19,13 @@ TEMPERS: Final = {
 }
 """Steps that are eight times as likely. In a calm life other steps make little durable as a side effect."""
 
-SMALL: Final = LogConfig(segment_bytes=6000, index_interval_bytes=300)
+SMALL: Final = TopicConfig(segment_bytes=6000, index_interval_bytes=300)
 
 
 class Workload:
     """Steps of every kind in an order that the seed decides."""
 
-    def __init__(self, seed: int, config: LogConfig = SMALL, disk: SimDisk | None = None) -> None:
+    def __init__(self, seed: int, config: TopicConfig = SMALL, disk: SimDisk | None = None) -> None:
         self.random = Random(seed)
         self.temper = list(TEMPERS)[seed % len(TEMPERS)]
         self.model = ModelledLog(config, disk)
@@ -133,7 +132,9 @@ class Workload:
 
     def _compact(self) -> None:
         model = self.model
-        config = replace(model.config, compacts=True, min_cleanable_dirty_ratio=0.0, delete_retention_ms=100)
+        config = replace(
+            model.config, cleanup_policy=("compact", "delete"), min_cleanable_dirty_ratio=0.0, delete_retention_ms=100
+        )
         model.compact(config, model.end - self.random.choice((0, 0, 4)))
 
     def _retry(self) -> None:

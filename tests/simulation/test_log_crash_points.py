@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from kraft.log.log_config import LogConfig
+from kraft.log.topic_config import TopicConfig
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.simulation.crash_points import crash_everywhere
 from tests.simulation.half_deleted import delete_halves
@@ -30,7 +30,7 @@ def test_every_crash_point_recovers_to_a_prefix_that_holds_everything_synced(wor
 def test_a_follower_killed_inside_restart_at_takes_records_of_an_earlier_epoch(mode: CrashMode) -> None:
     """It led epoch 5 for one record; the leader of epoch 6 has records of epoch 4, and its log starts above our end."""
     disk = new_disk()
-    log = open_log(disk, LogConfig())
+    log = open_log(disk, TopicConfig())
     append(log, "a", epoch=4)
     append(log, "b", epoch=5)
     moments: list[SimDisk] = []
@@ -38,7 +38,7 @@ def test_a_follower_killed_inside_restart_at_takes_records_of_an_earlier_epoch(m
     log.truncate_fully_and_start_at(Offset(200))
     for number, moment in enumerate(moments):
         moment.crash(mode, Random(number))
-        follower = open_log(moment, LogConfig())
+        follower = open_log(moment, TopicConfig())
         if follower.log_end_offset < 200:
             follower.truncate_fully_and_start_at(Offset(200))
         assert follower.append_as_follower(stored("c", offset=200, epoch=4)) == 200, moment.last_operation

@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
+from kraft.log.topic_config import TopicConfig
 from kraft.model.errors import Corruption, ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.simulation.failed_syncs import FailingSync, fail_everywhere, run_until_refused
@@ -82,7 +82,7 @@ def test_what_counts_as_synced_after_a_failed_sync_and_a_restart_survives_a_loss
 def test_a_segment_that_was_closed_beside_a_failing_sync_is_written_again() -> None:
     """The process is killed before that sync returns; the sync of the roll succeeded."""
     disk = new_disk()
-    log = open_log(disk, LogConfig())
+    log = open_log(disk, TopicConfig())
     append(log, "a")
     sync(log)
     append(log, "b")
@@ -93,10 +93,10 @@ def test_a_segment_that_was_closed_beside_a_failing_sync_is_written_again() -> N
     log.roll()
     append(log, "c")
     disk.crash(CrashMode.KEEP, Random(0))
-    again = open_log(disk, LogConfig())
+    again = open_log(disk, TopicConfig())
     assert (again.synced_end_offset, len(again.segments())) == (3, 2)
     disk.crash(CrashMode.DROP, Random(0))
-    assert read_all(open_log(disk, LogConfig())) == ["a", "b", "c"]
+    assert read_all(open_log(disk, TopicConfig())) == ["a", "b", "c"]
 
 
 # --- a full disk ---------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ def takes_an_earlier_epoch(log: PartitionLog, disk: SimDisk) -> None:
 
 def test_a_truncation_without_room_for_the_epochs_leaves_none_that_makes_later_records_look_corrupt() -> None:
     disk = new_disk()
-    log = open_log(disk, LogConfig())
+    log = open_log(disk, TopicConfig())
     append(log, "a", epoch=4)
     append(log, "b", epoch=5)
     fill_up_at(disk, f"create {DIRECTORY}/leader-epoch-checkpoint")
@@ -177,7 +177,7 @@ def test_a_truncation_without_room_for_the_epochs_leaves_none_that_makes_later_r
 
 def test_a_refused_append_of_a_new_epoch_leaves_no_epoch_that_makes_later_records_look_corrupt() -> None:
     disk = new_disk()
-    log = open_log(disk, LogConfig())
+    log = open_log(disk, TopicConfig())
     append(log, "a", epoch=4)
     fill_up_at(disk, f"sync directory {DIRECTORY}")
     with pytest.raises(Refusal, match="full"):
@@ -190,7 +190,7 @@ def test_a_refused_append_of_a_new_epoch_leaves_no_epoch_that_makes_later_record
 def test_a_refused_append_of_two_epochs_leaves_neither_behind(epoch: int) -> None:
     """The second would begin beyond the log's end: followers were sent it, and later records looked corrupt."""
     disk = new_disk()
-    log = open_log(disk, LogConfig())
+    log = open_log(disk, TopicConfig())
     append(log, "a", epoch=4)
     fill_up_at(disk, f"sync directory {DIRECTORY}")
     with pytest.raises(Refusal, match="full"):

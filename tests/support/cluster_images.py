@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from kraft.metadata.configs import KAFKA_DEFAULTS
+from kraft.log.topic_config import KAFKA_DEFAULTS
 from kraft.metadata.features import (
     SUPPORTED_FEATURES,
 )

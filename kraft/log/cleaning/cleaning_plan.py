@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from kraft.log.log_config import LogConfig
 from kraft.log.segment.facts import SegmentFacts
+from kraft.log.topic_config import TopicConfig
 from kraft.model.ids import Offset
 
 
@@ -39,7 +39,7 @@ class CleaningPlan(Struct, frozen=True, kw_only=True):
 
 
 def plan_cleaning(
-    segments: Sequence[SegmentFacts], config: LogConfig, cleaned_end: Offset, upper: Offset, now_ms: int
+    segments: Sequence[SegmentFacts], config: TopicConfig, cleaned_end: Offset, upper: Offset, now_ms: int
 ) -> CleaningPlan | None:
     """Return what to clean now, or None. `segments` are all segments of the log, the active one last.
 
@@ -67,13 +67,13 @@ def plan_cleaning(
     return plan if plan.is_forced or plan.dirty_ratio > config.min_cleanable_dirty_ratio else None
 
 
-def _waits_too_long(segment: SegmentFacts, config: LogConfig, now_ms: int) -> bool:
+def _waits_too_long(segment: SegmentFacts, config: TopicConfig, now_ms: int) -> bool:
     # A producer without timestamps sends 0 or less, which does not say how long a record has waited.
     return 0 < segment.first_timestamp_ms < now_ms - config.max_compaction_lag_ms
 
 
 def _cleanable(
-    segments: Sequence[SegmentFacts], config: LogConfig, dirty_offset: Offset, upper: Offset, now_ms: int
+    segments: Sequence[SegmentFacts], config: TopicConfig, dirty_offset: Offset, upper: Offset, now_ms: int
 ) -> tuple[SegmentFacts, ...]:
     found: list[SegmentFacts] = []
     for segment in segments[:-1]:

@@ -38,11 +38,11 @@ from kraft.log.format.record_batch import (
     rebuild_batch,
 )
 from kraft.log.format.record_codec import RecordColumns
-from kraft.log.log_config import NEVER, SEGMENT_BYTES_MAX, LogConfig
 from kraft.log.segment.aborted_index import AbortedEntries
 from kraft.log.segment.facts import SegmentFacts
 from kraft.log.segment.segment import RELATIVE_OFFSET_MAX
 from kraft.log.segment.time_index import TimeIndex
+from kraft.log.topic_config import NEVER, SEGMENT_BYTES_MAX, TopicConfig
 from kraft.model.errors import Corruption, InvalidBatch, KraftError
 from kraft.model.ids import Offset
 
@@ -65,7 +65,7 @@ def clean(
     disk: Disk,
     directory: str,
     plan: CleaningPlan,
-    config: LogConfig,
+    config: TopicConfig,
     now_ms: int,
     map_bytes_max: int,
     active_producers: Mapping[int, int],
@@ -102,7 +102,7 @@ class _Cleaning:
         disk: Disk,
         directory: str,
         plan: CleaningPlan,
-        config: LogConfig,
+        config: TopicConfig,
         now_ms: int,
         offset_map: OffsetMap,
         active_producers: Mapping[int, int],
@@ -389,7 +389,7 @@ class _Output:
             self._on_progress(written)
 
 
-def group_segments(segments: Sequence[SegmentFacts], config: LogConfig) -> list[list[SegmentFacts]]:
+def group_segments(segments: Sequence[SegmentFacts], config: TopicConfig) -> list[list[SegmentFacts]]:
     """Return groups of neighbours that fit into one segment: in log bytes, index bytes and relative offsets.
 
     How much of them will be kept is not known yet, so they are counted in full.
@@ -412,7 +412,7 @@ def group_segments(segments: Sequence[SegmentFacts], config: LogConfig) -> list[
     return groups
 
 
-def _index_bytes_max(segment: SegmentFacts, config: LogConfig) -> int:
+def _index_bytes_max(segment: SegmentFacts, config: TopicConfig) -> int:
     """Return the most bytes of the larger index. It gets an entry after more than `index.interval.bytes` of batches."""
     entry_bytes: int = TimeIndex.ENTRY_BYTES
     return entry_bytes * (segment.size_bytes // max(config.index_interval_bytes, HEADER_BYTES) + 1)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kraft.log.log_config import UNLIMITED, LogConfig
 from kraft.log.segment.facts import SegmentFacts
+from kraft.log.topic_config import UNLIMITED, TopicConfig
 from kraft.model.ids import Offset
 
 
 def segments_to_drop(
-    segments: Sequence[SegmentFacts], config: LogConfig, log_start: Offset, high_watermark: Offset, now_ms: int
+    segments: Sequence[SegmentFacts], config: TopicConfig, log_start: Offset, high_watermark: Offset, now_ms: int
 ) -> int:
     """Return how many segments to delete, from the front; the last one counted may be the active one.
 

@@ -6,12 +6,12 @@ from crc32c import crc32c
 
 from kraft.log.disk import Disk
 from kraft.log.format.record_batch import BatchHeader
-from kraft.log.log_config import LogConfig
 from kraft.log.segment.segment import RELATIVE_OFFSET_MAX, Segment
+from kraft.log.topic_config import TopicConfig
 from kraft.model.ids import Offset
 
 
-def must_roll_before(active: Segment, config: LogConfig, size_bytes: int, last: BatchHeader) -> bool:
+def must_roll_before(active: Segment, config: TopicConfig, size_bytes: int, last: BatchHeader) -> bool:
     """Return whether the log must roll before batches of `size_bytes`, ending with `last`, are appended."""
     if last.last_offset - active.base_offset > RELATIVE_OFFSET_MAX:
         return True
@@ -23,7 +23,7 @@ def must_roll_before(active: Segment, config: LogConfig, size_bytes: int, last: 
     )
 
 
-def is_old(active: Segment, config: LogConfig, now_ms: int) -> bool:
+def is_old(active: Segment, config: TopicConfig, now_ms: int) -> bool:
     """Return whether the first record of the segment is older than the config allows; never without timestamps.
 
     Before an append `now_ms` is the largest timestamp of the batch, not the clock, so that all replicas of a partition
@@ -41,12 +41,12 @@ def is_old(active: Segment, config: LogConfig, now_ms: int) -> bool:
     )
 
 
-def _jitter_ms(active: Segment, config: LogConfig, age_ms_max: int) -> int:
+def _jitter_ms(active: Segment, config: TopicConfig, age_ms_max: int) -> int:
     """Return the jitter of this segment: it differs between segments and is the same after a restart."""
     return crc32c(active.path.encode()) % (min(config.segment_jitter_ms, age_ms_max) + 1)
 
 
-def begin_segment(disk: Disk, directory: str, base_offset: Offset, config: LogConfig) -> Segment:
+def begin_segment(disk: Disk, directory: str, base_offset: Offset, config: TopicConfig) -> Segment:
     """Create an empty segment, durably. Leaves none after an OSError."""
     segment = Segment(disk, directory, base_offset, config.index_interval_bytes, create=True)
     try:

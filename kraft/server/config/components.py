@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from kraft.metadata.config_types import INT32_MAX, INT64_MAX
-from kraft.metadata.configs import TopicConfig
+from kraft.log.topic_config import TopicConfig
+from kraft.model.config_types import INT32_MAX, INT64_MAX
 from kraft.server.config import readers
 from kraft.server.config.declaration import Required, key
 from kraft.server.config.readers import MIB

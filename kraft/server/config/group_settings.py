@@ -9,9 +9,9 @@ from kraft.coordinator.assignors.by_name import ASSIGNORS
 from kraft.coordinator.classic.settings import SIZE_MAX
 from kraft.coordinator.groups.settings import MigrationPolicy
 from kraft.log.format.compression import Codec
-from kraft.log.log_config import SEGMENT_BYTES_MAX
-from kraft.metadata.config_types import INT32_MAX, INT64_MAX
+from kraft.log.topic_config import SEGMENT_BYTES_MAX
 from kraft.metadata.group_configs import Bounded, GroupDefaults
+from kraft.model.config_types import INT32_MAX, INT64_MAX
 from kraft.server.config import readers
 from kraft.server.config.declaration import key
 from kraft.server.config.readers import MIB

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
-from kraft.metadata.configs import SERVER_KEYS, ConfigKey, ServerKey
+from kraft.log.topic_config import SERVER_KEYS, ConfigKey, ServerKey
 from kraft.model.configs import ConfigType
 from kraft.server.config import readers
 from kraft.server.config.declaration import Key, keys_of

@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kraft.metadata.configs import TopicConfig, broker_defaults
+from kraft.log.topic_config import TopicConfig
+from kraft.metadata.configs import broker_defaults
 from kraft.model.errors import Refusal
 from kraft.server.config import kafka_files, properties, unsupported
 from kraft.server.config.checks import CHECKS, Conflict, advertised_listeners, security_warnings

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from kraft.coordinator.groups.settings import MigrationPolicy
-from kraft.metadata.config_types import INT32_MAX
+from kraft.model.config_types import INT32_MAX
 from kraft.model.configs import ConfigType
 from kraft.model.ids import BrokerId, uuid_from_text, uuid_to_text
 from kraft.server.config.values import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from kraft.log.log_config import SEGMENT_BYTES_MAX
-from kraft.metadata.config_types import INT32_MAX
+from kraft.log.topic_config import SEGMENT_BYTES_MAX
+from kraft.model.config_types import INT32_MAX
 from kraft.server.config import readers
 from kraft.server.config.declaration import key
 from kraft.server.config.readers import MIB

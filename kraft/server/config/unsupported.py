@@ -9,7 +9,8 @@ import difflib
 from collections.abc import Mapping
 from typing import Final
 
-from kraft.metadata.configs import NOT_SUPPORTED_YET, TOPIC_CONFIGS
+from kraft.log.topic_config import TOPIC_CONFIGS
+from kraft.metadata.configs import NOT_SUPPORTED_YET
 from kraft.server.config.keys import BY_NAME
 from kraft.server.config.values import PLAINTEXT
 

@@ -12,8 +12,8 @@ from typing import Final
 
 import structlog
 
+from kraft.log.topic_config import TopicConfig
 from kraft.metadata import election_decisions
-from kraft.metadata.configs import TopicConfig
 from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.service_times import SETTLED_AFTER_MS, Newcomers

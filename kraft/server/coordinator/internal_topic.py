@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from kraft.metadata.configs import COMPACT, PRODUCER, UNCOMPRESSED
+from kraft.log.topic_config import COMPACT, PRODUCER, UNCOMPRESSED
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.machines import machines_of
 from kraft.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC

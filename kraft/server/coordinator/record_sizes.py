@@ -12,19 +12,19 @@ from typing import Final
 import structlog
 
 from kraft.coordinator.shard_batches import TooLarge
-from kraft.log.log_config import LogConfig
+from kraft.log.topic_config import KAFKA_DEFAULTS, TopicConfig
 from kraft.model.errors import Refusal
 
 log = structlog.get_logger()
 
-BATCH_BYTES_MIN: Final = LogConfig().max_message_bytes
+BATCH_BYTES_MIN: Final = KAFKA_DEFAULTS.max_message_bytes
 """Coordinators write batches of this size under any config: the default of `max.message.bytes`, 1 MiB."""
 
 LOG_S: Final = 60.0
 """Least time between two log lines of a shard about its sizes: a timer is retried every half second."""
 
 
-def batch_bytes_max(config: LogConfig) -> int:
+def batch_bytes_max(config: TopicConfig) -> int:
     """Return the size above which coordinators refuse to write to a log what a client can make smaller."""
     return max(config.max_message_bytes, BATCH_BYTES_MIN)
 

@@ -35,7 +35,7 @@ from kraft.coordinator.hosted_shard import (
 from kraft.coordinator.shard import Context, Reply, Ticket, TimerKey, Work
 from kraft.log.append_work import AppendMustWait, AppendOrigin, ProducedRecords
 from kraft.log.format.compression import Codec
-from kraft.log.log_config import SEGMENT_BYTES_MAX
+from kraft.log.topic_config import SEGMENT_BYTES_MAX
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset
 from kraft.model.produce import ACKS_ALL

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import structlog
 
+from kraft.log.topic_config import TopicConfig
 from kraft.metadata.change_counts import ChangeCounts
-from kraft.metadata.configs import TopicConfig
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.operator_decisions import fence_by_operator, unfence_by_operator, unregister_broker
 from kraft.model.brokers import BrokerActionResult, FenceBrokerRequest, UnfenceBrokerRequest, UnregisterBrokerRequest

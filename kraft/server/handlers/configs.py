@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from kraft.log.topic_config import TopicConfig
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.config_decisions import incremental_alter_configs
-from kraft.metadata.configs import TopicConfig
 from kraft.metadata.image import MetadataImage
 from kraft.model.configs import (
     IncrementalAlterConfigsRequest,

@@ -12,12 +12,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from kraft.log.topic_config import TOPIC_CONFIGS, ConfigKey
 from kraft.metadata.broker_configs import DYNAMIC_KEYS, EVERY_BROKER, TopicDefaultsInEffect
-from kraft.metadata.config_types import text_of
-from kraft.metadata.configs import TOPIC_CONFIGS, ConfigKey, text_in_effect
+from kraft.metadata.configs import text_in_effect
 from kraft.metadata.group_configs import GROUP_CONFIGS, GroupConfigKey
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.topic_names import unknown_topic
+from kraft.model.config_types import text_of
 from kraft.model.configs import (
     ConfigEntry,
     ConfigResource,

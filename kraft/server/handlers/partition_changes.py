@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 import structlog
 from msgspec.structs import replace
 
+from kraft.log.topic_config import TopicConfig
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
-from kraft.metadata.configs import TopicConfig
 from kraft.metadata.election_decisions import elect_leaders
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.partition_creation import create_partitions

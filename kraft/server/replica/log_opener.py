@@ -6,7 +6,7 @@ import structlog
 from msgspec import Struct
 
 from kraft.log.partition_log import PartitionLog
-from kraft.metadata.configs import TopicConfig
+from kraft.log.topic_config import TopicConfig
 from kraft.metadata.delta import AssignedPartition
 from kraft.model.errors import Corruption
 from kraft.model.ids import NO_LEADER_EPOCH, LogDirectory, Offset, TopicId

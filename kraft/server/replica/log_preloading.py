@@ -11,7 +11,8 @@ import asyncio
 
 import structlog
 
-from kraft.metadata.configs import TopicConfig, overridden
+from kraft.log.topic_config import TopicConfig
+from kraft.metadata.configs import overridden
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import Refusal
 from kraft.server.replica.storage import ReplicaStorage

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import Final
 
 from kraft.log.disk import Disk, OpenDirectory
-from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
+from kraft.log.topic_config import TopicConfig
 from kraft.model.ids import LogDirectory, Offset, TopicId, TopicPartition
 from kraft.server.replica import copies
 from kraft.server.replica.store import DirectoryFailed
@@ -104,7 +104,7 @@ class ReplicaMove:
         assert records or end == target, f"nothing was read of {self._topic_partition} from offset {end}"
         return lambda: self._append(copy, records, target)
 
-    def _open(self, config: LogConfig) -> None:
+    def _open(self, config: TopicConfig) -> None:
         path = f"{self.destination}/{copies.copy_name(self._topic_partition, self.move_id)}"
         self._copy = PartitionLog.open(self._disk, path, config, self._topic_partition)
 

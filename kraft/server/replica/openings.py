@@ -21,7 +21,7 @@ from typing import Final
 import structlog
 from msgspec import Struct
 
-from kraft.metadata.configs import TopicConfig
+from kraft.log.topic_config import TopicConfig
 from kraft.metadata.delta import AssignedPartition, RemovedPartition
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage, TopicImage
 from kraft.model.errors import Corruption
@@ -32,7 +32,6 @@ from kraft.server.loop.periods import period_end
 from kraft.server.replica.checkpoints import HighWatermarkCheckpoints
 from kraft.server.replica.deletions import ReplicaDeletions
 from kraft.server.replica.failures import ReplicaFailures
-from kraft.server.replica.log_configs import log_config
 from kraft.server.replica.log_opener import LogOpener, OpenedLog, no_room
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Damage, OfflineReplica, Partitions
@@ -357,7 +356,7 @@ class ReplicaOpenings:
         if topic is not None and (latest := self._config(topic)) != config:
             # It changed while a thread opened the log.
             config = latest
-            opened.log.reconfigure(log_config(config))
+            opened.log.reconfigure(config)
         partition = Partition(
             topic_partition=opened.log.topic_partition,
             topic_id=opened.topic_id,

@@ -14,9 +14,8 @@ from typing import assert_never
 from kraft.log.append_work import CLIENT, AppendOrigin, AppendResult, CheckedRecords, ProducedRecords
 from kraft.log.change import Change, run_now
 from kraft.log.format.record_batch import Buffer
-from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
-from kraft.metadata.configs import TopicConfig
+from kraft.log.topic_config import TopicConfig
 from kraft.metadata.image import PartitionImage
 from kraft.model.alter_partition import AlterPartitionResult
 from kraft.model.delete_records import HIGH_WATERMARK
@@ -141,7 +140,7 @@ class Partition(ReplicaLog):
                 high_watermark=self._known_high_watermark,
             ),
             LeaderSettings(
-                min_insync_replicas=self._config.min_insync_replicas,
+                min_insync_replicas=self.log.config.min_insync_replicas,
                 replica_lag_time_max_ms=surroundings.replica_lag_time_max_ms,
             ),
             topic_id=self.topic_id,
@@ -231,10 +230,9 @@ class Partition(ReplicaLog):
         if was_leading:
             self._surroundings.role_changed(self)
 
-    def reconfigure(self, config: TopicConfig, log_config: LogConfig) -> None:
+    def reconfigure(self, config: TopicConfig) -> None:
         """Apply changed topic configs to later appends."""
-        self._config = config
-        self.log.reconfigure(log_config)
+        self.log.reconfigure(config)
         if self.leader is not None:
             self._run(self.leader.min_insync_changed(config.min_insync_replicas))
 

@@ -9,8 +9,9 @@ from typing import Final
 import structlog
 
 from kraft.log.change import ChangeUnderWay
+from kraft.log.topic_config import TopicConfig
 from kraft.metadata.change_counts import ChangeCounts
-from kraft.metadata.configs import TopicConfig, overridden
+from kraft.metadata.configs import overridden
 from kraft.metadata.delta import AssignedPartition, BrokerDelta, delta
 from kraft.metadata.image import MetadataImage, TopicImage
 from kraft.model.ids import BrokerId, LogDirectory, TopicIdPartition
@@ -20,7 +21,6 @@ from kraft.server.replica.deletions import ReplicaDeletions
 from kraft.server.replica.failures import ReplicaFailures
 from kraft.server.replica.fetcher import ReplicaFetcher
 from kraft.server.replica.fetchers import ReplicaFetchers
-from kraft.server.replica.log_configs import log_config
 from kraft.server.replica.log_preloading import LogPreloading
 from kraft.server.replica.openings import ReplicaOpenings
 from kraft.server.replica.partition import Partition
@@ -219,7 +219,7 @@ class ReplicaPublisher:
         for number in topic.partitions:
             partition = self._partitions.find(TopicIdPartition(topic.topic_id, number))
             if partition is not None:
-                partition.reconfigure(config, log_config(config))
+                partition.reconfigure(config)
 
     def _config(self, topic: TopicImage) -> TopicConfig:
         return overridden(self._defaults, topic.configs)

@@ -17,12 +17,11 @@ from msgspec.structs import asdict
 
 from kraft.log.disk import Disk, is_disk_full, is_shortage
 from kraft.log.partition_log import PartitionLog
-from kraft.metadata.configs import TopicConfig
+from kraft.log.topic_config import TopicConfig
 from kraft.model.errors import Corruption
 from kraft.model.ids import LogDirectory, TopicId, TopicPartition, uuid_from_text, uuid_to_text
 from kraft.server.identity.storage import StorageError
 from kraft.server.replica.directory_names import PARTITION_DIRECTORY, DirectoryNames
-from kraft.server.replica.log_configs import log_config
 from kraft.server.replica.log_directories import LogDirectories
 from kraft.server.replica.removals import DeletedDirectory
 
@@ -186,7 +185,7 @@ class PartitionStore:
         key = FoundPartition(directory=directory, topic_partition=topic_partition, topic_id=topic_id)
         if key in self._preloaded:
             opened = self._preloaded.pop(key)
-            opened.reconfigure(log_config(config))
+            opened.reconfigure(config)
         else:
             opened = self._opened(directory, topic_partition, config)
         log.info("log opened", partition=str(topic_partition), **_facts(opened))
@@ -200,7 +199,7 @@ class PartitionStore:
             return PartitionLog.open(
                 self._disk,
                 f"{directory}/{topic_partition}",
-                log_config(config),
+                config,
                 topic_partition,
                 directory in self._closed_cleanly,
             )

@@ -21,10 +21,10 @@ from kraft.log.cleaning.cleaned_segments import CleaningResult, close_cleaned, d
 from kraft.log.cleaning.cleaning_plan import CleaningPlan, plan_cleaning
 from kraft.log.cleaning.compaction import CleaningAborted, OffsetMapTooSmall, clean
 from kraft.log.disk import Disk, is_disk_full
-from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
 from kraft.log.segment.aborted_index import AbortedEntries
 from kraft.log.segment.segment import Segment
+from kraft.log.topic_config import TopicConfig
 from kraft.model.errors import Corruption, Refusal
 from kraft.model.ids import LogDirectory
 from kraft.server.config.components import LogMaintenance
@@ -183,7 +183,7 @@ class LogCleaner:
         partition: Partition,
         held: PartitionLog,
         plan: CleaningPlan,
-        config: LogConfig,
+        config: TopicConfig,
         producers: Mapping[int, int],
         aborted: Sequence[AbortedEntries],
     ) -> _Cleaned:

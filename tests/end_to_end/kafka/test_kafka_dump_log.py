@@ -20,10 +20,10 @@ from kraft.log.cleaning.cleaning_plan import plan_cleaning
 from kraft.log.cleaning.compaction import clean
 from kraft.log.format.compression import Codec
 from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
-from kraft.log.format.record_batch import TimestampType, build_batch
+from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
-from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
+from kraft.log.topic_config import TopicConfig
 from kraft.model.ids import LeaderEpoch, ProducerId, TopicPartition
 from kraft.runtime.disk import RealDisk
 from kraft.testing import Cluster
@@ -37,10 +37,14 @@ pytestmark = pytest.mark.timeout(300)
 ORDERS = TopicPartition("orders", 0)
 NOW_MS = 1_700_000_000_000
 DUMP_LOG_SEGMENTS = "org.apache.kafka.tools.DumpLogSegments"
-COMPACTED = LogConfig(
-    segment_bytes=8_000, index_interval_bytes=100, compacts=True, min_cleanable_dirty_ratio=0, delete_retention_ms=5_000
+COMPACTED = TopicConfig(
+    segment_bytes=8_000,
+    index_interval_bytes=100,
+    cleanup_policy=("compact", "delete"),
+    min_cleanable_dirty_ratio=0,
+    delete_retention_ms=5_000,
 )
-SMALL_SEGMENTS = LogConfig(segment_bytes=8_000, index_interval_bytes=300)
+SMALL_SEGMENTS = TopicConfig(segment_bytes=8_000, index_interval_bytes=300)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +71,7 @@ def records(count: int, timestamp_ms: int) -> list[Record]:
     return [record(number, timestamp_ms + (number * 7) % 10) for number in range(count)]
 
 
-def write_log(directory: Path, config: LogConfig = SMALL_SEGMENTS) -> None:
+def write_log(directory: Path, config: TopicConfig = SMALL_SEGMENTS) -> None:
     log = PartitionLog.open(RealDisk(), str(directory), config, ORDERS)
     sequence = 0
     for number in range(120):
@@ -85,7 +89,7 @@ def write_log(directory: Path, config: LogConfig = SMALL_SEGMENTS) -> None:
 
 def write_transactions(directory: Path) -> None:
     """Write transactions as a follower gets them from its leader: committed, aborted, and one that is still open."""
-    log = PartitionLog.open(RealDisk(), str(directory), LogConfig(), ORDERS)
+    log = PartitionLog.open(RealDisk(), str(directory), TopicConfig(), ORDERS)
 
     def append(batch: bytes) -> None:
         placed = bytearray(batch)
@@ -105,7 +109,7 @@ def write_transactions(directory: Path) -> None:
 
 def write_transaction_records(directory: Path) -> None:
     """Write every golden record of `__transaction_state`, one with our own fields, and one of a later type."""
-    log = PartitionLog.open(RealDisk(), str(directory), LogConfig(), TopicPartition("__transaction_state", 0))
+    log = PartitionLog.open(RealDisk(), str(directory), TopicConfig(), TopicPartition("__transaction_state", 0))
     ours = new_transaction(ProducerId(7), 60_000, NOW_MS, is_temporary=True).with_sequence(12, NOW_MS)
     fields = record_of("committer", ours, transaction_version=2)
     contents = [*map(encode, [*RECORDS.values(), fields]), (b"\0\x09later", b"\0\0")]
@@ -221,9 +225,7 @@ def test_kafka_reads_every_file_as_we_do(jars: Path, tmp_path: Path, flags: tupl
 
 
 def test_kafka_reads_a_log_whose_timestamps_are_the_brokers(jars: Path, tmp_path: Path) -> None:
-    config = LogConfig(
-        segment_bytes=8_000, index_interval_bytes=300, message_timestamp_type=TimestampType.LOG_APPEND_TIME
-    )
+    config = TopicConfig(segment_bytes=8_000, index_interval_bytes=300, message_timestamp_type="LogAppendTime")
     write_log(tmp_path / "orders-0", config)
     printed = check_both_read_the_same(jars, files_in(tmp_path / "orders-0"), "--deep-iteration")
     assert f"LogAppendTime: {NOW_MS}" in printed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
-from kraft.metadata.configs import KAFKA_DEFAULTS
+from kraft.log.topic_config import KAFKA_DEFAULTS
 from kraft.metadata.decision import Decision
 from kraft.metadata.election_decisions import elect_leaders
 from kraft.metadata.partition_creation import create_partitions

@@ -13,14 +13,14 @@ from kraft.log.disk import Disk
 from kraft.log.format.compression import Codec
 from kraft.log.format.record_batch import BatchHeader, build_batch, decode_batch, read_header, split
 from kraft.log.format.record_codec import Record
-from kraft.log.log_config import LogConfig
 from kraft.log.segment.facts import SegmentFacts
+from kraft.log.topic_config import TopicConfig
 from kraft.model.ids import Offset
 from tests.support.disks.memory_disk import MemoryDisk
 
 DIRECTORY = "data/orders-0"
 MAP_BYTES = 1 << 20
-COMPACT = LogConfig(compacts=True, min_cleanable_dirty_ratio=0, delete_retention_ms=1_000)
+COMPACT = TopicConfig(cleanup_policy=("compact", "delete"), min_cleanable_dirty_ratio=0, delete_retention_ms=1_000)
 ANY_OFFSET = Offset(1 << 62)
 NOW_MS = 10 * 86_400_000
 
@@ -127,12 +127,12 @@ class CompactedLog:
 
     # --- compacting ------------------------------------------------------------------------------------------
 
-    def plan(self, config: LogConfig = COMPACT, now_ms: int = 0, upper: Offset = ANY_OFFSET) -> CleaningPlan | None:
+    def plan(self, config: TopicConfig = COMPACT, now_ms: int = 0, upper: Offset = ANY_OFFSET) -> CleaningPlan | None:
         return plan_cleaning(self.facts(), config, self.cleaned_end, upper, now_ms)
 
     def clean(
         self,
-        config: LogConfig = COMPACT,
+        config: TopicConfig = COMPACT,
         now_ms: int = 0,
         map_bytes_max: int = MAP_BYTES,
         active_producers: Mapping[int, int] | None = None,
@@ -153,7 +153,7 @@ class CompactedLog:
 
     def compact(
         self,
-        config: LogConfig = COMPACT,
+        config: TopicConfig = COMPACT,
         now_ms: int = 0,
         map_bytes_max: int = MAP_BYTES,
         active_producers: Mapping[int, int] | None = None,

@@ -9,9 +9,9 @@ from kraft.log.append_work import AppendMustWait, AppendResult, AwaitedChange, P
 from kraft.log.disk import Disk
 from kraft.log.format.record_batch import build_batch, iter_records, placed, split
 from kraft.log.format.record_codec import Record
-from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
 from kraft.log.segment.timestamp_lookup import TimestampLookup
+from kraft.log.topic_config import TopicConfig
 from kraft.model.errors import Refusal
 from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
 
@@ -19,11 +19,11 @@ DIRECTORY = "data/orders-0"
 ORDERS = TopicPartition("orders", 0)
 NOW_MS = 1_700_000_000_000
 EPOCH = LeaderEpoch(0)
-SMALL_SEGMENTS = LogConfig(segment_bytes=200, index_interval_bytes=100)
+SMALL_SEGMENTS = TopicConfig(segment_bytes=200, index_interval_bytes=100)
 
 
-def open_log(disk: Disk, config: LogConfig | None = None, clean_shutdown: bool = False) -> PartitionLog:
-    return PartitionLog.open(disk, DIRECTORY, config or LogConfig(), ORDERS, clean_shutdown)
+def open_log(disk: Disk, config: TopicConfig | None = None, clean_shutdown: bool = False) -> PartitionLog:
+    return PartitionLog.open(disk, DIRECTORY, config or TopicConfig(), ORDERS, clean_shutdown)
 
 
 def batch_of(*values: str, timestamp_ms: int = 1000) -> bytes:

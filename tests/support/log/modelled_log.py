@@ -20,12 +20,12 @@ from kraft.log.cleaning.cleaned_segments import CleaningResult, open_cleaned
 from kraft.log.cleaning.cleaning_plan import plan_cleaning
 from kraft.log.cleaning.compaction import clean
 from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
-from kraft.log.format.record_batch import TimestampType, build_batch, read_header, split
+from kraft.log.format.record_batch import build_batch, read_header, split
 from kraft.log.format.record_codec import Record
 from kraft.log.group_commit import SyncTicket
-from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
 from kraft.log.recovery.producer_state import BATCHES_REMEMBERED
+from kraft.log.topic_config import TopicConfig
 from kraft.model.errors import Refusal
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.support.disks.sim_content import CrashMode
@@ -45,7 +45,7 @@ from tests.support.log.transactional_log import COORDINATOR, VERIFIED, committed
 MAP_BYTES: Final = 1 << 16
 
 
-def open_log(disk: SimDisk, config: LogConfig, clean_shutdown: bool = False) -> PartitionLog:
+def open_log(disk: SimDisk, config: TopicConfig, clean_shutdown: bool = False) -> PartitionLog:
     return PartitionLog.open(disk, DIRECTORY, config, ORDERS, clean_shutdown)
 
 
@@ -60,7 +60,7 @@ def new_disk(disk: SimDisk | None = None) -> SimDisk:
 class ModelledLog:
     """The log under test, the list, and after every step the expectations of a recovery."""
 
-    def __init__(self, config: LogConfig, disk: SimDisk | None = None) -> None:
+    def __init__(self, config: TopicConfig, disk: SimDisk | None = None) -> None:
         self.disk = new_disk(disk)
         self.config = config
         self.now_ms = NOW_MS
@@ -133,7 +133,7 @@ class ModelledLog:
         assert self.disk.points == points
 
     def _append_as_leader(self, requests: Sequence[bytes], origin: AppendOrigin = CLIENT) -> None:
-        is_append_time = self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+        is_append_time = self.config.uses_append_time
         added = self._place(requests, self.epoch, append_time_ms=self.now_ms if is_append_time else None)
         self._expect(self._expectation(added))
         request = b"".join(requests)
@@ -263,7 +263,7 @@ class ModelledLog:
         assert self.log.log_start_offset == offset
         self._started_at(offset)
 
-    def apply_retention(self, config: LogConfig, high_watermark: int) -> None:
+    def apply_retention(self, config: TopicConfig, high_watermark: int) -> None:
         """Apply retention with a configuration of its own."""
         high_watermark = max(self.start, high_watermark)
         before, size_bytes = self.config, self.log.size_bytes
@@ -281,7 +281,7 @@ class ModelledLog:
         self._started_at(start)
         self.reconfigure(before)
 
-    def compact(self, config: LogConfig, high_watermark: int) -> bool:
+    def compact(self, config: TopicConfig, high_watermark: int) -> bool:
         """Compact the log; return False if there was nothing to clean."""
         log, directory = self.log, self.log.directory
         upper = log.transactions.last_stable_offset(Offset(high_watermark))
@@ -336,7 +336,7 @@ class ModelledLog:
         while self.to_remove:
             self.disk.remove(self.to_remove.pop(0))
 
-    def reconfigure(self, config: LogConfig) -> None:
+    def reconfigure(self, config: TopicConfig) -> None:
         self.config = config
         self.log.reconfigure(config)
 

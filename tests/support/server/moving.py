@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any, ClassVar, TypeVar
 
 from kraft.log.disk import Disk
-from kraft.metadata.configs import TopicConfig
+from kraft.log.topic_config import TopicConfig
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId, LogDirectory, Offset, TopicId, TopicPartition
 from kraft.replication.effects import ProposeIsr

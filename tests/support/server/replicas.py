@@ -14,7 +14,8 @@ from typing import Any
 from kraft.log.format.record_batch import Buffer, build_batch, iter_records, split
 from kraft.log.format.record_codec import Record
 from kraft.log.partition_log import PartitionLog
-from kraft.metadata.configs import TopicConfig, broker_defaults
+from kraft.log.topic_config import TopicConfig
+from kraft.metadata.configs import broker_defaults
 from kraft.metadata.image import PartitionImage
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import (
@@ -28,7 +29,6 @@ from kraft.model.ids import (
 )
 from kraft.replication.effects import ProposeIsr
 from kraft.runtime.disk import RealDisk
-from kraft.server.replica.log_configs import log_config
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
 from kraft.server.replica.surroundings import PartitionSurroundings
@@ -167,7 +167,7 @@ class Broker:
         partition = Partition(
             topic_partition=topic_partition,
             topic_id=topic_id,
-            log=PartitionLog.open(self.disk, path, log_config(effective), topic_partition),
+            log=PartitionLog.open(self.disk, path, effective, topic_partition),
             high_watermark=Offset(high_watermark),
             config=effective,
             surroundings=self.surroundings(),

@@ -16,8 +16,8 @@ from kraft.cli.main import application
 from kraft.log.format.compression import Codec
 from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
-from kraft.log.log_config import UNLIMITED, LogConfig
 from kraft.log.partition_log import PartitionLog
+from kraft.log.topic_config import UNLIMITED, TopicConfig
 from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
 from kraft.runtime.disk import RealDisk
 from kraft.server.replica.high_watermarks import write_high_watermarks
@@ -25,7 +25,7 @@ from kraft.server.replica.log_directories import as_log_directory
 
 ORDERS = TopicPartition("orders", 0)
 NOW_MS = 1_700_000_000_000
-SMALL = LogConfig(segment_bytes=2_000, index_interval_bytes=200, retention_ms=UNLIMITED)
+SMALL = TopicConfig(segment_bytes=2_000, index_interval_bytes=200, retention_ms=UNLIMITED)
 FIRST_LINE = (
     "baseOffset: 0 lastOffset: 2 count: 3 baseSequence: 0 lastSequence: 2 producerId: 7 producerEpoch: 1 "
     "partitionLeaderEpoch: 4 isTransactional: false isControl: false deleteHorizonMs: OptionalLong.empty position: 0 "

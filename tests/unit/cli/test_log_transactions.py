@@ -14,8 +14,8 @@ from kraft.cli.log import app
 from kraft.coordinator.transactions.record_codec import encode
 from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
-from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
+from kraft.log.topic_config import TopicConfig
 from kraft.log.transactions.aborted import ENTRY_BYTES
 from kraft.model.ids import LeaderEpoch, TopicPartition
 from kraft.runtime.disk import RealDisk
@@ -40,7 +40,7 @@ def directory(tmp_path: Path) -> Path:
     """A partition with two aborted transactions, and one that is open."""
     path = tmp_path / "orders-0"
     # The records are years older than their markers.
-    config = LogConfig(segment_ms=2 * NOW_MS)
+    config = TopicConfig(segment_ms=2 * NOW_MS)
     log = PartitionLog.open(RealDisk(), str(path), config, TopicPartition("orders", 0))
     for producer_id in (1, 2):
         send(log, producer_id, 0, "a", "b")
@@ -54,7 +54,7 @@ def directory(tmp_path: Path) -> Path:
 def state_log(tmp_path: Path) -> Path:
     """The `.log` of a partition of `__transaction_state`: the golden records, and three that cannot be decoded."""
     path = tmp_path / "__transaction_state-0"
-    log = PartitionLog.open(RealDisk(), str(path), LogConfig(), TopicPartition("__transaction_state", 0))
+    log = PartitionLog.open(RealDisk(), str(path), TopicConfig(), TopicPartition("__transaction_state", 0))
     strange = [(b"\0\x09later", b"\0\0"), (encode(RECORDS["deletion"])[0], b"\0\x09"), (b"\0", b"")]
     contents = [*map(encode, RECORDS.values()), *strange, (None, b"no key")]
     for key, value in contents:

@@ -7,8 +7,8 @@ from kraft.log.append_work import COORDINATOR_RECORDS, AppendOrigin
 from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
 from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
-from kraft.log.log_config import LogConfig
 from kraft.log.record_checks import RECORD_ERRORS_MAX
+from kraft.log.topic_config import TopicConfig
 from kraft.model.errors import ErrorCode, InvalidRecords
 from kraft.model.ids import LeaderEpoch
 from tests.support.disks.memory_disk import MemoryDisk
@@ -60,14 +60,14 @@ def test_no_more_batches_are_taken_than_the_event_loop_has_time_for() -> None:
 
 
 def test_a_batch_above_the_bound_is_refused_naming_the_key_to_change() -> None:
-    log = open_log(MemoryDisk(), LogConfig(max_message_bytes=100))
+    log = open_log(MemoryDisk(), TopicConfig(max_message_bytes=100))
     refusal = refused(log, batch_of("v" * 100))
     assert refusal.error_code is ErrorCode.MESSAGE_TOO_LARGE
     assert "max.message.bytes=100" in refusal.message
 
 
-@pytest.mark.parametrize("config", [LogConfig(max_message_bytes=0), LogConfig(segment_bytes=61)])
-def test_a_coordinators_batches_may_be_of_any_size(config: LogConfig) -> None:
+@pytest.mark.parametrize("config", [TopicConfig(max_message_bytes=0), TopicConfig(segment_bytes=61)])
+def test_a_coordinators_batches_may_be_of_any_size(config: TopicConfig) -> None:
     """Its records, and its markers in any topic: a transaction has to end, whatever was configured meanwhile."""
     leader, follower = open_log(MemoryDisk(), config), open_log(MemoryDisk(), config)
     commit = EndTransactionMarker(type=MarkerType.COMMIT, coordinator_epoch=0)
@@ -90,14 +90,14 @@ def test_what_fits_no_segment_is_refused() -> None:
 
 
 def test_a_compacted_topic_takes_no_record_without_a_key() -> None:
-    log = open_log(MemoryDisk(), LogConfig(compacts=True, deletes=False))
+    log = open_log(MemoryDisk(), TopicConfig(cleanup_policy=("compact",)))
     refusal = refused(log, batch_of("v"))
     assert refusal.error_code is ErrorCode.INVALID_RECORD
     assert "needs a key" in refusal.message
 
 
 def test_the_records_that_break_a_rule_are_named() -> None:
-    log = open_log(MemoryDisk(), LogConfig(compacts=True, deletes=False))
+    log = open_log(MemoryDisk(), TopicConfig(cleanup_policy=("compact",)))
     keys = (None, b"key", None, b"")
     refusal = refused(log, build_batch([Record(offset, NOW_MS, key, b"v") for offset, key in enumerate(keys)]))
     assert isinstance(refusal, InvalidRecords)
@@ -106,7 +106,7 @@ def test_the_records_that_break_a_rule_are_named() -> None:
 
 @pytest.mark.parametrize(("wrong_ms", "named"), [(NOW_MS + 1_001, [1]), (NOW_MS - 2_001, [1])])
 def test_the_records_with_wrong_timestamps_are_named(wrong_ms: int, named: list[int]) -> None:
-    config = LogConfig(message_timestamp_after_max_ms=1_000, message_timestamp_before_max_ms=2_000)
+    config = TopicConfig(message_timestamp_after_max_ms=1_000, message_timestamp_before_max_ms=2_000)
     times = (NOW_MS, wrong_ms, -1)
     records = build_batch([Record(offset, at_ms, None, b"v") for offset, at_ms in enumerate(times)])
     refusal = refused(open_log(MemoryDisk(), config), records)
@@ -115,7 +115,7 @@ def test_the_records_with_wrong_timestamps_are_named(wrong_ms: int, named: list[
 
 
 def test_not_more_records_are_named_than_an_answer_has_room_for() -> None:
-    log = open_log(MemoryDisk(), LogConfig(compacts=True, deletes=False))
+    log = open_log(MemoryDisk(), TopicConfig(cleanup_policy=("compact",)))
     refusal = refused(log, build_batch([Record(offset, NOW_MS, None, None) for offset in range(RECORD_ERRORS_MAX + 9)]))
     assert isinstance(refusal, InvalidRecords)
     assert len(refusal.record_errors) == RECORD_ERRORS_MAX
@@ -126,7 +126,7 @@ def test_not_more_records_are_named_than_an_answer_has_room_for() -> None:
     [(NOW_MS + 1_001, "message.timestamp.after.max.ms=1000"), (NOW_MS - 2_001, "message.timestamp.before.max.ms=2000")],
 )
 def test_a_timestamp_too_far_from_the_brokers_clock_is_refused(timestamp_ms: int, reason: str) -> None:
-    config = LogConfig(message_timestamp_after_max_ms=1_000, message_timestamp_before_max_ms=2_000)
+    config = TopicConfig(message_timestamp_after_max_ms=1_000, message_timestamp_before_max_ms=2_000)
     log = open_log(MemoryDisk(), config)
     refusal = refused(log, batch_of("v", timestamp_ms=timestamp_ms))
     assert refusal.error_code is ErrorCode.INVALID_TIMESTAMP

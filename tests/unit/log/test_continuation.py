@@ -5,7 +5,7 @@ import pytest
 from kraft.log.format.record_batch import build_batch, split
 from kraft.log.format.record_codec import Record
 from kraft.log.leader_epochs import EpochStart
-from kraft.log.log_config import LogConfig
+from kraft.log.topic_config import TopicConfig
 from kraft.model.errors import InvalidBatch
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.support.disks.memory_disk import MemoryDisk
@@ -63,7 +63,7 @@ def test_a_follower_refuses_what_does_not_continue_its_log() -> None:
 
 def test_a_follower_takes_the_holes_that_compaction_made_at_its_leader() -> None:
     disk = MemoryDisk()
-    log = open_log(disk, LogConfig(segment_bytes=200))
+    log = open_log(disk, TopicConfig(segment_bytes=200))
     for offset in (0, 5, 6, 40, 90):
         record = Record(0, 1_000, b"k", f"{offset}".encode())
         log.append_as_follower(build_batch([record], base_offset=offset, leader_epoch=0))

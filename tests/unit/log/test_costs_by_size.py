@@ -7,14 +7,14 @@ from random import Random
 
 import pytest
 
-from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
+from kraft.log.topic_config import TopicConfig
 from kraft.model.ids import Offset
 from tests.support.disks.memory_disk import MemoryDisk, MemoryFile
 from tests.support.log.log_building import append, offset_at, open_log
 
-MANY_SEGMENTS = LogConfig(segment_bytes=8_192, index_interval_bytes=512)
-ONE_SEGMENT = LogConfig(segment_bytes=8 << 20, index_interval_bytes=512)
+MANY_SEGMENTS = TopicConfig(segment_bytes=8_192, index_interval_bytes=512)
+ONE_SEGMENT = TopicConfig(segment_bytes=8 << 20, index_interval_bytes=512)
 SMALL, LARGE = 400, 20_000
 """Records, each a batch of its own; of many segments one holds about a hundred."""
 
@@ -45,7 +45,7 @@ class CountingDisk(MemoryDisk):
         return data
 
 
-def log_of(disk: CountingDisk, records: int, config: LogConfig) -> PartitionLog:
+def log_of(disk: CountingDisk, records: int, config: TopicConfig) -> PartitionLog:
     """Reopen the log and read the indexes of every segment, which a log does once."""
     log = open_log(disk, config)
     for number in range(records):
@@ -69,7 +69,7 @@ def append_one(log: PartitionLog, number: int) -> None:
     append(log, "more", timestamp_ms=log.log_end_offset)
 
 
-def most(records: int, config: LogConfig, work: Callable[[PartitionLog, int], None]) -> tuple[int, int]:
+def most(records: int, config: TopicConfig, work: Callable[[PartitionLog, int], None]) -> tuple[int, int]:
     """Number of reads, and bytes read, of the most expensive of many operations."""
     disk = CountingDisk()
     log = log_of(disk, records, config)
@@ -85,7 +85,7 @@ def most(records: int, config: LogConfig, work: Callable[[PartitionLog, int], No
 @pytest.mark.parametrize("config", [MANY_SEGMENTS, ONE_SEGMENT], ids=["many segments", "one segment"])
 @pytest.mark.parametrize("work", [read, find_time, append_one])
 def test_a_log_of_fifty_times_the_size_takes_no_more_reads_and_bytes(
-    work: Callable[[PartitionLog, int], None], config: LogConfig
+    work: Callable[[PartitionLog, int], None], config: TopicConfig
 ) -> None:
     small_reads, small_bytes = most(SMALL, config, work)
     large_reads, large_bytes = most(LARGE, config, work)

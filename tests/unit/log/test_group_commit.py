@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
 from kraft.log.recovery.log_checkpoint import read_checkpoint
+from kraft.log.topic_config import TopicConfig
 from kraft.model.errors import Refusal
 from kraft.model.ids import Offset
 from tests.support.disks.memory_disk import MemoryDisk
@@ -67,7 +67,7 @@ def test_a_segment_removed_during_a_sync_is_closed_when_the_sync_is_complete() -
 
 
 def test_a_segment_deleted_by_retention_during_a_sync_is_closed_when_the_sync_is_complete() -> None:
-    log = open_log(MemoryDisk(), LogConfig(retention_ms=0))
+    log = open_log(MemoryDisk(), TopicConfig(retention_ms=0))
     append(log, "a")
     ticket = log.prepare_sync()
     assert log.apply_retention(NOW_MS, Offset(1)), "the segment that is synced is deleted"

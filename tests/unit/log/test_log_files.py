@@ -1,10 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from errno import ENOSPC
 from unittest.mock import patch
 
 import pytest
-from msgspec.structs import replace
 
 from kraft.log.change import ChangeUnderWay, run_now
 from kraft.log.cleaning.cleaned_segments import CleaningResult, open_cleaned
@@ -13,13 +13,13 @@ from kraft.log.cleaning.compaction import clean
 from kraft.log.format.record_batch import BatchHeader, build_batch, read_header, split, validate
 from kraft.log.format.record_codec import Record
 from kraft.log.leader_epochs import EpochStart
-from kraft.log.log_config import UNLIMITED, LogConfig
 from kraft.log.log_files import LogFiles
 from kraft.log.log_health import LogHealth
 from kraft.log.partition_log import PartitionLog
 from kraft.log.recovery.log_checkpoint import read_checkpoint
 from kraft.log.recovery.recovery import recover
 from kraft.log.segment.segment import Segment
+from kraft.log.topic_config import UNLIMITED, TopicConfig
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.support.disks.memory_disk import MemoryDisk, MemoryFile
@@ -95,7 +95,7 @@ def test_truncation_removes_truncated_batches_from_the_producer_state() -> None:
 
 
 def test_after_truncation_other_batches_are_found_where_others_stood() -> None:
-    log = open_log(MemoryDisk(), LogConfig(index_interval_bytes=100))
+    log = open_log(MemoryDisk(), TopicConfig(index_interval_bytes=100))
     for number in range(20):
         append(log, f"{number}")
     log.truncate_to(Offset(4))
@@ -112,7 +112,7 @@ def test_after_truncation_other_batches_are_found_where_others_stood() -> None:
 
 def test_old_segments_go_and_the_start_of_the_log_with_them() -> None:
     disk = MemoryDisk()
-    log = open_log(disk, LogConfig(segment_bytes=100, retention_ms=1_000))
+    log = open_log(disk, TopicConfig(segment_bytes=100, retention_ms=1_000))
     for number in range(5):
         append(log, f"value {number}", timestamp_ms=1_000 * number)
     files = log.apply_retention(now_ms=3_500, high_watermark=Offset(5))
@@ -131,7 +131,7 @@ def test_old_segments_go_and_the_start_of_the_log_with_them() -> None:
 
 
 def test_a_log_whose_records_are_all_old_is_emptied_and_goes_on_behind_them() -> None:
-    log = open_log(MemoryDisk(), LogConfig(retention_ms=1_000))
+    log = open_log(MemoryDisk(), TopicConfig(retention_ms=1_000))
     append(log, "a", "b", timestamp_ms=1_000)
     assert log.apply_retention(now_ms=99_000, high_watermark=Offset(1)) == [], "not all of it is committed"
     log.apply_retention(now_ms=99_000, high_watermark=Offset(2))
@@ -140,19 +140,19 @@ def test_a_log_whose_records_are_all_old_is_emptied_and_goes_on_behind_them() ->
 
 
 def test_another_retention_takes_effect_while_the_log_is_open() -> None:
-    log = open_log(MemoryDisk(), LogConfig(segment_bytes=100, retention_bytes=200))
+    log = open_log(MemoryDisk(), TopicConfig(segment_bytes=100, retention_bytes=200))
     for number in range(6):
         append(log, f"value {number}")
-    log.reconfigure(LogConfig(segment_bytes=100, retention_ms=UNLIMITED))
+    log.reconfigure(TopicConfig(segment_bytes=100, retention_ms=UNLIMITED))
     assert log.apply_retention(NOW_MS, Offset(6)) == []
-    log.reconfigure(LogConfig(segment_bytes=100, retention_ms=UNLIMITED, retention_bytes=150))
+    log.reconfigure(TopicConfig(segment_bytes=100, retention_ms=UNLIMITED, retention_bytes=150))
     log.apply_retention(NOW_MS, Offset(6))
     assert log.size_bytes <= 225
 
 
 def test_records_below_the_log_start_are_gone_at_once_and_for_good() -> None:
     disk = MemoryDisk()
-    log = open_log(disk, LogConfig(segment_bytes=100))
+    log = open_log(disk, TopicConfig(segment_bytes=100))
     for number in range(5):
         append(log, f"value {number}", epoch=number)
     log.advance_log_start(Offset(3))
@@ -210,7 +210,7 @@ def test_a_look_up_by_time_does_not_find_what_was_deleted() -> None:
 # --- compaction -----------------------------------------------------------------------------------------------
 
 
-COMPACT = LogConfig(segment_bytes=300, compacts=True, deletes=False, min_cleanable_dirty_ratio=0)
+COMPACT = TopicConfig(segment_bytes=300, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0)
 
 
 def keyed(log: PartitionLog, key: str, value: str | None) -> None:
@@ -305,7 +305,7 @@ def header_of(offset: int, epoch: int) -> BatchHeader:
 def files_of_new_log(disk: MemoryDisk) -> LogFiles:
     disk.make_dir(DIRECTORY)
     recovered = recover(disk, DIRECTORY, index_interval_bytes=100, clean_shutdown=False)
-    return LogFiles(disk, DIRECTORY, recovered, LogConfig(), LogHealth(DIRECTORY, ORDERS))
+    return LogFiles(disk, DIRECTORY, recovered, TopicConfig(), LogHealth(DIRECTORY, ORDERS))
 
 
 def test_an_unchanged_log_start_is_not_written() -> None:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
+from kraft.log.topic_config import TopicConfig
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset
 from tests.support.disks.memory_disk import MemoryDisk
@@ -86,14 +86,14 @@ def test_a_sync_that_fails_for_want_of_room_takes_the_log_offline(
 
 def test_a_full_disk_refuses_an_append_and_the_log_goes_on_when_there_is_room() -> None:
     disk = SimDisk(capacity_bytes=20_000)
-    log = open_log(disk, LogConfig(segment_bytes=4_000))
+    log = open_log(disk, TopicConfig(segment_bytes=4_000))
     while disk.free_bytes(DIRECTORY) > 600:
         append(log, "x" * 500)
     for _ in range(5):
         assert refused(log, batch_of("x" * 500)).error_code is ErrorCode.KAFKA_STORAGE_ERROR
     assert log.failure is None
     assert len(read_all(log)) == log.log_end_offset > 20
-    log.reconfigure(LogConfig(segment_bytes=4_000, retention_bytes=4_000))
+    log.reconfigure(TopicConfig(segment_bytes=4_000, retention_bytes=4_000))
     for path in log.apply_retention(NOW_MS, log.log_end_offset):
         disk.remove(path)
     append(log, "there is room again")

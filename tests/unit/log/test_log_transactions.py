@@ -10,9 +10,9 @@ import pytest
 
 from kraft.log.append_work import AppendOrigin
 from kraft.log.format.record_batch import split
-from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
 from kraft.log.recovery.log_checkpoint import CHECKPOINT_NAME, EARLIER_SUFFIX
+from kraft.log.topic_config import TopicConfig
 from kraft.log.transactions.aborted import AbortedTransaction, decode_entries
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch, Offset
@@ -27,7 +27,7 @@ def index_files(disk: MemoryDisk) -> list[str]:
     return [name for name in disk.list(DIRECTORY) if name.endswith(".txnindex")]
 
 
-def log_with_aborts(disk: MemoryDisk, config: LogConfig = SMALL_SEGMENTS) -> PartitionLog:
+def log_with_aborts(disk: MemoryDisk, config: TopicConfig = SMALL_SEGMENTS) -> PartitionLog:
     """Return a log of several segments in which transactions of two producers alternate and overlap."""
     log = open_log(disk, config)
     for number in range(8):
@@ -201,7 +201,7 @@ def test_an_old_coordinator_changes_nothing() -> None:
 
 
 def test_a_coordinator_writes_records_without_sequences_into_a_compacted_topic() -> None:
-    log = open_log(MemoryDisk(), LogConfig(compacts=True, deletes=False))
+    log = open_log(MemoryDisk(), TopicConfig(cleanup_policy=("compact",)))
     batch = transactional(7, -1, "a", key="group")
     for _ in range(2):
         log.append_as_leader(batch, LeaderEpoch(0), NOW_MS, origin=COORDINATOR)

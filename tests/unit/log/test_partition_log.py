@@ -4,9 +4,9 @@ from errno import EMFILE, ENFILE, ENOMEM
 
 import pytest
 
-from kraft.log.format.record_batch import TimestampType, build_batch, decode_batch, split, validate
+from kraft.log.format.record_batch import build_batch, decode_batch, split, validate
 from kraft.log.format.record_codec import Record
-from kraft.log.log_config import LogConfig
+from kraft.log.topic_config import TopicConfig
 from kraft.model.errors import Corruption, ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.support.disks.memory_disk import MemoryDisk
@@ -50,7 +50,7 @@ def test_several_batches_are_appended_at_once_and_the_buffer_is_left_alone() -> 
 
 
 def test_append_time_replaces_the_producers_timestamps() -> None:
-    log = open_log(MemoryDisk(), LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME))
+    log = open_log(MemoryDisk(), TopicConfig(message_timestamp_type="LogAppendTime"))
     assert append(log, "a", "b").log_append_time_ms == NOW_MS
     batch = log.read(Offset(0), 1 << 20, Offset(2))
     validate(batch)
@@ -79,7 +79,7 @@ def test_a_retried_batch_is_answered_with_its_first_offsets_and_not_written_agai
 
 
 def test_a_retried_batch_has_the_append_time_of_the_first_time() -> None:
-    log = open_log(MemoryDisk(), LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME))
+    log = open_log(MemoryDisk(), TopicConfig(message_timestamp_type="LogAppendTime"))
     batch = build_batch([Record(0, 0, None, b"a")], producer_id=9, producer_epoch=0, base_sequence=0)
     log.append_as_leader(batch, EPOCH, NOW_MS)
     assert log.append_as_leader(batch, EPOCH, NOW_MS + 500).log_append_time_ms == NOW_MS
@@ -146,7 +146,7 @@ def test_a_read_outside_the_log_is_refused() -> None:
 
 @pytest.mark.parametrize("bytes_max", [1, 150, 1000, 1 << 20])
 def test_every_offset_is_found_in_every_segment(bytes_max: int) -> None:
-    log = open_log(MemoryDisk(), LogConfig(segment_bytes=1000, index_interval_bytes=100))
+    log = open_log(MemoryDisk(), TopicConfig(segment_bytes=1000, index_interval_bytes=100))
     for number in range(60):
         append(log, *(f"{number}/{index}" for index in range(number % 4 + 1)))
     assert read_all(log, bytes_max) == [f"{number}/{index}" for number in range(60) for index in range(number % 4 + 1)]
@@ -159,7 +159,7 @@ def test_every_offset_is_found_in_every_segment(bytes_max: int) -> None:
 @pytest.mark.parametrize("number", [EMFILE, ENFILE, ENOMEM])
 def test_a_read_without_a_free_file_is_repeated_later(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = MemoryDisk()
-    log = open_log(disk, LogConfig(segment_bytes=1000, index_interval_bytes=100))
+    log = open_log(disk, TopicConfig(segment_bytes=1000, index_interval_bytes=100))
     for index in range(60):
         append(log, str(index))
 
@@ -214,17 +214,3 @@ def test_a_closed_log_is_durable_and_takes_nothing_more() -> None:
     log.close()
     disk.crash()
     assert read_all(open_log(disk, clean_shutdown=True)) == ["a"]
-
-
-@pytest.mark.parametrize(
-    ("values", "key"),
-    [
-        ({"segment_bytes": 60}, "segment.bytes"),
-        ({"segment_bytes": 1 << 31}, "segment.bytes"),
-        ({"index_interval_bytes": -1}, "index.interval.bytes"),
-        ({"max_message_bytes": -1}, "max.message.bytes"),
-    ],
-)
-def test_a_configuration_that_no_log_can_work_with_is_refused(values: dict[str, int], key: str) -> None:
-    with pytest.raises(ValueError, match=key):
-        LogConfig(**values)  # type: ignore[arg-type]  # The last field is no number, and is not given.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from errno import ENOSPC
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-from msgspec.structs import replace
 
 from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record

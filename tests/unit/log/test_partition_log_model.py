@@ -5,6 +5,7 @@ The list, and what may be left of it by a loss of power, are those of the simula
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import accumulate
 from random import Random
 
@@ -12,11 +13,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
-from msgspec.structs import replace
 
 from kraft.log.format.control_record import MarkerType
-from kraft.log.format.record_batch import TimestampType
-from kraft.log.log_config import LogConfig
+from kraft.log.topic_config import TopicConfig
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.support.disks.sim_content import CrashMode
 from tests.support.log.modelled_log import ModelledLog
@@ -25,10 +24,10 @@ RUNS = 200
 STEPS_IN_A_RUN = 40
 STEPS_LEAST = 6_000
 
-CONFIG = LogConfig(segment_bytes=3000, index_interval_bytes=200)
+CONFIG = TopicConfig(segment_bytes=3000, index_interval_bytes=200)
 CONFIGS = (
     CONFIG,
-    replace(CONFIG, message_timestamp_type=TimestampType.LOG_APPEND_TIME),
+    replace(CONFIG, message_timestamp_type="LogAppendTime"),
     replace(CONFIG, segment_bytes=9000, index_interval_bytes=0, segment_index_bytes=60),
     replace(CONFIG, segment_ms=40, segment_jitter_ms=20, preallocate=True),
 )
@@ -110,7 +109,7 @@ class LogAgainstList(RuleBasedStateMachine):
         self.model.roll()
 
     @rule(config=st.sampled_from(CONFIGS))
-    def reconfigure(self, config: LogConfig) -> None:
+    def reconfigure(self, config: TopicConfig) -> None:
         self.model.reconfigure(config)
 
     @rule(age_ms=st.integers(0, 60))
@@ -136,7 +135,7 @@ class LogAgainstList(RuleBasedStateMachine):
     def compact(self, uncommitted: int, delete_retention_ms: int) -> None:
         config = replace(
             self.model.config,
-            compacts=True,
+            cleanup_policy=("compact", "delete"),
             min_cleanable_dirty_ratio=0.0,
             delete_retention_ms=delete_retention_ms,
         )

@@ -12,8 +12,8 @@ from kraft.log.change import Change, ChangeUnderWay
 from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
 from kraft.log.format.record_batch import build_batch, placed
 from kraft.log.format.record_codec import Record
-from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
+from kraft.log.topic_config import TopicConfig
 from kraft.model.ids import Offset
 from tests.support.disks.memory_disk import MemoryDisk
 from tests.support.log.log_building import EPOCH, append, open_log
@@ -71,7 +71,7 @@ def aborted_transaction(producer_id: int, begin: int) -> bytes:
     )
 
 
-def log_of_small_batches(config: LogConfig) -> PartitionLog:
+def log_of_small_batches(config: TopicConfig) -> PartitionLog:
     log = open_log(MemoryDisk(), config)
     for begin in range(0, BATCHES, 1_000):
         log.append_as_follower(batches_of(7, begin, 1_000))
@@ -79,7 +79,7 @@ def log_of_small_batches(config: LogConfig) -> PartitionLog:
 
 
 def test_a_truncation_reads_the_batches_for_the_state_of_producers_in_steps() -> None:
-    log = log_of_small_batches(LogConfig())
+    log = log_of_small_batches(TopicConfig())
     longest = longest_of(log.truncating_to(Offset(BATCHES - 10)))
     assert log.log_end_offset == BATCHES - 10
     assert [batch.last_offset for batch in log.producers[7].batches] == list(range(BATCHES - 15, BATCHES - 10))
@@ -88,7 +88,7 @@ def test_a_truncation_reads_the_batches_for_the_state_of_producers_in_steps() ->
 
 
 def test_a_truncation_into_a_closed_segment_decodes_its_indexes_in_a_step() -> None:
-    log = log_of_small_batches(LogConfig(index_interval_bytes=0))
+    log = log_of_small_batches(TopicConfig(index_interval_bytes=0))
     log.roll()
     append(log, "cut off")
     longest = longest_of(log.truncating_to(Offset(BATCHES - 10)))
@@ -107,7 +107,7 @@ def test_a_truncation_finds_the_aborted_transactions_that_it_cuts_off_without_de
 
 def test_a_truncation_into_a_closed_segment_opens_files_only_in_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     disk = MemoryDisk()
-    log = open_log(disk, LogConfig(segment_bytes=1000, index_interval_bytes=100))
+    log = open_log(disk, TopicConfig(segment_bytes=1000, index_interval_bytes=100))
     for number in range(60):
         append(log, str(number))
     read_file, in_step = disk.read_file, False

@@ -21,8 +21,8 @@ from kraft.log.format.record_batch import (
     split,
 )
 from kraft.log.format.record_codec import Record
-from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
+from kraft.log.topic_config import PRODUCER, UNCOMPRESSED, TopicConfig
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch
 from tests.support.disks.memory_disk import MemoryDisk
@@ -37,7 +37,8 @@ CODECS = list(Codec)
 
 
 def log_of(codec: Codec | None, **configs: Any) -> PartitionLog:
-    return open_log(MemoryDisk(), LogConfig(compression=codec, **configs))
+    named = PRODUCER if codec is None else UNCOMPRESSED if codec is Codec.NONE else codec.config_name
+    return open_log(MemoryDisk(), TopicConfig(compression_type=named, **configs))
 
 
 def stored(log: PartitionLog) -> list[tuple[BatchHeader, memoryview]]:
@@ -89,7 +90,7 @@ def test_the_compression_level_is_that_of_the_codec(codec: Codec, small: int, la
     words = b"".join(b"%d is a number and %d its square, " % (number, number**2) for number in range(3_000))
     sizes = []
     for level in (small, large):
-        log = log_of(codec, compression_level=level)
+        log = log_of(codec, **{f"compression_{codec.config_name}_level": level})
         append_with_work(log, build_batch([Record(0, NOW_MS, None, words)]))
         sizes.append(log.size_bytes)
         assert read_records(log)[0].value == words
@@ -107,7 +108,7 @@ def test_a_retry_is_a_duplicate_whatever_its_bytes_became() -> None:
 
 
 def test_log_append_time_is_in_the_header_of_a_recompressed_batch() -> None:
-    log = log_of(Codec.SNAPPY, message_timestamp_type=TimestampType.LOG_APPEND_TIME)
+    log = log_of(Codec.SNAPPY, message_timestamp_type="LogAppendTime")
     result, _ = append_with_work(log, produced(Codec.GZIP))
     ((header, batch),) = stored(log)
     check_crc(header, batch)
@@ -163,7 +164,7 @@ def test_several_batches_are_each_recompressed() -> None:
 
 
 def test_compacted_topics_check_keys_and_compress_in_one() -> None:
-    log = log_of(Codec.ZSTD, compacts=True)
+    log = log_of(Codec.ZSTD, cleanup_policy=("compact", "delete"))
     assert refused(log, produced(Codec.GZIP)).error_code is ErrorCode.INVALID_RECORD
     _, works = append_with_work(log, build_batch([Record(0, NOW_MS, b"k", b"v")], Codec.GZIP))
     assert works == 1

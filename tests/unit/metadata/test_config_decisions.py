@@ -5,9 +5,10 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
+from kraft.log.topic_config import KAFKA_DEFAULTS, TopicConfig
 from kraft.metadata.broker_decisions import fence_broker
 from kraft.metadata.config_decisions import ALTERATIONS_PER_REQUEST_MAX, incremental_alter_configs
-from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig, broker_defaults
+from kraft.metadata.configs import broker_defaults
 from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import TopicConfigSet

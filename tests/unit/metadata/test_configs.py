@@ -1,36 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import get_origin, get_type_hints
-
 import pytest
 
-from kraft.metadata.config_types import text_of
-from kraft.metadata.configs import (
-    KAFKA_DEFAULTS,
-    NOT_SUPPORTED_YET,
-    SERVER_KEYS,
-    TOPIC_CONFIGS,
-    TopicConfig,
-    broker_defaults,
-    checked,
-    overridden,
-    text_in_effect,
-)
-from kraft.model.configs import ConfigType
+from kraft.log.topic_config import KAFKA_DEFAULTS, TOPIC_CONFIGS, TopicConfig
+from kraft.metadata.configs import broker_defaults, checked, overridden, text_in_effect
 from kraft.model.errors import ErrorCode, Refusal
-
-
-def test_every_key_has_a_field_of_its_type_a_server_key_and_a_default_that_is_allowed() -> None:
-    assert [field.name for field in fields(TopicConfig)] == [key.replace(".", "_") for key in TOPIC_CONFIGS]
-    hints = get_type_hints(TopicConfig)
-    for (key, declared), hint in zip(TOPIC_CONFIGS.items(), hints.values(), strict=True):
-        default = declared.kind.read(declared.default)
-        assert isinstance(default, get_origin(hint) or hint), key
-        assert declared.default == text_of(default) == text_in_effect(KAFKA_DEFAULTS, key)
-        assert declared.documentation
-        assert declared.server_keys
-    assert not NOT_SUPPORTED_YET & TOPIC_CONFIGS.keys()
 
 
 def test_without_settings_kafkas_defaults_are_in_effect() -> None:
@@ -66,21 +40,6 @@ def test_without_settings_kafkas_defaults_are_in_effect() -> None:
             unclean_leader_election_enable=False,
         )
     )
-
-
-@pytest.mark.parametrize(
-    ("key", "kind"),
-    [
-        ("segment.bytes", ConfigType.INT),
-        ("retention.ms", ConfigType.LONG),
-        ("min.cleanable.dirty.ratio", ConfigType.DOUBLE),
-        ("cleanup.policy", ConfigType.LIST),
-        ("preallocate", ConfigType.BOOLEAN),
-        ("message.timestamp.type", ConfigType.STRING),
-    ],
-)
-def test_types_are_kafkas(key: str, kind: ConfigType) -> None:
-    assert TOPIC_CONFIGS[key].type is kind
 
 
 def test_a_topics_own_value_wins_over_the_brokers() -> None:
@@ -186,8 +145,9 @@ def test_configs_that_contradict_each_other_are_refused_together() -> None:
     defaults = broker_defaults({"log.cleaner.max.compaction.lag.ms": "5"})
     with pytest.raises(Refusal, match=r"above max\.compaction\.lag\.ms \(5\)"):
         checked(defaults, {"min.compaction.lag.ms": "6"})
-    # On a broker whose file has another default it is taken as it is.
-    assert overridden(defaults, {"min.compaction.lag.ms": "6"}).min_compaction_lag_ms == 6
+    # On a broker whose file has another default, the minimum wins.
+    in_effect = overridden(defaults, {"min.compaction.lag.ms": "6"})
+    assert (in_effect.min_compaction_lag_ms, in_effect.max_compaction_lag_ms) == (6, 6)
 
 
 def test_a_value_in_effect_is_written_as_it_would_be_set() -> None:
@@ -195,20 +155,3 @@ def test_a_value_in_effect_is_written_as_it_would_be_set() -> None:
     texts = {key: text_in_effect(config, key) for key in TOPIC_CONFIGS}
     assert (texts["cleanup.policy"], texts["preallocate"]) == ("compact,delete", "true")
     assert checked(KAFKA_DEFAULTS, texts) == config
-
-
-@pytest.mark.parametrize(
-    ("key", "expected"),
-    [
-        ("segment.bytes", ("log.segment.bytes", "1073741824")),
-        ("retention.ms", ("log.retention.hours", "168")),
-        ("segment.jitter.ms", ("log.roll.jitter.hours", "0")),
-        ("flush.ms", ("log.flush.interval.ms", "9223372036854775807")),
-    ],
-)
-def test_a_default_is_described_under_kafkas_key(key: str, expected: tuple[str, str]) -> None:
-    assert TOPIC_CONFIGS[key].default_server_key() == expected
-
-
-def test_no_two_topic_configs_share_a_server_key() -> None:
-    assert len(SERVER_KEYS) == sum(len(declared.server_keys) for declared in TOPIC_CONFIGS.values())

@@ -5,8 +5,9 @@ import dataclasses
 import pytest
 from msgspec.structs import replace
 
+from kraft.log.topic_config import KAFKA_DEFAULTS, TopicConfig
 from kraft.metadata.broker_decisions import begin_controlled_shutdown, fence_broker, register_broker, unfence_broker
-from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig, broker_defaults
+from kraft.metadata.configs import broker_defaults
 from kraft.metadata.election_decisions import clear_stale_elrs, elect_leaders, elect_unclean_leaders
 from kraft.metadata.eligible_replicas import NO_ELIGIBLE, Eligible, eligible_after, has_stale_elr, minimum_isr
 from kraft.metadata.features import ELIGIBLE_REPLICAS_VERSION

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kraft.log.topic_config import KAFKA_DEFAULTS
 from kraft.metadata.config_decisions import incremental_alter_configs
-from kraft.metadata.configs import KAFKA_DEFAULTS
 from kraft.metadata.group_configs import (
     ASSIGNMENT_INTERVAL,
     HEARTBEAT_INTERVAL,

@@ -5,8 +5,9 @@ from uuid import UUID
 
 import pytest
 
+from kraft.log.topic_config import KAFKA_DEFAULTS
 from kraft.metadata.broker_decisions import begin_controlled_shutdown, fence_broker
-from kraft.metadata.configs import KAFKA_DEFAULTS, broker_defaults
+from kraft.metadata.configs import broker_defaults
 from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.operator_decisions import fence_by_operator

@@ -9,8 +9,8 @@ import pytest
 from kraft.log.disk import Disk, File
 from kraft.log.format.record_batch import build_batch, iter_records
 from kraft.log.format.record_codec import Record
-from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
+from kraft.log.topic_config import TopicConfig
 from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
 from kraft.runtime.disk import RealDisk
 
@@ -152,7 +152,7 @@ def test_directories(tmp_path: Path) -> None:
 
 def test_a_log_lives_on_it(tmp_path: Path) -> None:
     directory = f"{tmp_path}/orders-0"
-    config = LogConfig(segment_bytes=4000)
+    config = TopicConfig(segment_bytes=4000)
 
     def opened() -> PartitionLog:
         return PartitionLog.open(RealDisk(), directory, config, TopicPartition("orders", 0))

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from kraft.log.cleaning.cleaning_plan import plan_cleaning
-from kraft.log.log_config import LogConfig
 from kraft.log.segment.facts import SegmentFacts
+from kraft.log.topic_config import TopicConfig
 from kraft.model.ids import Offset
 from tests.support.log.compacted_log import ANY_OFFSET, COMPACT, facts
 
@@ -16,8 +16,8 @@ NOW_MS = 10 * DAY_MS
 
 def planned(segments: list[SegmentFacts], cleaned_end: int = 0, upper: int = ANY_OFFSET, **config: Any) -> list[int]:
     """Base offsets of the segments that would be cleaned."""
-    settings = {"compacts": True, "min_cleanable_dirty_ratio": 0, **config}
-    plan = plan_cleaning(segments, LogConfig(**settings), Offset(cleaned_end), Offset(upper), NOW_MS)
+    settings = {"cleanup_policy": ("compact",), "min_cleanable_dirty_ratio": 0, **config}
+    plan = plan_cleaning(segments, TopicConfig(**settings), Offset(cleaned_end), Offset(upper), NOW_MS)
     return [] if plan is None else [segment.base_offset for segment in plan.segments]
 
 
@@ -31,7 +31,7 @@ def test_the_active_segment_is_never_cleaned() -> None:
 
 
 def test_nothing_is_cleaned_without_the_policy() -> None:
-    assert planned(THREE, compacts=False) == []
+    assert planned(THREE, cleanup_policy=("delete",)) == []
 
 
 @pytest.mark.parametrize(("upper", "expected"), [(30, [0, 10, 20]), (29, [0, 10]), (20, [0, 10]), (5, [])])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from kraft.log.cleaning.compaction import OffsetMapTooSmall, group_segments
 from kraft.log.format.compression import Codec
@@ -21,7 +21,7 @@ from kraft.log.format.record_batch import (
     rebuild_batch,
 )
 from kraft.log.format.record_codec import Record, RecordColumns
-from kraft.log.log_config import NEVER, LogConfig
+from kraft.log.topic_config import NEVER, TopicConfig
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.support.log.compacted_log import (
     CODECS,
@@ -331,15 +331,15 @@ def test_a_group_without_any_record_left_keeps_its_base_offset() -> None:
 @pytest.mark.parametrize(
     ("config", "sizes", "expected"),
     [
-        (LogConfig(segment_bytes=300), [100, 100, 100, 100], [3, 1]),
-        (LogConfig(segment_bytes=300), [301, 100, 0, 200, 1], [1, 3, 1]),
-        (LogConfig(segment_index_bytes=24, index_interval_bytes=100), [99, 99, 99], [2, 1]),
-        (LogConfig(segment_index_bytes=12), [0, 0], [1, 1]),
-        (LogConfig(), [], []),
+        (TopicConfig(segment_bytes=300), [100, 100, 100, 100], [3, 1]),
+        (TopicConfig(segment_bytes=300), [301, 100, 0, 200, 1], [1, 3, 1]),
+        (TopicConfig(segment_index_bytes=24, index_interval_bytes=100), [99, 99, 99], [2, 1]),
+        (TopicConfig(segment_index_bytes=12), [0, 0], [1, 1]),
+        (TopicConfig(), [], []),
     ],
 )
 def test_segments_are_grouped_as_far_as_log_and_index_fit(
-    config: LogConfig, sizes: list[int], expected: list[int]
+    config: TopicConfig, sizes: list[int], expected: list[int]
 ) -> None:
     segments = [facts(number, number + 1, size) for number, size in enumerate(sizes)]
     assert list(map(len, group_segments(segments, config))) == expected
@@ -348,7 +348,7 @@ def test_segments_are_grouped_as_far_as_log_and_index_fit(
 def test_segments_are_grouped_as_far_as_offsets_fit_an_index() -> None:
     far = 0x7FFFFFFF
     segments = [facts(5, 6), facts(6, far + 6), facts(far + 6, far + 7)]
-    assert list(map(len, group_segments(segments, LogConfig()))) == [2, 1]
+    assert list(map(len, group_segments(segments, TopicConfig()))) == [2, 1]
 
 
 # --- memory --------------------------------------------------------------------------------------------------

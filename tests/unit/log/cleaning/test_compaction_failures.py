@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from random import Random
 
@@ -171,7 +172,7 @@ def log_whose_second_group_drops_a_tombstone(disk: SimDisk) -> CompactedLog:
     return log
 
 
-TWO_GROUPS = replace(COMPACT, segment_bytes=200)
+TWO_GROUPS = dataclasses.replace(COMPACT, segment_bytes=200)
 
 
 def test_a_crash_anywhere_in_a_cleaning_of_several_groups_loses_nothing_and_brings_nothing_back() -> None:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from kraft.log.cleaning.compaction import OffsetMapTooSmall
 from kraft.log.format.record_batch import (
     check_crc,
 )
-from kraft.log.log_config import LogConfig
+from kraft.log.topic_config import TopicConfig
 from tests.support.log.compacted_log import (
     CODECS,
     COMPACT,
@@ -114,7 +113,7 @@ def test_whatever_is_written_and_cleaned_when_the_log_equals_a_plain_model(
     assert view(log.pairs()) == view(model.everything)
 
 
-def model_cleans(model: Model, log: CompactedLog, config: LogConfig, now_ms: int, map_bytes_max: int) -> None:
+def model_cleans(model: Model, log: CompactedLog, config: TopicConfig, now_ms: int, map_bytes_max: int) -> None:
     plan = log.plan(config, now_ms)
     if plan is None:
         return

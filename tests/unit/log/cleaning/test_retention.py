@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraft.log.cleaning.retention import segments_to_drop
-from kraft.log.log_config import LogConfig
 from kraft.log.segment.facts import SegmentFacts
+from kraft.log.topic_config import COMPACT, DELETE, TopicConfig
 from kraft.model.ids import Offset
 
 NOW_MS = 1_000_000
@@ -32,7 +32,7 @@ def segments(*ages_ms: int | None, size_bytes: int = 100) -> list[SegmentFacts]:
 
 def dropped(facts: Sequence[SegmentFacts], high_watermark: int = 1_000, log_start: int = 0, **config: Any) -> int:
     return segments_to_drop(
-        facts, LogConfig(**{**KEEP_ALL, **config}), Offset(log_start), Offset(high_watermark), NOW_MS
+        facts, TopicConfig(**{**KEEP_ALL, **config}), Offset(log_start), Offset(high_watermark), NOW_MS
     )
 
 
@@ -122,9 +122,9 @@ def test_no_segments_no_drops() -> None:
 
 
 def test_segments_wholly_below_the_log_start_go_whatever_the_policy() -> None:
-    for deletes in (True, False):
-        assert dropped(segments(0, 0, 0), log_start=19, deletes=deletes) == 1
-        assert dropped(segments(0, 0, 0), log_start=20, deletes=deletes) == 2
+    for policy in ((DELETE,), (COMPACT,), ()):
+        assert dropped(segments(0, 0, 0), log_start=19, cleanup_policy=policy) == 1
+        assert dropped(segments(0, 0, 0), log_start=20, cleanup_policy=policy) == 2
 
 
 def test_the_active_segment_goes_when_the_log_start_is_the_end_of_the_log() -> None:
@@ -132,13 +132,13 @@ def test_the_active_segment_goes_when_the_log_start_is_the_end_of_the_log() -> N
 
 
 def test_a_compacted_log_loses_nothing_by_age_or_size() -> None:
-    compacted = {"deletes": False, "compacts": True, "retention_ms": 200, "retention_bytes": 0}
+    compacted: dict[str, Any] = {"cleanup_policy": (COMPACT,), "retention_ms": 200, "retention_bytes": 0}
     assert dropped(segments(500, 500, 0), **compacted) == 0
     assert dropped(segments(500, 500, 0), log_start=10, **compacted) == 1
 
 
 def test_a_log_that_compacts_and_deletes_does_both() -> None:
-    assert dropped(segments(500, 500, 0), compacts=True, retention_ms=200) == 2
+    assert dropped(segments(500, 500, 0), cleanup_policy=(COMPACT, DELETE), retention_ms=200) == 2
 
 
 # --- in general ----------------------------------------------------------------------------------------------
@@ -161,7 +161,12 @@ def test_only_committed_segments_go_and_a_higher_high_watermark_never_keeps_more
     deletes: bool,
 ) -> None:
     facts = segments(*ages)
-    config = {"retention_ms": retention_ms, "retention_bytes": retention_bytes, "deletes": deletes}
+    policy = (DELETE,) if deletes else ()
+    config: dict[str, Any] = {
+        "retention_ms": retention_ms,
+        "retention_bytes": retention_bytes,
+        "cleanup_policy": policy,
+    }
     count = dropped(facts, high_watermark, log_start, **config)
     assert all(segment.end_offset <= high_watermark for segment in facts[:count])
     assert count <= dropped(facts, high_watermark + 10, log_start, **config)

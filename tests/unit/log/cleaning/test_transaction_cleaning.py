@@ -11,8 +11,8 @@ from kraft.log.cleaning.cleaning_plan import plan_cleaning
 from kraft.log.cleaning.compaction import clean
 from kraft.log.format.record_batch import BatchHeader, build_batch, split
 from kraft.log.format.record_codec import Record
-from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
+from kraft.log.topic_config import TopicConfig
 from kraft.log.verification.directory import verify_partition
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.support.disks.memory_disk import MemoryDisk
@@ -21,8 +21,11 @@ from tests.support.log.log_expectations import read_bytes
 from tests.support.log.transactional_log import ABORT, COMMIT, VERIFIED, committed_records, end
 
 RETENTION_MS = 1_000
-COMPACT = LogConfig(
-    compacts=True, min_cleanable_dirty_ratio=0, delete_retention_ms=RETENTION_MS, index_interval_bytes=100
+COMPACT = TopicConfig(
+    cleanup_policy=("compact", "delete"),
+    min_cleanable_dirty_ratio=0,
+    delete_retention_ms=RETENTION_MS,
+    index_interval_bytes=100,
 )
 
 

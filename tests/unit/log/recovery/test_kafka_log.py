@@ -6,8 +6,8 @@ import pytest
 
 from kraft.log.leader_epochs import CHECKPOINT_NAME as EPOCHS
 from kraft.log.leader_epochs import LeaderEpochCache, has_checksum
-from kraft.log.log_config import LogConfig
 from kraft.log.recovery.log_checkpoint import CHECKPOINT_NAME, EARLIER_SUFFIX, read_checkpoint
+from kraft.log.topic_config import TopicConfig
 from kraft.log.verification.directory import verify_partition
 from kraft.model.errors import Corruption
 from kraft.model.ids import Offset
@@ -17,7 +17,7 @@ from tests.support.log.log_building import DIRECTORY, SMALL_SEGMENTS, append, op
 EPOCHS_PATH = f"{DIRECTORY}/{EPOCHS}"
 
 
-def kafkas(disk: MemoryDisk, *, first: int, epochs: bytes, config: LogConfig = SMALL_SEGMENTS) -> list[str]:
+def kafkas(disk: MemoryDisk, *, first: int, epochs: bytes, config: TopicConfig = SMALL_SEGMENTS) -> list[str]:
     """Turn the log into Kafka's, without the segments before that number; return what its records are."""
     log = open_log(disk, config)
     for number in range(12):
@@ -77,7 +77,7 @@ def test_a_first_epoch_that_begins_behind_the_first_segment_deletes_nothing(epoc
 def test_a_first_epoch_inside_the_first_segment_deletes_what_is_of_the_same_epoch(start: int) -> None:
     """Kafka moves the epoch of the first record that it keeps; one that begins there may follow lost epochs."""
     disk = MemoryDisk()
-    values = kafkas(disk, first=0, epochs=b"0\n1\n1 %d\n" % start, config=LogConfig())
+    values = kafkas(disk, first=0, epochs=b"0\n1\n1 %d\n" % start, config=TopicConfig())
     assert faults(disk) == []
     log = open_log(disk)
     expected = 0 if start == 6 else 8

@@ -3,24 +3,24 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
-from msgspec.structs import replace
 
 from kraft.log import group_commit
 from kraft.log.format.record_batch import build_batch, split
 from kraft.log.format.record_codec import Record
 from kraft.log.leader_epochs import CHECKPOINT_NAME
-from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
 from kraft.log.recovery.log_checkpoint import CHECKPOINT_NAME as LOG_CHECKPOINT_NAME
 from kraft.log.recovery.log_checkpoint import EARLIER_SUFFIX, read_checkpoint, write_checkpoint
+from kraft.log.topic_config import TopicConfig
 from kraft.model.errors import Corruption, ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.support.disks.memory_disk import MemoryDisk
 from tests.support.log.log_building import DIRECTORY, NOW_MS, append, newest, open_log, read_all, stored, sync
 
-SMALL_SEGMENTS = LogConfig(segment_bytes=400, index_interval_bytes=100)
+SMALL_SEGMENTS = TopicConfig(segment_bytes=400, index_interval_bytes=100)
 FIRST_LOG = f"{DIRECTORY}/{0:020d}.log"
 
 
@@ -28,7 +28,7 @@ def log_files(disk: MemoryDisk) -> list[str]:
     return [f"{DIRECTORY}/{name}" for name in disk.list(DIRECTORY) if name.endswith(".log")]
 
 
-def disk_with(count: int, config: LogConfig | None = None) -> MemoryDisk:
+def disk_with(count: int, config: TopicConfig | None = None) -> MemoryDisk:
     disk = MemoryDisk()
     log = open_log(disk, config)
     for number in range(count):
@@ -37,7 +37,7 @@ def disk_with(count: int, config: LogConfig | None = None) -> MemoryDisk:
     return disk
 
 
-def killed_disk_with(count: int, config: LogConfig | None = None) -> MemoryDisk:
+def killed_disk_with(count: int, config: TopicConfig | None = None) -> MemoryDisk:
     """The disk after a killed process: nothing was closed, and the last segment may be in the page cache only."""
     disk = MemoryDisk()
     log = open_log(disk, config)

@@ -1,17 +1,17 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
-from msgspec.structs import replace
 
 from kraft.log.disk import Disk
 from kraft.log.format.compression import PIECE_BYTES, Codec, compress
-from kraft.log.format.record_batch import TimestampType, _assemble, build_batch
+from kraft.log.format.record_batch import _assemble, build_batch
 from kraft.log.format.record_codec import Record, encode_records
-from kraft.log.log_config import NEVER, LogConfig
 from kraft.log.partition_log import PartitionLog
 from kraft.log.segment.timestamp_lookup import HEADERS_AT_ONCE
+from kraft.log.topic_config import NEVER, TopicConfig
 from kraft.model.errors import Corruption
 from kraft.model.ids import Offset
 from tests.support.disks.memory_disk import MemoryDisk, MemoryFile
@@ -69,7 +69,7 @@ def steps_of(log: PartitionLog, timestamp_ms: int) -> int:
     return sum(1 for _ in log.prepare_lookup(timestamp_ms).steps)
 
 
-def reopened(disk: Disk, config: LogConfig) -> PartitionLog:
+def reopened(disk: Disk, config: TopicConfig) -> PartitionLog:
     """Reopen the log, so that the indexes of its closed segments are only on disk."""
     return open_log(disk, config)
 
@@ -92,7 +92,7 @@ def test_the_first_record_of_that_time_is_found_in_batches_of_each_codec(codec: 
 
 
 def test_records_have_the_time_of_their_append_where_the_topic_says_so() -> None:
-    log = open_log(MemoryDisk(), LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME))
+    log = open_log(MemoryDisk(), TopicConfig(message_timestamp_type="LogAppendTime"))
     write(log, build_batch([Record(0, 5, None, b"a"), Record(1, 9, None, b"b")], Codec.GZIP))
     assert offset_at(log, 7) == (0, NOW_MS)
     log.advance_log_start(Offset(1))
@@ -199,7 +199,7 @@ def test_a_batch_that_compaction_emptied_is_not_the_result() -> None:
 
 def test_a_time_far_from_that_of_the_batch_is_looked_up() -> None:
     latest_ms = 2**63 - 1
-    log = open_log(MemoryDisk(), LogConfig(message_timestamp_after_max_ms=NEVER))
+    log = open_log(MemoryDisk(), TopicConfig(message_timestamp_after_max_ms=NEVER))
     write(log, claiming(latest_ms, -5))
     assert offset_at(log, latest_ms) == (0, latest_ms)
 
@@ -222,7 +222,7 @@ def test_a_batch_is_decompressed_piece_by_piece_and_only_as_far_as_needed() -> N
 
 
 def test_many_headers_are_read_in_many_steps() -> None:
-    log = open_log(MemoryDisk(), LogConfig(index_interval_bytes=1 << 30))
+    log = open_log(MemoryDisk(), TopicConfig(index_interval_bytes=1 << 30))
     for at in range(3 * HEADERS_AT_ONCE):
         append(log, "a", timestamp_ms=1_000 + at)
     assert steps_of(log, 1_000 + 3 * HEADERS_AT_ONCE - 1) >= 3
@@ -230,7 +230,7 @@ def test_many_headers_are_read_in_many_steps() -> None:
 
 def test_the_indexes_lead_past_batches_that_are_older() -> None:
     disk = MemoryDisk()
-    log = open_log(disk, LogConfig(index_interval_bytes=500))
+    log = open_log(disk, TopicConfig(index_interval_bytes=500))
     append(log, "a", timestamp_ms=5_000)
     for _ in range(20 * HEADERS_AT_ONCE):
         append(log, "old", timestamp_ms=1_000)
@@ -258,8 +258,8 @@ def test_nothing_is_read_before_the_first_step() -> None:
 # --- indexes that are wrong ----------------------------------------------------------------------------------
 
 
-def _indexed(disk: MemoryDisk) -> LogConfig:
-    config = LogConfig(segment_bytes=1 << 20, index_interval_bytes=100)
+def _indexed(disk: MemoryDisk) -> TopicConfig:
+    config = TopicConfig(segment_bytes=1 << 20, index_interval_bytes=100)
     log = open_log(disk, config)
     for at in range(60):
         append(log, f"value {at}", timestamp_ms=1_000 + 10 * at)

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from kraft.log.log_config import UNLIMITED, LogConfig
 from kraft.log.recovery.log_checkpoint import read_checkpoint, write_checkpoint
+from kraft.log.topic_config import UNLIMITED, TopicConfig
 from kraft.log.transactions.aborted import ENTRY_BYTES, AbortedTransaction, decode_entries
 from kraft.log.verification.directory import Finding, verify_partition
 from kraft.log.verification.index_verification import FAULTS_MAX
@@ -16,7 +16,7 @@ from tests.support.disks.memory_disk import MemoryDisk
 from tests.support.log.log_building import DIRECTORY, NOW_MS, append, open_log
 from tests.support.log.transactional_log import ABORT, COMMIT, end, send
 
-SMALL = LogConfig(segment_bytes=700, index_interval_bytes=100, retention_ms=UNLIMITED)
+SMALL = TopicConfig(segment_bytes=700, index_interval_bytes=100, retention_ms=UNLIMITED)
 
 
 def written(*, closed: bool = True, rounds: int = 6) -> MemoryDisk:

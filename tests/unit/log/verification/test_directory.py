@@ -9,16 +9,16 @@ from crc32c import crc32c
 from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
 from kraft.log.leader_epochs import EpochStart, LeaderEpochCache
-from kraft.log.log_config import UNLIMITED, LogConfig
 from kraft.log.partition_log import PartitionLog
 from kraft.log.recovery.log_checkpoint import LogCheckpoint, read_checkpoint
 from kraft.log.recovery.producer_snapshot import decode_snapshot, encode_snapshot
+from kraft.log.topic_config import UNLIMITED, TopicConfig
 from kraft.log.verification.directory import Finding, VerifiedPartition, is_partition_directory, verify_partition
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.support.disks.memory_disk import MemoryDisk
 from tests.support.log.log_building import DIRECTORY, NOW_MS, batch_of, open_log, sync
 
-SMALL = LogConfig(segment_bytes=700, index_interval_bytes=100, retention_ms=UNLIMITED)
+SMALL = TopicConfig(segment_bytes=700, index_interval_bytes=100, retention_ms=UNLIMITED)
 BATCHES = 16
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kraft.coordinator.groups.settings import MigrationPolicy
-from kraft.metadata.configs import KAFKA_DEFAULTS
+from kraft.log.topic_config import KAFKA_DEFAULTS
 from kraft.server.config import components, values
 from kraft.server.config.declaration import Required
 from kraft.server.config.keys import KEYS

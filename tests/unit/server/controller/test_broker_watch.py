@@ -7,10 +7,10 @@ from contextlib import aclosing, asynccontextmanager
 import pytest
 from structlog.testing import capture_logs
 
+from kraft.log.topic_config import KAFKA_DEFAULTS
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.broker_decisions import unfence_broker
 from kraft.metadata.broker_presence import CONFIRM_AFTER_MS, DIAL_INTERVAL_MS
-from kraft.metadata.configs import KAFKA_DEFAULTS
 from kraft.metadata.records import BrokerUnfenced, PartitionCreated, TopicCreated
 from kraft.metadata.snapshot_records import snapshot_records
 from kraft.model.endpoint import Endpoint

@@ -21,7 +21,6 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset, TopicId
 from kraft.server.coordinator import group_coordinators, record_sizes, topic_changes
 from kraft.server.coordinator.topic_changes import REGEX_PAUSE_S, RETRY_S
-from kraft.server.replica.log_configs import log_config
 from tests.support.cluster_images import ORDERS, with_topic
 from tests.support.server.group_broker import GROUP, GroupBroker, joining
 from tests.support.server.replicas import DEFAULTS, lead, settle
@@ -203,7 +202,7 @@ async def test_a_regular_expression_that_takes_too_long_is_given_up_and_others_g
 
 def accept_batches_of(broker: GroupBroker, max_message_bytes: int) -> None:
     config = replace(DEFAULTS, max_message_bytes=max_message_bytes)
-    broker.partition.reconfigure(config, log_config(config))
+    broker.partition.reconfigure(config)
 
 
 @pytest.mark.usefixtures("without_minimum")

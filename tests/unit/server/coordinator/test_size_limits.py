@@ -19,7 +19,6 @@ from kraft.model.classic_groups import OfferedProtocol, SyncGroup
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import Offset, TopicPartition
 from kraft.server.coordinator import record_sizes
-from kraft.server.replica.log_configs import log_config
 from kraft.server.replica.partition import Partition
 from tests.support.counter_shard import Add, AddLater
 from tests.support.server.group_broker import GROUP, GroupBroker
@@ -32,7 +31,7 @@ LOWERED = [{"max_message_bytes": 1_000}, {"segment_bytes": 1_000}, {"max_message
 
 def configure(partition: Partition, **configs: Any) -> None:
     config = replace(DEFAULTS, **configs)
-    partition.reconfigure(config, log_config(config))
+    partition.reconfigure(config)
 
 
 def partitions(count: int) -> frozenset[TopicPartition]:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from kraft.metadata.configs import KAFKA_DEFAULTS
+from kraft.log.topic_config import KAFKA_DEFAULTS
 from kraft.metadata.records import TopicConfigSet
 from kraft.model.configs import (
     ConfigAlteration,

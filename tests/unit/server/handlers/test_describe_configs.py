@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from kraft.log.topic_config import TOPIC_CONFIGS
 from kraft.metadata.broker_configs import DYNAMIC_KEYS
-from kraft.metadata.configs import TOPIC_CONFIGS
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import BrokerConfigSet, TopicConfigSet
 from kraft.model.configs import (

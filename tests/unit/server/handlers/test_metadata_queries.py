@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, TypeVar
 
-from kraft.metadata.configs import KAFKA_DEFAULTS
+from kraft.log.topic_config import KAFKA_DEFAULTS
 from kraft.metadata.quota_decisions import alter_client_quotas
 from kraft.metadata.reassignment import alter_partition_reassignments
 from kraft.model.brokers import DescribeBrokersRequest

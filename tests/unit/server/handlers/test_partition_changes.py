@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from kraft.metadata.configs import KAFKA_DEFAULTS, broker_defaults
+from kraft.log.topic_config import KAFKA_DEFAULTS
+from kraft.metadata.configs import broker_defaults
 from kraft.metadata.election_decisions import elect_leaders
 from kraft.metadata.features import METADATA_VERSION
 from kraft.metadata.image import MetadataImage

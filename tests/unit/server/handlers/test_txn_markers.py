@@ -22,7 +22,6 @@ from kraft.server.broker.transactions import CALL_S_MAX
 from kraft.server.handlers import txn_markers
 from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.handlers.txn_markers import WAITING_MAX, WRITTEN_S_MAX, TxnMarkersHandler
-from kraft.server.replica.log_configs import log_config
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.waiting_appends import WaitingAppend, WaitingAppends
 from tests.support.log.transactional_log import end, read_committed, send
@@ -125,7 +124,7 @@ async def test_a_marker_ends_the_transaction_in_each_partition(
 async def test_a_marker_is_written_however_far_the_limits_of_its_topic_were_lowered(marking: Marking) -> None:
     send(marking.first.log, PRODUCER, 0, "a")
     config = replace(DEFAULTS, max_message_bytes=0, segment_bytes=61)
-    marking.first.reconfigure(config, log_config(config))
+    marking.first.reconfigure(config)
     assert await marking.write(marker(0)) == [[ErrorCode.NONE]]
     assert read_committed(marking.first.log) == values_in(marking.first) == ["a"]
 

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from kraft.log.record_checks import RECORD_ERRORS_MAX
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.produce import ProducePartition, ProduceRequest, ProduceResponse
-from kraft.server.replica.log_configs import log_config
 from kraft.server.replica.waiting_appends import WaitingClient
 from tests.support.server.replicas import DEFAULTS, ORDERS_0, InlineExecutor, fetched, follow, lead, settle
 from tests.unit.server.handlers.held_appends import COMPACT, COUNT, Waiting, code_of, large, small
@@ -204,7 +203,7 @@ async def test_a_disk_that_ran_full_meanwhile_refuses_it(waiting: Waiting) -> No
 async def test_what_was_looked_into_for_other_configs_is_looked_into_again(waiting: Waiting) -> None:
     answer = waiting.produce(large("a", key=None))
     await settle()
-    waiting.partition.reconfigure(DEFAULTS, log_config(DEFAULTS))
+    waiting.partition.reconfigure(DEFAULTS)
     assert waiting.partition.log.config.compacts is False
     second = waiting.produce(small("b", key=None))
     await waiting.thread.run_next()
@@ -212,10 +211,10 @@ async def test_what_was_looked_into_for_other_configs_is_looked_into_again(waiti
     assert await code_of(second) is ErrorCode.NONE
 
     compacting = dataclasses.replace(DEFAULTS, cleanup_policy=COMPACT)
-    waiting.partition.reconfigure(compacting, log_config(compacting))
+    waiting.partition.reconfigure(compacting)
     keyed = waiting.produce(large("c"))
     await settle()
-    waiting.partition.reconfigure(compacting, log_config(compacting))
+    waiting.partition.reconfigure(dataclasses.replace(compacting))
     await waiting.thread.run_next()
     assert not keyed.done()
     await waiting.thread.run_next()

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from kraft.log.cleaning.cleaned_segments import open_cleaned
 from kraft.log.cleaning.cleaning_plan import plan_cleaning

@@ -12,7 +12,6 @@ from kraft.model.ids import NO_BROKER, BrokerId, LeaderEpoch, Offset, PartitionE
 from kraft.model.replica_fetch import ReplicaFetchResult
 from kraft.replication.effects import TruncateTo
 from kraft.server.loop.purgatory import Watch
-from kraft.server.replica.log_configs import log_config
 from tests.support.server.replicas import (
     DEFAULTS,
     ORDERS_0,
@@ -124,7 +123,7 @@ async def test_a_lower_minimum_commits_waiting_records_and_admits_acks_all(broke
         partition.append(batch("b"), -1)
     assert (partition.high_watermark, partition.log.log_end_offset) == (0, 1)
     lower = replace(DEFAULTS, min_insync_replicas=1)
-    partition.reconfigure(lower, log_config(lower))
+    partition.reconfigure(lower)
     assert partition.high_watermark == 1
     partition.append(batch("b"), -1)
     parked = partition.park_produce(Offset(2))

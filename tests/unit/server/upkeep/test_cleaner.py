@@ -18,7 +18,6 @@ from kraft.log.partition_log import PartitionLog
 from kraft.model.ids import LogDirectory, Offset, TopicPartition
 from kraft.runtime.disk import RealDisk
 from kraft.server.config.values import UNLIMITED_BYTES_PER_SECOND
-from kraft.server.replica.log_configs import log_config
 from kraft.server.replica.move import ReplicaMove
 from kraft.server.replica.partition import Partition
 from kraft.server.upkeep import cleaner
@@ -187,7 +186,7 @@ def test_the_dirtiest_log_comes_first(broker: Broker) -> None:
 def test_a_log_without_compaction_is_not_touched(broker: Broker) -> None:
     partition = compacted(broker)
     config = replace(DEFAULTS, cleanup_policy=("delete",))
-    partition.reconfigure(config, log_config(config))
+    partition.reconfigure(config)
     assert not Cleaning(broker).clean()
 
 
@@ -321,7 +320,7 @@ def test_the_compaction_of_a_log_that_was_reconfigured_meanwhile_is_discarded(br
     partition = compacted(broker)
     before = contents(partition)
     config = replace(DEFAULTS, cleanup_policy=("delete",))
-    cleaning = Cleaning(broker, MeddlingDisk(lambda: partition.reconfigure(config, log_config(config))))
+    cleaning = Cleaning(broker, MeddlingDisk(lambda: partition.reconfigure(config)))
     assert cleaning.clean()
     assert contents(partition) == before
     assert left_behind(broker) == []

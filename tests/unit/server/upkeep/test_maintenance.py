@@ -15,7 +15,6 @@ from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
 from kraft.model.ids import Offset, TopicId, TopicPartition
 from kraft.runtime.disk import RealDisk
-from kraft.server.replica.log_configs import log_config
 from kraft.server.replica.log_directories import as_log_directory
 from kraft.server.replica.partition import Partition
 from kraft.server.upkeep.disk_space import DiskSpace
@@ -112,7 +111,7 @@ async def test_a_new_bound_on_the_size_holds_from_the_next_check_on(broker: Brok
         await asyncio.sleep(1.1)
         assert len(partition.log.segments()) == 4
         config = replace(DEFAULTS, retention_bytes=2 * partition.log.segments()[0].size_bytes)
-        partition.reconfigure(config, log_config(config))
+        partition.reconfigure(config)
         await asyncio.sleep(1.1)
     assert partition.log.log_start_offset == 2
 

@@ -1,12 +1,13 @@
 """The kinds of config values, with conversion from text to value and back.
 
-`read` raises ValueError for text that is not valid; `wanted` describes the valid values.
+`read` raises ValueError for text that is not valid; `allows` says whether a value is, and `wanted` describes the valid
+ones.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -33,6 +34,8 @@ class Kind(Protocol[T_co]):
     @property
     def wanted(self) -> str: ...
 
+    def allows(self, value: Any) -> bool: ...
+
     def read(self, text: str) -> T_co: ...
 
 
@@ -51,12 +54,15 @@ class IntegerBetween(Struct, frozen=True, kw_only=True):
         also = "" if self.also is None else f", or {self.also}"
         return f"a whole number from {self.least} to {self.most}{also}"
 
+    def allows(self, value: int) -> bool:
+        return self.least <= value <= self.most or value == self.also
+
     def read(self, text: str) -> int:
         # int() would also accept '1_000' and digits of other scripts, and is slow on very long texts.
         digits = text.removeprefix("-")
         if len(digits) > 20 or not digits.isascii() or not digits.isdigit():
             raise ValueError(self.wanted)
-        if not self.least <= int(text) <= self.most and int(text) != self.also:
+        if not self.allows(int(text)):
             raise ValueError(self.wanted)
         return int(text)
 
@@ -73,8 +79,11 @@ class NumberBetween(Struct, frozen=True, kw_only=True):
     def wanted(self) -> str:
         return f"a number from {self.least} to {self.most}"
 
+    def allows(self, value: float) -> bool:
+        return self.least <= value <= self.most
+
     def read(self, text: str) -> float:
-        if not _DECIMAL.fullmatch(text) or not self.least <= float(text) <= self.most:
+        if not _DECIMAL.fullmatch(text) or not self.allows(float(text)):
             raise ValueError(self.wanted)
         return float(text)
 
@@ -87,6 +96,9 @@ class TrueOrFalse(Struct, frozen=True, kw_only=True):
     @property
     def wanted(self) -> str:
         return "true or false"
+
+    def allows(self, value: bool) -> bool:
+        return isinstance(value, bool)
 
     def read(self, text: str) -> bool:
         if text.lower() not in ("true", "false"):
@@ -105,8 +117,11 @@ class OneOf(Struct, frozen=True, kw_only=True):
     def wanted(self) -> str:
         return " or ".join(self.values)
 
+    def allows(self, value: str) -> bool:
+        return value in self.values
+
     def read(self, text: str) -> str:
-        if text not in self.values:
+        if not self.allows(text):
             raise ValueError(self.wanted)
         return text
 
@@ -124,11 +139,14 @@ class ListOf(Struct, frozen=True, kw_only=True):
     def wanted(self) -> str:
         return f"{' or '.join(self.values)}, or several of them, separated by commas"
 
+    def allows(self, value: tuple[str, ...]) -> bool:
+        return len(set(value)) == len(value) and set(value) <= set(self.values)
+
     def read(self, text: str) -> tuple[str, ...]:
         if len(text) > _TEXT_BYTES_MAX:
             raise ValueError(self.wanted)
         items = list_items(text)
-        if len(set(items)) < len(items) or not set(items) <= set(self.values):
+        if not self.allows(items):
             raise ValueError(self.wanted)
         return items
 

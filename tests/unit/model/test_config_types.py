@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kraft.metadata.config_types import IntegerBetween, Kind, ListOf, NumberBetween, OneOf, TrueOrFalse, Value, text_of
+from kraft.model.config_types import IntegerBetween, Kind, ListOf, NumberBetween, OneOf, TrueOrFalse, Value, text_of
 
 KINDS: list[Kind[Value]] = [
     IntegerBetween(least=-1, most=2**63 - 1),
