@@ -33,6 +33,8 @@ class FollowerProgress:
     log_start: Offset = UNKNOWN_OFFSET
     """Start of its log when it sent its last fetch."""
     caught_up_ms: int | None = None
+    out_of_isr_since_ms: int = 0
+    """When it was caught up for the last time before it left the ISR. Only descriptions have it."""
     _last_fetch: _Fetch | None = None
 
     @property
@@ -64,11 +66,18 @@ class FollowerProgress:
             return True
         return self.caught_up_ms is not None and now_ms - self.caught_up_ms <= lag_time_max_ms
 
+    @property
+    def behind_since_ms(self) -> int:
+        """Time from which on it may lack records, as far as its leader knows."""
+        return self.out_of_isr_since_ms if self.caught_up_ms is None else self.caught_up_ms
+
     def joined_isr(self, now_ms: int) -> None:
         """Give it a full lag time from now on: it joined at the high watermark, not at the log end."""
         self.caught_up_ms = now_ms if self.caught_up_ms is None else max(self.caught_up_ms, now_ms)
 
     def left_isr(self) -> None:
         """Forget its progress: it must catch up again before the leader waits for it, since its broker may be dead."""
+        if self.caught_up_ms is not None:
+            self.out_of_isr_since_ms = self.caught_up_ms
         self.caught_up_ms = None
         self._last_fetch = None

@@ -55,6 +55,9 @@ class FollowerState(Struct, frozen=True, kw_only=True):
     broker_epoch: BrokerEpoch
     durable_end: Offset
     caught_up_ms: int | None
+    behind_since_ms: int
+    """Time from which on it may lack records; if it was never caught up in this leader epoch, the epoch's start."""
+
     in_isr: bool
 
 
@@ -212,16 +215,42 @@ class PartitionLeader:
 
     def followers(self) -> list[FollowerState]:
         """Return the state of every other replica, in the order of the assignment."""
+        return [self._state_of(follower) for follower in self._followers.values()]
+
+    def lagging(self, now_ms: int, lag_ms_min: int) -> list[FollowerState]:
+        """Return the followers that are not in the ISR, and those that have lacked records for `lag_ms_min`."""
+        if len(self._isr) == len(self._replicas) and self._high_watermark == self._log_end:
+            # Every replica has everything, as in nearly every partition at nearly every time.
+            return []
         return [
-            FollowerState(
-                broker_id=follower.broker_id,
-                broker_epoch=follower.broker_epoch,
-                durable_end=follower.durable_end,
-                caught_up_ms=follower.caught_up_ms,
-                in_isr=follower.broker_id in self._isr,
-            )
+            self._state_of(follower)
             for follower in self._followers.values()
+            if follower.broker_id not in self._isr
+            or not follower.is_caught_up(leader_end=self._log_end, now_ms=now_ms, lag_time_max_ms=lag_ms_min)
         ]
+
+    def awaited(self, required_offset: Offset) -> list[FollowerState]:
+        """Return the followers for which an acks=all produce that ends at `required_offset` waits.
+
+        Below the minimum ISR these are the ones that are not in the ISR: it waits until they are.
+        """
+        if self._high_watermark >= required_offset:
+            return []
+        if self.below_minimum_isr:
+            return [each for each in self.followers() if not each.in_isr]
+        return [
+            self._state_of(follower) for follower in self._awaited_followers() if follower.durable_end < required_offset
+        ]
+
+    def _state_of(self, follower: FollowerProgress) -> FollowerState:
+        return FollowerState(
+            broker_id=follower.broker_id,
+            broker_epoch=follower.broker_epoch,
+            durable_end=follower.durable_end,
+            caught_up_ms=follower.caught_up_ms,
+            behind_since_ms=follower.behind_since_ms,
+            in_isr=follower.broker_id in self._isr,
+        )
 
     # --- events of the local log -----------------------------------------------------------------------------
 
@@ -439,7 +468,7 @@ class PartitionLeader:
     def _track_followers(self) -> None:
         known = self._followers
         self._followers = {
-            broker: known.get(broker, FollowerProgress(broker_id=broker))
+            broker: known.get(broker, FollowerProgress(broker_id=broker, out_of_isr_since_ms=self._now_ms))
             for broker in self._replicas
             if broker != self.broker_id
         }

@@ -73,6 +73,7 @@ class BrokerNode:
             tasks.create_task(logs.maintenance.run())
             tasks.create_task(replicas.tick())
             tasks.create_task(replicas.checkpoint())
+            tasks.create_task(replicas.lagging_followers.run())
             await metadata.loader.first_image_applied.wait()
             tasks.create_task(replicas.publisher.create_delayed())
             tasks.create_task(replicas.moves.run())
@@ -96,7 +97,7 @@ class BrokerNode:
         await self._replicas.close_threads()
         await shut_down(self._logs.upkeep_threads)
         await self.apis.close_threads()
-        await self._replicas.connections.close()
+        await self._replicas.brokers.connections.close()
         await self._metadata.connections.close()
 
     @property

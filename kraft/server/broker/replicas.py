@@ -9,24 +9,20 @@ from typing import Final
 
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.image import MetadataImage
-from kraft.model.errors import Refusal
 from kraft.model.ids import BrokerId, LogDirectory
-from kraft.model.list_offsets import ListOffsetsRequest
-from kraft.rpc.calls import LIST_OFFSETS
-from kraft.rpc.cluster_calls import REPLICA_FETCH
-from kraft.rpc.frame_exchange import ExchangeLink
-from kraft.rpc.peers import Connections, NotAdmitted, NotServed, Peer, Unreachable
 from kraft.server.broker.logs import BrokerLogs
 from kraft.server.broker.metadata import BrokerMetadata
-from kraft.server.cluster.leader_checks import SILENCE_S_MAX, LeaderChecks, LeaderLost
+from kraft.server.broker.other_brokers import OtherBrokers
+from kraft.server.cluster.leader_checks import LeaderChecks
 from kraft.server.config.node_config import NodeConfig
-from kraft.server.config.values import CONTROLLER, GRPC, Durability, host_and_port
+from kraft.server.config.values import Durability
 from kraft.server.identity.world import NodeWorld
 from kraft.server.loop.periods import period_end
 from kraft.server.loop.threads import shut_down
 from kraft.server.replica.failures import ReplicaFailures
-from kraft.server.replica.fetcher import LeaderLink, ReplicaFetcher
+from kraft.server.replica.fetcher import ReplicaFetcher
 from kraft.server.replica.isr_proposals import IsrProposals
+from kraft.server.replica.lagging_followers import LaggingFollowers
 from kraft.server.replica.log_directories import as_log_directory
 from kraft.server.replica.moves import ReplicaMoves
 from kraft.server.replica.partition import Partition
@@ -53,8 +49,8 @@ class BrokerReplicas:
         self._metadata = metadata
         self._logs = logs
         self._topic_defaults = TopicDefaultsInEffect(config.settings, config.topics.configs, str(config.node_id))
-        self.connections = Connections(world.credentials.dial_broker)
-        self.leader_checks = LeaderChecks(metadata.image, config.node_id, self._ask, metadata.lost_leaders)
+        self.brokers = OtherBrokers(world, metadata.image)
+        self.leader_checks = LeaderChecks(metadata.image, config.node_id, self.brokers.ask, metadata.lost_leaders)
         self._removal_thread = ThreadPoolExecutor(1, thread_name_prefix="log-removal")
         # Copies replicas that move from one log directory to another.
         self._move_thread = ThreadPoolExecutor(1, thread_name_prefix="log-move")
@@ -92,6 +88,10 @@ class BrokerReplicas:
             directory_failed=self.failures.directory_failed,
             moved=self.publisher.checkpoint,
             draw_move_id=lambda: world.entropy.bytes(16).hex(),
+        )
+
+        self.lagging_followers = LaggingFollowers(
+            logs.partitions, metadata.is_active, self.brokers.log_directories, world.clock
         )
 
     async def publish(self, before: MetadataImage, after: MetadataImage) -> None:
@@ -152,35 +152,8 @@ class BrokerReplicas:
         return ReplicaFetcher(
             registration=self._metadata.registration,
             leader_id=leader_id,
-            link=lambda: self._link_to(leader_id),
+            link=lambda: self.brokers.link_to(leader_id),
             partitions=self._logs.partitions,
             config=self._config.replication,
             losses=self._metadata.lost_leaders,
         )
-
-    def _link_to(self, broker_id: BrokerId) -> LeaderLink | None:
-        """Return the ways to the broker at its currently registered addresses; None if it has none."""
-        peer, registration = self._peer(broker_id), self._metadata.image().broker(broker_id)
-        if peer is None or registration is None:
-            return None
-        kafka = (each for each in registration.endpoints if each.listener not in (GRPC, CONTROLLER))
-        return ExchangeLink(peer, next(kafka, None), REPLICA_FETCH)
-
-    def _peer(self, broker_id: BrokerId) -> Peer | None:
-        registration = self._metadata.image().broker(broker_id)
-        endpoint = None if registration is None else registration.endpoint(GRPC)
-        return None if endpoint is None else self.connections.peer(host_and_port(endpoint.host, endpoint.port))
-
-    async def _ask(self, broker_id: BrokerId) -> None:
-        """Return when the broker has answered a question about nothing. Raises LeaderLost."""
-        peer = self._peer(broker_id)
-        if peer is None:
-            return
-        try:
-            # The caller waits for a shorter time, after which nothing is known: only a broken connection is a loss.
-            await peer.call(LIST_OFFSETS, ListOffsetsRequest(partitions=[]), 2 * SILENCE_S_MAX)
-        except (NotAdmitted, NotServed, Refusal):
-            # It is alive.
-            return
-        except Unreachable as error:
-            raise LeaderLost(str(error)) from error

@@ -40,6 +40,7 @@ from kraft.model.produce import (
 )
 from kraft.rpc.call import Served
 from kraft.rpc.calls import PRODUCE
+from kraft.server.handlers.awaited_replicas import AwaitedReplicas
 from kraft.server.handlers.long_produces import LONG_FROM, TURN_S_MAX, LongProduces, Rest, timed_out
 from kraft.server.handlers.produce_verification import (
     NO_ORIGINS,
@@ -154,12 +155,14 @@ class ProduceHandler:
         partitions: Partitions,
         waiting: WaitingAppends | None = None,
         verification: ProduceVerification | None = None,
+        awaited: AwaitedReplicas | None = None,
     ) -> None:
         """Without `verification`, records of transactions are refused."""
         self._partitions = partitions
         self._waiting = waiting or WaitingAppends()
         self._long = LongProduces(self._waiting)
         self._verification = verification
+        self._awaited = awaited or AwaitedReplicas(partitions)
         self._refused_sequences = RefusedSequences()
 
     def handle(self, request: ProduceRequest) -> Awaitable[ProduceResponse | None]:
@@ -433,9 +436,9 @@ class ProduceHandler:
         match one := append.outcome_by_now():
             case _Appended():
                 code = _error_code(one.replicated)
-                if code is not ErrorCode.NONE:
-                    return self._refused(topic, partition, code, "")
                 result, held = one.result, one.partition
+                if code is not ErrorCode.NONE:
+                    return self._refused(topic, partition, code, self._awaited.after_append(held, result.last_offset))
                 return ProducePartitionResult(
                     topic=topic,
                     partition=partition,
@@ -450,7 +453,7 @@ class ProduceHandler:
                 refused = self._refused(topic, partition, one.error_code, one.message)
                 return replace(refused, record_errors=one.record_errors)
             case Refusal():
-                return self._refused(topic, partition, one.error_code, one.message)
+                return self._refused(topic, partition, one.error_code, self._awaited.message(topic, partition, one))
 
     def _refused(self, topic: str, partition: int, code: ErrorCode, message: str) -> ProducePartitionResult:
         leader_id, leader_epoch = self._partitions.leader_hint(topic, partition)

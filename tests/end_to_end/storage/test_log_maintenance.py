@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -379,10 +381,12 @@ def test_producers_are_refused_on_a_full_disk_while_reads_go_on_and_taken_again_
             assert said(cluster, 1).count("disk space recovered") == 1
 
 
-def test_a_follower_on_a_full_disk_leaves_the_isr_and_comes_back_when_there_is_room(tmp_path: Path) -> None:
+@contextmanager
+def follower_on_a_small_disk(tmp_path: Path, lag_time_max_ms: int) -> Iterator[tuple[Cluster, Path]]:
+    """Start three nodes that hold the topic 'orders', which node 3 follows on a disk of its own."""
     with small_disk(tmp_path / "disk", 64 * MIB) as disk:
         log_dirs = {3: {"log.dirs": str(disk / "node-3"), "log.free.space.min.bytes": str(16 * MIB)}}
-        overrides = {"replica.lag.time.max.ms": "1000"}
+        overrides = {"replica.lag.time.max.ms": str(lag_time_max_ms)}
         with Cluster(3, tmp_path / "cluster", overrides=overrides, node_overrides=log_dirs) as cluster:
             with Admin(cluster.bootstrap_servers) as admin:
                 admin.create_topic("orders", 1, 3, {"min.insync.replicas": "2"})
@@ -392,13 +396,45 @@ def test_a_follower_on_a_full_disk_leaves_the_isr_and_comes_back_when_there_is_r
                 cluster.wait_ready()
             publish(cluster, "orders", numbered(100))
             until(lambda: isr(cluster, "orders") == set(NODES), "all replicas are in sync")
-            filler = fill(disk, 12 * MIB)
-            until(lambda: FULL in said(cluster, 3), "it notices")
-            publish(cluster, "orders", numbered(100))
-            until(lambda: isr(cluster, "orders") == {1, 2}, "the follower leaves the ISR")
-            publish(cluster, "orders", numbered(100))
-            filler.unlink()
-            took_s = until(lambda: isr(cluster, "orders") == set(NODES), "it is in sync again")
-            print(f"in sync again {took_s:.1f} s after there was room")
-            assert cluster.node(3).is_running
-            assert len(read(cluster, TopicPartition("orders", 0))) == 300
+            yield cluster, disk
+
+
+def test_a_follower_on_a_full_disk_leaves_the_isr_and_comes_back_when_there_is_room(tmp_path: Path) -> None:
+    with follower_on_a_small_disk(tmp_path, 1_000) as (cluster, disk):
+        filler = fill(disk, 12 * MIB)
+        until(lambda: FULL in said(cluster, 3), "it notices")
+        publish(cluster, "orders", numbered(100))
+        until(lambda: isr(cluster, "orders") == {1, 2}, "the follower leaves the ISR")
+        led_by = leader(cluster, "orders")
+        until(lambda: "follower stores nothing" in said(cluster, led_by), "the leader's log says so")
+        publish(cluster, "orders", numbered(100))
+        # Long enough for the leader to ask the follower's broker again.
+        time.sleep(3)
+        filler.unlink()
+        took_s = until(lambda: isr(cluster, "orders") == set(NODES), "it is in sync again")
+        print(f"in sync again {took_s:.1f} s after there was room")
+        assert cluster.node(3).is_running
+        assert len(read(cluster, TopicPartition("orders", 0))) == 300
+        until(lambda: "follower stores again" in said(cluster, led_by), "the leader's log says that it is over")
+        (line,) = [each for each in said(cluster, led_by).splitlines() if "follower stores nothing" in each]
+        event = json.loads(line)
+        assert (event["broker"], event["directory"]) == (3, str(disk / "node-3"))
+        assert "log.free.space.min.bytes" in event["reason"]
+        assert event["partition"] == "orders-0"
+        assert event["lagging_since"] < event["timestamp"]
+        assert said(cluster, led_by).count("follower stores again") == 1
+
+
+def test_the_error_of_a_producer_names_the_follower_on_a_full_disk_that_it_waits_for(tmp_path: Path) -> None:
+    with follower_on_a_small_disk(tmp_path, 60_000) as (cluster, disk):
+        fill(disk, 12 * MIB)
+        until(lambda: FULL in said(cluster, 3), "it notices")
+        with Producer(cluster.bootstrap_servers, delivery_timeout_ms=6_000, request_timeout_ms=5_000) as producer:
+            future = producer.send("orders", b"waits")
+            until(lambda: "broker 3" in str(producer.longest_delay()), "the delay has its reason")
+            named = [str(producer.longest_delay()), str(future.exception(timeout=DEADLINE_S))]
+        for text in named:
+            print(text)
+            assert re.search(r"waits for broker 3, which has lacked records for \d+ s: ", text)
+            assert f"the disk of {disk / 'node-3'} has" in text
+            assert "log.free.space.min.bytes" in text

@@ -396,3 +396,44 @@ def test_an_answer_to_a_proposal_has_the_eligible_leader_replicas() -> None:
     leader.alter_partition_answered(attempt, answer((1,), 8, elr=(2,)))
     leader.tick(30_000)
     assert (leader.isr, leader.high_watermark) == ((1,), 12)
+
+
+# --- replicas that lag ---------------------------------------------------------------------------------------
+
+
+def test_a_follower_lags_once_it_has_lacked_records_for_long_enough() -> None:
+    leader = leading()
+    for broker in (2, 3):
+        fetched(leader, broker, 10, now_ms=100)
+    assert leader.lagging(5_000, 500) == [], "nothing is lacking"
+    write(leader, 12)
+    fetched(leader, 2, 12, now_ms=600)
+    assert leader.lagging(600, 500) == []
+    assert [(each.broker_id, each.behind_since_ms) for each in leader.lagging(601, 500)] == [(3, 100)]
+    fetched(leader, 3, 12, now_ms=700)
+    assert leader.lagging(9_000, 500) == []
+
+
+def test_a_follower_outside_the_isr_lags_since_it_was_caught_up_for_the_last_time() -> None:
+    leader = leading()
+    fetched(leader, 2, 10, now_ms=100)
+    fetched(leader, 3, 10, now_ms=300)
+    changed(leader, (1, 2), 8)
+    assert [(each.broker_id, each.behind_since_ms) for each in leader.lagging(5_000, 500)] == [(3, 300)]
+
+
+def test_a_produce_awaits_the_in_sync_followers_that_lack_its_records() -> None:
+    leader = leading()
+    write(leader, 12)
+    assert [each.broker_id for each in leader.awaited(Offset(12))] == [2, 3]
+    fetched(leader, 2, 12)
+    assert [each.broker_id for each in leader.awaited(Offset(12))] == [3]
+    fetched(leader, 3, 12)
+    assert leader.awaited(Offset(12)) == []
+
+
+def test_below_the_minimum_isr_a_produce_awaits_the_followers_outside_it() -> None:
+    leader = leading()
+    changed(leader, (1,), 8)
+    write(leader, 12)
+    assert [each.broker_id for each in leader.awaited(Offset(12))] == [2, 3]

@@ -11,6 +11,7 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fetch import FetchPartition, FetchRequest
 from kraft.model.ids import TopicId, TopicPartition
 from kraft.model.produce import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
+from kraft.server.handlers.awaited_replicas import AwaitedReplicas
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.produce import ProduceHandler
 from tests.support.log.transactional_log import transactional
@@ -167,6 +168,20 @@ async def test_an_isr_that_shrinks_below_the_minimum_fails_waiting_records(broke
     await settle()
     lead(partition, partition_epoch=1, isr=(1,))
     assert (await only(answer)).error_code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+
+async def test_the_errors_of_acks_all_say_what_is_waited_for(broker: Broker) -> None:
+    partition = broker.open(min_insync_replicas=2)
+    lead(partition)
+    awaited = AwaitedReplicas(broker.partitions, lambda _, required_offset: f"waits for offset {required_offset}")
+    handler = ProduceHandler(broker.partitions, awaited=awaited)
+    timed_out = await only(handler.handle(request(batch("a", "b"))))
+    assert timed_out.error_code is ErrorCode.REQUEST_TIMED_OUT
+    assert timed_out.error_message == "appended, and waits for offset 2"
+    lead(partition, partition_epoch=1, isr=(1,))
+    refused = await only(handler.handle(request(batch("c"))))
+    assert refused.error_code is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert refused.error_message.endswith("retry when more replicas are in sync; the partition waits for offset 3")
 
 
 async def test_the_last_replica_in_sync_takes_records_and_gives_them_where_the_minimum_allows(broker: Broker) -> None:

@@ -1,0 +1,63 @@
+"""The other brokers of the cluster, as a broker reaches them for its replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kraft.metadata.image import MetadataImage
+from kraft.model.errors import Refusal
+from kraft.model.ids import BrokerId
+from kraft.model.list_offsets import ListOffsetsRequest
+from kraft.model.log_directories import DescribeLogDirectoriesRequest, DescribeLogDirectoriesResponse
+from kraft.rpc.calls import DESCRIBE_LOG_DIRECTORIES, LIST_OFFSETS
+from kraft.rpc.cluster_calls import REPLICA_FETCH
+from kraft.rpc.frame_exchange import ExchangeLink
+from kraft.rpc.peers import Connections, NotAdmitted, NotServed, Peer, Unreachable
+from kraft.server.cluster.leader_checks import SILENCE_S_MAX, LeaderLost
+from kraft.server.config.values import CONTROLLER, GRPC, host_and_port
+from kraft.server.identity.world import NodeWorld
+from kraft.server.replica.fetcher import LeaderLink
+from kraft.server.replica.lagging_followers import ANSWER_MAX_S
+
+
+class OtherBrokers:
+    def __init__(self, world: NodeWorld, image: Callable[[], MetadataImage]) -> None:
+        """`image` has the addresses at which the brokers are registered now."""
+        self.connections = Connections(world.credentials.dial_broker)
+        self._image = image
+
+    def link_to(self, broker_id: BrokerId) -> LeaderLink | None:
+        """Return the ways to the broker as a leader; None if it has none."""
+        peer, registration = self._peer(broker_id), self._image().broker(broker_id)
+        if peer is None or registration is None:
+            return None
+        kafka = (each for each in registration.endpoints if each.listener not in (GRPC, CONTROLLER))
+        return ExchangeLink(peer, next(kafka, None), REPLICA_FETCH)
+
+    async def ask(self, broker_id: BrokerId) -> None:
+        """Return when the broker has answered a question about nothing. Raises LeaderLost."""
+        peer = self._peer(broker_id)
+        if peer is None:
+            return
+        try:
+            # The caller waits for a shorter time, after which nothing is known: only a broken connection is a loss.
+            await peer.call(LIST_OFFSETS, ListOffsetsRequest(partitions=[]), 2 * SILENCE_S_MAX)
+        except (NotAdmitted, NotServed, Refusal):
+            # It is alive.
+            return
+        except Unreachable as error:
+            raise LeaderLost(str(error)) from error
+
+    async def log_directories(
+        self, broker_id: BrokerId, request: DescribeLogDirectoriesRequest
+    ) -> DescribeLogDirectoriesResponse:
+        """Return the broker's log directories. Raises Unreachable, or the Refusal that ended the call."""
+        peer = self._peer(broker_id)
+        if peer is None:
+            raise Unreachable(f"broker {broker_id}", "the metadata has no address of it")
+        return await peer.call(DESCRIBE_LOG_DIRECTORIES, request, ANSWER_MAX_S)
+
+    def _peer(self, broker_id: BrokerId) -> Peer | None:
+        registration = self._image().broker(broker_id)
+        endpoint = None if registration is None else registration.endpoint(GRPC)
+        return None if endpoint is None else self.connections.peer(host_and_port(endpoint.host, endpoint.port))

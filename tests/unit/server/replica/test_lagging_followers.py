@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from kraft.model.errors import ErrorCode
+from kraft.model.ids import BrokerId, LogDirectory, Offset
+from kraft.model.log_directories import (
+    DescribeLogDirectoriesRequest,
+    DescribeLogDirectoriesResponse,
+    LogDirectoryDescription,
+    ReplicaSize,
+)
+from kraft.rpc.peers import NotServed, Unreachable
+from kraft.server.replica.lagging_followers import LaggingFollowers
+from tests.support.server.replicas import WALL_MS, Broker, batch, fetched, lead
+
+ORDERS_0_SIZE = ReplicaSize(topic="orders", partition=0, size_bytes=1, offset_lag=1)
+SHORTAGE = "the disk of /full has 5 bytes free"
+
+
+def directory(path: str, reason: str = "", *, holds: bool = False, has_failed: bool = False) -> LogDirectoryDescription:
+    return LogDirectoryDescription(
+        directory=LogDirectory(path),
+        error_code=ErrorCode.KAFKA_STORAGE_ERROR if has_failed else ErrorCode.NONE,
+        reason=reason,
+        replicas=[ORDERS_0_SIZE] if holds else [],
+    )
+
+
+FULL = [directory("/full", SHORTAGE, holds=True), directory("/other")]
+SOUND = [directory("/full", holds=True), directory("/other")]
+FAILED = [directory("/other"), directory("/gone", "input/output error", has_failed=True)]
+
+
+class Asking:
+    """Broker 1 leads `orders-0` and asks broker 2, a follower, which answers as the test says."""
+
+    def __init__(self, broker: Broker, **configs: Any) -> None:
+        self.broker = broker
+        self.partition = broker.open(**configs)
+        lead(self.partition)
+        self.answer: list[LogDirectoryDescription] | Exception = SOUND
+        self.asked: list[tuple[int, list[str]]] = []
+        self.inactive: set[int] = set()
+        self.lagging = LaggingFollowers(
+            broker.partitions, lambda broker_id: broker_id not in self.inactive, self._ask, self
+        )
+
+    def monotonic_ms(self) -> int:
+        return self.broker.now_ms
+
+    def wall_ms(self) -> int:
+        return WALL_MS + self.broker.now_ms
+
+    async def _ask(self, broker_id: BrokerId, request: DescribeLogDirectoriesRequest) -> DescribeLogDirectoriesResponse:
+        self.asked.append((broker_id, [f"{each.topic}-{each.partition}" for each in request.partitions]))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return DescribeLogDirectoriesResponse(directories=self.answer)
+
+    def append(self) -> None:
+        self.partition.append(batch("a"), -1)
+        self.broker.sync()
+
+    async def pass_seconds(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.broker.now_ms += 1_000
+            await asyncio.sleep(1)
+
+    def waits(self) -> str:
+        return self.lagging.awaited_by_produce(self.partition, Offset(self.partition.log.log_end_offset))
+
+
+@pytest.fixture
+def asking(tmp_path: Path) -> Asking:
+    return Asking(Broker(tmp_path))
+
+
+@pytest.fixture
+def logged() -> Iterator[list[Any]]:
+    with capture_logs() as events:
+        yield events
+
+
+@asynccontextmanager
+async def running(asking: Asking) -> AsyncIterator[None]:
+    task = asyncio.create_task(asking.lagging.run())
+    # The first question is in the middle of a second.
+    await asyncio.sleep(0.5)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_nobody_is_asked_while_every_replica_has_everything(asking: Asking) -> None:
+    asking.append()
+    fetched(asking.partition, 1)
+    async with running(asking):
+        await asking.pass_seconds(60)
+    assert asking.asked == []
+
+
+async def test_a_follower_on_a_full_disk_is_logged_once_with_its_directory_and_the_time(
+    asking: Asking, logged: list[Any]
+) -> None:
+    fetched(asking.partition, 0)
+    asking.answer = FULL
+    async with running(asking):
+        asking.append()
+        await asking.pass_seconds(10)
+        asking.answer = [directory("/full", "the disk of /full has 4 bytes free", holds=True), directory("/other")]
+        await asking.pass_seconds(10)
+        asking.answer = SOUND
+        await asking.pass_seconds(3)
+        fetched(asking.partition, 1)
+        await asking.pass_seconds(10)
+    assert {broker_id for broker_id, _ in asking.asked} == {2}
+    assert len(asking.asked) <= 13, "at most every other second"
+    begun, over = logged
+    assert begun == {
+        "event": "follower stores nothing",
+        "log_level": "warning",
+        "broker": 2,
+        "directory": "/full",
+        "reason": SHORTAGE,
+        "partition": "orders-0",
+        "partitions": 1,
+        "lagging_since": "2023-11-14T22:13:20.000Z",
+    }
+    assert (over["event"], over["broker"], over["directory"]) == ("follower stores again", 2, "/full")
+
+
+async def test_a_produce_is_told_which_follower_it_waits_for_since_when_and_why(asking: Asking) -> None:
+    asking.answer = FULL
+    async with running(asking):
+        asking.append()
+        assert asking.waits() == "waits for broker 2, which has lacked records for 0 s"
+        await asking.pass_seconds(4)
+        assert asking.waits() == f"waits for broker 2, which has lacked records for 4 s: {SHORTAGE}"
+        fetched(asking.partition, 1)
+        assert asking.waits() == ""
+
+
+async def test_a_failed_directory_is_named(asking: Asking, logged: list[Any]) -> None:
+    asking.answer = FAILED
+    async with running(asking):
+        asking.append()
+        await asking.pass_seconds(4)
+        assert asking.waits().endswith(" 4 s: its log directory /gone has failed: input/output error")
+    assert [(each["event"], each["directory"]) for each in logged] == [("follower stores nothing", "/gone")]
+
+
+async def test_the_trouble_of_a_directory_without_a_lagging_replica_is_no_reason(
+    asking: Asking, logged: list[Any]
+) -> None:
+    asking.answer = [directory("/elsewhere", "its disk is full"), directory("/ours", holds=True)]
+    async with running(asking):
+        asking.append()
+        await asking.pass_seconds(4)
+        assert asking.waits() == "waits for broker 2, which has lacked records for 4 s"
+    assert logged == []
+
+
+async def test_a_reason_that_the_broker_does_not_confirm_any_more_is_not_told(
+    asking: Asking, logged: list[Any]
+) -> None:
+    asking.answer = FULL
+    async with running(asking):
+        asking.append()
+        await asking.pass_seconds(4)
+        asking.answer = Unreachable("broker 2", "it is paused")
+        await asking.pass_seconds(4)
+        assert asking.waits() == "waits for broker 2, which has lacked records for 8 s: it does not answer"
+        # This process was paused: nothing that was asked before counts.
+        asking.answer = FULL
+        await asking.pass_seconds(4)
+        assert SHORTAGE in asking.waits()
+        asking.broker.now_ms += 60_000
+        assert asking.waits() == "waits for broker 2, which has lacked records for 72 s"
+    assert [each["event"] for each in logged] == ["follower stores nothing"]
+
+
+async def test_a_broker_that_is_fenced_is_not_asked_and_named_as_such(asking: Asking) -> None:
+    asking.inactive.add(2)
+    async with running(asking):
+        asking.append()
+        await asking.pass_seconds(4)
+        assert asking.waits().endswith(" 4 s: it is fenced or shutting down")
+    assert asking.asked == []
+
+
+async def test_the_reason_is_unknown_of_a_broker_whose_version_does_not_have_the_call(asking: Asking) -> None:
+    asking.answer = NotServed("broker 2", "unknown method")
+    async with running(asking):
+        asking.append()
+        await asking.pass_seconds(4)
+        assert asking.waits() == "waits for broker 2, which has lacked records for 4 s"
+
+
+async def test_a_follower_outside_the_isr_is_asked_and_not_waited_for(asking: Asking) -> None:
+    asking.answer = FULL
+    async with running(asking):
+        lead(asking.partition, isr=(1,), partition_epoch=1)
+        asking.append()
+        await asking.pass_seconds(3)
+    assert asking.asked[-1] == (2, ["orders-0"])
+    assert asking.waits() == ""
+
+
+async def test_below_the_minimum_isr_the_replicas_that_it_lacks_are_named(tmp_path: Path) -> None:
+    asking = Asking(Broker(tmp_path), min_insync_replicas=2)
+    asking.answer = FULL
+    async with running(asking):
+        asking.append()
+        await asking.pass_seconds(3)
+        lead(asking.partition, isr=(1,), partition_epoch=1)
+        await asking.pass_seconds(3)
+        assert asking.waits() == f"waits for broker 2, which has not been in sync for 6 s: {SHORTAGE}"
+
+
+async def test_the_leaders_own_disk_is_named_until_it_has_synced(asking: Asking) -> None:
+    asking.partition.append(batch("a"), -1)
+    assert asking.waits() == ("waits for this broker's own disk, and for broker 2, which has lacked records for 0 s")
