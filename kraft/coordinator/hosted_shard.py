@@ -4,14 +4,15 @@ There are three replicated states. `committed` is the replay of the log below th
 whole log, `latest` includes the decisions that are not in the log yet. A command is decided on `latest`. The decisions
 of one turn are appended as one batch, and one batch at a time, so the log has the records in the order of the
 decisions. The records of a decision for a producer's transaction are a batch of their own, and so is a marker. Both
-are checked with the log first, so that an old producer or an old transaction coordinator is refused alone. Replies
-belong to the last batch decided before them, and are released when that batch is committed.
+are checked with the log first, so that an old producer or an old transaction coordinator is refused alone. Replies and
+events belong to the last batch decided before them, and are released when that batch is committed.
 
 A failed append was not written: the log refuses a batch as a whole. Earlier batches may be in the log without being
 committed; nothing in this leader epoch removes them, so they are committed later, or with the next leader. Therefore
 the shard continues from `appended`, the replay of the log up to its end. The volatile state counted on the batch that
 failed, and is dropped: all waiting requests are refused with an error after which clients retry, and `loaded` is called
-again after a pause, so that a log that refuses every append does not keep the broker busy.
+again after a pause, so that a log that refuses every append does not keep the broker busy. Events of what is undone
+by this are never reported.
 
 A decision that cannot be written, because it is too large or the log accepts no records now, is refused alone, and
 changes nothing. If a timer led to it, the timer ends again later.
@@ -28,7 +29,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kraft.coordinator.shard import Context, Decision, Producer, Reply, Shard, Ticket, TimerKey, Work
-from kraft.coordinator.shard_batches import Batch, TooLarge, Transactional, Write, Written, size_bound
+from kraft.coordinator.shard_batches import Batch, Happening, TooLarge, Transactional, Write, Written, size_bound
+from kraft.coordinator.shard_refusals import client_refusal, overdue, unavailable
 from kraft.log.append_work import COORDINATOR_RECORDS, AppendOrigin
 from kraft.log.format.compression import Codec
 from kraft.log.format.control_record import MarkerType, marker_in
@@ -74,6 +76,12 @@ class RefuseAll(Struct, frozen=True):
     refusal: Refusal
 
 
+class Report(Struct, frozen=True):
+    """Write these events to the node's log: they are committed."""
+
+    happenings: tuple[Happening, ...]
+
+
 class SetTimer(Struct, frozen=True):
     """Call `timer_ended` with key and number after the delay. It replaces an earlier timer with the key."""
 
@@ -107,7 +115,7 @@ class DoWork(Struct, frozen=True):
 
 
 Effect: TypeAlias = (
-    DoWork | Append | SendReplies | RefuseAll | SetTimer | RemoveTimer | SetMoreTimers | Load[Replicated]
+    DoWork | Append | SendReplies | Report | RefuseAll | SetTimer | RemoveTimer | SetMoreTimers | Load[Replicated]
 )
 
 
@@ -339,7 +347,7 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
         for key, delay_ms in decision.timers.items():
             effects.append(self._remove_timer(key) if delay_ms is None else self._set_timer(key, delay_ms))
         effects += [DoWork(work) for work in decision.work]
-        return effects + self._reply(decision.replies)
+        return effects + self._reply(decision.replies) + self._report(decision)
 
     # --- batches ---------------------------------------------------------------------------------------------
 
@@ -383,8 +391,19 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
         if batch is None:
             return [SendReplies(replies)]
         if batch.is_overdue:
-            return [SendReplies(_overdue(replies))]
+            return [SendReplies(overdue(replies))]
         batch.replies += replies
+        return []
+
+    def _report(self, decision: Decision[Volatile, Record]) -> list[Effect[Replicated]]:
+        if not decision.events:
+            return []
+        now_ms, is_written = self._surroundings.context().now_ms, bool(decision.records)
+        happenings = [Happening(event, now_ms, is_written) for event in decision.events]
+        batch = self._last_batch()
+        if batch is None:
+            return [Report(tuple(happenings))]
+        batch.events += happenings
         return []
 
     def flush(self) -> list[Effect[Replicated]]:
@@ -418,6 +437,7 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
         self._unset.clear()
         for batch in self._uncommitted:
             batch.replies.clear()
+            batch.events = [each for each in batch.events if each.is_written]
         self._uncommitted_bytes = sum(batch.size - HEADER_BYTES for batch in self._uncommitted)
         kept = {_CommitDeadline(batch.number) for batch in self._uncommitted}
         effects: list[Effect[Replicated]] = [self._remove_timer(key) for key in list(self._timers) if key not in kept]
@@ -427,21 +447,25 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
         """Handle that everything below this offset is committed."""
         effects: list[Effect[Replicated]] = []
         replies: list[Reply] = []
+        happenings: list[Happening] = []
         while self._uncommitted and self._uncommitted[0].end <= high_watermark:
             batch = self._uncommitted.popleft()
             self.committed = batch.after
             self._uncommitted_bytes -= batch.size - HEADER_BYTES
             replies += batch.replies
+            happenings += batch.events
             if (deadline := _CommitDeadline(batch.number)) in self._timers:
                 effects.append(self._remove_timer(deadline))
-        return [*effects, SendReplies(tuple(replies))] if replies else effects
+        if replies:
+            effects.append(SendReplies(tuple(replies)))
+        return [*effects, Report(tuple(happenings))] if happenings else effects
 
     def _commit_is_overdue(self, number: int) -> list[Effect[Replicated]]:
         """Refuse the replies that wait for a batch. Its records stay, and are committed later."""
         in_flight = () if self._in_flight is None else (self._in_flight,)
         batch = next(each for each in (*self._uncommitted, *in_flight, *self._decided) if each.number == number)
         replies, batch.replies, batch.is_overdue = tuple(batch.replies), [], True
-        return [SendReplies(_overdue(replies))] if replies else []
+        return [SendReplies(overdue(replies))] if replies else []
 
     # --- timers ----------------------------------------------------------------------------------------------
 
@@ -457,37 +481,5 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
         return RemoveTimer(key)
 
 
-# --- refusals ------------------------------------------------------------------------------------------------
-
-_LOST: Final = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-    }
-)
-"""Errors of an append after which a client has to look for the coordinator again."""
-
-
-def client_refusal(reason: Refusal) -> Refusal:
-    """Return the refusal for a client whose request was not written for this reason. The client may retry it.
-
-    Source: CoordinatorOperationExceptionHelper in Kafka.
-    """
-    if reason.error_code in _LOST:
-        return Refusal(ErrorCode.NOT_COORDINATOR, f"this broker cannot write as the coordinator: {reason.message}")
-    return unavailable(f"the coordinator cannot write now: {reason.message}")
-
-
-def unavailable(message: str) -> Refusal:
-    return Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
-
-
 def _refused(ticket: Ticket, refusal: Refusal) -> SendReplies:
     return SendReplies((Reply(ticket, refusal),))
-
-
-def _overdue(replies: Sequence[Reply]) -> tuple[Reply, ...]:
-    refusal = unavailable("the in-sync replicas have not confirmed the coordinator's write in time; retry")
-    return tuple(Reply(reply.ticket, refusal) for reply in replies)

@@ -100,6 +100,9 @@ class Decision(Struct, Generic[Volatile, Record], frozen=True, kw_only=True):
     work: tuple[Work, ...] = ()
     """Begins at once. What it brings may be late: the shard may have been loaded again meanwhile."""
 
+    events: tuple[object, ...] = ()
+    """What has happened, for the node's log. Reported when the decision is committed, and not if it is undone."""
+
 
 class Shard(Protocol[Replicated, Volatile, Command_contra, Record]):
     """Functions of one kind of coordinator. They may raise nothing but AssertionError, for a bug."""

@@ -50,6 +50,17 @@ class Transactional(Struct, frozen=True, kw_only=True):
     origin: AppendOrigin
 
 
+class Happening(NamedTuple):
+    """An event of a decision, and when that was made."""
+
+    event: object
+    at_ms: int
+    """Wall time."""
+
+    is_written: bool
+    """True if the decision has records; otherwise a failed append undoes it, with the rest of the volatile state."""
+
+
 class Batch(Generic[Replicated]):
     """Records of decisions, to be appended together."""
 
@@ -64,6 +75,8 @@ class Batch(Generic[Replicated]):
         self.size = HEADER_BYTES
         """Upper bound of its bytes in the log."""
         self.replies: list[Reply] = []
+        self.events: list[Happening] = []
+        """Events of its decisions, and of those without records that were made after them."""
         self.end = Offset(-1)
         """The offset after its records, once they are appended."""
         self.is_overdue = False

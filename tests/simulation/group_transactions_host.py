@@ -23,6 +23,7 @@ from kraft.coordinator.hosted_shard import (
     Load,
     RefuseAll,
     RemoveTimer,
+    Report,
     SendReplies,
     SetMoreTimers,
     SetTimer,
@@ -215,7 +216,8 @@ class Host:
     # --- effects -----------------------------------------------------------------------------------------------------
 
     def _carry_out(self, effects: Iterable[object]) -> None:
-        for effect in effects:
+        # A broker writes reports to its log, which is not simulated here.
+        for effect in (each for each in effects if not isinstance(each, Report)):
             match effect:
                 case Append():
                     assert self.appending is None, "two appends at once"

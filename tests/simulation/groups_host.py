@@ -9,8 +9,10 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from kraft.coordinator.group_events import MemberJoined
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.group_record_codec import decode, encode
+from kraft.coordinator.group_records import ConsumerGroupMemberMetadataKey
 from kraft.coordinator.groups.commands import GroupCommand
 from kraft.coordinator.groups.queries import check_fetch
 from kraft.coordinator.groups.replicated import NO_GROUPS, Groups, replay
@@ -24,6 +26,7 @@ from kraft.coordinator.hosted_shard import (
     Load,
     RefuseAll,
     RemoveTimer,
+    Report,
     SendReplies,
     SetMoreTimers,
     SetTimer,
@@ -31,6 +34,7 @@ from kraft.coordinator.hosted_shard import (
 )
 from kraft.coordinator.offsets.fetch import FetchTopic, fetch
 from kraft.coordinator.shard import Context, Ticket, TimerKey, Work
+from kraft.coordinator.shard_batches import Happening
 from kraft.log.format.record_batch import decode_batch
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset
@@ -90,7 +94,7 @@ class Host:
     def __init__(self, world: HostWorld, leader_epoch: int, log: Sequence[Batch]) -> None:
         self.leader_epoch = leader_epoch
         self.log = list(log)
-        self.load_end = len(self.log)
+        self.load_end = self.high_watermark = len(self.log)
         self.is_leader = True
         """False once another leads; this one does not know it yet."""
         self.is_gone = False
@@ -228,6 +232,7 @@ class Host:
 
     def advance_high_watermark(self, high_watermark: int) -> None:
         if self.shard is not None:
+            self.high_watermark = high_watermark
             self._carry_out(self.shard.high_watermark_advanced(Offset(high_watermark)))
 
     # --- effects -----------------------------------------------------------------------------------------------------
@@ -243,19 +248,40 @@ class Host:
                         request = self._waiting.pop(reply.ticket, None)
                         if request is not None:
                             self._reply(request, reply.response)
+                case Report():
+                    self._check_reported(effect.happenings)
                 case RefuseAll():
                     self._refuse_all(effect.refusal)
-                case SetTimer():
-                    at_ms = self._world.context().now_ms + effect.delay_ms
-                    self._timers[effect.key] = Timer(at_ms, effect.number)
-                case RemoveTimer():
-                    self._timers.pop(effect.key, None)
-                case SetMoreTimers():
-                    self.has_more_timers = True
+                case SetTimer() | RemoveTimer() | SetMoreTimers():
+                    self._change_timers(effect)
                 case Load():
                     self.loading = effect.replicated
                 case DoWork():
                     self.work.append(WorkUnderWay(work=effect.work))
+
+    def _change_timers(self, effect: SetTimer | RemoveTimer | SetMoreTimers) -> None:
+        match effect:
+            case SetTimer():
+                at_ms = self._world.context().now_ms + effect.delay_ms
+                self._timers[effect.key] = Timer(at_ms, effect.number)
+            case RemoveTimer():
+                self._timers.pop(effect.key, None)
+            case SetMoreTimers():
+                self.has_more_timers = True
+
+    def _check_reported(self, happenings: Iterable[Happening]) -> None:
+        """Check that the records are committed of members that are reported to have joined, if there are any."""
+        assert self.shard is not None
+        joined = {
+            (each.event.group_id, each.event.member_id)
+            for each in happenings
+            if isinstance(each.event, MemberJoined) and each.event.group_id in self.shard.committed.consumer
+        }
+        if joined:
+            committed = (record.key for batch in self.log[: self.high_watermark] for record in batch.records)
+            keys = (key for key in committed if isinstance(key, ConsumerGroupMemberMetadataKey))
+            unknown = joined - {(key.group_id, key.member_id) for key in keys}
+            assert not unknown, f"{unknown} are reported to have joined, and are not committed"
 
     def _refuse_all(self, refusal: Refusal) -> None:
         waiting, self._waiting = self._waiting, {}

@@ -14,6 +14,7 @@ from kraft.coordinator.hosted_shard import (
     Load,
     RefuseAll,
     RemoveTimer,
+    Report,
     SendReplies,
     SetMoreTimers,
     SetTimer,
@@ -126,8 +127,8 @@ class Host:
                     self._carry_out(self.hosted.set_more_timers())
                 case Load():
                     self._loading = effect.replicated
-                case DoWork():
-                    raise AssertionError("this shard has no work for a thread")
+                case DoWork() | Report():
+                    raise AssertionError("this shard has no work for a thread, and reports nothing")
 
 
 def replayed(log: Iterable[Batch]) -> Transactions:

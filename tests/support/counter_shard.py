@@ -24,10 +24,13 @@ class Add(Struct, frozen=True):
     """Bytes added to each record."""
 
     is_atomic: bool = True
+    events: tuple[str, ...] = ()
 
 
 class Read(Struct, frozen=True):
     """The reply is the count, and nothing is written."""
+
+    events: tuple[str, ...] = ()
 
 
 class WaitFor(Struct, frozen=True):
@@ -97,7 +100,7 @@ class CounterShard(Shard[int, Waiters, Command, bytes]):
             case Add():
                 return self._add(replicated, volatile, command, (ticket,))
             case Read():
-                return Decision(volatile=volatile, replies=(Reply(ticket, replicated),))
+                return Decision(volatile=volatile, replies=(Reply(ticket, replicated),), events=command.events)
             case WaitFor():
                 waiting = {**volatile.waiting, ticket: command.count}
                 return Decision(volatile=replace(volatile, waiting=waiting), timers={ticket: command.timeout_ms})
@@ -136,6 +139,7 @@ class CounterShard(Shard[int, Waiters, Command, bytes]):
             replies=tuple(Reply(ticket, count) for ticket in (*tickets, *ready)),
             timers=dict.fromkeys(ready),
             is_atomic=command.is_atomic,
+            events=command.events,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from msgspec.structs import replace
@@ -11,6 +12,7 @@ from kraft.coordinator.classic.records import group_record
 from kraft.coordinator.classic.settings import ClassicSettings
 from kraft.coordinator.classic.timers import ClassicTimer, SessionTimer
 from kraft.coordinator.classic.validation import unknown_member
+from kraft.coordinator.group_events import GroupEvent, MemberGone
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.shard import Context, Decision, Reply, Ticket, TimerKey
 from kraft.metadata.persistent_maps import PersistentMap
@@ -31,7 +33,7 @@ _PREVIOUS: Final = {
 class Draft:
     """Lives as long as one decision. Only this object changes; the groups that it holds one after the other do not."""
 
-    __slots__ = ("_context", "_records", "_replies", "_timers", "group", "settings")
+    __slots__ = ("_context", "_events", "_records", "_replies", "_timers", "group", "settings")
 
     def __init__(self, group: ClassicGroup, settings: ClassicSettings, context: Context) -> None:
         self.group = group
@@ -40,6 +42,7 @@ class Draft:
         self._records: list[GroupRecord] = []
         self._replies: list[Reply] = []
         self._timers: dict[TimerKey, int | None] = {}
+        self._events: list[GroupEvent] = []
 
     def decision(self) -> GroupDecision:
         return Decision(
@@ -47,6 +50,7 @@ class Draft:
             records=tuple(self._records),
             replies=tuple(self._replies),
             timers=self._timers,
+            events=tuple(self._events),
         )
 
     def become(self, state: GroupState) -> None:
@@ -56,6 +60,9 @@ class Draft:
     def write_group(self) -> None:
         self._records.append(group_record(self.group))
         self.group = replace(self.group, is_recorded=True)
+
+    def report(self, event: GroupEvent) -> None:
+        self._events.append(event)
 
     def new_member_id(self, name: str) -> str:
         return f"{name}-{self._context.random_id}"
@@ -102,14 +109,27 @@ class Draft:
 
     # --- members and timers ------------------------------------------------------------------------------------------
 
-    def remove_members(self, *member_ids: str) -> None:
-        """Remove members and pending ids, and their sessions; their waiting requests are refused."""
-        for member_id in member_ids:
+    def remove_members(self, reasons: Mapping[str, str], *, have_left: bool = False) -> None:
+        """Remove members and pending ids, and their sessions; their waiting requests are refused.
+
+        `reasons` says why, for each of them.
+        """
+        for member_id, reason in reasons.items():
+            member = self.group.members.get(member_id)
+            if member is not None:
+                gone = MemberGone(
+                    group_id=self.group.group_id,
+                    member_id=member_id,
+                    instance_id=member.group_instance_id,
+                    reason=reason,
+                    has_left=have_left,
+                )
+                self.report(gone)
             for ticket in (self.group.joins.get(member_id), self.group.syncs.get(member_id)):
                 if ticket is not None:
                     self.reply(ticket, unknown_member(self.group.group_id, member_id))
             self.set_timer(SessionTimer(self.group.group_id, member_id), None)
-        self.group = remove_members(self.group, member_ids)
+        self.group = remove_members(self.group, reasons)
 
     def start_session(self, member: Member) -> None:
         """Start the member's session, or start it again."""

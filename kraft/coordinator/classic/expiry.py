@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kraft.coordinator.classic.draft import Draft, GroupDecision
-from kraft.coordinator.classic.group import ClassicGroup, GroupState
+from kraft.coordinator.classic.group import ClassicGroup, GroupState, Member
 from kraft.coordinator.classic.rebalance import complete, initial_delay_ended, prepare
 from kraft.coordinator.classic.settings import ClassicSettings
 from kraft.coordinator.classic.timers import ClassicTimer, JoinTimer, SessionTimer, SyncTimer
@@ -44,12 +44,18 @@ def _session_ended(draft: Draft, member_id: str) -> None:
     waits = member_id in group.joins or member_id in group.syncs
     if member is not None and waits and not member.is_new:
         return  # A member that waits for a response sends no heartbeats. Its session begins with the response.
-    draft.remove_members(member_id)
+    draft.remove_members({member_id: "" if member is None else _missed(draft, member)})
     if draft.group.state is GroupState.PREPARING_REBALANCE:
         if draft.group.all_joined:
             complete(draft)
     elif member is not None:
         prepare(draft, f"session of member {member_id} ended")
+
+
+def _missed(draft: Draft, member: Member) -> str:
+    if member.is_new:
+        return f"its first join has waited for {draft.settings.new_member_join_timeout_ms} ms"
+    return f"no heartbeat within its session timeout of {member.session_timeout_ms} ms"
 
 
 def _join_time_ended(draft: Draft) -> None:
@@ -65,5 +71,6 @@ def _sync_time_ended(draft: Draft) -> None:
     """Remove the members that have not asked for their assignment, and begin the next rebalance."""
     late = sorted(draft.group.pending_syncs)
     if late:
-        draft.remove_members(*late)
+        timeout_ms = draft.group.rebalance_timeout_ms
+        draft.remove_members(dict.fromkeys(late, f"it has sent no SyncGroup within {timeout_ms} ms"))
         prepare(draft, f"members sent no SyncGroup: {', '.join(late)}")

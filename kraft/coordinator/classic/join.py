@@ -21,6 +21,7 @@ from kraft.coordinator.classic.settings import ClassicSettings
 from kraft.coordinator.classic.static_members import replace_static_member
 from kraft.coordinator.classic.timers import SessionTimer
 from kraft.coordinator.classic.validation import unknown_member, validate_join, validate_member
+from kraft.coordinator.group_events import MemberJoined
 from kraft.coordinator.shard import Context, Ticket
 from kraft.model.errors import ErrorCode, Refusal
 
@@ -37,7 +38,7 @@ def join_group(
     draft = Draft(group or ClassicGroup(group_id=request.group_id), settings, context)
     if not _has_room(draft.group, request, settings.size_max):
         if request.member_id:
-            draft.remove_members(request.member_id)
+            draft.remove_members({request.member_id: f"the group has {settings.size_max} members without it"})
         draft.reply(ticket, _full(request.group_id, settings.size_max))
     elif not supports(draft.group, request.protocol_type, request.protocols):
         draft.reply(ticket, _inconsistent(request))
@@ -76,6 +77,15 @@ def _add(draft: Draft, ticket: Ticket, request: JoinGroup, member_id: str) -> No
         is_new=True,
     )
     draft.group = add_member(draft.group, member, request.protocol_type)
+    draft.report(
+        MemberJoined(
+            group_id=request.group_id,
+            member_id=member_id,
+            instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+        )
+    )
     if draft.group.initial_delay is not None:
         draft.group = replace(draft.group, initial_delay=replace(draft.group.initial_delay, member_added=True))
     draft.park_join(member_id, ticket)

@@ -22,12 +22,17 @@ def leave_group(
     draft = Draft(group or ClassicGroup(group_id=request.group_id), settings, context)
     left: dict[str, LeavingMember] = {}
     results = [_left(each, _leave(draft.group, each, left)) for each in request.members]
-    draft.remove_members(*left)
+    draft.remove_members({member_id: because(each) for member_id, each in left.items()}, have_left=True)
     draft.reply(ticket, LeftGroup(tuple(results)))
     if left and draft.group.state is not GroupState.EMPTY:
         names = ", ".join(each.member_id or str(each.group_instance_id) for each in left.values())
         prepare_or_complete(draft, f"members left: {names}")
     return draft.decision()
+
+
+def because(leaving: LeavingMember) -> str:
+    """Return why a member has left, as its client says (KIP-800)."""
+    return f"client reason: {leaving.reason or 'not provided'}"
 
 
 def _leave(group: ClassicGroup, leaving: LeavingMember, left: dict[str, LeavingMember]) -> ErrorCode:

@@ -11,6 +11,7 @@ from kraft.coordinator.classic.group import ClassicGroup, GroupState, InitialDel
 from kraft.coordinator.classic.messages import JoinedGroup, JoinedMember, JoinGroup
 from kraft.coordinator.classic.timers import JoinTimer, SyncTimer
 from kraft.coordinator.classic.validation import rebalancing
+from kraft.coordinator.group_events import RebalanceCompleted, RebalanceStarted
 from kraft.metadata.persistent_maps import PersistentMap
 
 _REASON_LENGTH_MAX: Final = 500
@@ -29,8 +30,19 @@ def prepare(draft: Draft, reason: str) -> None:
     _refuse_syncs(draft)
     draft.set_timer(SyncTimer(draft.group.group_id), None)
     was_empty = draft.group.state is GroupState.EMPTY
+    is_restart = draft.group.state is GroupState.COMPLETING_REBALANCE
     draft.become(GroupState.PREPARING_REBALANCE)
     draft.group = replace(draft.group, rebalance_reason=reason[:_REASON_LENGTH_MAX])
+    draft.report(
+        RebalanceStarted(
+            group_id=draft.group.group_id,
+            epoch=draft.group.generation,
+            is_classic=True,
+            reason=draft.group.rebalance_reason,
+            members=len(draft.group.members),
+            is_restart=is_restart,
+        )
+    )
     if was_empty:
         # The first members come one after the other: without a delay, each of them would cause a rebalance.
         delay_ms = draft.settings.initial_rebalance_delay_ms
@@ -57,7 +69,9 @@ def initial_delay_ended(draft: Draft) -> None:
 def complete(draft: Draft) -> None:
     """Begin the next generation with the members that have joined, and with static members, who may be away."""
     draft.set_timer(JoinTimer(draft.group.group_id), None)
-    draft.remove_members(*_absent_dynamic_members(draft.group))
+    timeout_ms = draft.group.rebalance_timeout_ms
+    late = f"it has not joined the rebalance within {timeout_ms} ms"
+    draft.remove_members(dict.fromkeys(_absent_dynamic_members(draft.group), late))
     leader = _joined_leader(draft.group)
     if draft.group.members and leader is None:
         # Only static members are left, all away. Their sessions end, or one of them joins.
@@ -72,6 +86,20 @@ def complete(draft: Draft) -> None:
         draft.become(GroupState.EMPTY)
         draft.group = replace(draft.group, protocol=None)
         draft.write_group()
+        report_completed(draft, partitions=0)
+
+
+def report_completed(draft: Draft, partitions: int | None) -> None:
+    group = draft.group
+    draft.report(
+        RebalanceCompleted(
+            group_id=group.group_id,
+            epoch=group.generation,
+            is_classic=True,
+            members=len(group.members),
+            partitions=partitions,
+        )
+    )
 
 
 def joined(group: ClassicGroup, member_id: str) -> JoinedGroup:

@@ -10,6 +10,7 @@ from kraft.coordinator.classic.messages import JoinedGroup, JoinGroup
 from kraft.coordinator.classic.rebalance import because, joined, prepare_or_complete
 from kraft.coordinator.classic.timers import SessionTimer
 from kraft.coordinator.classic.validation import fenced
+from kraft.coordinator.group_events import MemberReplaced
 from kraft.coordinator.shard import Ticket
 
 
@@ -23,6 +24,11 @@ def replace_static_member(draft: Draft, ticket: Ticket, request: JoinGroup) -> N
     draft.answer_sync(old_id, fenced(request.group_instance_id))
     draft.set_timer(SessionTimer(request.group_id, old_id), None)
     draft.group = rename_member(draft.group, old_id, new_id)
+    draft.report(
+        MemberReplaced(
+            group_id=request.group_id, member_id=new_id, instance_id=request.group_instance_id, replaced_id=old_id
+        )
+    )
     draft.group = update_member(draft.group, as_requested(draft.group.members[new_id], request))
     draft.start_session(draft.group.members[new_id])
     group = draft.group

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from kraft.coordinator.classic.assigned_partitions import assigned_partitions
 from kraft.coordinator.classic.draft import Draft, GroupDecision, refused
 from kraft.coordinator.classic.group import ClassicGroup, GroupState
 from kraft.coordinator.classic.messages import SyncedGroup, SyncGroup
+from kraft.coordinator.classic.rebalance import report_completed
 from kraft.coordinator.classic.settings import ClassicSettings
 from kraft.coordinator.classic.timers import SyncTimer
 from kraft.coordinator.classic.validation import rebalancing, unknown_member, validate_generation, validate_group_id
@@ -47,6 +49,7 @@ def _stabilize(draft: Draft, request: SyncGroup) -> None:
     draft.become(GroupState.STABLE)
     draft.group = replace(draft.group, members=PersistentMap(assigned))
     draft.write_group()
+    report_completed(draft, assigned_partitions(draft.group))
     for member_id, ticket in sorted(draft.take_syncs().items()):
         draft.reply(ticket, _synced(draft.group, member_id))
         draft.start_session(draft.group.members[member_id])

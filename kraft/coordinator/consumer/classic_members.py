@@ -12,6 +12,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from kraft.coordinator.classic.group import effective_rebalance_timeout_ms
+from kraft.coordinator.classic.leave import because
 from kraft.coordinator.classic.messages import (
     Heartbeat,
     HeartbeatAccepted,
@@ -28,7 +29,7 @@ from kraft.coordinator.classic.messages import (
 from kraft.coordinator.classic.validation import illegal_generation, rebalancing, unknown_member
 from kraft.coordinator.consumer.checks import check_size, known_member, known_static_member
 from kraft.coordinator.consumer.departures import remove
-from kraft.coordinator.consumer.draft import Draft, GroupDecision, refused
+from kraft.coordinator.consumer.draft import METADATA_CHANGED, Draft, GroupDecision, refused
 from kraft.coordinator.consumer.group import ClassicProtocols, ConsumerGroup, Member, MemberState
 from kraft.coordinator.consumer.member_updates import reconcile_member, replace_static_member, update_member
 from kraft.coordinator.consumer.requests import GroupSettings
@@ -157,7 +158,7 @@ def decide_heartbeat(
     new_hash = group.metadata_hash_with(context.image)
     if new_hash != group.metadata_hash:
         # Kafka notices it only with a heartbeat of the consumer protocol, which may never come.
-        draft.bump_epoch(new_hash)
+        draft.bump_epoch(new_hash, METADATA_CHANGED)
     assign(draft, context, settings)
     if not _has_to_rejoin(draft.group, member):
         return draft.decision(Reply(ticket, HeartbeatAccepted()))
@@ -220,13 +221,13 @@ def _waits_for_others(group: ConsumerGroup, member: Member) -> bool:
 
 def decide_leave(group: ConsumerGroup, ticket: Ticket, request: LeaveGroup, context: Context) -> GroupDecision:
     """Decide a LeaveGroup. An administrator may remove members of either protocol by it."""
-    leaving: dict[str, Member] = {}
+    leaving: dict[str, str] = {}
     results = []
     for each in request.members:
         error_code = ErrorCode.NONE
         try:
             member = _leaving(group, each)
-            leaving[member.member_id] = member
+            leaving[member.member_id] = because(each)
         except Refusal as refusal:
             error_code = refusal.error_code
         results.append(
@@ -234,7 +235,7 @@ def decide_leave(group: ConsumerGroup, ticket: Ticket, request: LeaveGroup, cont
         )
     draft = Draft(group)
     if leaving:
-        remove(draft, leaving.values(), context.image)
+        remove(draft, leaving, context.image, have_left=True)
     return draft.decision(Reply(ticket, LeftGroup(tuple(results))))
 
 

@@ -6,7 +6,8 @@ that is gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import assert_never
 
 from msgspec.structs import replace
 
@@ -22,9 +23,11 @@ from kraft.coordinator.consumer.requests import (
     HeartbeatResponse,
     RebalanceTimeout,
     RejoinTimeout,
+    SessionTimeout,
     SyncTimeout,
 )
 from kraft.coordinator.consumer.targets import wait_ms
+from kraft.coordinator.group_events import MemberAway, MemberGone
 from kraft.coordinator.shard import Context, Decision, Reply, Ticket
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import Refusal
@@ -39,7 +42,7 @@ def leave(draft: Draft, request: Heartbeat, image: MetadataImage) -> HeartbeatRe
     if request.member_epoch == LEFT_STATIC_EPOCH:
         _leave_for_a_while(draft, member)
     else:
-        remove(draft, [member], image)
+        remove(draft, {member.member_id: "its client has closed it"}, image, have_left=True)
     return HeartbeatResponse(member_id=member.member_id, member_epoch=request.member_epoch)
 
 
@@ -48,14 +51,29 @@ def _leave_for_a_while(draft: Draft, member: Member) -> None:
     gone = replace(member, epoch=LEFT_STATIC_EPOCH, pending_revocation=NO_PARTITIONS)
     draft.emit(records.current_assignment(draft.group.group_id, gone))
     draft.stop_rebalance(member)
+    away = MemberAway(group_id=draft.group.group_id, member_id=member.member_id, instance_id=member.instance_id)
+    draft.report(away)
 
 
-def remove(draft: Draft, members: Iterable[Member], image: MetadataImage) -> None:
-    """Remove members; the epoch is bumped once for all of them."""
-    for member in members:
+def remove(draft: Draft, reasons: Mapping[str, str], image: MetadataImage, *, have_left: bool = False) -> None:
+    """Remove members; `reasons` says why, for each of them. The epoch is bumped once for all of them."""
+    group_id = draft.group.group_id
+    for member_id, reason in reasons.items():
+        member = draft.group.members[member_id]
         draft.remove_member(member)
         draft.remove_unused_regex(member.topic_regex)
-    draft.bump_epoch(draft.group.metadata_hash_with(image))
+        draft.report(
+            MemberGone(
+                group_id=group_id,
+                member_id=member_id,
+                instance_id=member.instance_id,
+                reason=reason,
+                has_left=have_left,
+            )
+        )
+    who = f"member {member_id}" if len(reasons) == 1 else f"{len(reasons)} members"
+    what = "left" if have_left else f"removed: {reason}"
+    draft.bump_epoch(draft.group.metadata_hash_with(image), f"{who} {what}")
 
 
 def decide_timer_ended(group: ConsumerGroup | None, key: ConsumerTimer, context: Context) -> GroupDecision:
@@ -64,8 +82,26 @@ def decide_timer_ended(group: ConsumerGroup | None, key: ConsumerTimer, context:
     if group is None or member is None or not _still_applies(key, member):
         return NOTHING
     draft = Draft(group)
-    remove(draft, [member], context.image)
+    remove(draft, {member.member_id: _missed(key, member)}, context.image)
     return draft.decision()
+
+
+def _missed(key: ConsumerTimer, member: Member) -> str:
+    """Return why the end of a timer removes its member."""
+    match key:
+        case SessionTimeout() if member.epoch == LEFT_STATIC_EPOCH:
+            return "it has not come back within its session timeout"
+        case SessionTimeout():
+            return "no heartbeat within its session timeout"
+        case RebalanceTimeout():
+            late = "it has not given up partitions"
+        case RejoinTimeout():
+            late = "it has not joined again"
+        case SyncTimeout():
+            late = "it has not asked for its assignment"
+        case _:
+            assert_never(key)
+    return f"{late} within its rebalance timeout of {member.rebalance_timeout_ms} ms"
 
 
 def _still_applies(key: ConsumerTimer, member: Member) -> bool:

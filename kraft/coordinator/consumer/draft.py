@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from kraft.coordinator.consumer import records
@@ -14,11 +15,15 @@ from kraft.coordinator.consumer.requests import (
     SessionTimeout,
     SyncTimeout,
 )
+from kraft.coordinator.group_events import GroupEvent, RebalanceCompleted, RebalanceStarted
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.shard import Decision, Reply, Ticket, TimerKey
 from kraft.model.errors import Refusal
 
 GroupDecision = Decision[None, GroupRecord]
+
+METADATA_CHANGED: Final = "topics that the group subscribes to, or their partitions, have changed"
+"""Reason of a rebalance."""
 
 NOTHING: Final[GroupDecision] = Decision(volatile=None)
 
@@ -30,6 +35,10 @@ class Draft:
         self.group = group
         self._records: list[GroupRecord] = []
         self._timers: dict[TimerKey, int | None] = {}
+        self._before = group
+        self._events: list[GroupEvent] = []
+        self._reason: str | None = None
+        """What changes what the members are to have; of several reasons, the first."""
 
     def emit(self, *new: GroupRecord) -> None:
         for record in new:
@@ -38,7 +47,8 @@ class Draft:
             self._records.append(record)
             self.group = group
 
-    def bump_epoch(self, metadata_hash: int) -> None:
+    def bump_epoch(self, metadata_hash: int, reason: str) -> None:
+        self.explain(reason)
         self.emit(records.group_epoch(self.group.group_id, self.group.epoch + 1, metadata_hash))
 
     def remove_member(self, member: Member) -> None:
@@ -49,6 +59,36 @@ class Draft:
         """Delete the topics that an expression was resolved to, if no member subscribes by it any more."""
         if regex in self.group.regexes and not self.group.subscribers_of_regex(regex):
             self.emit(records.without_regex(self.group.group_id, regex))
+
+    # --- events ---
+
+    def report(self, event: GroupEvent) -> None:
+        self._events.append(event)
+
+    def explain(self, reason: str) -> None:
+        """Name the reason of a rebalance, if this decision leads to one."""
+        self._reason = self._reason or reason
+
+    def _rebalance(self) -> Iterator[GroupEvent]:
+        """Yield that a rebalance starts, and that one is complete. With one member, both may be in one decision."""
+        before, after = self._before, self.group
+        is_bumped = after.epoch > before.epoch
+        if before.is_settled and (is_bumped or not after.is_settled):
+            yield RebalanceStarted(
+                group_id=after.group_id,
+                epoch=after.epoch,
+                is_classic=False,
+                reason=self._reason or "members take up their assignments again",
+                members=len(after.members),
+            )
+        if after.is_settled and (is_bumped or not before.is_settled):
+            yield RebalanceCompleted(
+                group_id=after.group_id,
+                epoch=after.epoch,
+                is_classic=False,
+                members=len(after.members),
+                partitions=len(after.owners),
+            )
 
     # --- timers ---
 
@@ -94,7 +134,13 @@ class Draft:
     # --- result ---
 
     def decision(self, *replies: Reply) -> GroupDecision:
-        return Decision(volatile=None, records=tuple(self._records), replies=replies, timers=self._timers)
+        return Decision(
+            volatile=None,
+            records=tuple(self._records),
+            replies=replies,
+            timers=self._timers,
+            events=(*self._events, *self._rebalance()),
+        )
 
 
 def refused(ticket: Ticket, refusal: Refusal) -> GroupDecision:

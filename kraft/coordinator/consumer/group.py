@@ -1,16 +1,17 @@
 """A consumer group as a value.
 
-`owners`, `instances`, `subscriptions`, `topic_counts`, `regex_counts`, `classic_members` and `classic_supporters`
-follow from the members and the resolved expressions; they are kept so that a heartbeat costs the same in large groups.
+`owners`, `instances`, `subscriptions`, `topic_counts`, `regex_counts`, `classic_members`, `classic_supporters` and
+`epoch_counts` follow from the members and the resolved expressions; they are kept so that a heartbeat costs the same in
+large groups.
 Members that subscribe to the same topics share one set of names.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Set
+from collections.abc import Container, Hashable, Iterator, Mapping, Set
 from enum import Enum, IntEnum
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -34,6 +35,9 @@ LEFT_STATIC_EPOCH: Final = -2
 
 UNHEARD: Final = -1
 """Previous epoch of a member that may not have heard of its last step; of a new one, that it has taken none yet."""
+
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 class MemberState(IntEnum):
@@ -171,6 +175,9 @@ class ConsumerGroup(Struct, frozen=True, kw_only=True):
     classic_supporters: PersistentMap[str, int] = field(default_factory=PersistentMap)
     """By name of a protocol, how many classic members offer it."""
 
+    epoch_counts: PersistentMap[int, int] = field(default_factory=PersistentMap)
+    """How many members are in each epoch, without a step under way; `LEFT_STATIC_EPOCH` has those that are away."""
+
     hashed: MetadataHash = field(default_factory=MetadataHash)
 
     @property
@@ -179,7 +186,7 @@ class ConsumerGroup(Struct, frozen=True, kw_only=True):
             return GroupState.EMPTY
         if self.is_due:
             return GroupState.ASSIGNING
-        if all(member.is_reconciled(self.assignment_epoch) for member in self.members.values()):
+        if self.epoch_counts.get(self.assignment_epoch, 0) == len(self.members):
             return GroupState.STABLE
         return GroupState.RECONCILING
 
@@ -187,6 +194,12 @@ class ConsumerGroup(Struct, frozen=True, kw_only=True):
     def is_due(self) -> bool:
         """True if the target assignment of the group's epoch is not there yet."""
         return self.epoch > self.assignment_epoch
+
+    @property
+    def is_settled(self) -> bool:
+        """True if no rebalance is under way. A static member that is away is not waited for."""
+        settled = self.epoch_counts.get(self.assignment_epoch, 0) + self.epoch_counts.get(LEFT_STATIC_EPOCH, 0)
+        return not self.members or (not self.is_due and settled == len(self.members))
 
     def target(self, member_id: str) -> Partitions:
         return self.targets.get(member_id, NO_PARTITIONS)
@@ -251,6 +264,7 @@ class ConsumerGroup(Struct, frozen=True, kw_only=True):
             regex_counts=_counted(self.regex_counts, _regexes(before), _regexes(after)),
             classic_members=self.classic_members - _is_classic(before) + _is_classic(after),
             classic_supporters=_counted(self.classic_supporters, _protocols(before), _protocols(after)),
+            epoch_counts=_counted(self.epoch_counts, _settled_epoch(before), _settled_epoch(after)),
         )
 
     def _changed_subscriptions(
@@ -310,7 +324,14 @@ def _protocols(member: Member | None) -> frozenset[str]:
     return frozenset(offered.name for offered in member.classic.offered)
 
 
-def _counted(counts: PersistentMap[str, int], before: frozenset[str], after: frozenset[str]) -> PersistentMap[str, int]:
+def _settled_epoch(member: Member | None) -> frozenset[int]:
+    if member is None:
+        return frozenset()
+    is_settled = member.epoch == LEFT_STATIC_EPOCH or member.state is MemberState.STABLE
+    return frozenset((member.epoch,)) if is_settled else frozenset()
+
+
+def _counted(counts: PersistentMap[Key, int], before: frozenset[Key], after: frozenset[Key]) -> PersistentMap[Key, int]:
     """Return the counts of all names after one set of names was replaced: `before` by `after`."""
     if before == after:
         return counts

@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from kraft.coordinator.assignors.assignor import Partitions
 from kraft.coordinator.consumer import records
-from kraft.coordinator.consumer.draft import Draft
+from kraft.coordinator.consumer.draft import METADATA_CHANGED, Draft
 from kraft.coordinator.consumer.group import JOIN_EPOCH, UNHEARD, ConsumerGroup, Member, MemberState
 from kraft.coordinator.consumer.reconciliation import Goal, reconciled
+from kraft.coordinator.group_events import MemberJoined, MemberReplaced
 from kraft.metadata.image import MetadataImage
 
 
@@ -27,6 +28,14 @@ def replace_static_member(draft: Draft, predecessor: Member, member_id: str) -> 
         records.target_assignment(group_id, member_id, target),
         records.current_assignment(group_id, member),
     )
+    draft.report(
+        MemberReplaced(
+            group_id=group_id,
+            member_id=member_id,
+            instance_id=predecessor.instance_id,
+            replaced_id=predecessor.member_id,
+        )
+    )
     return member
 
 
@@ -35,6 +44,9 @@ def update_member(draft: Draft, before: Member, after: Member, image: MetadataIm
 
     Return whether its subscription changed.
     """
+    is_new = after.member_id not in draft.group.members
+    if is_new:
+        draft.report(_joined(draft.group.group_id, after))
     if after != draft.group.members.get(after.member_id):
         draft.emit(records.member_metadata(draft.group.group_id, after))
     names_changed = after.topics != before.topics
@@ -43,10 +55,22 @@ def update_member(draft: Draft, before: Member, after: Member, image: MetadataIm
         draft.remove_unused_regex(before.topic_regex)
     # An expression that has to be resolved first changes the assignment only then.
     regex_counts = regex_changed and (not after.topic_regex or after.topic_regex in draft.group.regexes)
+    if names_changed or regex_changed:
+        draft.explain(f"member {after.member_id} {'joined' if is_new else 'changed its subscription'}")
     new_hash = draft.group.metadata_hash_with(image)
     if names_changed or regex_counts or new_hash != draft.group.metadata_hash:
-        draft.bump_epoch(new_hash)
+        draft.bump_epoch(new_hash, METADATA_CHANGED)
     return names_changed or regex_changed
+
+
+def _joined(group_id: str, member: Member) -> MemberJoined:
+    return MemberJoined(
+        group_id=group_id,
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+    )
 
 
 def reconcile_member(

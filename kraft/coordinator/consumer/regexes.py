@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kraft.coordinator.consumer import records
-from kraft.coordinator.consumer.draft import NOTHING, Draft, GroupDecision
+from kraft.coordinator.consumer.draft import METADATA_CHANGED, NOTHING, Draft, GroupDecision
 from kraft.coordinator.consumer.group import ConsumerGroup, ResolvedRegex
 from kraft.coordinator.shard import Context
 
@@ -34,5 +34,5 @@ def decide_resolved(
             draft.emit(records.resolved_regex(group.group_id, regex, results[regex]))
     new_hash = draft.group.metadata_hash_with(context.image)
     if differs or new_hash != group.metadata_hash:
-        draft.bump_epoch(new_hash)
+        draft.bump_epoch(new_hash, "other topics match a regular expression" if differs else METADATA_CHANGED)
     return draft.decision()

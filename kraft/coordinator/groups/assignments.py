@@ -67,7 +67,13 @@ def take_targets(state: State, ticket: Ticket, command: TakeTargets) -> GroupsDe
         settings = state.settings.of_group(group_id)
         draft.start_assignment(wait_ms(draft.group.assignment_ms, state.context, settings))
     decision = draft.decision(Reply(ticket, False))
-    return Decision(volatile=ended, records=decision.records, replies=decision.replies, timers=decision.timers)
+    return Decision(
+        volatile=ended,
+        records=decision.records,
+        replies=decision.replies,
+        timers=decision.timers,
+        events=decision.events,
+    )
 
 
 def give_up_run(state: State, ticket: Ticket, command: GiveUpRun) -> GroupsDecision:

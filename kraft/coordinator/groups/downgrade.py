@@ -21,6 +21,7 @@ from kraft.coordinator.consumer.draft import GroupDecision as ConsumerDecision
 from kraft.coordinator.consumer.group import ConsumerGroup, Member
 from kraft.coordinator.consumer.group import GroupState as ConsumerState
 from kraft.coordinator.consumer_protocol import encode_assignment
+from kraft.coordinator.group_events import MemberEvent
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.group_records import ConsumerGroupMemberMetadataKey
 from kraft.coordinator.groups.settings import GroupShardSettings
@@ -84,6 +85,7 @@ def _downgraded(
         records=(*records.without_group(before), *begun.records),
         replies=own.replies,
         timers={**own.timers, **begun.timers},
+        events=(*(each for each in decision.events if isinstance(each, MemberEvent)), *begun.events),
     )
 
 

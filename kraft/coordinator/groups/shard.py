@@ -69,6 +69,7 @@ class GroupShard(Shard[Groups, GroupsVolatile, GroupCommand, GroupRecord]):
 
     def loaded(self, replicated: Groups, context: Context) -> GroupsDecision:
         records: list[GroupRecord] = []
+        events: list[object] = []
         timers: dict[TimerKey, int | None] = {ExpiryTimer(): self._settings.offsets_retention_check_interval_ms}
         classic: dict[str, ClassicGroup] = {}
         for group_id, value in replicated.classic.items():
@@ -77,11 +78,12 @@ class GroupShard(Shard[Groups, GroupsVolatile, GroupCommand, GroupRecord]):
                 assert decision.volatile is not None, f"{group_id} is recorded"
                 classic[group_id] = decision.volatile
                 records += decision.records
+                events += decision.events
                 timers.update(decision.timers)
         for group_id, group in replicated.consumer.items():
             timers.update(decide_loaded(group, self._settings.of_group(group_id), context).timers)
         volatile = GroupsVolatile().with_classic(classic)
-        return Decision(volatile=volatile, records=tuple(records), timers=timers)
+        return Decision(volatile=volatile, records=tuple(records), timers=timers, events=tuple(events))
 
     def decide(
         self, replicated: Groups, volatile: GroupsVolatile, ticket: Ticket, command: GroupCommand, context: Context

@@ -71,6 +71,7 @@ class State(Struct, frozen=True, kw_only=True):
             records=decision.records,
             replies=decision.replies,
             timers=decision.timers,
+            events=decision.events,
         )
 
     def with_consumer(self, decision: ConsumerDecision) -> GroupsDecision:
@@ -88,6 +89,7 @@ class State(Struct, frozen=True, kw_only=True):
             records=decision.records,
             replies=decision.replies,
             timers={**timers, **self.assignment_timer(decision.records)},
+            events=decision.events,
         )
 
     def assignment_timer(self, records: Iterable[GroupRecord]) -> dict[TimerKey, int | None]:

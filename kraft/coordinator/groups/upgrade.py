@@ -71,6 +71,7 @@ def join_classic_group(state: State, classic: ClassicGroup, ticket: Ticket, requ
             **decision.timers,
             **state.assignment_timer((*upgraded, *decision.records)),
         },
+        events=decision.events,
     )
 
 

@@ -20,10 +20,10 @@ from kraft.coordinator.groups.limits import group_id_error
 from kraft.coordinator.groups.replicated import Groups
 from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.coordinator.groups.volatile import GroupsVolatile
-from kraft.coordinator.hosted_shard import unavailable
 from kraft.coordinator.offsets.commit import commit_bytes_min
 from kraft.coordinator.shard import Context
 from kraft.coordinator.shard_batches import TooLarge
+from kraft.coordinator.shard_refusals import stopping, unavailable
 from kraft.log.append_work import AppendOrigin
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.topic_names import OFFSETS_TOPIC
@@ -31,8 +31,9 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.runtime.clock import Clock
 from kraft.runtime.entropy import Entropy
 from kraft.server.coordinator.group_kind import GroupHost, GroupKind
+from kraft.server.coordinator.group_log import GroupLog
 from kraft.server.coordinator.offset_verification import OffsetVerification
-from kraft.server.coordinator.shard_host import HostSettings, HostSurroundings, stopping
+from kraft.server.coordinator.shard_host import HostSettings, HostSurroundings
 from kraft.server.coordinator.shard_hosts import ShardHosts
 from kraft.server.coordinator.topic_changes import TopicChanges
 from kraft.server.loop.threads import shut_down
@@ -99,6 +100,7 @@ class GroupCoordinators:
             fatal=fatal,
             loaded=self._loaded,
         )
+        surroundings = replace(surroundings, report=GroupLog(surroundings.backlog, clock.monotonic_ms).report)
         self._topic_changes = TopicChanges(image, image_version, clock, self._background, fatal)
         self._hosts = ShardHosts(OFFSETS_TOPIC, kind, surroundings, image)
 

@@ -26,13 +26,15 @@ from kraft.coordinator.hosted_shard import (
     Load,
     RefuseAll,
     RemoveTimer,
+    Report,
     SendReplies,
     SetMoreTimers,
     SetTimer,
     Surroundings,
-    unavailable,
 )
 from kraft.coordinator.shard import Context, Reply, Ticket, TimerKey, Work
+from kraft.coordinator.shard_batches import Happening
+from kraft.coordinator.shard_refusals import not_coordinator, unavailable
 from kraft.log.append_work import AppendMustWait, AppendOrigin, ProducedRecords
 from kraft.log.format.compression import Codec
 from kraft.log.topic_config import SEGMENT_BYTES_MAX
@@ -108,6 +110,9 @@ class HostSurroundings(Struct, frozen=True, kw_only=True):
 
     committed: Callable[[Partition], None] = lambda partition: None
     """Called when the committed state of the shard has changed."""
+
+    report: Callable[[Sequence[Happening]], None] = lambda happenings: None
+    """Writes what has happened to the node's log."""
 
     backlog: Backlog = field(default_factory=Backlog)
     """Ends timers, and sends what is released by thousands."""
@@ -320,6 +325,8 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
                     self._append(effect)
                 case SendReplies():
                     self._send(effect.replies)
+                case Report():
+                    self._surroundings.report(effect.happenings)
                 case RefuseAll():
                     log.warning(
                         "coordinator write failed",
@@ -488,11 +495,3 @@ def _level(replayed: Replayed[Any]) -> int:
         return logging.WARNING
     # Most partitions of a new cluster are empty.
     return logging.INFO if replayed.records else logging.DEBUG
-
-
-def stopping() -> Refusal:
-    return unavailable("this broker is stopping; look for the coordinator again")
-
-
-def not_coordinator(reason: str) -> Refusal:
-    return Refusal(ErrorCode.NOT_COORDINATOR, f"{reason}: look for the coordinator again")

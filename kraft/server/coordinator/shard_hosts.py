@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Final, Generic, TypeVar
 
 from kraft.coordinator.group_partition import partition_of
+from kraft.coordinator.shard_refusals import not_coordinator, stopping
 from kraft.metadata.image import MetadataImage
-from kraft.server.coordinator.shard_host import HostSurroundings, ShardHost, not_coordinator, stopping
+from kraft.server.coordinator.shard_host import HostSurroundings, ShardHost
 from kraft.server.coordinator.shard_kind import ShardKind
 from kraft.server.loop.purgatory import Watch
 from kraft.server.replica.partition import Partition

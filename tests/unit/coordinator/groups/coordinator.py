@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import reduce
 from itertools import count
@@ -98,6 +99,7 @@ class Coordinator:
         self.replies: dict[Ticket, object] = {}
         self.work: list[Work] = []
         """Work beside the shard that was begun."""
+        self.events: list[Any] = []
         self._tickets = count(1)
         self._ids = count(1)
         self.load()
@@ -147,6 +149,7 @@ class Coordinator:
             assert reply.ticket not in self.replies
             self.replies[reply.ticket] = reply.response
         self.work += decision.work
+        self.events += decision.events
         self.check()
 
     def finish_work(self) -> None:
@@ -167,6 +170,9 @@ class Coordinator:
         for key in self.volatile.rejoining:
             assert self.groups.consumer[key.group_id].members[key.member_id].classic is not None
             assert key in self.timers
+        for group in self.groups.consumer.values():
+            steady = Counter(each.epoch for each in group.members.values() if each.epoch < 0 or each.state == 0)
+            assert dict(group.epoch_counts.items()) == steady
         scanned = {
             group_id: {each.topic_regex for each in group.members.values() if each.topic_regex}
             for group_id, group in self.groups.consumer.items()

@@ -134,7 +134,7 @@ async def test_an_old_producer_is_refused_and_its_group_goes_on(tmp_path: Path) 
             assert await end(broker, epoch=3) is ErrorCode.NONE
             assert await commit(broker, 6, producer_epoch=2) is ErrorCode.INVALID_PRODUCER_EPOCH
             assert await end(broker, epoch=3, coordinator_epoch=0) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
-        assert logs == [], "nothing was loaded again"
+        assert all(line["event"].startswith("group") for line in logs), "nothing was loaded again"
         beat = Heartbeat(group_id=GROUP, member_id=member_id, generation=1)
         assert await broker.handlers.classic.heartbeat(beat) == HeartbeatAccepted()
         assert (await fetch(broker)).offset == 5

@@ -1,0 +1,172 @@
+"""Log lines about groups: the start and the end of each rebalance, and members that come and go.
+
+However many members or groups there are, few lines are written at once: of each rebalance those of the first members,
+while its last line counts all of them; and of all groups together so many in a minute. They are written in turns of the
+loop that others share.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, assert_never, cast
+
+import structlog
+from msgspec import Struct
+
+from kraft.coordinator.group_events import (
+    GroupEvent,
+    MemberAway,
+    MemberEvent,
+    MemberGone,
+    MemberJoined,
+    MemberReplaced,
+    RebalanceCompleted,
+    RebalanceStarted,
+)
+from kraft.coordinator.shard_batches import Happening
+from kraft.server.loop.backlog import Backlog
+
+log = structlog.get_logger()
+
+MEMBER_LINES_MAX: Final = 20
+"""Lines about members in one rebalance of a group, besides its first and its last one."""
+
+LINES_MAX: Final = 600
+"""Lines about all groups in a period. Groups that rebalance all the time do not fill the disk, or hide other lines."""
+
+PERIOD_MS: Final = 60_000
+
+GROUPS_MAX: Final = 10_000
+"""Groups whose rebalance may be under way. Of those that another broker coordinates now, no end is heard."""
+
+EVENTS_AT_ONCE: Final = 20
+TEXT_MAX: Final = 200
+
+
+class _Progress(Struct, eq=False):
+    """A group since the end of its last rebalance."""
+
+    began_ms: int | None = None
+    """Wall time of the start; None if there was none, or if another coordinator has seen it."""
+
+    lines: int = 0
+    joined: int = 0
+    left: int = 0
+
+
+class GroupLog:
+    def __init__(self, backlog: Backlog, monotonic_ms: Callable[[], int]) -> None:
+        self._backlog = backlog
+        self._monotonic_ms = monotonic_ms
+        self._waiting: deque[Happening] = deque()
+        self._groups: OrderedDict[str, _Progress] = OrderedDict()
+        self._period_began_ms = monotonic_ms()
+        self._lines = 0
+        self._not_logged = 0
+
+    def report(self, happenings: Sequence[Happening]) -> None:
+        """Log these events from the next turn of the loop on, in their order."""
+        is_working = bool(self._waiting)
+        self._waiting.extend(happenings)
+        if self._waiting and not is_working:
+            self._backlog.add(self._log_some)
+
+    def _log_some(self) -> bool:
+        for _ in range(min(EVENTS_AT_ONCE, len(self._waiting))):
+            event, at_ms, _is_written = self._waiting.popleft()
+            self._log(cast(GroupEvent, event), at_ms)
+        return bool(self._waiting)
+
+    def _log(self, event: GroupEvent, at_ms: int) -> None:
+        match event:
+            case RebalanceStarted():
+                self._log_start(event, at_ms)
+            case RebalanceCompleted():
+                self._log_end(event, at_ms)
+            case _:
+                self._log_member(event)
+
+    def _log_start(self, event: RebalanceStarted, at_ms: int) -> None:
+        progress = self._progress(event.group_id)
+        facts = {
+            "group": event.group_id,
+            ("old_generation" if event.is_classic else "epoch"): event.epoch,
+            "members": event.members,
+            "reason": event.reason,
+        }
+        if event.is_restart and progress.began_ms is not None:
+            self._log_within(progress, "group rebalance restarted", facts)
+            return
+        progress.began_ms = at_ms
+        self._line("group rebalance started", facts)
+
+    def _log_end(self, event: RebalanceCompleted, at_ms: int) -> None:
+        progress = self._progress(event.group_id)
+        del self._groups[event.group_id]
+        facts: dict[str, Any] = {
+            "group": event.group_id,
+            ("generation" if event.is_classic else "epoch"): event.epoch,
+            "members": event.members,
+        }
+        if event.partitions is not None:
+            facts["partitions"] = event.partitions
+        if progress.began_ms is not None:
+            # The wall clock may have been set back.
+            facts["took_ms"] = max(at_ms - progress.began_ms, 0)
+        self._line("group rebalance completed", {**facts, "joined": progress.joined, "left": progress.left})
+
+    def _log_member(self, event: MemberEvent) -> None:
+        progress = self._progress(event.group_id)
+        facts: dict[str, Any] = {"group": event.group_id, "member": event.member_id}
+        if event.instance_id is not None:
+            facts["instance"] = event.instance_id
+        match event:
+            case MemberJoined():
+                progress.joined += 1
+                line = "group member joined"
+                facts.update(client=event.client_id, host=event.client_host)
+            case MemberGone():
+                progress.left += 1
+                line = "group member left" if event.has_left else "group member removed"
+                facts["reason"] = event.reason
+            case MemberAway():
+                line = "group member away"
+                facts["reason"] = "static: its assignment is kept until its session ends"
+            case MemberReplaced():
+                line = "group member replaced"
+                facts["replaced"] = event.replaced_id
+            case _:
+                assert_never(event)
+        self._log_within(progress, line, facts)
+
+    def _progress(self, group_id: str) -> _Progress:
+        progress = self._groups.pop(group_id, None) or _Progress()
+        self._groups[group_id] = progress
+        if len(self._groups) > GROUPS_MAX:
+            self._groups.popitem(last=False)
+        return progress
+
+    def _log_within(self, progress: _Progress, line: str, facts: dict[str, Any]) -> None:
+        """Log one of the lines between the first and the last of a rebalance."""
+        progress.lines += 1
+        if progress.lines <= MEMBER_LINES_MAX:
+            self._line(line, facts)
+
+    def _line(self, line: str, facts: dict[str, Any]) -> None:
+        now_ms = self._monotonic_ms()
+        if now_ms - self._period_began_ms >= PERIOD_MS:
+            self._period_began_ms, self._lines = now_ms, 0
+        if self._lines >= LINES_MAX:
+            if not self._not_logged:
+                log.info("group lines paused", reason=f"{LINES_MAX} within {PERIOD_MS // 1_000} s")
+            self._not_logged += 1
+            return
+        self._lines += 1
+        omitted = {"lines_not_logged": self._not_logged} if self._not_logged else {}
+        self._not_logged = 0
+        log.info(line, **{name: _short(fact) for name, fact in facts.items()}, **omitted)
+
+
+def _short(fact: Any) -> Any:
+    return f"{fact[:TEXT_MAX]}..." if isinstance(fact, str) and len(fact) > TEXT_MAX else fact
