@@ -6,6 +6,7 @@ from typing import Final
 
 from kraft.model import brokers, configs, features, log_directories, partitions
 from kraft.model import client_quotas as quotas
+from kraft.model.awaited_replicas import DescribeAwaitedReplicasRequest, DescribeAwaitedReplicasResponse
 from kraft.model.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
 from kraft.model.fetch import FetchRequest, FetchResponse
@@ -37,6 +38,9 @@ OFFSET_FOR_LEADER_EPOCH: Final = Call(
     _BROKER, "OffsetForLeaderEpoch", OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 )
 DELETE_RECORDS: Final = Call(_BROKER, "DeleteRecords", DeleteRecordsRequest, DeleteRecordsResponse)
+DESCRIBE_AWAITED_REPLICAS: Final = Call(
+    _BROKER, "DescribeAwaitedReplicas", DescribeAwaitedReplicasRequest, DescribeAwaitedReplicasResponse
+)
 INIT_PRODUCER_ID: Final = Call(_BROKER, "InitProducerId", InitProducerIdRequest, InitProducerIdResponse)
 
 _ADMIN: Final = service_of(admin_pb2.DESCRIPTOR, "Admin")

@@ -14,6 +14,7 @@ from kraft.client.ports import ProduceStream
 from kraft.client.sans_io.send_buffer import Attempt
 from kraft.client.settings import ProducerSettings
 from kraft.model.errors import Refusal
+from kraft.model.ids import TopicPartition
 from kraft.model.produce import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
 from kraft.rpc.peers import Unreachable
 from kraft.runtime.clock import Clock
@@ -70,6 +71,10 @@ class ProduceLink:
     def oldest_age_ms(self, now_ms: int) -> int:
         """Return the age of the oldest request in flight; 0 if there is none."""
         return now_ms - self._in_flight[0].since_ms if self._in_flight else 0
+
+    def oldest_partitions(self) -> list[TopicPartition]:
+        """Return the partitions of the oldest request in flight."""
+        return [attempt.batch.partition for attempt in self._in_flight[0].attempts] if self._in_flight else []
 
     @property
     def is_idle(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Final
 
 from kraft.client.aio.coordinators import Coordinators
 from kraft.client.aio.produce_link import LinkEvents, ProduceLink
+from kraft.client.aio.stalled_produces import StalledProduces
 from kraft.client.any_broker import check
 from kraft.client.errors import BufferExhausted, ClientClosed
 from kraft.client.metadata_cache import MetadataCache
@@ -24,7 +25,7 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.find_coordinator import CoordinatorType
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
 from kraft.model.init_producer_id import InitProducerIdRequest
-from kraft.model.produce import ProducePartitionResult
+from kraft.model.produce import ACKS_ALL, ProducePartitionResult
 from kraft.rpc.calls import INIT_PRODUCER_ID, PRODUCE
 from kraft.rpc.peers import Unreachable
 
@@ -47,6 +48,7 @@ class Sender:
         self._metadata = MetadataCache(self._connections, settings, network.clock, network.chance)
         self._metadata.on_refresh = self._wake_up
         self._buffer = SendBuffer(settings, network.chance)
+        self._stalled = StalledProduces(self._connections, self._buffer.explained)
         self._backoff = Backoff(
             first_ms=min(CONCURRENT_BACKOFF_MS, settings.retry_backoff_ms),
             max_ms=settings.retry_backoff_max_ms,
@@ -181,6 +183,7 @@ class Sender:
         if self._identity_task is not None:
             self._identity_task.cancel()
             await asyncio.wait([self._identity_task])
+        await self._stalled.close()
         for link in self._links.values():
             await link.close()
         if self._closing:
@@ -254,6 +257,8 @@ class Sender:
                 )
             elif age_ms >= STALL_MS:
                 self._metadata.request_refresh()
+                if self._settings.acks == ACKS_ALL:
+                    self._stalled.ask(link.address, link.oldest_partitions(), now_ms)
         for link in [link for link in self._links.values() if link.is_broken]:
             del self._links[link.address]
             # With acks=0 a broken stream is the only sign that the broker is not the leader.

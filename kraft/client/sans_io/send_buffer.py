@@ -26,7 +26,7 @@ from kraft.client.errors import ClientClosed, DeliveryTimeout, TransactionAborte
 from kraft.client.sans_io.backoff import Backoff
 from kraft.client.sans_io.column_records import ColumnRecords, RecordContent
 from kraft.client.sans_io.send_batch import Batch, ProducerIdentity, Receipt
-from kraft.client.sans_io.send_lane import Lane
+from kraft.client.sans_io.send_lane import Awaited, Lane
 from kraft.client.sans_io.task_receipt import TaskFuture
 from kraft.client.settings import ProducerSettings
 from kraft.client.values import Delay
@@ -303,7 +303,9 @@ class SendBuffer:
         batch.sent_ms = now_ms
         lane.leader = leader
         lane.in_flight[batch] = lane.last_attempt = self._attempts
-        lane.is_retrying = False
+        if lane.is_retrying:
+            # What the leader said before the attempt failed says nothing about this one.
+            lane.is_retrying, lane.awaited = False, None
         return Attempt(batch, self._attempts)
 
     def _lingered(self, batch: Batch, now_ms: int) -> bool:
@@ -334,9 +336,17 @@ class SendBuffer:
         lane = self._lane_of(attempt)
         if lane is None:
             return []
-        attempt.batch.last_reason = reason
+        awaited = lane.awaited_now(now_ms)
+        attempt.batch.last_reason = f"{reason}; it last said that it {awaited}" if awaited else reason
         lane.has_lost = True
         return self._retry(lane, attempt.batch, now_ms, self._backoff)
+
+    def explained(self, partition: TopicPartition, awaited: Awaited) -> None:
+        """Note what the leader of an unanswered batch waits for, with an empty text if it does not say."""
+        lane = self._lanes[partition]
+        oldest = lane.batches[0] if lane.batches else None
+        if oldest in lane.in_flight and oldest.sent_ms <= awaited.asked_ms:
+            lane.awaited = awaited if awaited.text else None
 
     def sent(self, attempt: Attempt) -> list[BatchOutcome]:
         """Complete an attempt with acks=0, which gets no response."""
@@ -352,7 +362,7 @@ class SendBuffer:
         # The broker accepted this batch, so the dropped ones before it were stored after all.
         for hole in lane.holes_before(batch):
             lane.holes.remove(hole)
-        lane.failures = 0
+        lane.failures, lane.last_failure, lane.awaited = 0, None, None
         lane.is_known = True
         lane.batches.remove(batch)
         del lane.in_flight[batch]
@@ -363,6 +373,7 @@ class SendBuffer:
         if self._given_up is not None:
             return self._fail(lane, batch, self._aborted(batch))
         del lane.in_flight[batch]
+        lane.last_failure = now_ms, batch.last_reason
         if not lane.is_retrying:
             # Batches that were in flight together fail together: this counts as one failure.
             lane.is_retrying = True
@@ -417,7 +428,7 @@ class SendBuffer:
                 lane.seal()
             while lane.batches and lane.batches[0].created_ms + timeout_ms <= now_ms:
                 batch = lane.batches[0]
-                reason = batch.last_reason or self.trouble or "no response yet"
+                reason = self._reason(lane, batch, now_ms) or self.trouble or "no response yet"
                 outcomes += self._fail(lane, batch, DeliveryTimeout(batch.partition, timeout_ms, reason))
         return outcomes
 
@@ -456,11 +467,21 @@ class SendBuffer:
     def _delay(self, lane: Lane, now_ms: int) -> Delay | None:
         batch = lane.batches[0] if lane.batches else lane.open
         assert batch is not None, "a busy lane has a batch"
-        since_ms, reason = batch.created_ms, batch.last_reason
-        if not reason and batch in lane.in_flight:
-            since_ms, reason = batch.sent_ms, f"no response from {lane.leader} yet"
+        since_ms, reason = batch.created_ms, self._reason(lane, batch, now_ms)
+        if not batch.last_reason and batch in lane.in_flight:
+            since_ms, reason = batch.sent_ms, reason or f"no response from {lane.leader} yet"
         reason = reason or self.trouble
         return Delay(partition=lane.partition, reason=reason, waited_ms=now_ms - since_ms) if reason else None
+
+    def _reason(self, lane: Lane, batch: Batch, now_ms: int) -> str:
+        """Return why the batch is not acknowledged, as far as its leader has said so."""
+        if batch.last_reason and batch not in lane.in_flight:
+            return batch.last_reason
+        if awaited := lane.awaited_now(now_ms):
+            return f"no response from {lane.leader} yet: it {awaited}"
+        if not batch.last_reason and (failure := lane.failure_now(now_ms)):
+            return f"no response from {lane.leader} yet; to the records before: {failure}"
+        return batch.last_reason
 
     def _busy_lanes(self) -> Iterator[Lane]:
         return (lane for lane in self._lanes.values() if lane.batches or lane.open is not None)

@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from msgspec import Struct
+
 from kraft.client.sans_io.send_batch import Batch, ProducerIdentity
 from kraft.log.format.record_batch import SEQUENCE_MAX
 from kraft.model.ids import TopicPartition
+
+REASON_AGE_MS_MAX: Final = 5_000
+"""What a leader said that it waits for counts for this time after it was asked; so does a failure of earlier records as
+the reason of later ones."""
+
+
+class Awaited(Struct, frozen=True):
+    """What the leader said that the records wait for, and when it was asked."""
+
+    leader: str
+    text: str
+    asked_ms: int
 
 
 class Lane:
@@ -20,9 +36,13 @@ class Lane:
         self.last_attempt = 0
         """The number of the last attempt of any of its batches."""
         self.leader = ""
+        self.awaited: Awaited | None = None
+        """Set while the leader does not answer; None once it has acknowledged a batch since."""
         self.retry_at_ms = 0
         self.failures = 0
         """The number of failed attempts in a row."""
+        self.last_failure: tuple[int, str] | None = None
+        """Time and reason of the latest of them."""
         self.is_retrying = False
         self.identity: ProducerIdentity | None = None
         self.spent_identity: ProducerIdentity | None = None
@@ -44,6 +64,19 @@ class Lane:
 
     def next_batch(self) -> Batch | None:
         return next((batch for batch in self.batches if batch not in self.in_flight), None)
+
+    def awaited_now(self, now_ms: int) -> str:
+        """Return what the leader waits for; empty if it did not say so a short time ago."""
+        told = self.awaited
+        if told is None or told.leader != self.leader or now_ms - told.asked_ms > REASON_AGE_MS_MAX:
+            return ""
+        return told.text
+
+    def failure_now(self, now_ms: int) -> str:
+        """Return why the latest attempt failed; empty if that was not a short time ago."""
+        if self.last_failure is None or now_ms - self.last_failure[0] > REASON_AGE_MS_MAX:
+            return ""
+        return self.last_failure[1]
 
     def drop(self, batch: Batch) -> None:
         self.batches.remove(batch)
@@ -70,6 +103,7 @@ class Lane:
         self.identity = self.spent_identity = None
         self.is_known = self.is_retrying = self.must_renumber = self.has_lost = False
         self.next_sequence = self.encoded_count = self.retry_at_ms = self.failures = 0
+        self.awaited = self.last_failure = None
         self.holes = []
 
     def renumber_after_hole(self) -> None:

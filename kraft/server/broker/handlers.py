@@ -19,7 +19,7 @@ from kraft.server.broker.replicas import BrokerReplicas
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.values import GRPC
 from kraft.server.handlers.alter_replica_log_directories import AlterReplicaLogDirectoriesHandler
-from kraft.server.handlers.awaited_replicas import AwaitedReplicas
+from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
 from kraft.server.handlers.broker_handlers import BrokerHandlers
 from kraft.server.handlers.delete_records import DeleteRecordsHandler
 from kraft.server.handlers.describe_configs import DescribeConfigsHandler
@@ -97,11 +97,12 @@ class BrokerApis:
         verification = ProduceVerification(
             partitions, transactions.verifier.verify, is_enabled=config.transactions.verifies_partitions
         )
-        awaited = AwaitedReplicas(partitions, self._replicas.lagging_followers.awaited_by_produce)
+        awaited = AwaitedReplicasHandler(partitions, self._replicas.lagging_followers.awaited_by_produce)
         produce = ProduceHandler(partitions, self._waiting_appends, verification, awaited)
         fetch = FetchHandler(partitions, slow_reads=self._slow_reads)
         return BrokerHandlers(
             produce=produce,
+            awaited_replicas=awaited,
             fetch=fetch,
             plain_records=PlainRecordsHandler(produce, fetch, self._slow_reads, self._world.clock.wall_ms),
             metadata=self._metadata_handler(GRPC),

@@ -1,16 +1,29 @@
-"""The replicas that acks=all produces wait for, in the words of their errors."""
+"""DescribeAwaitedReplicas: the replicas that acks=all produces wait for, in words; also in those of their errors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
+from kraft.model.awaited_replicas import (
+    AwaitedReplicas,
+    AwaitingPartition,
+    DescribeAwaitedReplicasRequest,
+    DescribeAwaitedReplicasResponse,
+)
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset
+from kraft.rpc.call import Served
+from kraft.rpc.calls import DESCRIBE_AWAITED_REPLICAS
+from kraft.server.loop.turns import Turns
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
 
+PARTITIONS_AT_ONCE: Final = 500
+"""Partitions looked up before other tasks have their turn."""
 
-class AwaitedReplicas:
+
+class AwaitedReplicasHandler:
     def __init__(
         self,
         partitions: Partitions,
@@ -19,6 +32,20 @@ class AwaitedReplicas:
         """`in_words` returns "waits for" and what records that end at the offset wait for; empty for nothing."""
         self._partitions = partitions
         self._in_words = in_words
+
+    async def handle(self, request: DescribeAwaitedReplicasRequest) -> DescribeAwaitedReplicasResponse:
+        turns, results = Turns(PARTITIONS_AT_ONCE), []
+        for asked in request.partitions:
+            results.append(AwaitedReplicas(topic=asked.topic, partition=asked.partition, awaited=self._awaited(asked)))
+            await turns.done()
+        return DescribeAwaitedReplicasResponse(partitions=results)
+
+    def _awaited(self, asked: AwaitingPartition) -> str:
+        held = self._partitions.find_by_name(asked.topic, asked.partition)
+        if held is None or held.high_watermark >= held.log.log_end_offset:
+            return ""
+        # The oldest record that is not committed: a replica that lacks only later ones holds nobody up.
+        return self._in_words(held, Offset(held.high_watermark + 1))
 
     def after_append(self, partition: Partition, last_offset: Offset) -> str:
         """Return the message for records that are appended, up to that offset, and not on every in-sync replica."""
@@ -35,3 +62,6 @@ class AwaitedReplicas:
             return refusal.message
         awaited = self._in_words(held, Offset(held.log.log_end_offset + 1))
         return f"{refusal.message}; the partition {awaited}" if awaited else refusal.message
+
+    def served(self) -> list[Served]:
+        return [DESCRIBE_AWAITED_REPLICAS.served_by(self.handle)]

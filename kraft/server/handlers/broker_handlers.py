@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from kraft.rpc.call import Served
 from kraft.server.handlers.alter_replica_log_directories import AlterReplicaLogDirectoriesHandler
+from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
 from kraft.server.handlers.brokers import BrokersHandler
 from kraft.server.handlers.classic_groups import ClassicGroupsHandler
 from kraft.server.handlers.client_quotas import ClientQuotasHandler
@@ -75,6 +76,7 @@ class GroupHandlers(Struct, frozen=True, kw_only=True):
 
 class BrokerHandlers(Struct, frozen=True, kw_only=True):
     produce: ProduceHandler
+    awaited_replicas: AwaitedReplicasHandler
     fetch: FetchHandler
     plain_records: PlainRecordsHandler
     metadata: MetadataHandler
@@ -106,6 +108,7 @@ class BrokerHandlers(Struct, frozen=True, kw_only=True):
         """Return the calls of the GRPC listener."""
         return [
             *self.produce.served(),
+            *self.awaited_replicas.served(),
             *self.fetch.served(),
             *self.plain_records.served(),
             *self.metadata.served(),

@@ -40,7 +40,7 @@ from kraft.model.produce import (
 )
 from kraft.rpc.call import Served
 from kraft.rpc.calls import PRODUCE
-from kraft.server.handlers.awaited_replicas import AwaitedReplicas
+from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
 from kraft.server.handlers.long_produces import LONG_FROM, TURN_S_MAX, LongProduces, Rest, timed_out
 from kraft.server.handlers.produce_verification import (
     NO_ORIGINS,
@@ -155,14 +155,14 @@ class ProduceHandler:
         partitions: Partitions,
         waiting: WaitingAppends | None = None,
         verification: ProduceVerification | None = None,
-        awaited: AwaitedReplicas | None = None,
+        awaited: AwaitedReplicasHandler | None = None,
     ) -> None:
         """Without `verification`, records of transactions are refused."""
         self._partitions = partitions
         self._waiting = waiting or WaitingAppends()
         self._long = LongProduces(self._waiting)
         self._verification = verification
-        self._awaited = awaited or AwaitedReplicas(partitions)
+        self._awaited = awaited or AwaitedReplicasHandler(partitions)
         self._refused_sequences = RefusedSequences()
 
     def handle(self, request: ProduceRequest) -> Awaitable[ProduceResponse | None]:

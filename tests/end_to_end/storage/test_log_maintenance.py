@@ -16,7 +16,7 @@ import pytest
 from kraft.client import Admin, Consumer, Producer, TopicPartition
 from kraft.log.format.record_batch import iter_records
 from kraft.testing import Cluster
-from tests.support.command_line import run_kraft
+from tests.support.command_line import run_kraft, running
 from tests.support.log.segment_files import read_segments
 from tests.support.records import bounds
 
@@ -430,11 +430,36 @@ def test_the_error_of_a_producer_names_the_follower_on_a_full_disk_that_it_waits
         fill(disk, 12 * MIB)
         until(lambda: FULL in said(cluster, 3), "it notices")
         with Producer(cluster.bootstrap_servers, delivery_timeout_ms=6_000, request_timeout_ms=5_000) as producer:
+            error = producer.send("orders", b"waits").exception(timeout=DEADLINE_S)
+        check_named(str(error), disk)
+
+
+def test_a_producer_and_the_command_name_that_follower_while_they_wait(tmp_path: Path) -> None:
+    with follower_on_a_small_disk(tmp_path, 60_000) as (cluster, disk):
+        filler = fill(disk, 12 * MIB)
+        until(lambda: FULL in said(cluster, 3), "it notices")
+        with (
+            Producer(cluster.bootstrap_servers) as producer,
+            running("kraft", "produce", "orders", "--bootstrap-server", cluster.bootstrap_servers) as command,
+        ):
             future = producer.send("orders", b"waits")
-            until(lambda: "broker 3" in str(producer.longest_delay()), "the delay has its reason")
-            named = [str(producer.longest_delay()), str(future.exception(timeout=DEADLINE_S))]
-        for text in named:
-            print(text)
-            assert re.search(r"waits for broker 3, which has lacked records for \d+ s: ", text)
-            assert f"the disk of {disk / 'node-3'} has" in text
-            assert "log.free.space.min.bytes" in text
+            command.stdin.write(b"waits, too\n")
+            command.stdin.close()
+            took_s = until(lambda: "the disk of" in str(producer.longest_delay()), "the delay has its reason")
+            assert took_s < 20, "not by the response, which comes after request.timeout.ms"
+            print(f"named after {took_s:.1f} s")
+            check_named(str(producer.longest_delay()), disk)
+            # The command says it after 5 s.
+            with_reason = next(line.decode() for line in command.stderr if b"the disk of" in line)
+            check_named(with_reason, disk)
+            assert with_reason.startswith("Records for orders-0 wait to be stored: no response from ")
+            filler.unlink()
+            assert future.result(DEADLINE_S).offset >= 100
+            assert command.process.wait(DEADLINE_S) == 0
+
+
+def check_named(text: str, disk: Path) -> None:
+    print(text)
+    assert re.search(r"waits for broker 3, which has lacked records for \d+ s: ", text)
+    assert f"the disk of {disk / 'node-3'} has" in text
+    assert "log.free.space.min.bytes" in text

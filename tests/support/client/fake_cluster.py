@@ -62,6 +62,7 @@ from tests.support.client.fake_groups import FakeGroups
 from tests.support.client.fake_partition import FakePartition
 from tests.support.client.fake_streams import FakeFetchStream, FakeProduceStream, FakeStream
 from tests.support.client.fake_transactions import FakeTransactions
+from tests.support.client.fake_waits import FakeWaits
 from tests.support.client.scripted_groups import ScriptedGroup, ScriptedGroups
 from tests.support.client.scripted_transactions import ScriptedTransaction, ScriptedTransactions
 from tests.support.server.fake_controllers import python_name
@@ -190,12 +191,16 @@ class FakeBroker:
         self.address = address or f"broker-{broker_id}:9094"
         self.is_up = is_up
         self.hangs = False
+        self.withholds_responses = False
+        """Does not answer produce requests, as a leader whose followers lag."""
+        self.awaited = ""
+        """What it says that acks=all produces wait for."""
         self.reads_late = False
         """Records are lost if the stream is closed before it is finished."""
         self.never_finishes = False
         """Does not end a stream after its producer has finished."""
         self.is_of_earlier_version = False
-        """Does not say where leader epochs end."""
+        """Does not say where leader epochs end, nor what it waits for."""
         self.loses_answers = 0
         """Streams of the next produce requests break after the request was carried out."""
         self.loses_requests = 0
@@ -211,6 +216,7 @@ class FakeBroker:
         self._services = (
             self,
             FakeAdmin(cluster, broker_id),
+            FakeWaits(self),
             ScriptedGroups(cluster, broker_id),
             ScriptedTransactions(cluster, broker_id),
         )

@@ -58,7 +58,7 @@ class FakeProduceStream(FakeStream):
     async def send(self, request: ProduceRequest) -> None:
         self.check()
         await asyncio.sleep(0)
-        if self.broker.hangs:
+        if self.broker.hangs or self.broker.withholds_responses:
             return
         if self.broker.loses_requests:
             self.broker.loses_requests -= 1

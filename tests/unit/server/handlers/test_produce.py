@@ -11,7 +11,7 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fetch import FetchPartition, FetchRequest
 from kraft.model.ids import TopicId, TopicPartition
 from kraft.model.produce import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
-from kraft.server.handlers.awaited_replicas import AwaitedReplicas
+from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.produce import ProduceHandler
 from tests.support.log.transactional_log import transactional
@@ -173,7 +173,9 @@ async def test_an_isr_that_shrinks_below_the_minimum_fails_waiting_records(broke
 async def test_the_errors_of_acks_all_say_what_is_waited_for(broker: Broker) -> None:
     partition = broker.open(min_insync_replicas=2)
     lead(partition)
-    awaited = AwaitedReplicas(broker.partitions, lambda _, required_offset: f"waits for offset {required_offset}")
+    awaited = AwaitedReplicasHandler(
+        broker.partitions, lambda _, required_offset: f"waits for offset {required_offset}"
+    )
     handler = ProduceHandler(broker.partitions, awaited=awaited)
     timed_out = await only(handler.handle(request(batch("a", "b"))))
     assert timed_out.error_code is ErrorCode.REQUEST_TIMED_OUT
