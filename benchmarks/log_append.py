@@ -20,6 +20,7 @@ from crc32c import crc32c
 from benchmarks.log_batches import BASE_TIMESTAMP_MS, Stamped, batches, stamp
 from benchmarks.log_group_commit import SYNC_DEADLINE_S, GroupCommit
 from benchmarks.report import Cell, Report, file_system, say
+from kraft.log.change import run_now
 from kraft.log.partition_log import PartitionLog
 from kraft.log.topic_config import TopicConfig
 from kraft.model.ids import LeaderEpoch, TopicPartition
@@ -166,7 +167,7 @@ def _append(directory: Path, load: Sequence[Stamped]) -> float:
     log = open_log(directory)
     began_s = time.perf_counter()
     for stamped in load:
-        log.append_as_leader(stamp(stamped), _LEADER_EPOCH, BASE_TIMESTAMP_MS)
+        log.append_as_leader(stamp(stamped), _LEADER_EPOCH, BASE_TIMESTAMP_MS, run_now)
     seconds = time.perf_counter() - began_s
     log.release()
     return seconds
@@ -177,7 +178,7 @@ def _append_synced(directory: Path, load: Sequence[Stamped]) -> float:
     with GroupCommit(log) as syncs:
         began_s = time.perf_counter()
         for stamped in load:
-            log.append_as_leader(stamp(stamped), _LEADER_EPOCH, BASE_TIMESTAMP_MS)
+            log.append_as_leader(stamp(stamped), _LEADER_EPOCH, BASE_TIMESTAMP_MS, run_now)
             syncs.poll()
         syncs.drain()
         seconds = time.perf_counter() - began_s

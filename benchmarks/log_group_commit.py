@@ -7,6 +7,7 @@ from concurrent.futures import wait as wait_for
 from types import TracebackType
 from typing import Final, Self
 
+from kraft.log.change import run_now
 from kraft.log.group_commit import SyncTicket
 from kraft.log.partition_log import PartitionLog
 
@@ -55,7 +56,7 @@ class GroupCommit:
         ticket, self._ticket, self._running = self._ticket, None, None
         if ticket is not None:
             self.syncs += 1
-            self._log.complete_sync(ticket)
+            self._log.complete_sync(ticket, run_now)
 
     def __enter__(self) -> Self:
         return self

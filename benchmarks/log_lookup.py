@@ -14,6 +14,7 @@ from typing import Final
 from benchmarks.log_append import open_log
 from benchmarks.log_batches import BASE_TIMESTAMP_MS, batches, stamp
 from benchmarks.report import Cell, Report, file_system, say
+from kraft.log.change import run_now
 from kraft.log.format.record_batch import read_header
 from kraft.log.partition_log import PartitionLog
 from kraft.model.ids import LeaderEpoch, Offset
@@ -73,7 +74,7 @@ def _build(directory: Path, size_bytes: int) -> _Built:
     load = batches(BATCH_BYTES, timestamp_step_ms=_TIMESTAMP_STEP_MS)
     while written < size_bytes:
         batch = stamp(next(load))
-        log.append_as_leader(batch, LeaderEpoch(1), BASE_TIMESTAMP_MS + number * _TIMESTAMP_STEP_MS)
+        log.append_as_leader(batch, LeaderEpoch(1), BASE_TIMESTAMP_MS + number * _TIMESTAMP_STEP_MS, run_now)
         number += 1
         written += len(batch)
         if written - told_bytes >= _PROGRESS_BYTES:

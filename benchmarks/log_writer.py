@@ -14,6 +14,7 @@ from typing import Final
 from benchmarks.log_append import open_log
 from benchmarks.log_batches import BASE_TIMESTAMP_MS, batches, stamp
 from benchmarks.log_group_commit import GroupCommit
+from kraft.log.change import run_now
 from kraft.log.topic_config import SEGMENT_BYTES_MAX, TopicConfig
 from kraft.model.ids import LeaderEpoch
 from kraft.server.replica.replica_log import UNSYNCED_BYTES_MAX
@@ -34,7 +35,7 @@ def main(directory: Path, batch_bytes: int, log_bytes_max: int, durability: str)
         reported = 0
         load = takewhile(lambda _: log.size_bytes < log_bytes_max, batches(batch_bytes))
         for number, stamped in enumerate(load, start=1):
-            log.append_as_leader(stamp(stamped), LeaderEpoch(1), BASE_TIMESTAMP_MS)
+            log.append_as_leader(stamp(stamped), LeaderEpoch(1), BASE_TIMESTAMP_MS, run_now)
             syncs.poll()
             if written and number % _TELL_EVERY == 0:
                 print(log.log_end_offset, flush=True)

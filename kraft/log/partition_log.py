@@ -1,8 +1,9 @@
 """The log of one partition on one broker: segments of record batches, and the facts about them.
 
 All methods run on the event loop, except `SyncTicket.run` and the steps of changes (see change.py). An operation that
-waits for the disk exists as a change, and as a method that runs the change and blocks. Offsets are assigned here. The
-log does not know other replicas: the caller says which records are committed, by the `upper` that it passes to reads.
+waits for the disk is a change, which its caller runs. The copy of a log that is moved is changed in a thread, and has
+methods that block. Offsets are assigned here. The log does not know other replicas: the caller says which records are
+committed, by the `upper` that it passes to reads.
 """
 
 from __future__ import annotations
@@ -170,7 +171,7 @@ class PartitionLog:
         records: ProducedRecords,
         leader_epoch: LeaderEpoch,
         now_ms: int,
-        run_change: RunChange = run_now,
+        run_change: RunChange,
         origin: AppendOrigin = CLIENT,
     ) -> AppendResult:
         """Check the records of a producer or a coordinator, assign offsets and write them; all or, on a Refusal, none.
@@ -309,7 +310,7 @@ class PartitionLog:
         self._health.check_writable()
         return self._files.sync.prepare(self._files.active.file, self._files.log_end)
 
-    def complete_sync(self, ticket: SyncTicket, run_change: RunChange = run_now) -> None:
+    def complete_sync(self, ticket: SyncTicket, run_change: RunChange) -> None:
         """Advance `synced_end_offset`; from time to time also the recovery point, by a change passed to `run_change`.
 
         Raises Refusal with KAFKA_STORAGE_ERROR if the sync failed; the log has then failed for good."""
@@ -328,10 +329,6 @@ class PartitionLog:
         except OSError as error:
             # On a full disk the only loss is that recovery will have more to read.
             self._health.tolerate_shortage(error)
-
-    def roll(self) -> None:
-        """Run `rolling` and block."""
-        run_now(self.rolling())
 
     def rolling(self) -> Change[None]:
         """Close the active segment to appends and begin a new one; an empty segment stays active."""
@@ -353,10 +350,6 @@ class PartitionLog:
 
     # --- retention -------------------------------------------------------------------------------------------
 
-    def advance_log_start(self, offset: Offset) -> None:
-        """Run `advancing_log_start` and block."""
-        run_now(self.advancing_log_start(offset))
-
     def advancing_log_start(self, offset: Offset) -> Change[None]:
         """Delete the records below `offset`, durably; no change unless it is above the log start offset.
 
@@ -368,10 +361,6 @@ class PartitionLog:
             raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, message)
         if offset > self.log_start_offset:
             yield from self._health.guarding(self._files.advance_start(offset))
-
-    def apply_retention(self, now_ms: int, high_watermark: Offset) -> list[str]:
-        """Run `applying_retention` and block."""
-        return run_now(self.applying_retention(now_ms, high_watermark))
 
     def applying_retention(self, now_ms: int, high_watermark: Offset) -> Change[list[str]]:
         """Delete segments by age, size and log start offset; only committed records are deleted.
@@ -387,10 +376,6 @@ class PartitionLog:
         return (yield from self._health.guarding(self._files.drop_first(dropped)))
 
     # --- compaction ------------------------------------------------------------------------------------------
-
-    def install_cleaned(self, result: CleaningResult, segments: Sequence[Segment]) -> list[str]:
-        """Run `installing_cleaned` and block."""
-        return run_now(self.installing_cleaned(result, segments))
 
     def installing_cleaned(self, result: CleaningResult, segments: Sequence[Segment]) -> Change[list[str]]:
         """Replace segments by the cleaned ones, which a compaction wrote and `open_cleaned` opened.

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cache, partial
 from typing import Final
 
+from kraft.log.change import run_now
 from kraft.log.format.compression import Codec
 from kraft.log.format.record_batch import build_batch, iter_records, split
 from kraft.log.format.record_codec import Record
@@ -36,14 +37,14 @@ def partition_files() -> dict[str, bytes]:
         # Every second batch is of an idempotent producer, with the next of its sequence numbers.
         producer = (9, 1, number // 2) if number % 2 else (-1, -1, -1)
         batch = build_batch(records, Codec.NONE, *producer)
-        log.append_as_leader(batch, LeaderEpoch(number // 8), _NOW_MS)
+        log.append_as_leader(batch, LeaderEpoch(number // 8), _NOW_MS, run_now)
         if number % 4 == 1:
             send(log, 10, number // 4, "of a transaction")
             end(log, 10, ABORT if number % 8 == 1 else COMMIT)
-    log.advance_log_start(Offset(2))
+    run_now(log.advancing_log_start(Offset(2)))
     ticket = log.prepare_sync()
     ticket.run()
-    log.complete_sync(ticket)
+    log.complete_sync(ticket, run_now)
     log.close()
     return {name: disk.read_file(f"{DIRECTORY}/{name}") for name in disk.list(DIRECTORY)}
 

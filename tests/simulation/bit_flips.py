@@ -15,6 +15,7 @@ from enum import Enum
 from random import Random
 from typing import Final
 
+from kraft.log.change import run_now
 from kraft.log.format.compression import Codec
 from kraft.log.format.record_batch import HEADER_BYTES, build_batch, split
 from kraft.log.format.record_codec import Record
@@ -100,7 +101,7 @@ class FlippedLog:
                 # The recovery point is here from now on.
                 log.close()
                 log = open_log(self.disk, _CONFIG, clean_shutdown=True)
-            log.append_as_leader(request, LeaderEpoch(number // 9 * 2), NOW_MS)
+            log.append_as_leader(request, LeaderEpoch(number // 9 * 2), NOW_MS, run_now)
         self.path = log.segments()[0].path
         self.bytes = self.disk.read_file(self.path)
         assert len(self.bytes) == SEGMENT_BYTES
@@ -110,10 +111,10 @@ class FlippedLog:
             Situation.ACTIVE_AFTER_CRASH,
         )
         if self.is_closed:
-            log.append_as_leader(_request(Random(1), 1, 300), LeaderEpoch(60), NOW_MS)
+            log.append_as_leader(_request(Random(1), 1, 300), LeaderEpoch(60), NOW_MS, run_now)
         ticket = log.prepare_sync()
         ticket.run()
-        log.complete_sync(ticket)
+        log.complete_sync(ticket, run_now)
         self.whole = b"".join(self.disk.read_file(segment.path) for segment in log.segments())
         self.end = log.log_end_offset
         self.epochs = log.epoch_cache

@@ -18,6 +18,7 @@ from typing import Final
 from unittest.mock import patch
 
 from kraft.log import group_commit
+from kraft.log.change import run_now
 from kraft.log.partition_log import PartitionLog
 from kraft.log.topic_config import TopicConfig
 from kraft.model.errors import KraftError
@@ -106,11 +107,11 @@ def goes_on(log: PartitionLog, disk: SimDisk, moment: Moment, expectation: Expec
     for number in range(6):
         values = [f"behind the crash, {number}" for _ in range(5)]
         log.append_as_leader(
-            batch_of(*values, timestamp_ms=moment.now_ms), LeaderEpoch(epoch + number // 3), moment.now_ms
+            batch_of(*values, timestamp_ms=moment.now_ms), LeaderEpoch(epoch + number // 3), moment.now_ms, run_now
         )
     ticket = log.prepare_sync()
     ticket.run()
-    log.complete_sync(ticket)
+    log.complete_sync(ticket, run_now)
     held = _held(log)
     if log.synced_end_offset != log.log_end_offset:
         raise Broken(f"a sync of all left the synced end at {log.synced_end_offset}, the log ends at {held[1]}")
@@ -130,7 +131,7 @@ def follows_on(log: PartitionLog, disk: SimDisk, moment: Moment) -> None:
     is_empty = log.log_start_offset == log.log_end_offset
     epoch = LeaderEpoch(0) if is_empty else log.epoch_at(Offset(log.log_end_offset - 1))
     end = log.append_as_follower(stored("behind the crash", offset=log.log_end_offset, epoch=epoch)) + 1
-    log.roll()
+    run_now(log.rolling())
     held = _held(log)
     disk.crash(CrashMode.DROP, Random(0))
     log = open_log(disk, moment.config)

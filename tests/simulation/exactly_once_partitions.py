@@ -12,6 +12,7 @@ from typing import Final
 
 from kraft.client.sans_io.aborted_records import AbortedRecords
 from kraft.log.append_work import AppendOrigin
+from kraft.log.change import run_now
 from kraft.log.format.control_record import EndTransactionMarker, marker_in
 from kraft.log.format.record_batch import BatchHeader, decode_batch, split
 from kraft.log.partition_log import PartitionLog
@@ -56,7 +57,7 @@ class Replica:
         if log.log_end_offset < leader.log_start_offset:
             log.truncate_fully_and_start_at(leader.log_start_offset)
         self.copy(leader, leader.log_end_offset)
-        log.advance_log_start(leader.log_start_offset)
+        run_now(log.advancing_log_start(leader.log_start_offset))
 
     def copy(self, leader: PartitionLog, until: int) -> None:
         """Copy batches until the log has this offset."""
@@ -85,7 +86,7 @@ class Leader:
             answer(NOT_LEADER)
             return
         try:
-            result = self.log.append_as_leader(batch, LeaderEpoch(self.epoch), now_ms, origin=origin)
+            result = self.log.append_as_leader(batch, LeaderEpoch(self.epoch), now_ms, run_now, origin=origin)
         except Refusal as refusal:
             answer(refusal)
             return
@@ -227,7 +228,7 @@ class Partition:
         if self.late_leader is not None:
             return
         for replica in (self.leader.replica, *self._followers()):
-            replica.log.advance_log_start(min(self.consumed, replica.log.log_end_offset))
+            run_now(replica.log.advancing_log_start(min(self.consumed, replica.log.log_end_offset)))
 
 
 def _batches(log: PartitionLog, start: int, end: int) -> Iterator[tuple[BatchHeader, bytes]]:

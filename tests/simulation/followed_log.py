@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kraft.log.change import run_now
 from kraft.log.partition_log import PartitionLog
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId, LeaderEpoch, Offset
@@ -62,7 +63,7 @@ def run(log: PartitionLog, follower: PartitionFollower, effect: FollowerEffect) 
             log.truncate_fully_and_start_at(offset)
             return follower.truncated(log.log_end_offset, log.synced_end_offset)
         case AdvanceLogStart(offset=offset):
-            log.advance_log_start(offset)
+            run_now(log.advancing_log_start(offset))
         case _:
             pass
     return []

@@ -9,6 +9,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from kraft.log.append_work import CLIENT, AppendOrigin
+from kraft.log.change import run_now
 from kraft.log.cleaning.cleaned_segments import CleaningResult, open_cleaned
 from kraft.log.cleaning.cleaning_plan import CleaningPlan, plan_cleaning
 from kraft.log.cleaning.compaction import CleaningAborted, clean
@@ -132,7 +133,7 @@ class KeptLog:
 
     def append_batch(self, leader_epoch: int, batch: bytes, origin: AppendOrigin = CLIENT) -> None:
         """Append as the leader. Raises Refusal."""
-        self.log.append_as_leader(batch, LeaderEpoch(leader_epoch), NOW_MS, origin=origin)
+        self.log.append_as_leader(batch, LeaderEpoch(leader_epoch), NOW_MS, run_now, origin=origin)
         self._changed()
 
     def append_as_follower(self, data: bytes) -> bool:
@@ -159,15 +160,15 @@ class KeptLog:
     # --- upkeep ------------------------------------------------------------------------------------------------------
 
     def roll(self) -> None:
-        self.log.roll()
+        run_now(self.log.rolling())
 
     def advance_log_start(self, offset: int) -> None:
-        self.log.advance_log_start(Offset(offset))
+        run_now(self.log.advancing_log_start(Offset(offset)))
         self._changed()
 
     def apply_retention(self, retention_bytes: int, high_watermark: int) -> None:
         self.log.reconfigure(replace(SMALL, retention_bytes=retention_bytes))
-        self._to_remove += self.log.apply_retention(NOW_MS, Offset(high_watermark))
+        self._to_remove += run_now(self.log.applying_retention(NOW_MS, Offset(high_watermark)))
         self.log.reconfigure(SMALL)
         self._changed()
 
@@ -186,7 +187,7 @@ class KeptLog:
         elif cleaning.result is None:
             self._cleaning = self._cleaned(cleaning)
         else:
-            self._to_remove += self.log.install_cleaned(cleaning.result, cleaning.segments)
+            self._to_remove += run_now(self.log.installing_cleaned(cleaning.result, cleaning.segments))
             self._changed()
 
     def _planned(self, high_watermark: int) -> _Cleaning | None:

@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from kraft.log.change import run_now
 from kraft.log.partition_log import PartitionLog
 from kraft.log.topic_config import TopicConfig
 from kraft.model.errors import Corruption, ErrorCode, Refusal
@@ -38,9 +39,9 @@ def is_offline_for_good(model: ModelledLog) -> None:
     synced = model.log.synced_end_offset
     assert model.log.failure is not None
     for attempt in (
-        lambda: model.log.append_as_leader(batch_of("more"), LeaderEpoch(model.epoch), NOW_MS),
+        lambda: model.log.append_as_leader(batch_of("more"), LeaderEpoch(model.epoch), NOW_MS, run_now),
         model.log.prepare_sync,
-        model.log.roll,
+        lambda: run_now(model.log.rolling()),
     ):
         with pytest.raises(Refusal):
             attempt()
@@ -90,7 +91,7 @@ def test_a_segment_that_was_closed_beside_a_failing_sync_is_written_again() -> N
     disk.fail_next_sync(SyncFailure.MARKS_CLEAN, ".log")
     with pytest.raises(OSError, match="Input/output"):
         ticket.file.sync()
-    log.roll()
+    run_now(log.rolling())
     append(log, "c")
     disk.crash(CrashMode.KEEP, Random(0))
     again = open_log(disk, TopicConfig())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from kraft.log.change import run_now
 from kraft.log.partition_log import PartitionLog
 from kraft.model.ids import Offset
 from kraft.replication import divergence
@@ -39,7 +40,7 @@ def new_leader(log_start: int, *, was_restarted: bool = False) -> PartitionLog:
     for value in ("f", "g"):
         append(log, value, epoch=1)
     sync(log)
-    log.advance_log_start(Offset(log_start))
+    run_now(log.advancing_log_start(Offset(log_start)))
     return log
 
 
@@ -87,9 +88,9 @@ def test_a_follower_with_the_same_deleted_records_keeps_its_producers() -> None:
         append(each, "a", "b")
         send(each, PRODUCER, 0, "c")
         sync(each)
-    leader.advance_log_start(Offset(3))
+    run_now(leader.advancing_log_start(Offset(3)))
     append(leader, "d", epoch=1)
-    leader.advance_log_start(Offset(3))
+    run_now(leader.advancing_log_start(Offset(3)))
 
     done = follow(log, leader, 1, high_watermark=3)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from kraft.log.change import run_now
 from kraft.log.partition_log import PartitionLog
 from kraft.model.ids import Offset
 from kraft.replication.effects import RestartAt, TruncateTo
@@ -22,7 +23,7 @@ def log_of(*epochs: int, start: int = 0) -> PartitionLog:
     for offset, epoch in enumerate(epochs):
         append(log, f"{offset} of {epoch}", epoch=epoch)
     sync(log)
-    log.advance_log_start(Offset(start))
+    run_now(log.advancing_log_start(Offset(start)))
     return log
 
 
@@ -59,11 +60,11 @@ def test_a_log_that_retention_emptied_is_known_by_its_last_deleted_record(*, reo
     log, leader = open_log(disk), log_of(0, 0, 1, 1, 1)
     log.append_as_follower(leader.read(Offset(0), 1 << 20, Offset(5)))
     sync(log)
-    log.advance_log_start(Offset(5))
+    run_now(log.advancing_log_start(Offset(5)))
     if reopens:
         log.close()
         log = open_log(disk)
-    leader.advance_log_start(Offset(2))
+    run_now(leader.advancing_log_start(Offset(2)))
     append(leader, "5 of 1", epoch=1)
     sync(leader)
 

@@ -182,7 +182,7 @@ class ReplicaLog(ABC):
         if self._closed or log is not self.log:
             # The log only closes its files now; a refusal because it is closed is no failure.
             with suppress(Refusal):
-                log.complete_sync(ticket)
+                log.complete_sync(ticket, self._advance_recovery_point)
             return
         with suppress(Refusal), self._watching_storage:
             self.log.complete_sync(ticket, self._advance_recovery_point)

@@ -15,6 +15,7 @@ from kraft.client import Admin, TransactionDescription
 from kraft.coordinator.transactions.record_codec import encode
 from kraft.coordinator.transactions.replicated import record_of
 from kraft.coordinator.transactions.transaction import new_transaction
+from kraft.log.change import run_now
 from kraft.log.cleaning.cleaned_segments import open_cleaned
 from kraft.log.cleaning.cleaning_plan import plan_cleaning
 from kraft.log.cleaning.compaction import clean
@@ -83,7 +84,7 @@ def write_log(directory: Path, config: TopicConfig = SMALL_SEGMENTS) -> None:
         else:
             batch = build_batch(batch_of, codec, producer_id=7, producer_epoch=2, base_sequence=sequence)
             sequence += len(batch_of)
-        log.append_as_leader(batch, LeaderEpoch(3 + number // 50), NOW_MS)
+        log.append_as_leader(batch, LeaderEpoch(3 + number // 50), NOW_MS, run_now)
     log.close()
 
 
@@ -103,7 +104,7 @@ def write_transactions(directory: Path) -> None:
         )
         if kind is not None:
             append(build_marker(EndTransactionMarker(type=kind, coordinator_epoch=5), number, 0, NOW_MS))
-    log.roll()
+    run_now(log.rolling())
     log.close()
 
 
@@ -115,7 +116,7 @@ def write_transaction_records(directory: Path) -> None:
     contents = [*map(encode, [*RECORDS.values(), fields]), (b"\0\x09later", b"\0\0")]
     for key, value in contents:
         batch = build_batch([Record(0, NOW_MS, key, value)])
-        log.append_as_leader(batch, LeaderEpoch(1), NOW_MS)
+        log.append_as_leader(batch, LeaderEpoch(1), NOW_MS, run_now)
     log.close()
 
 
@@ -132,14 +133,16 @@ def write_compacted(directory: Path) -> None:
         # Each of these producers writes once, and what it writes is outdated later.
         producer_id, epoch, sequence = (number, 0, 0) if number < 30 else (-1, -1, -1)
         batch = build_batch(batch_of, Codec(number % 5), producer_id, epoch, sequence)
-        log.append_as_leader(batch, LeaderEpoch(1), NOW_MS)
-    log.roll()
+        log.append_as_leader(batch, LeaderEpoch(1), NOW_MS, run_now)
+    run_now(log.rolling())
     producers = {producer_id: state.last_offset for producer_id, state in log.producers.items()}
     plan = plan_cleaning(log.segments(), COMPACTED, log.cleaned_end_offset, log.log_end_offset, NOW_MS)
     assert plan is not None
     result = clean(disk, str(directory), plan, COMPACTED, NOW_MS, 1 << 20, producers, lambda _: None)
     assert 0 < result.records_kept < result.records_read
-    for path in log.install_cleaned(result, open_cleaned(disk, str(directory), result, COMPACTED.index_interval_bytes)):
+    for path in run_now(
+        log.installing_cleaned(result, open_cleaned(disk, str(directory), result, COMPACTED.index_interval_bytes))
+    ):
         disk.remove(path)
     log.close()
 

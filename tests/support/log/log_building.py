@@ -6,6 +6,7 @@ import pytest
 from crc32c import crc32c
 
 from kraft.log.append_work import AppendMustWait, AppendResult, AwaitedChange, ProducedRecords
+from kraft.log.change import run_now
 from kraft.log.disk import Disk
 from kraft.log.format.record_batch import build_batch, iter_records, placed, split
 from kraft.log.format.record_codec import Record
@@ -32,7 +33,11 @@ def batch_of(*values: str, timestamp_ms: int = 1000) -> bytes:
 
 def append(log: PartitionLog, *values: str, epoch: int = 0, timestamp_ms: int = 1000) -> AppendResult:
     """One batch with a record for each value."""
-    return log.append_as_leader(batch_of(*values, timestamp_ms=timestamp_ms), LeaderEpoch(epoch), NOW_MS)
+    return log.append_as_leader(batch_of(*values, timestamp_ms=timestamp_ms), LeaderEpoch(epoch), NOW_MS, run_now)
+
+
+def roll(log: PartitionLog) -> None:
+    run_now(log.rolling())
 
 
 def append_with_work(
@@ -42,7 +47,7 @@ def append_with_work(
     works = 0
     while True:
         try:
-            return log.append_as_leader(records, LeaderEpoch(epoch), now_ms), works
+            return log.append_as_leader(records, LeaderEpoch(epoch), now_ms, run_now), works
         except AppendMustWait as wait:
             work = wait.work
         works += 1
@@ -68,7 +73,7 @@ def refused(log: PartitionLog, records: bytes, epoch: int = 0) -> Refusal:
 def sync(log: PartitionLog) -> None:
     ticket = log.prepare_sync()
     ticket.run()
-    log.complete_sync(ticket)
+    log.complete_sync(ticket, run_now)
 
 
 def looked_up(lookup: TimestampLookup) -> tuple[int, int] | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from kraft.log.change import run_now
 from kraft.log.format.control_record import MarkerType, marker_in
 from kraft.log.format.record_batch import decode_batch, placed, read_header, split
 from kraft.log.format.record_codec import Record
@@ -120,7 +121,7 @@ class Expectation:
             for batch in latest[-BATCHES_REMEMBERED:]:
                 if batch.base_offset < max(log.log_start_offset, self.cleaned_end):
                     continue
-                result = log.append_as_leader(batch.request, LeaderEpoch(epoch), now_ms)
+                result = log.append_as_leader(batch.request, LeaderEpoch(epoch), now_ms, run_now)
                 if not result.duplicate or result.base_offset != batch.base_offset:
                     raise Broken(
                         f"the batch at {batch.base_offset} of producer {producer_id} is not known again: {result}"
@@ -129,7 +130,7 @@ class Expectation:
             for batch in own[len(kept) :]:
                 if not batch.request:
                     break
-                result = log.append_as_leader(batch.request, LeaderEpoch(epoch), now_ms)
+                result = log.append_as_leader(batch.request, LeaderEpoch(epoch), now_ms, run_now)
                 if result.duplicate:
                     raise Broken(f"the lost batch at {batch.base_offset} of producer {producer_id} counts as written")
                 tried += 1

@@ -125,9 +125,9 @@ class ModelledLog:
         is_open = any(each.base_offset == batch.base_offset for each in outcomes(self.batches, None))
         if read_header(batch.data).is_transactional and not is_open:
             with pytest.raises(Refusal, match="UNKNOWN_PRODUCER_ID"):
-                self.log.append_as_leader(batch.request, LeaderEpoch(self.epoch), self.now_ms)
+                self.log.append_as_leader(batch.request, LeaderEpoch(self.epoch), self.now_ms, run_now)
             return
-        result = self.log.append_as_leader(batch.request, LeaderEpoch(self.epoch), self.now_ms)
+        result = self.log.append_as_leader(batch.request, LeaderEpoch(self.epoch), self.now_ms, run_now)
         assert result.duplicate, f"the batch at {batch.base_offset} is not known again"
         assert (result.base_offset, result.last_offset) == (batch.base_offset, batch.next_offset - 1)
         assert self.disk.points == points
@@ -137,7 +137,7 @@ class ModelledLog:
         added = self._place(requests, self.epoch, append_time_ms=self.now_ms if is_append_time else None)
         self._expect(self._expectation(added))
         request = b"".join(requests)
-        result = self.log.append_as_leader(request, LeaderEpoch(self.epoch), self.now_ms, origin=origin)
+        result = self.log.append_as_leader(request, LeaderEpoch(self.epoch), self.now_ms, run_now, origin=origin)
         assert (result.base_offset, result.last_offset) == (added[0].base_offset, added[-1].next_offset - 1)
         assert not result.duplicate
         self._appended(added)
@@ -241,13 +241,13 @@ class ModelledLog:
         if self.ticket is not None:
             self.run_sync()
             end = min(self.ticket.end_offset, self.end)
-            self.log.complete_sync(self.ticket)
+            self.log.complete_sync(self.ticket, run_now)
             self.ticket = None
             assert self.log.synced_end_offset >= end
             self._settle()
 
     def roll(self) -> None:
-        self.log.roll()
+        run_now(self.log.rolling())
         self._settle()
 
     def roll_if_due(self, age_ms: int) -> None:
@@ -259,7 +259,7 @@ class ModelledLog:
 
     def advance_log_start(self, offset: int) -> None:
         self._expect(replace(self._expectation(), start_most=offset))
-        self.log.advance_log_start(Offset(offset))
+        run_now(self.log.advancing_log_start(Offset(offset)))
         assert self.log.log_start_offset == offset
         self._started_at(offset)
 
@@ -269,7 +269,7 @@ class ModelledLog:
         before, size_bytes = self.config, self.log.size_bytes
         self.reconfigure(config)
         self._expect(replace(self._expectation(), start_most=high_watermark))
-        self.to_remove += self.log.apply_retention(self.now_ms, Offset(high_watermark))
+        self.to_remove += run_now(self.log.applying_retention(self.now_ms, Offset(high_watermark)))
         start = self.log.log_start_offset
         assert self.start <= start <= high_watermark
         dropped = records_by_offset([batch for batch in self.batches if batch.next_offset <= start])
@@ -295,7 +295,7 @@ class ModelledLog:
         self._check_cleaned(self.batches, stages[-1], result.end_offset)
         self._expect(*(replace(self._expectation(), batches=stage, cleaned_end=self.end) for stage in stages))
         segments = open_cleaned(self.disk, directory, result, self.config.index_interval_bytes)
-        self.to_remove += log.install_cleaned(result, segments)
+        self.to_remove += run_now(log.installing_cleaned(result, segments))
         assert log.cleaned_end_offset == result.end_offset
         self.batches = list(stages[-1])
         self.cleaned_end = result.end_offset

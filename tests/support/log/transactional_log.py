@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kraft.log.append_work import AppendOrigin, AppendResult
+from kraft.log.change import run_now
 from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker, marker_in
 from kraft.log.format.record_batch import BatchHeader, Buffer, build_batch, decode_batch, split
 from kraft.log.format.record_codec import Record
@@ -31,7 +32,7 @@ def transactional(producer_id: int, sequence: int, *values: str, epoch: int = 0,
 def send(log: PartitionLog, producer_id: int, sequence: int, *values: str, epoch: int = 0) -> AppendResult:
     """Append a transactional batch whose transaction the coordinator knows."""
     batch = transactional(producer_id, sequence, *values, epoch=epoch)
-    return log.append_as_leader(batch, log_epoch(log), NOW_MS, origin=VERIFIED)
+    return log.append_as_leader(batch, log_epoch(log), NOW_MS, run_now, origin=VERIFIED)
 
 
 def end(
@@ -48,7 +49,7 @@ def end(
         EndTransactionMarker(type=kind, coordinator_epoch=coordinator_epoch), producer_id, epoch, NOW_MS
     )
     origin = AppendOrigin(is_coordinator=True, transaction_version=transaction_version)
-    return log.append_as_leader(batch, log_epoch(log), NOW_MS, origin=origin).base_offset
+    return log.append_as_leader(batch, log_epoch(log), NOW_MS, run_now, origin=origin).base_offset
 
 
 def log_epoch(log: PartitionLog) -> LeaderEpoch:

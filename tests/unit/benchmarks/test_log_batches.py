@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.log_append import open_log
 from benchmarks.log_batches import BASE_TIMESTAMP_MS, batches, stamp
+from kraft.log.change import run_now
 from kraft.log.format.record_batch import decode_batch, validate
 from kraft.model.ids import LeaderEpoch
 
@@ -29,6 +30,6 @@ def test_batches_that_share_a_buffer_continue_the_sequence(tmp_path: Path) -> No
     try:
         for stamped in load:
             # The log itself refuses a gap, and says when it was there before.
-            assert not log.append_as_leader(stamp(stamped), LeaderEpoch(0), BASE_TIMESTAMP_MS).duplicate
+            assert not log.append_as_leader(stamp(stamped), LeaderEpoch(0), BASE_TIMESTAMP_MS, run_now).duplicate
     finally:
         log.release()

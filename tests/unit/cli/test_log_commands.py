@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from kraft.cli.log import app
 from kraft.cli.log.kafka_lines import safe
 from kraft.cli.main import application
+from kraft.log.change import run_now
 from kraft.log.format.compression import Codec
 from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
@@ -60,7 +61,7 @@ def directory(tmp_path: Path) -> Path:
 def write_log(path: Path, topic_partition: TopicPartition = ORDERS) -> None:
     log = PartitionLog.open(RealDisk(), str(path), SMALL, topic_partition)
     for number in range(40):
-        log.append_as_leader(batch(number), LeaderEpoch(4), NOW_MS)
+        log.append_as_leader(batch(number), LeaderEpoch(4), NOW_MS, run_now)
     log.close()
 
 

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from kraft.cli.log import app
 from kraft.coordinator.transactions.record_codec import encode
+from kraft.log.change import run_now
 from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
 from kraft.log.partition_log import PartitionLog
@@ -58,7 +59,7 @@ def state_log(tmp_path: Path) -> Path:
     strange = [(b"\0\x09later", b"\0\0"), (encode(RECORDS["deletion"])[0], b"\0\x09"), (b"\0", b"")]
     contents = [*map(encode, RECORDS.values()), *strange, (None, b"no key")]
     for key, value in contents:
-        log.append_as_leader(build_batch([Record(0, TIME_MS, key, value)]), LeaderEpoch(1), TIME_MS)
+        log.append_as_leader(build_batch([Record(0, TIME_MS, key, value)]), LeaderEpoch(1), TIME_MS, run_now)
     log.close()
     return path / f"{0:020d}.log"
 

@@ -4,6 +4,7 @@ import pytest
 
 from kraft.log.admission import BATCHES_MAX
 from kraft.log.append_work import COORDINATOR_RECORDS, AppendOrigin
+from kraft.log.change import run_now
 from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
 from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
@@ -73,8 +74,8 @@ def test_a_coordinators_batches_may_be_of_any_size(config: TopicConfig) -> None:
     commit = EndTransactionMarker(type=MarkerType.COMMIT, coordinator_epoch=0)
     marker = build_marker(commit, 7, 0, NOW_MS)
     for _ in range(3):
-        leader.append_as_leader(batch_of("v" * 300), LeaderEpoch(0), NOW_MS, origin=COORDINATOR_RECORDS)
-        leader.append_as_leader(marker, LeaderEpoch(0), NOW_MS, origin=AppendOrigin(is_coordinator=True))
+        leader.append_as_leader(batch_of("v" * 300), LeaderEpoch(0), NOW_MS, run_now, origin=COORDINATOR_RECORDS)
+        leader.append_as_leader(marker, LeaderEpoch(0), NOW_MS, run_now, origin=AppendOrigin(is_coordinator=True))
     while follower.log_end_offset < leader.log_end_offset:
         follower.append_as_follower(leader.read(follower.log_end_offset, 1 << 20, leader.log_end_offset))
     assert leader.log_end_offset == 6

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from kraft.log.change import run_now
 from kraft.log.format.record_batch import build_batch, split
 from kraft.log.format.record_codec import Record
 from kraft.log.leader_epochs import EpochStart
@@ -94,7 +95,7 @@ def test_an_empty_follower_takes_records_of_an_earlier_epoch_than_those_it_dropp
     log = open_log(disk)
     append(log, "a", epoch=4)
     append(log, "b", epoch=5)
-    log.advance_log_start(Offset(2))
+    run_now(log.advancing_log_start(Offset(2)))
     log.append_as_follower(stored("c", offset=2, epoch=4))
     sync(log)
     disk.crash()

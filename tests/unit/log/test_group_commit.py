@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from kraft.log.change import run_now
 from kraft.log.partition_log import PartitionLog
 from kraft.log.recovery.log_checkpoint import read_checkpoint
 from kraft.log.topic_config import TopicConfig
@@ -17,6 +18,7 @@ from tests.support.log.log_building import (
     append,
     open_log,
     read_all,
+    roll,
     sync,
 )
 
@@ -29,7 +31,7 @@ def test_only_a_completed_sync_makes_records_durable() -> None:
     append(log, "b")
     ticket.run()
     assert (log.synced_end_offset, log.dirty) == (0, True)
-    log.complete_sync(ticket)
+    log.complete_sync(ticket, run_now)
     assert (log.synced_end_offset, log.dirty) == (1, True)
     sync(log)
     assert (log.synced_end_offset, log.dirty) == (2, False)
@@ -47,7 +49,7 @@ def test_truncation_during_a_sync_takes_back_what_it_would_have_covered() -> Non
     append(log, "x")
     append(log, "y")
     ticket.run()
-    log.complete_sync(ticket)
+    log.complete_sync(ticket, run_now)
     assert log.synced_end_offset == 2
     assert log.log_end_offset == 4
 
@@ -60,7 +62,7 @@ def test_a_segment_removed_during_a_sync_is_closed_when_the_sync_is_complete() -
     log.truncate_fully_and_start_at(Offset(2))
     ticket.run()
     assert ticket.error is None
-    log.complete_sync(ticket)
+    log.complete_sync(ticket, run_now)
     assert (log.synced_end_offset, log.log_end_offset) == (2, 2)
     with pytest.raises(OSError, match="closed"):
         ticket.file.sync()
@@ -70,10 +72,10 @@ def test_a_segment_deleted_by_retention_during_a_sync_is_closed_when_the_sync_is
     log = open_log(MemoryDisk(), TopicConfig(retention_ms=0))
     append(log, "a")
     ticket = log.prepare_sync()
-    assert log.apply_retention(NOW_MS, Offset(1)), "the segment that is synced is deleted"
+    assert run_now(log.applying_retention(NOW_MS, Offset(1))), "the segment that is synced is deleted"
     ticket.run()
     assert ticket.error is None
-    log.complete_sync(ticket)
+    log.complete_sync(ticket, run_now)
     assert (log.log_start_offset, log.synced_end_offset, log.log_end_offset) == (1, 1, 1)
     with pytest.raises(OSError, match="closed"):
         ticket.file.sync()
@@ -87,7 +89,7 @@ def test_an_emptied_log_is_durable_even_while_a_sync_runs() -> None:
     assert (log.log_start_offset, log.synced_end_offset, log.log_end_offset) == (50, 50, 50)
     append(log, "b")
     ticket.run()
-    log.complete_sync(ticket)
+    log.complete_sync(ticket, run_now)
     assert (log.synced_end_offset, log.dirty) == (50, True)
 
 
@@ -97,10 +99,10 @@ def test_rolling_during_a_sync_does_not_count_as_durable_before_both_succeeded()
     append(log, "a")
     ticket = log.prepare_sync()
     append(log, "b")
-    log.roll()
+    roll(log)
     assert log.synced_end_offset == 0
     ticket.run()
-    log.complete_sync(ticket)
+    log.complete_sync(ticket, run_now)
     assert log.synced_end_offset == 2
 
 
@@ -108,15 +110,15 @@ def test_rolling_makes_the_old_segment_durable() -> None:
     disk = MemoryDisk()
     log = open_log(disk)
     append(log, "a")
-    log.roll()
+    roll(log)
     assert (log.synced_end_offset, log.dirty) == (1, False)
-    log.roll()
+    roll(log)
     append(log, "b")
     disk.crash()
     assert read_all(open_log(disk)) == ["a"]
 
 
-@pytest.mark.parametrize("change", [PartitionLog.roll, PartitionLog.close, PartitionLog.settle])
+@pytest.mark.parametrize("change", [roll, PartitionLog.close, PartitionLog.settle])
 def test_a_later_sync_does_not_hide_a_failed_one(change: Callable[[PartitionLog], None]) -> None:
     """The disk reports the failure once; every later sync seems to succeed."""
     disk = MemoryDisk()
@@ -131,7 +133,7 @@ def test_a_later_sync_does_not_hide_a_failed_one(change: Callable[[PartitionLog]
     assert log.failure is not None
 
 
-@pytest.mark.parametrize("change", [PartitionLog.roll, PartitionLog.close])
+@pytest.mark.parametrize("change", [roll, PartitionLog.close])
 def test_the_recovery_point_waits_for_a_sync_that_is_under_way(change: Callable[[PartitionLog], None]) -> None:
     disk = MemoryDisk()
     log = open_log(disk)

@@ -87,11 +87,11 @@ def test_truncation_removes_truncated_batches_from_the_producer_state() -> None:
         for sequence in range(8)
     ]
     for batch in batches:
-        log.append_as_leader(batch, EPOCH, NOW_MS)
+        log.append_as_leader(batch, EPOCH, NOW_MS, run_now)
     log.truncate_to(Offset(6))
-    assert log.append_as_leader(batches[5], EPOCH, NOW_MS).duplicate
-    assert log.append_as_leader(batches[1], EPOCH, NOW_MS).duplicate
-    assert not log.append_as_leader(batches[6], EPOCH, NOW_MS).duplicate
+    assert log.append_as_leader(batches[5], EPOCH, NOW_MS, run_now).duplicate
+    assert log.append_as_leader(batches[1], EPOCH, NOW_MS, run_now).duplicate
+    assert not log.append_as_leader(batches[6], EPOCH, NOW_MS, run_now).duplicate
 
 
 def test_after_truncation_other_batches_are_found_where_others_stood() -> None:
@@ -115,13 +115,13 @@ def test_old_segments_go_and_the_start_of_the_log_with_them() -> None:
     log = open_log(disk, TopicConfig(segment_bytes=100, retention_ms=1_000))
     for number in range(5):
         append(log, f"value {number}", timestamp_ms=1_000 * number)
-    files = log.apply_retention(now_ms=3_500, high_watermark=Offset(5))
+    files = run_now(log.applying_retention(now_ms=3_500, high_watermark=Offset(5)))
     assert log.log_start_offset == 3
     assert read_all(log) == ["value 3", "value 4"]
     assert len(files) == 9
     for path in files:
         disk.remove(path)
-    assert log.apply_retention(now_ms=3_500, high_watermark=Offset(5)) == []
+    assert run_now(log.applying_retention(now_ms=3_500, high_watermark=Offset(5))) == []
     with pytest.raises(Refusal, match="outside"):
         log.read(Offset(2), 100, Offset(5))
     sync(log)
@@ -133,8 +133,8 @@ def test_old_segments_go_and_the_start_of_the_log_with_them() -> None:
 def test_a_log_whose_records_are_all_old_is_emptied_and_goes_on_behind_them() -> None:
     log = open_log(MemoryDisk(), TopicConfig(retention_ms=1_000))
     append(log, "a", "b", timestamp_ms=1_000)
-    assert log.apply_retention(now_ms=99_000, high_watermark=Offset(1)) == [], "not all of it is committed"
-    log.apply_retention(now_ms=99_000, high_watermark=Offset(2))
+    assert run_now(log.applying_retention(now_ms=99_000, high_watermark=Offset(1))) == [], "not all of it is committed"
+    run_now(log.applying_retention(now_ms=99_000, high_watermark=Offset(2)))
     assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (2, 2, 0)
     assert append(log, "c").base_offset == 2
 
@@ -144,9 +144,9 @@ def test_another_retention_takes_effect_while_the_log_is_open() -> None:
     for number in range(6):
         append(log, f"value {number}")
     log.reconfigure(TopicConfig(segment_bytes=100, retention_ms=UNLIMITED))
-    assert log.apply_retention(NOW_MS, Offset(6)) == []
+    assert run_now(log.applying_retention(NOW_MS, Offset(6))) == []
     log.reconfigure(TopicConfig(segment_bytes=100, retention_ms=UNLIMITED, retention_bytes=150))
-    log.apply_retention(NOW_MS, Offset(6))
+    run_now(log.applying_retention(NOW_MS, Offset(6)))
     assert log.size_bytes <= 225
 
 
@@ -155,10 +155,10 @@ def test_records_below_the_log_start_are_gone_at_once_and_for_good() -> None:
     log = open_log(disk, TopicConfig(segment_bytes=100))
     for number in range(5):
         append(log, f"value {number}", epoch=number)
-    log.advance_log_start(Offset(3))
+    run_now(log.advancing_log_start(Offset(3)))
     assert log.log_start_offset == 3
     assert log.epoch_cache.entries[0] == EpochStart(LeaderEpoch(2), Offset(2)), "that of the last deleted record"
-    log.advance_log_start(Offset(1))
+    run_now(log.advancing_log_start(Offset(1)))
     assert log.log_start_offset == 3, "it never goes back"
     disk.crash()
     again = open_log(disk, log.config)
@@ -171,8 +171,8 @@ def test_segments_below_the_log_start_are_deleted_and_it_stays_inside_the_first_
     for number in range(12):
         append(log, f"value {number}")
     inside = Offset(log.segments()[2].base_offset + 1)
-    log.advance_log_start(inside)
-    log.apply_retention(NOW_MS, Offset(12))
+    run_now(log.advancing_log_start(inside))
+    run_now(log.applying_retention(NOW_MS, Offset(12)))
     assert log.segments()[0].base_offset == inside - 1
     assert log.log_start_offset == inside, "deleted records are not back"
     sync(log)
@@ -184,7 +184,7 @@ def test_a_log_that_lost_records_below_its_start_goes_on_from_there() -> None:
     disk = MemoryDisk()
     log = open_log(disk)
     append(log, "a", "b", "c")
-    log.advance_log_start(Offset(3))
+    run_now(log.advancing_log_start(Offset(3)))
     disk.crash()
     again = open_log(disk)
     assert (again.log_start_offset, again.log_end_offset) == (3, 3)
@@ -195,14 +195,14 @@ def test_the_log_start_never_passes_the_end() -> None:
     log = open_log(MemoryDisk())
     append(log, "a")
     with pytest.raises(Refusal) as refusal:
-        log.advance_log_start(Offset(2))
+        run_now(log.advancing_log_start(Offset(2)))
     assert refusal.value.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_a_look_up_by_time_does_not_find_what_was_deleted() -> None:
     log = open_log(MemoryDisk())
     append(log, "a", "b", "c", timestamp_ms=1_000)
-    log.advance_log_start(Offset(2))
+    run_now(log.advancing_log_start(Offset(2)))
     assert offset_at(log, 0) == (2, 1_002)
     assert newest(log) == (2, 1_002)
 
@@ -215,7 +215,7 @@ COMPACT = TopicConfig(segment_bytes=300, cleanup_policy=("compact",), min_cleana
 
 def keyed(log: PartitionLog, key: str, value: str | None) -> None:
     record = Record(0, 1_000, key.encode(), None if value is None else value.encode())
-    log.append_as_leader(build_batch([record]), EPOCH, NOW_MS)
+    log.append_as_leader(build_batch([record]), EPOCH, NOW_MS, run_now)
 
 
 def cleaned(disk: MemoryDisk, log: PartitionLog) -> tuple[CleaningResult, list[Segment]]:
@@ -231,7 +231,7 @@ def cleaned_log(disk: MemoryDisk) -> PartitionLog:
     log = open_log(disk, COMPACT)
     for number in range(30):
         keyed(log, f"k{number % 3}", f"{number}")
-    for path in log.install_cleaned(*cleaned(disk, log)):
+    for path in run_now(log.installing_cleaned(*cleaned(disk, log))):
         disk.remove(path)
     return log
 
@@ -271,7 +271,7 @@ def test_a_cleaning_of_a_log_that_changed_meanwhile_is_discarded() -> None:
     result = cleaned(disk, log)
     log.truncate_to(Offset(8))
     before = [record.value for record in read_records(log)]
-    assert log.install_cleaned(*result) == []
+    assert run_now(log.installing_cleaned(*result)) == []
     assert [record.value for record in read_records(log)] == before
     assert not [name for name in disk.list(DIRECTORY) if name.endswith(".cleaned")]
     assert log.cleaned_end_offset == 0
@@ -283,13 +283,13 @@ def test_a_segment_replaced_during_a_sync_is_closed_when_the_sync_is_complete() 
     for number in range(3):
         keyed(log, "k", f"{number}")
     ticket = log.prepare_sync()
-    log.roll()
+    run_now(log.rolling())
     keyed(log, "k", "3")
-    log.install_cleaned(*cleaned(disk, log))
+    run_now(log.installing_cleaned(*cleaned(disk, log)))
     assert log.cleaned_end_offset == 3, "the segment that is synced was replaced"
     ticket.run()
     assert ticket.error is None
-    log.complete_sync(ticket)
+    log.complete_sync(ticket, run_now)
     assert log.synced_end_offset == 3
     with pytest.raises(OSError, match="closed"):
         ticket.file.sync()
@@ -343,8 +343,8 @@ def test_a_snapshot_is_kept_for_each_segment_and_the_latest() -> None:
     log.settle()
     bases = [int(segment.base_offset) for segment in log.segments()]
     assert snapshots_in(disk) == [*bases[1:], 12]
-    log.advance_log_start(Offset(8))
-    log.apply_retention(NOW_MS, Offset(12))
+    run_now(log.advancing_log_start(Offset(8)))
+    run_now(log.applying_retention(NOW_MS, Offset(12)))
     bases = [int(segment.base_offset) for segment in log.segments()]
     assert set(snapshots_in(disk)) == {*bases, 12}
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from kraft.log.change import run_now
 from kraft.log.partition_log import PartitionLog
 from kraft.log.topic_config import TopicConfig
 from kraft.model.errors import ErrorCode, Refusal
@@ -21,6 +22,7 @@ from tests.support.log.log_building import (
     open_log,
     read_all,
     refused,
+    roll,
     sync,
 )
 
@@ -33,10 +35,10 @@ def test_after_a_failed_sync_the_log_accepts_nothing_more() -> None:
     ticket = log.prepare_sync()
     ticket.run()
     with pytest.raises(Refusal) as refusal:
-        log.complete_sync(ticket)
+        log.complete_sync(ticket, run_now)
     assert refusal.value.error_code is ErrorCode.KAFKA_STORAGE_ERROR
     assert log.synced_end_offset == 0
-    for attempt in (log.prepare_sync, log.roll, lambda: append(log, "b"), lambda: log.truncate_to(Offset(0))):
+    for attempt in (log.prepare_sync, lambda: roll(log), lambda: append(log, "b"), lambda: log.truncate_to(Offset(0))):
         with pytest.raises(Refusal, match="offline"):
             attempt()
     assert read_all(log) == ["a"]
@@ -60,11 +62,11 @@ def test_a_failed_roll_takes_the_log_offline() -> None:
     append(log, "a")
     disk.fails_next_sync = True
     with pytest.raises(Refusal, match="goes offline"):
-        log.roll()
+        roll(log)
     assert (log.synced_end_offset, log.log_end_offset) == (0, 1)
 
 
-@pytest.mark.parametrize("work", [PartitionLog.roll, PartitionLog.settle])
+@pytest.mark.parametrize("work", [roll, PartitionLog.settle])
 def test_a_sync_that_fails_for_want_of_room_takes_the_log_offline(
     monkeypatch: pytest.MonkeyPatch, work: Callable[[PartitionLog], None]
 ) -> None:
@@ -94,7 +96,7 @@ def test_a_full_disk_refuses_an_append_and_the_log_goes_on_when_there_is_room() 
     assert log.failure is None
     assert len(read_all(log)) == log.log_end_offset > 20
     log.reconfigure(TopicConfig(segment_bytes=4_000, retention_bytes=4_000))
-    for path in log.apply_retention(NOW_MS, log.log_end_offset):
+    for path in run_now(log.applying_retention(NOW_MS, log.log_end_offset)):
         disk.remove(path)
     append(log, "there is room again")
     log.close()

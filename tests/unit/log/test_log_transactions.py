@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kraft.log.append_work import AppendOrigin
+from kraft.log.change import run_now
 from kraft.log.format.record_batch import split
 from kraft.log.partition_log import PartitionLog
 from kraft.log.recovery.log_checkpoint import CHECKPOINT_NAME, EARLIER_SUFFIX
@@ -87,7 +88,7 @@ def test_the_last_stable_offset_is_within_the_log_start_and_the_high_watermark()
     append(log, "a", "b")
     send(log, 7, 0, "c", "d")
     assert log.transactions.last_stable_offset(Offset(1)) == 1
-    log.advance_log_start(Offset(3))
+    run_now(log.advancing_log_start(Offset(3)))
     assert log.transactions.last_stable_offset(Offset(4)) == 3
 
 
@@ -122,7 +123,7 @@ def test_a_truncation_into_a_segment_before_all_aborts_leaves_room_for_the_next_
     log = open_log(disk)
     append(log, "a", timestamp_ms=NOW_MS)
     append(log, "b", timestamp_ms=NOW_MS)
-    log.roll()
+    run_now(log.rolling())
     send(log, 7, 0, "gone")
     end(log, 7, ABORT)
     log.truncate_to(Offset(1))
@@ -163,10 +164,10 @@ def test_a_verified_batch_is_written_with_its_guard_only_while_no_marker_has_com
     guard = log.transactions.begin_verification(7, 0, 0, begins_at_zero=False)
     end(log, 7, ABORT)
     with pytest.raises(Refusal) as refusal:
-        log.append_as_leader(transactional(7, 0, "a"), LeaderEpoch(0), NOW_MS, origin=AppendOrigin(guard=guard))
+        log.append_as_leader(transactional(7, 0, "a"), LeaderEpoch(0), NOW_MS, run_now, AppendOrigin(guard=guard))
     assert refusal.value.error_code is ErrorCode.INVALID_TXN_STATE
     guard = log.transactions.begin_verification(7, 0, 0, begins_at_zero=False)
-    log.append_as_leader(transactional(7, 0, "a"), LeaderEpoch(0), NOW_MS, origin=AppendOrigin(guard=guard))
+    log.append_as_leader(transactional(7, 0, "a"), LeaderEpoch(0), NOW_MS, run_now, AppendOrigin(guard=guard))
     assert log.transactions.begin_verification(7, 0, 1, begins_at_zero=False) is None, "it is known here"
 
 
@@ -177,11 +178,11 @@ def test_a_batch_that_its_producer_sends_again_stays_the_first_of_its_transactio
     log.transactions.verification_refused(7, guard, Refusal(ErrorCode.NOT_ENOUGH_REPLICAS, "retry"))
     later = log.transactions.begin_verification(7, 0, 1, begins_at_zero=False)
     with pytest.raises(Refusal) as refusal:
-        log.append_as_leader(transactional(7, 1, "b"), LeaderEpoch(0), NOW_MS, origin=AppendOrigin(guard=later))
+        log.append_as_leader(transactional(7, 1, "b"), LeaderEpoch(0), NOW_MS, run_now, AppendOrigin(guard=later))
     assert refusal.value.error_code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     for sequence, value in enumerate("ab"):
         batch = transactional(7, sequence, value)
-        log.append_as_leader(batch, LeaderEpoch(0), NOW_MS, origin=AppendOrigin(guard=guard))
+        log.append_as_leader(batch, LeaderEpoch(0), NOW_MS, run_now, AppendOrigin(guard=guard))
     end(log, 7, COMMIT)
     assert read_committed(log) == ["a", "b"]
 
@@ -204,7 +205,7 @@ def test_a_coordinator_writes_records_without_sequences_into_a_compacted_topic()
     log = open_log(MemoryDisk(), TopicConfig(cleanup_policy=("compact",)))
     batch = transactional(7, -1, "a", key="group")
     for _ in range(2):
-        log.append_as_leader(batch, LeaderEpoch(0), NOW_MS, origin=COORDINATOR)
+        log.append_as_leader(batch, LeaderEpoch(0), NOW_MS, run_now, origin=COORDINATOR)
     assert log.transactions.last_stable_offset(log.log_end_offset) == 0
     end(log, 7, COMMIT)
     assert read_committed(log) == ["a", "a"]
@@ -221,9 +222,9 @@ def test_aborted_records_are_found_by_every_fetch_that_has_them(bytes_max: int) 
 def test_a_look_up_finds_a_transaction_whose_marker_is_in_a_later_segment() -> None:
     log = open_log(MemoryDisk())
     send(log, 7, 0, "a")
-    log.roll()
+    run_now(log.rolling())
     append(log, "b")
-    log.roll()
+    run_now(log.rolling())
     marker = end(log, 7, ABORT)
     assert log.transactions.aborted(Offset(0), Offset(1)) == [AbortedTransaction(7, 0, marker, marker + 1)]
     assert log.transactions.aborted(Offset(marker + 1), Offset(99)) == []
@@ -234,13 +235,13 @@ def test_a_log_without_aborts_has_no_index_files_and_one_with_aborts_has_them_fr
     log = open_log(disk)
     send(log, 7, 0, "a")
     end(log, 7, COMMIT)
-    log.roll()
+    run_now(log.rolling())
     assert index_files(disk) == []
     send(log, 7, 1, "b")
     marker = end(log, 7, ABORT)
-    log.roll()
+    run_now(log.rolling())
     append(log, "c")
-    log.roll()
+    run_now(log.rolling())
     (first, last) = index_files(disk)
     assert list(decode_entries(disk.read_file(f"{DIRECTORY}/{first}"))) == [
         AbortedTransaction(7, 2, marker, marker + 1)
@@ -279,8 +280,8 @@ def test_the_index_goes_with_its_segment() -> None:
     log = log_with_aborts(disk)
     files = index_files(disk)
     start = log.segments()[9].base_offset
-    log.advance_log_start(start)
-    deleted = log.apply_retention(NOW_MS, log.log_end_offset)
+    run_now(log.advancing_log_start(start))
+    deleted = run_now(log.applying_retention(NOW_MS, log.log_end_offset))
     gone = [path.rpartition("/")[2] for path in deleted if ".txnindex" in path]
     assert gone == [f"{name}.deleted" for name in files[: len(gone)]] != []
     assert index_files(disk) == files[len(gone) :]
@@ -298,7 +299,7 @@ def test_a_truncation_into_a_closed_segment_cuts_its_index_and_new_aborts_follow
         assert all(each.last_offset < end_offset for each in log.transactions.aborted(Offset(0), Offset(999)))
     send(log, 9, 0, "gone at last")
     end(log, 9, ABORT)
-    log.roll()
+    run_now(log.rolling())
     end(log, 7, COMMIT)
     assert read_committed(log) == ["kept 0"]
     log.close()
@@ -395,7 +396,7 @@ def test_a_crash_at_any_time_loses_no_abort_of_what_is_left(mode: CrashMode, see
         if random.random() < 0.3:
             sync(log)
         if random.random() < 0.1:
-            log.roll()
+            run_now(log.rolling())
     disk.crash(mode, random)
     opened = open_log(disk, SMALL_SEGMENTS)
     stable = opened.transactions.last_stable_offset(opened.log_end_offset)

@@ -4,6 +4,7 @@ from errno import EMFILE, ENFILE, ENOMEM
 
 import pytest
 
+from kraft.log.change import run_now
 from kraft.log.format.record_batch import build_batch, decode_batch, split, validate
 from kraft.log.format.record_codec import Record
 from kraft.log.topic_config import TopicConfig
@@ -41,7 +42,7 @@ def test_several_batches_are_appended_at_once_and_the_buffer_is_left_alone() -> 
     append(log, "a")
     records = batch_of("b", "c") + batch_of("d")
     before = bytes(records)
-    result = log.append_as_leader(memoryview(records), LeaderEpoch(3), NOW_MS)
+    result = log.append_as_leader(memoryview(records), LeaderEpoch(3), NOW_MS, run_now)
     assert (result.base_offset, result.last_offset, result.batches) == (1, 3, 2)
     assert records == before
     stored = split(log.read(Offset(1), 1 << 20, Offset(4)))
@@ -72,8 +73,8 @@ def test_a_retried_batch_is_answered_with_its_first_offsets_and_not_written_agai
     log = open_log(MemoryDisk())
     append(log, "a")
     batch = build_batch([Record(0, 0, None, b"b")] * 2, producer_id=9, producer_epoch=0, base_sequence=0)
-    log.append_as_leader(batch, EPOCH, NOW_MS)
-    again = log.append_as_leader(batch, EPOCH, NOW_MS)
+    log.append_as_leader(batch, EPOCH, NOW_MS, run_now)
+    again = log.append_as_leader(batch, EPOCH, NOW_MS, run_now)
     assert (again.duplicate, again.base_offset, again.last_offset) == (True, 1, 2)
     assert read_all(log) == ["a", "b", "b"]
 
@@ -81,8 +82,8 @@ def test_a_retried_batch_is_answered_with_its_first_offsets_and_not_written_agai
 def test_a_retried_batch_has_the_append_time_of_the_first_time() -> None:
     log = open_log(MemoryDisk(), TopicConfig(message_timestamp_type="LogAppendTime"))
     batch = build_batch([Record(0, 0, None, b"a")], producer_id=9, producer_epoch=0, base_sequence=0)
-    log.append_as_leader(batch, EPOCH, NOW_MS)
-    assert log.append_as_leader(batch, EPOCH, NOW_MS + 500).log_append_time_ms == NOW_MS
+    log.append_as_leader(batch, EPOCH, NOW_MS, run_now)
+    assert log.append_as_leader(batch, EPOCH, NOW_MS + 500, run_now).log_append_time_ms == NOW_MS
 
 
 def test_a_gap_in_a_producers_sequence_is_refused() -> None:
@@ -92,6 +93,7 @@ def test_a_gap_in_a_producers_sequence_is_refused() -> None:
             build_batch([Record(0, 0, None, None)], producer_id=9, producer_epoch=0, base_sequence=sequence),
             EPOCH,
             NOW_MS,
+            run_now,
         )
     gap = build_batch([Record(0, 0, None, None)], producer_id=9, producer_epoch=0, base_sequence=3)
     assert refused(log, gap).error_code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
+from kraft.log.change import run_now
 from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
 from kraft.log.leader_epochs import LeaderEpochCache
@@ -38,13 +39,16 @@ def copied(disk: MemoryDisk, original: PartitionLog, directory: str = "copy") ->
 def test_a_copy_becomes_the_equal_of_its_original(disk: MemoryDisk) -> None:
     original = open_log(disk, SMALL_SEGMENTS)
     original.append_as_leader(
-        build_batch([Record(0, 1, None, b"gone")], producer_id=7, producer_epoch=0, base_sequence=0), EPOCH, NOW_MS
+        build_batch([Record(0, 1, None, b"gone")], producer_id=7, producer_epoch=0, base_sequence=0),
+        EPOCH,
+        NOW_MS,
+        run_now,
     )
     for value in "abcdef":
         append(original, value, "more", epoch=2)
-    original.advance_log_start(Offset(4))
+    run_now(original.advancing_log_start(Offset(4)))
     copy = copied(disk, original)
-    original.advance_log_start(Offset(6))
+    run_now(original.advancing_log_start(Offset(6)))
     assert 7 not in copy.producers
     changed = replace(SMALL_SEGMENTS, flush_ms=5)
     original.reconfigure(changed)
@@ -87,8 +91,8 @@ def test_a_log_goes_on_in_a_directory_that_was_renamed(tmp_path: Path) -> None:
     for value in "ghijkl":
         append(log, value * 50, epoch=3)
     log.truncate_to(Offset(10))
-    log.advance_log_start(Offset(3))
-    for path in log.apply_retention(NOW_MS, Offset(10)):
+    run_now(log.advancing_log_start(Offset(3)))
+    for path in run_now(log.applying_retention(NOW_MS, Offset(10))):
         disk.remove(path)
     append(log, "z", epoch=4)
     kept = [record.value for record in read_records(log)]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from kraft.log.change import Change, ChangeUnderWay
+from kraft.log.change import Change, ChangeUnderWay, run_now
 from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
 from kraft.log.format.record_batch import build_batch, placed
 from kraft.log.format.record_codec import Record
@@ -89,7 +89,7 @@ def test_a_truncation_reads_the_batches_for_the_state_of_producers_in_steps() ->
 
 def test_a_truncation_into_a_closed_segment_decodes_its_indexes_in_a_step() -> None:
     log = log_of_small_batches(TopicConfig(index_interval_bytes=0))
-    log.roll()
+    run_now(log.rolling())
     append(log, "cut off")
     longest = longest_of(log.truncating_to(Offset(BATCHES - 10)))
     assert log.log_end_offset == BATCHES - 10

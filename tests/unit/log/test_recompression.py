@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraft.log.append_work import AppendMustWait
+from kraft.log.change import run_now
 from kraft.log.format.compression import Codec, compress, decompress
 from kraft.log.format.record_batch import (
     HEADER_BYTES,
@@ -173,7 +174,7 @@ def test_compacted_topics_check_keys_and_compress_in_one() -> None:
 def test_an_append_that_must_wait_has_changed_nothing() -> None:
     log = log_of(Codec.ZSTD)
     with pytest.raises(AppendMustWait):
-        log.append_as_leader(produced(Codec.NONE), LeaderEpoch(0), NOW_MS)
+        log.append_as_leader(produced(Codec.NONE), LeaderEpoch(0), NOW_MS, run_now)
     assert (log.log_end_offset, log.size_bytes, dict(log.producers)) == (0, 0, {})
 
 

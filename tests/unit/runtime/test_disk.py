@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kraft.log.change import run_now
 from kraft.log.disk import Disk, File
 from kraft.log.format.record_batch import build_batch, iter_records
 from kraft.log.format.record_codec import Record
@@ -160,11 +161,11 @@ def test_a_log_lives_on_it(tmp_path: Path) -> None:
     log = opened()
     for number in range(100):
         records = [Record(0, number, None, b"value %d" % number)] * 3
-        log.append_as_leader(build_batch(records), LeaderEpoch(1), now_ms=0)
+        log.append_as_leader(build_batch(records), LeaderEpoch(1), now_ms=0, run_change=run_now)
     log.truncate_to(Offset(270))
     ticket = log.prepare_sync()
     ticket.run()
-    log.complete_sync(ticket)
+    log.complete_sync(ticket, run_now)
     # No close, as if the process had been killed.
     again = opened()
     assert (again.log_end_offset, again.recovery_report.torn_at) == (270, None)

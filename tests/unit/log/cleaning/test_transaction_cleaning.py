@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from kraft.log.change import run_now
 from kraft.log.cleaning.cleaned_segments import open_cleaned
 from kraft.log.cleaning.cleaning_plan import plan_cleaning
 from kraft.log.cleaning.compaction import clean
@@ -45,12 +46,12 @@ def write(
         base_sequence=sequence,
         transactional=is_transactional,
     )
-    return log.append_as_leader(batch, LeaderEpoch(0), NOW_MS, origin=VERIFIED).base_offset
+    return log.append_as_leader(batch, LeaderEpoch(0), NOW_MS, run_now, origin=VERIFIED).base_offset
 
 
 def compact(log: PartitionLog, now_ms: int = NOW_MS, map_bytes: int = 1 << 20, cleaned_to: int = 0) -> None:
     """Compact all closed segments as a broker does, all of them committed."""
-    log.roll()
+    run_now(log.rolling())
     log.transactions.high_watermark_advanced(log.log_end_offset)
     upper = log.transactions.last_stable_offset(log.log_end_offset)
     # By default from the start, so that a clean log is cleaned again.
@@ -68,7 +69,7 @@ def compact(log: PartitionLog, now_ms: int = NOW_MS, map_bytes: int = 1 << 20, c
         lambda _: None,
         log.transactions.aborted_entries(plan.segments[0].base_offset),
     )
-    for path in log.install_cleaned(result, open_cleaned(log._disk, log.directory, result, 100)):
+    for path in run_now(log.installing_cleaned(result, open_cleaned(log._disk, log.directory, result, 100))):
         log._disk.remove(path)
 
 
@@ -137,9 +138,9 @@ def test_a_segment_keeps_its_index_of_aborted_transactions_when_none_is_left() -
 def test_what_is_undecided_is_not_touched() -> None:
     log = new_log()
     write(log, "a", "1")
-    log.roll()
+    run_now(log.rolling())
     write(log, "a", "open", 7, 0)
-    log.roll()
+    run_now(log.rolling())
     write(log, "b", "1")
     compact(log)
     assert [header.base_offset for header in headers(log)] == [0, 1, 2]
@@ -200,13 +201,13 @@ def test_a_transaction_across_segments_is_aborted_in_all_of_them() -> None:
     log = new_log()
     write(log, "a", "1")
     write(log, "a", "aborted", 7, 0)
-    log.roll()
+    run_now(log.rolling())
     write(log, "b", "1")
-    log.roll()
+    run_now(log.rolling())
     write(log, "b", "aborted", 7, 1)
-    log.roll()
+    run_now(log.rolling())
     write(log, "c", "1")
-    log.roll()
+    run_now(log.rolling())
     end(log, 7, ABORT)
     write(log, "d", "1")
     compact(log)
@@ -232,7 +233,7 @@ def test_compaction_changes_nothing_that_consumers_of_committed_records_conclude
                 sequences[producer_id] += 1
                 open_producers.add(producer_id)
         if random.random() < 0.2:
-            log.roll()
+            run_now(log.rolling())
         if random.random() < 0.1:
             now_ms += random.choice((0, RETENTION_MS))
             before = values(committed(log))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kraft.log.change import run_now
 from kraft.log.leader_epochs import CHECKPOINT_NAME as EPOCHS
 from kraft.log.leader_epochs import LeaderEpochCache, has_checksum
 from kraft.log.recovery.log_checkpoint import CHECKPOINT_NAME, EARLIER_SUFFIX, read_checkpoint
@@ -91,7 +92,7 @@ def test_a_log_is_taken_for_kafkas_only_once(suffix: str) -> None:
     kept = kafkas(disk, first=2, epochs=b"0\n2\n0 4\n1 6\n")
     epochs = disk.read_file(EPOCHS_PATH)
     log = open_log(disk, SMALL_SEGMENTS)
-    log.advance_log_start(Offset(7))
+    run_now(log.advancing_log_start(Offset(7)))
     log.close()
     disk.write_file(EPOCHS_PATH, epochs)
     disk.remove(f"{DIRECTORY}/{CHECKPOINT_NAME}{suffix}")

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kraft.log import group_commit
+from kraft.log.change import run_now
 from kraft.log.format.record_batch import build_batch, split
 from kraft.log.format.record_codec import Record
 from kraft.log.leader_epochs import CHECKPOINT_NAME
@@ -279,11 +280,11 @@ def test_producers_are_known_again_after_a_restart() -> None:
         for sequence in range(8)
     ]
     for batch in batches:
-        log.append_as_leader(batch, LeaderEpoch(0), NOW_MS)
+        log.append_as_leader(batch, LeaderEpoch(0), NOW_MS, run_now)
     log.close()
     log = open_log(disk, SMALL_SEGMENTS)
-    assert log.append_as_leader(batches[7], LeaderEpoch(0), NOW_MS).duplicate
-    assert log.append_as_leader(batches[3], LeaderEpoch(0), NOW_MS).base_offset == 3
+    assert log.append_as_leader(batches[7], LeaderEpoch(0), NOW_MS, run_now).duplicate
+    assert log.append_as_leader(batches[3], LeaderEpoch(0), NOW_MS, run_now).base_offset == 3
 
 
 @pytest.mark.parametrize("is_closed", [True, False], ids=["closed in order", "killed"])
@@ -296,16 +297,16 @@ def test_a_producer_whose_records_retention_has_dropped_is_known_after_a_restart
         for sequence in range(7)
     ]
     for batch in batches:
-        log.append_as_leader(batch, LeaderEpoch(0), NOW_MS)
-    log.apply_retention(10_000, log.log_end_offset)
+        log.append_as_leader(batch, LeaderEpoch(0), NOW_MS, run_now)
+    run_now(log.applying_retention(10_000, log.log_end_offset))
     assert log.log_start_offset == log.log_end_offset == 7, "none of its records is left"
     if is_closed:
         log.close()
     log = open_log(disk, config)
-    assert log.append_as_leader(batches[6], LeaderEpoch(0), NOW_MS).duplicate
-    assert log.append_as_leader(batches[2], LeaderEpoch(0), NOW_MS).base_offset == 2
+    assert log.append_as_leader(batches[6], LeaderEpoch(0), NOW_MS, run_now).duplicate
+    assert log.append_as_leader(batches[2], LeaderEpoch(0), NOW_MS, run_now).base_offset == 2
     with pytest.raises(Refusal) as refusal:
-        log.append_as_leader(batches[1], LeaderEpoch(0), NOW_MS)
+        log.append_as_leader(batches[1], LeaderEpoch(0), NOW_MS, run_now)
     assert refusal.value.error_code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
@@ -408,8 +409,8 @@ def test_segments_that_retention_deletes_or_a_truncation_drops_are_not_missed() 
     disk = MemoryDisk()
     sparse_log(disk)
     log = open_log(disk, replace(SMALL_SEGMENTS, retention_bytes=800))
-    log.advance_log_start(Offset(log.segments()[2].base_offset + 1))
-    log.apply_retention(NOW_MS, Offset(111))
+    run_now(log.advancing_log_start(Offset(log.segments()[2].base_offset + 1)))
+    run_now(log.applying_retention(NOW_MS, Offset(111)))
     log.truncate_to(Offset(61))
     for _ in range(2):
         disk.crash()
@@ -441,8 +442,8 @@ def test_segments_without_any_checkpoint_have_to_begin_at_offset_0() -> None:
 
 def dropped_front(disk: MemoryDisk) -> None:
     log = open_log(disk, replace(SMALL_SEGMENTS, retention_bytes=800))
-    log.advance_log_start(log.segments()[1].base_offset)
-    for path in log.apply_retention(NOW_MS, Offset(20)):
+    run_now(log.advancing_log_start(log.segments()[1].base_offset))
+    for path in run_now(log.applying_retention(NOW_MS, Offset(20))):
         disk.remove(path)
 
 

@@ -25,7 +25,7 @@ def open_log_at(directory: Path, config: TopicConfig) -> PartitionLog:
 
 
 def append_keyed(log: PartitionLog, timestamp_ms: int) -> None:
-    log.append_as_leader(build_batch([Record(0, timestamp_ms, b"key", b"v")]), LeaderEpoch(0), NOW_MS)
+    log.append_as_leader(build_batch([Record(0, timestamp_ms, b"key", b"v")]), LeaderEpoch(0), NOW_MS, run_now)
 
 
 def test_a_segment_is_closed_when_its_first_record_is_old_by_the_clock_of_the_records() -> None:
@@ -40,7 +40,7 @@ def test_the_batches_of_one_append_begin_a_segment_unless_they_all_fit() -> None
     batch = batch_of("v")
     log = open_log(MemoryDisk(), TopicConfig(segment_bytes=4 * len(batch)))
     for count in (2, 2, 2, 3):
-        log.append_as_leader(batch * count, LeaderEpoch(0), NOW_MS)
+        log.append_as_leader(batch * count, LeaderEpoch(0), NOW_MS, run_now)
     assert [segment.base_offset for segment in log.segments()] == [0, 4, 6]
 
 
@@ -109,5 +109,5 @@ def test_space_is_reserved_for_a_new_segment_and_given_back_behind_its_records(t
     append(log, "v")
     assert path.stat().st_size < 100, "what a reader sees is not affected"
     assert path.stat().st_blocks * 512 >= 1 << 20
-    log.roll()
+    run_now(log.rolling())
     assert path.stat().st_blocks * 512 < 1 << 20

@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from kraft.log.change import run_now
 from kraft.log.disk import Disk
 from kraft.log.format.compression import PIECE_BYTES, Codec, compress
 from kraft.log.format.record_batch import _assemble, build_batch
@@ -62,7 +63,7 @@ def claiming(timestamp_ms: int, *records_ms: int, codec: Codec = Codec.ZSTD) -> 
 
 
 def write(log: PartitionLog, batch: bytes) -> None:
-    log.append_as_leader(batch, EPOCH, NOW_MS)
+    log.append_as_leader(batch, EPOCH, NOW_MS, run_now)
 
 
 def steps_of(log: PartitionLog, timestamp_ms: int) -> int:
@@ -95,7 +96,7 @@ def test_records_have_the_time_of_their_append_where_the_topic_says_so() -> None
     log = open_log(MemoryDisk(), TopicConfig(message_timestamp_type="LogAppendTime"))
     write(log, build_batch([Record(0, 5, None, b"a"), Record(1, 9, None, b"b")], Codec.GZIP))
     assert offset_at(log, 7) == (0, NOW_MS)
-    log.advance_log_start(Offset(1))
+    run_now(log.advancing_log_start(Offset(1)))
     assert offset_at(log, 7) == (1, NOW_MS)
     assert offset_at(log, NOW_MS + 1) is None
 
@@ -127,7 +128,7 @@ def test_the_header_is_the_result_for_a_batch_that_cannot_be_decompressed() -> N
     )
     write(log, broken)
     assert (offset_at(log, 2_500), newest(log)) == ((1, 3_000), (1, 3_000))
-    log.advance_log_start(Offset(2))
+    run_now(log.advancing_log_start(Offset(2)))
     assert offset_at(log, 2_500) == (2, 3_000)
 
 
@@ -136,7 +137,7 @@ def test_deleted_records_at_the_start_of_a_batch_do_not_make_its_header_the_resu
     write(log, build_batch([Record(0, 5_000, None, b"a"), Record(1, 1_000, None, b"b")]))
     append(log, "c", timestamp_ms=3_000)
     append(log, "d", timestamp_ms=6_000)
-    log.advance_log_start(Offset(1))
+    run_now(log.advancing_log_start(Offset(1)))
     assert offset_at(log, 4_000) == (3, 6_000)
     assert offset_at(log, 2_000) == (2, 3_000)
     assert newest(log) == (3, 6_000)
@@ -146,16 +147,16 @@ def test_the_newest_record_left_is_found_where_the_newest_of_the_segment_was_del
     log = open_log(MemoryDisk(), SMALL_SEGMENTS)
     for timestamp_ms in (9_000, 2_000, 4_000, 3_000):
         append(log, "a" * 20, timestamp_ms=timestamp_ms)
-    log.roll()
+    run_now(log.rolling())
     append(log, "b", timestamp_ms=1_000)
     assert newest(log) == (0, 9_000)
-    log.advance_log_start(Offset(1))
+    run_now(log.advancing_log_start(Offset(1)))
     assert newest(log) == (2, 4_000)
     append(log, "c", timestamp_ms=4_000)
     assert newest(log) == (2, 4_000), "the first of equals"
-    log.advance_log_start(Offset(3))
+    run_now(log.advancing_log_start(Offset(3)))
     assert newest(log) == (5, 4_000)
-    log.advance_log_start(Offset(6))
+    run_now(log.advancing_log_start(Offset(6)))
     assert newest(log) is None
 
 
@@ -163,9 +164,9 @@ def test_the_first_of_equally_new_records_is_found_where_the_newest_of_its_segme
     log = open_log(MemoryDisk())
     for timestamp_ms in (9_000, 4_000):
         append(log, "a", timestamp_ms=timestamp_ms)
-    log.roll()
+    run_now(log.rolling())
     append(log, "b", timestamp_ms=4_000)
-    log.advance_log_start(Offset(1))
+    run_now(log.advancing_log_start(Offset(1)))
     assert newest(log) == (1, 4_000)
 
 
@@ -173,8 +174,8 @@ def test_records_are_found_behind_segments_that_are_deleted() -> None:
     log = open_log(MemoryDisk())
     for _ in range(4):
         append(log, "a", timestamp_ms=5_000)
-        log.roll()
-    log.advance_log_start(Offset(3))
+        run_now(log.rolling())
+    run_now(log.advancing_log_start(Offset(3)))
     assert len(log.segments()) == 5, "the files are deleted later"
     assert offset_at(log, 4_000) == (3, 5_000)
 
@@ -237,7 +238,7 @@ def test_the_indexes_lead_past_batches_that_are_older() -> None:
     append(log, "b", timestamp_ms=9_000)
     for _ in range(HEADERS_AT_ONCE):
         append(log, "old", timestamp_ms=1_000)
-    log.roll()
+    run_now(log.rolling())
     for each in (log, reopened(disk, log.config)):
         assert offset_at(each, 6_000) == (20 * HEADERS_AT_ONCE + 1, 9_000)
         assert steps_of(each, 6_000) <= 3
@@ -263,7 +264,7 @@ def _indexed(disk: MemoryDisk) -> TopicConfig:
     log = open_log(disk, config)
     for at in range(60):
         append(log, f"value {at}", timestamp_ms=1_000 + 10 * at)
-    log.roll()
+    run_now(log.rolling())
     append(log, "last", timestamp_ms=9_000)
     log.close()
     return config
@@ -332,7 +333,7 @@ def test_bytes_that_are_being_appended_are_not_looked_at() -> None:
     log = open_log(disk)
     for timestamp_ms in (9_000, 1_000):
         append(log, "a", timestamp_ms=timestamp_ms)
-    log.advance_log_start(Offset(1))
+    run_now(log.advancing_log_start(Offset(1)))
     late, of_all = log.prepare_lookup(5_000), log.prepare_newest_lookup()
     disk._files[f"{FIRST}.log"].data += b"half a batch"
     assert looked_up(late) is None
@@ -346,7 +347,7 @@ def test_a_segment_that_was_dropped_before_it_was_opened_is_gone_and_that_is_not
         append(log, "a" * 20, timestamp_ms=1_000 + at)
     lookup = log.prepare_lookup(1_000)
     assert log.still_has(lookup.segments)
-    for path in log.apply_retention(NOW_MS, log.log_end_offset):
+    for path in run_now(log.applying_retention(NOW_MS, log.log_end_offset)):
         disk.remove(path)
     with pytest.raises(FileNotFoundError):
         looked_up(lookup)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from kraft.log.change import run_now
 from kraft.log.recovery.log_checkpoint import read_checkpoint, write_checkpoint
 from kraft.log.topic_config import UNLIMITED, TopicConfig
 from kraft.log.transactions.aborted import ENTRY_BYTES, AbortedTransaction, decode_entries
@@ -63,13 +64,13 @@ def test_a_marker_whose_records_retention_has_deleted_is_no_fault() -> None:
     disk = MemoryDisk()
     log = open_log(disk, SMALL)
     send(log, 1, 0, "deleted")
-    log.roll()
+    run_now(log.rolling())
     end(log, 1, ABORT)
-    log.roll()
+    run_now(log.rolling())
     append(log, "later")
-    log.roll()
-    log.advance_log_start(Offset(1))
-    log.apply_retention(NOW_MS, log.log_end_offset)
+    run_now(log.rolling())
+    run_now(log.advancing_log_start(Offset(1)))
+    run_now(log.applying_retention(NOW_MS, log.log_end_offset))
     log.close()
     assert f"{0:020d}.log" not in disk.list(DIRECTORY)
     assert findings(disk) == []

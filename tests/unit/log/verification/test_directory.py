@@ -6,6 +6,7 @@ import struct
 import pytest
 from crc32c import crc32c
 
+from kraft.log.change import run_now
 from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
 from kraft.log.leader_epochs import EpochStart, LeaderEpochCache
@@ -32,7 +33,7 @@ def write(log: PartitionLog, numbers: range) -> None:
             records = [Record(0, 1_000 * number, b"key", value.encode()) for value in values]
             batch = build_batch(records, producer_id=7, producer_epoch=0, base_sequence=sequence)
             sequence += 3
-        log.append_as_leader(batch, LeaderEpoch(number // 6), NOW_MS)
+        log.append_as_leader(batch, LeaderEpoch(number // 6), NOW_MS, run_now)
 
 
 def written(batches: int = BATCHES) -> MemoryDisk:
@@ -108,8 +109,8 @@ def test_a_log_whose_start_was_moved_is_sound() -> None:
     disk = MemoryDisk()
     log = open_log(disk, SMALL)
     write(log, range(BATCHES))
-    log.advance_log_start(Offset(20))
-    for path in log.apply_retention(NOW_MS, log.log_end_offset):
+    run_now(log.advancing_log_start(Offset(20)))
+    for path in run_now(log.applying_retention(NOW_MS, log.log_end_offset)):
         disk.remove(path)
     log.close()
     found = verified(disk, was_closed=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kraft.log.change import run_now
 from kraft.log.segment import batches, segment
 from kraft.model.errors import ErrorCode
 from kraft.model.fetch import FetchResponse
@@ -81,7 +82,7 @@ async def test_no_more_bytes_are_waited_for_than_the_answer_may_have(broker: Bro
 
 async def test_records_of_the_next_segment_are_not_waited_for(broker: Broker) -> None:
     partition = committed(broker, "a", "b")
-    partition.log.roll()
+    run_now(partition.log.rolling())
     partition.append(batch("c"), 1)
     broker.sync()
     began = asyncio.get_running_loop().time()

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from kraft.log.append_work import AppendOrigin
+from kraft.log.change import run_now
 from kraft.log.format.control_record import EndTransactionMarker, MarkerType, build_marker
 from kraft.log.format.record_batch import split
 from kraft.log.segment import aborted_index
@@ -109,7 +110,7 @@ async def test_a_lost_index_is_an_error_of_the_partition_not_a_committed_record(
     partition = alone(broker)
     write(broker, partition, transactional(7, 0, "a"))
     write(broker, partition, marker(ABORT), COORDINATOR)
-    partition.log.roll()
+    run_now(partition.log.rolling())
     directory = partition.log.directory
     (index,) = [name for name in broker.disk.list(directory) if name.endswith(".txnindex")]
     broker.disk.remove(f"{directory}/{index}")
@@ -214,7 +215,7 @@ async def test_a_look_up_in_segments_that_are_gone_is_begun_again(
 ) -> None:
     """What it finds in their files until then is neither an answer nor a failure of the log."""
     thread = HeldExecutor()
-    partition.log.roll()
+    run_now(partition.log.rolling())
     answer = await looking_up(broker, thread)
     entries = next(iter(partition.log.transactions.aborted_entries(Offset(0))))
     file = broker.disk.open(entries.path, create=False)
@@ -247,7 +248,7 @@ async def test_a_long_look_up_for_which_there_is_no_room_or_time_returns_no_reco
 
 async def test_an_index_that_is_lost_during_a_long_look_up_fails_the_log(broker: Broker, partition: Partition) -> None:
     thread = HeldExecutor()
-    partition.log.roll()
+    run_now(partition.log.rolling())
     answer = await looking_up(broker, thread)
     entries = next(iter(partition.log.transactions.aborted_entries(Offset(0))))
     file = broker.disk.open(entries.path, create=False)

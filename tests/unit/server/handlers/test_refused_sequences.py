@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from kraft.log.change import run_now
 from kraft.log.format.record_batch import SEQUENCE_MAX
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch
@@ -94,13 +95,13 @@ def test_it_is_forgotten_after_a_moment(partition: Partition) -> None:
 
 def test_a_refused_batch_that_another_broker_appended_is_not_waited_for(partition: Partition) -> None:
     refused = noted(of(0))
-    partition.log.append_as_leader(of(0), LeaderEpoch(0), 0)
+    partition.log.append_as_leader(of(0), LeaderEpoch(0), 0, run_now)
     assert is_refused(refused, partition, of(1)) is None
 
 
 def test_a_refusal_of_an_epoch_that_is_over_holds_nothing_up(partition: Partition) -> None:
     refused = noted(of(3))
-    partition.log.append_as_leader(of(0, epoch=1), LeaderEpoch(0), 0)
+    partition.log.append_as_leader(of(0, epoch=1), LeaderEpoch(0), 0, run_now)
     assert is_refused(refused, partition, of(4)) is None
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from kraft.log.change import run_now
 from kraft.log.group_commit import SyncTicket
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch, LogDirectory, Offset, TopicPartition
@@ -359,7 +360,7 @@ def test_an_unfinished_move_is_begun_again_by_the_next_process(
     lead(reopened, replicas=(1,))
     # Meanwhile the log may be another one: nothing of the old copy counts.
     reopened.log.truncate_to(Offset(3))
-    reopened.log.append_as_leader(batch("x"), LeaderEpoch(5), 0)
+    reopened.log.append_as_leader(batch("x"), LeaderEpoch(5), 0, run_now)
 
     async def after_the_restart() -> None:
         await asyncio.sleep(0.1)

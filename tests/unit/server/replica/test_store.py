@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 from structlog.testing import capture_logs
 
+from kraft.log.change import run_now
 from kraft.model.errors import Corruption
 from kraft.model.ids import LeaderEpoch, LogDirectory, TopicId, TopicPartition
 from kraft.runtime.disk import RealDisk, RealFile
@@ -45,7 +46,7 @@ def names(directory: Path) -> list[str]:
 
 def written(store: PartitionStore, topic_partition: TopicPartition = ORDERS_0, topic_id: TopicId = ORDERS) -> None:
     opened = store.open(topic_partition, topic_id, DEFAULTS)
-    opened.append_as_leader(batch("a"), LeaderEpoch(0), 0)
+    opened.append_as_leader(batch("a"), LeaderEpoch(0), 0, run_now)
     opened.close()
 
 
@@ -390,7 +391,7 @@ def test_a_preloaded_log_is_used_when_its_topic_is_opened(store: PartitionStore,
     opened = store.open(ORDERS_0, ORDERS, replace(DEFAULTS, retention_ms=77))
     assert (opened.log_end_offset, opened.config.retention_ms) == (1, 77)
     store.close_preloaded()
-    opened.append_as_leader(batch("b"), LeaderEpoch(0), 0)
+    opened.append_as_leader(batch("b"), LeaderEpoch(0), 0, run_now)
     opened.release()
 
 

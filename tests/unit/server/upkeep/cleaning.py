@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kraft.log.change import run_now
 from kraft.log.format.record_batch import iter_records
 from kraft.model.ids import Offset
 from kraft.server.config.components import LogMaintenance
@@ -25,7 +26,7 @@ CONFIG = LogMaintenance(
 
 
 def roll(partition: Partition) -> None:
-    partition.log.roll()
+    run_now(partition.log.rolling())
     partition.log_became_durable()
 
 

@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 from structlog.testing import capture_logs
 
+from kraft.log.change import run_now
 from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
 from kraft.model.ids import Offset, TopicId, TopicPartition
@@ -60,7 +61,7 @@ def filled(broker: Broker, *ages_ms: int, **configs: Any) -> Partition:
     lead(partition, replicas=(1,))
     for number, age_ms in enumerate(ages_ms):
         if number:
-            partition.log.roll()
+            run_now(partition.log.rolling())
         write(partition, f"k{number}", age_ms=age_ms)
     broker.sync()
     return partition

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from kraft.log.change import run_now
 from kraft.model.errors import Corruption
 from kraft.model.ids import LeaderEpoch, Offset
 from kraft.runtime.disk import RealDisk
@@ -59,7 +60,7 @@ def filled(broker: Broker) -> Partition:
     lead(partition, replicas=(1,))
     for value in ("a", "b", "c"):
         partition.append(batch(value), 1)
-        partition.log.roll()
+        run_now(partition.log.rolling())
     partition.append(batch("d"), 1)
     broker.sync()
     return partition
@@ -103,7 +104,7 @@ def test_a_missing_segment_file_is_corruption_even_while_the_log_still_reads_it(
 
 def test_a_missing_active_segment_without_records_is_found_as_well(broker: Broker) -> None:
     partition = filled(broker)
-    partition.log.roll()
+    run_now(partition.log.rolling())
     assert scrub(broker)[1] == []
     Path(partition.log.segments()[-1].path).unlink()
     assert [each.reason for each in scrub(broker)[1]] == ["the file is gone"]
@@ -122,7 +123,7 @@ def test_unsynced_bytes_are_not_scrubbed(broker: Broker) -> None:
     partition.append(batch("unsynced"), 1)
     corrupt(partition, 3)
     assert scrub(broker)[1] == []
-    partition.log.roll()
+    run_now(partition.log.rolling())
     assert len(scrub(broker)[1]) == 1
 
 
