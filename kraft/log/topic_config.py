@@ -54,7 +54,7 @@ _CODECS: Final[Mapping[str, Codec | None]] = {PRODUCER: None, UNCOMPRESSED: Code
 }
 """Codecs by the values of `compression.type`; None keeps that of the producer."""
 
-_KEY: Final = "key"
+_TOPIC_KEY: Final = "topic key"
 _HOUR_MS: Final = 3_600_000
 _MINUTE_MS: Final = 60_000
 
@@ -113,7 +113,7 @@ def topic_key(key: str, kind: Kind[T], documentation: str, *, default: T, server
         default=text_of(default),
         documentation=documentation,
     )
-    filled: T = field(default=default, metadata={_KEY: declared})
+    filled: T = field(default=default, metadata={_TOPIC_KEY: declared})
     return filled
 
 
@@ -370,7 +370,7 @@ class TopicConfig:
 
 
 TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = {
-    declared.key: declared for declared in (each.metadata[_KEY] for each in fields(TopicConfig))
+    declared.key: declared for declared in (each.metadata[_TOPIC_KEY] for each in fields(TopicConfig))
 }
 
 SERVER_KEYS: Final[Mapping[str, tuple[ConfigKey, ServerKey]]] = {

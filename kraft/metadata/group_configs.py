@@ -1,89 +1,134 @@
-"""Configs of consumer groups, which override what the brokers' files say for one group of the consumer protocol.
+"""Configs of groups of the consumer protocol, which override what the brokers' files say for one group.
 
-A value is checked against the bounds in the file of the active controller. A broker whose own bounds differ uses the
-nearest value that they allow. Source: GroupConfig in Kafka (KIP-848).
+Each is declared once, with the brokers' keys for its default and its bounds. A value is checked against the bounds in
+the file of the active controller. A broker whose own bounds differ uses the nearest value that they allow.
+Source: GroupConfig in Kafka (KIP-848).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
+from kraft.model.config_keys import KEY, Key, Reader, whole_number
 from kraft.model.config_types import INT32_MAX, IntegerBetween
 from kraft.model.configs import ConfigType
 from kraft.model.errors import ErrorCode, Refusal
 
-SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
-HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
-ASSIGNMENT_INTERVAL: Final = "consumer.assignment.interval.ms"
-
-_SERVER_PREFIX: Final = "group.consumer."
+_GROUP_KEY: Final = "group key"
 
 
-class GroupConfigKey(Struct, frozen=True, kw_only=True):
-    """A config of groups; `server_key` gives its default."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConfigKey:
+    """A config of groups, with the brokers' keys for its default and for the bounds of a group's own value."""
 
     key: str
-    server_key: str
+    default_key: Key
+    least_key: Key
+    most_key: Key
     documentation: str
-    type: ConfigType = ConfigType.INT
 
     @property
-    def bound_keys(self) -> str:
-        """The keys of the brokers' files that bound a group's own value."""
-        setting = self.server_key.removeprefix(_SERVER_PREFIX)
-        return f"{_SERVER_PREFIX}min.{setting} and {_SERVER_PREFIX}max.{setting}"
+    def type(self) -> ConfigType:
+        return self.default_key.read.type
+
+    @property
+    def field_name(self) -> str:
+        """The name of the key's field in GroupConfig."""
+        return self.key.removeprefix("consumer.").replace(".", "_")
+
+
+def group_key(
+    key: str,
+    documentation: str,
+    *,
+    default: int,
+    bounds: tuple[int, int],
+    read: Reader[int],
+    broker_documentation: str,
+) -> int:
+    """Declare the field of GroupConfig for a key. `read` reads the brokers' keys: their defaults are the other values.
+
+    Two brokers' keys are documented by the name of the setting: `session timeout` for `consumer.session.timeout.ms`.
+    """
+    setting = key.removeprefix("consumer.")
+    name, (least, most) = setting.removesuffix(".ms").replace(".", " "), bounds
+    declared = GroupConfigKey(
+        key=key,
+        default_key=Key(f"group.consumer.{setting}", read, broker_documentation, default),
+        least_key=Key(f"group.consumer.min.{setting}", read, f"Shortest {name} that a group may have.", least),
+        most_key=Key(f"group.consumer.max.{setting}", read, f"Longest {name} that a group may have.", most),
+        documentation=documentation,
+    )
+    filled: int = field(default=default, metadata={KEY: declared.default_key, _GROUP_KEY: declared})
+    return filled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConfig:
+    """Configs in effect on a group. A field is named like its key, without `consumer.` and with '_' for '.'."""
+
+    heartbeat_interval_ms: int = group_key(
+        "consumer.heartbeat.interval.ms",
+        "Interval of the heartbeats of the group's members.",
+        default=5_000,
+        bounds=(5_000, 15_000),
+        read=whole_number(1),
+        broker_documentation="Interval of the heartbeats of members of a group of the consumer protocol.",
+    )
+    session_timeout_ms: int = group_key(
+        "consumer.session.timeout.ms",
+        "Time without a heartbeat after which a member is removed from the group.",
+        default=45_000,
+        bounds=(45_000, 60_000),
+        read=whole_number(1),
+        broker_documentation="Time without a heartbeat after which a member is removed from a group of the consumer"
+        " protocol.",
+    )
+    assignment_interval_ms: int = group_key(
+        "consumer.assignment.interval.ms",
+        "Time between two target assignments of the group; changes in between share the next.",
+        default=1_000,
+        bounds=(0, 15_000),
+        read=whole_number(0),
+        broker_documentation="Time between two target assignments of a group of the consumer protocol; changes in"
+        " between share the next.",
+    )
 
 
 GROUP_CONFIGS: Final[Mapping[str, GroupConfigKey]] = {
-    each.key: each
-    for each in (
-        GroupConfigKey(
-            key=HEARTBEAT_INTERVAL,
-            server_key="group.consumer.heartbeat.interval.ms",
-            documentation="Interval of the heartbeats of the group's members.",
-        ),
-        GroupConfigKey(
-            key=SESSION_TIMEOUT,
-            server_key="group.consumer.session.timeout.ms",
-            documentation="Time without a heartbeat after which a member is removed from the group.",
-        ),
-        GroupConfigKey(
-            key=ASSIGNMENT_INTERVAL,
-            server_key="group.consumer.assignment.interval.ms",
-            documentation="Time between two target assignments of the group; changes in between share the next.",
-        ),
-    )
+    declared.key: declared for declared in (each.metadata[_GROUP_KEY] for each in fields(GroupConfig))
 }
 
+C = TypeVar("C", bound=GroupConfig)
 
-class Bounded(Struct, frozen=True):
-    """A setting of the brokers: the default for groups, and the bounds of a group's own value."""
 
-    default: int
-    least: int
-    most: int
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupBounds:
+    """The least and the most that brokers allow a group to set."""
 
-    def nearest(self, value: int) -> int:
-        return min(max(value, self.least), self.most)
+    least: GroupConfig
+    most: GroupConfig
+
+
+def group_bounds(value_of: Callable[[Key], Any]) -> GroupBounds:
+    """Return the bounds from the values of the brokers' keys."""
+    keys = GROUP_CONFIGS.values()
+    return GroupBounds(
+        least=GroupConfig(**{each.field_name: value_of(each.least_key) for each in keys}),
+        most=GroupConfig(**{each.field_name: value_of(each.most_key) for each in keys}),
+    )
 
 
 class GroupDefaults(Struct, frozen=True, kw_only=True):
-    """Settings of the brokers for groups of the consumer protocol."""
+    """Settings of the brokers for groups of the consumer protocol: without any, those of Kafka."""
 
-    session_timeout_ms: Bounded = Bounded(45_000, 45_000, 60_000)
-    heartbeat_interval_ms: Bounded = Bounded(5_000, 5_000, 15_000)
-    assignment_interval_ms: Bounded = Bounded(1_000, 0, 15_000)
-
-    def of(self, key: str) -> Bounded:
-        return {
-            SESSION_TIMEOUT: self.session_timeout_ms,
-            HEARTBEAT_INTERVAL: self.heartbeat_interval_ms,
-            ASSIGNMENT_INTERVAL: self.assignment_interval_ms,
-        }[key]
+    default: GroupConfig = GroupConfig()
+    bounds: GroupBounds = group_bounds(lambda key: key.default)
 
 
 def check_group_key(key: str) -> None:
@@ -98,19 +143,32 @@ def check_group_configs(own: Mapping[str, str], defaults: GroupDefaults) -> None
     """Raise Refusal INVALID_CONFIG if a value is not valid, or the values do not fit together."""
     for key, text in own.items():
         check_group_key(key)
-        bounds = defaults.of(key)
+        declared = GROUP_CONFIGS[key]
+        least, most = _bounds_of(declared, defaults.bounds)
         try:
-            IntegerBetween(least=bounds.least, most=min(bounds.most, INT32_MAX)).read(text)
+            IntegerBetween(least=least, most=min(most, INT32_MAX)).read(text)
         except ValueError as error:
-            problem = f"{key}={text[:60]!r}: expected {error}, as {GROUP_CONFIGS[key].bound_keys} of the brokers allow"
+            bound_keys = f"{declared.least_key.name} and {declared.most_key.name}"
+            problem = f"{key}={text[:60]!r}: expected {error}, as {bound_keys} of the brokers allow"
             raise Refusal(ErrorCode.INVALID_CONFIG, problem) from None
-    heartbeat_ms, session_ms = (in_effect(own, key, defaults) for key in (HEARTBEAT_INTERVAL, SESSION_TIMEOUT))
-    if heartbeat_ms >= session_ms:
-        problem = f"{HEARTBEAT_INTERVAL} would be {heartbeat_ms}, and {SESSION_TIMEOUT} {session_ms}: lower the first"
+    config = in_effect(own, defaults.default, defaults.bounds)
+    if config.heartbeat_interval_ms >= config.session_timeout_ms:
+        problem = (
+            f"consumer.heartbeat.interval.ms would be {config.heartbeat_interval_ms}, and consumer.session.timeout.ms "
+            f"{config.session_timeout_ms}: lower the first"
+        )
         raise Refusal(ErrorCode.INVALID_CONFIG, problem)
 
 
-def in_effect(own: Mapping[str, str], key: str, defaults: GroupDefaults) -> int:
-    """Return the value that the group uses on a broker with these settings."""
-    bounds = defaults.of(key)
-    return bounds.nearest(int(own[key])) if key in own else bounds.default
+def in_effect(own: Mapping[str, str], default: C, bounds: GroupBounds) -> C:
+    """Return what a group with `own` configs uses on a broker with these settings."""
+    values: dict[str, Any] = {}
+    for key, text in own.items():
+        declared = GROUP_CONFIGS[key]
+        least, most = _bounds_of(declared, bounds)
+        values[declared.field_name] = min(max(int(text), least), most)
+    return replace(default, **values)
+
+
+def _bounds_of(declared: GroupConfigKey, bounds: GroupBounds) -> tuple[int, int]:
+    return getattr(bounds.least, declared.field_name), getattr(bounds.most, declared.field_name)

@@ -21,7 +21,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from kraft.coordinator.classic.settings import ClassicSettings
-from kraft.coordinator.consumer.requests import GroupSettings
+from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.group_records import OffsetCommitKey, OffsetCommitValue
 from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.coordinator.groups.shard import GroupShard

@@ -14,8 +14,8 @@ from uuid import UUID
 
 from kraft.coordinator.classic.messages import LeaveGroup, LeavingMember
 from kraft.coordinator.classic.settings import ClassicSettings
-from kraft.coordinator.consumer.requests import GroupSettings
 from kraft.coordinator.consumer.requests import Heartbeat as ConsumerHeartbeat
+from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.groups.commands import CommitOffsets, DeleteGroup, GroupCommand
 from kraft.coordinator.groups.settings import GroupShardSettings
 from kraft.coordinator.groups.shard import GroupShard

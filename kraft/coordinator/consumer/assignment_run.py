@@ -14,7 +14,7 @@ from msgspec import Struct
 from kraft.coordinator.consumer import records
 from kraft.coordinator.consumer.draft import Draft
 from kraft.coordinator.consumer.group import ConsumerGroup
-from kraft.coordinator.consumer.requests import GroupSettings
+from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.consumer.targets import changed_targets
 from kraft.coordinator.group_records import ConsumerGroupTargetAssignmentMemberValue
 from kraft.coordinator.shard import Context

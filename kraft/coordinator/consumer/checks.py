@@ -6,7 +6,8 @@ from msgspec import Struct
 
 from kraft.coordinator.assignors.assignor import Partitions
 from kraft.coordinator.consumer.group import JOIN_EPOCH, LEAVE_EPOCH, LEFT_STATIC_EPOCH, ConsumerGroup, Member
-from kraft.coordinator.consumer.requests import CLIENT_MEMBER_ID_VERSION, GroupSettings, Heartbeat
+from kraft.coordinator.consumer.requests import CLIENT_MEMBER_ID_VERSION, Heartbeat
+from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.group_refusals import empty_group_id, not_empty
 from kraft.model.errors import ErrorCode, Refusal
 

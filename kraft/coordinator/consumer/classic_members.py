@@ -32,7 +32,7 @@ from kraft.coordinator.consumer.departures import remove
 from kraft.coordinator.consumer.draft import METADATA_CHANGED, Draft, GroupDecision, refused
 from kraft.coordinator.consumer.group import ClassicProtocols, ConsumerGroup, Member, MemberState
 from kraft.coordinator.consumer.member_updates import reconcile_member, replace_static_member, update_member
-from kraft.coordinator.consumer.requests import GroupSettings
+from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.consumer.targets import assign
 from kraft.coordinator.consumer_protocol import (
     InvalidConsumerProtocol,

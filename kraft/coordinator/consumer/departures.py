@@ -18,7 +18,6 @@ from kraft.coordinator.consumer.draft import NOTHING, Draft, GroupDecision, refu
 from kraft.coordinator.consumer.group import LEFT_STATIC_EPOCH, ConsumerGroup, Member, MemberState
 from kraft.coordinator.consumer.requests import (
     ConsumerTimer,
-    GroupSettings,
     Heartbeat,
     HeartbeatResponse,
     RebalanceTimeout,
@@ -26,6 +25,7 @@ from kraft.coordinator.consumer.requests import (
     SessionTimeout,
     SyncTimeout,
 )
+from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.consumer.targets import wait_ms
 from kraft.coordinator.group_events import MemberAway, MemberGone
 from kraft.coordinator.shard import Context, Decision, Reply, Ticket

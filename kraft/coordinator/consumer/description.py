@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from kraft.coordinator.consumer.group import ConsumerGroup
-from kraft.coordinator.consumer.requests import GroupDescription, GroupSettings, MemberDescription
+from kraft.coordinator.consumer.requests import GroupDescription, MemberDescription
+from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.consumer.targets import preferred_assignor
 
 

@@ -9,12 +9,12 @@ from kraft.coordinator.consumer import records
 from kraft.coordinator.consumer.group import ConsumerGroup, Member, MemberState
 from kraft.coordinator.consumer.requests import (
     AssignmentTimer,
-    GroupSettings,
     RebalanceTimeout,
     RejoinTimeout,
     SessionTimeout,
     SyncTimeout,
 )
+from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.group_events import GroupEvent, RebalanceCompleted, RebalanceStarted
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.shard import Decision, Reply, Ticket, TimerKey

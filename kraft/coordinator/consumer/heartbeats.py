@@ -23,7 +23,8 @@ from kraft.coordinator.consumer.departures import leave
 from kraft.coordinator.consumer.draft import Draft, GroupDecision, refused
 from kraft.coordinator.consumer.group import JOIN_EPOCH, ConsumerGroup, Member
 from kraft.coordinator.consumer.member_updates import reconcile_member, replace_static_member, update_member
-from kraft.coordinator.consumer.requests import GroupSettings, Heartbeat, HeartbeatResponse
+from kraft.coordinator.consumer.requests import Heartbeat, HeartbeatResponse
+from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.consumer.targets import assign
 from kraft.coordinator.group_refusals import no_group
 from kraft.coordinator.shard import Context, Reply, Ticket

@@ -1,4 +1,4 @@
-"""Requests, responses, timers and settings of the consumer group protocol, as values without a wire format."""
+"""Requests, responses and timers of the consumer group protocol, as values without a wire format."""
 
 from __future__ import annotations
 
@@ -7,42 +7,11 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from kraft.coordinator.assignors.assignor import Partitions
-from kraft.coordinator.assignors.by_name import ASSIGNORS
 from kraft.coordinator.consumer.group import GroupState, Member
 from kraft.model.consumer_groups import MemberHeartbeat
 
 CLIENT_MEMBER_ID_VERSION: Final = 1
 """From this version of ConsumerGroupHeartbeat on, the client generates the member id (KIP-1082)."""
-
-
-class GroupSettings(Struct, frozen=True, kw_only=True):
-    """Settings of a group."""
-
-    heartbeat_interval_ms: int = 5_000
-    """`group.consumer.heartbeat.interval.ms`, `consumer.heartbeat.interval.ms`"""
-
-    session_timeout_ms: int = 45_000
-    """`group.consumer.session.timeout.ms`, `consumer.session.timeout.ms`"""
-
-    members_max: int = 2**31 - 1
-    """`group.consumer.max.size`"""
-
-    assignors: tuple[str, ...] = tuple(ASSIGNORS)
-    """`group.consumer.assignors`; the first is used where no member asks for one."""
-
-    assignment_interval_ms: int = 1_000
-    """`group.consumer.assignment.interval.ms`, `consumer.assignment.interval.ms`"""
-
-    offloads_assignor: bool = True
-    """`group.consumer.assignor.offload.enable`"""
-
-    assigned_at_once_max: int = 1_000
-    """Size, by `targets.assignment_size`, up to which an assignment is computed in the heartbeat that needs it. That
-    takes milliseconds, and the response already has the member's part."""
-
-    partitions_per_slice: int = 1_000
-    """Size of a slice of a target assignment that was computed in a thread. A slice ends with the member that reaches
-    it."""
 
 
 class Heartbeat(MemberHeartbeat, frozen=True, kw_only=True):

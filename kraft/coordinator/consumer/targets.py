@@ -13,7 +13,7 @@ from kraft.coordinator.assignors.by_name import ASSIGNORS
 from kraft.coordinator.consumer import records
 from kraft.coordinator.consumer.draft import Draft
 from kraft.coordinator.consumer.group import ConsumerGroup
-from kraft.coordinator.consumer.requests import GroupSettings
+from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.shard import Context
 from kraft.metadata.image import MetadataImage
 from kraft.model.ids import TopicId

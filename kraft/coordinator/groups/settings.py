@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from msgspec import Struct
-
 from kraft.coordinator.classic.settings import ClassicSettings
-from kraft.coordinator.consumer.requests import GroupSettings
+from kraft.coordinator.consumer.settings import GroupSettings
+from kraft.model.config_keys import key, one_of, reads, whole_number
+from kraft.model.config_types import INT64_MAX
+from kraft.model.configs import ConfigType
+
+_MINUTE_MS: Final = 60_000
 
 CONVERTED_SIZE_MAX: Final = 300
 """A change of the protocol is one decision on all members, at up to 120 us for each. (docs/adr/0046)"""
@@ -36,9 +40,17 @@ class MigrationPolicy(StrEnum):
         return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
 
 
-class GroupShardSettings(Struct, frozen=True, kw_only=True):
-    classic: ClassicSettings = ClassicSettings()
-    consumer: GroupSettings = GroupSettings()
+@reads(ConfigType.STRING)
+def _migration_policy(text: str) -> MigrationPolicy:
+    return MigrationPolicy(one_of(*MigrationPolicy)(text))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupShardSettings:
+    """Settings of the shards of groups. Those with keys are the same on all of a broker's shards."""
+
+    classic: ClassicSettings = field(default_factory=ClassicSettings)
+    consumer: GroupSettings = field(default_factory=GroupSettings)
     """Settings of groups of the consumer protocol without configs of their own."""
 
     consumer_group: Callable[[str], GroupSettings] | None = None
@@ -48,20 +60,36 @@ class GroupShardSettings(Struct, frozen=True, kw_only=True):
     regex_error: Callable[[str], str | None] | None = None
     """What is wrong with the regular expression of a subscription, in a sentence; None if it can be resolved."""
 
-    migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
-    """`group.consumer.migration.policy`"""
-
+    migration_policy: MigrationPolicy = key(
+        "group.consumer.migration.policy",
+        _migration_policy,
+        "Whether a group with members may change its protocol: upgrade, from classic to consumer, downgrade, back to"
+        " classic, bidirectional or disabled.",
+        default=MigrationPolicy.BIDIRECTIONAL,
+    )
     converted_size_max: int = CONVERTED_SIZE_MAX
     """Most members of a group that may change its protocol while it has members."""
 
-    offset_metadata_length_max: int = 4_096
-    """`offset.metadata.max.bytes`"""
-
-    offsets_retention_ms: int = 10_080 * 60_000
-    """`offsets.retention.minutes`"""
-
-    offsets_retention_check_interval_ms: int = 600_000
-    """`offsets.retention.check.interval.ms`"""
+    offset_metadata_length_max: int = key(
+        "offset.metadata.max.bytes",
+        whole_number(0),
+        "Longest text that a client may commit with an offset.",
+        default=4_096,
+    )
+    offsets_retention_ms: int = key(
+        "offsets.retention.minutes",
+        whole_number(1),
+        "Time after which committed offsets expire, counted from when the group has no members, or no member subscribes"
+        " to the topic.",
+        default=7 * 24 * 60 * _MINUTE_MS,
+        unit=_MINUTE_MS,
+    )
+    offsets_retention_check_interval_ms: int = key(
+        "offsets.retention.check.interval.ms",
+        whole_number(1, INT64_MAX),
+        "Interval of checks for expired offsets.",
+        default=600_000,
+    )
 
     def of_group(self, group_id: str) -> GroupSettings:
         """Return the settings of a group of the consumer protocol."""

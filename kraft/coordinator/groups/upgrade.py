@@ -29,7 +29,8 @@ from kraft.coordinator.consumer.group import (
     MemberState,
 )
 from kraft.coordinator.consumer.heartbeats import decide_heartbeat
-from kraft.coordinator.consumer.requests import GroupSettings, Heartbeat, SessionTimeout
+from kraft.coordinator.consumer.requests import Heartbeat, SessionTimeout
+from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.consumer_protocol import (
     InvalidConsumerProtocol,
     decode_assignment,

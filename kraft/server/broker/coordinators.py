@@ -44,7 +44,7 @@ class BrokerCoordinators:
             parts, create_offsets_topic=offsets.create, append_group_marker=self.groups.append_marker
         )
         self.groups.verification = OffsetVerification(
-            self.transactions.verifier.verify_one, is_enabled=config.transactions.verifies_partitions
+            self.transactions.verifier.verify_one, is_enabled=config.transaction_verification.enabled
         )
 
     def group_handlers(self) -> GroupHandlers:

@@ -95,7 +95,7 @@ class BrokerApis:
         partitions, controllers, image = logs.partitions, metadata.controllers, metadata.image
         transactions = self._coordinators.transactions
         verification = ProduceVerification(
-            partitions, transactions.verifier.verify, is_enabled=config.transactions.verifies_partitions
+            partitions, transactions.verifier.verify, is_enabled=config.transaction_verification.enabled
         )
         awaited = AwaitedReplicasHandler(partitions, self._replicas.lagging_followers.awaited_by_produce)
         produce = ProduceHandler(partitions, self._waiting_appends, verification, awaited)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from kraft.metadata.group_configs import GROUP_CONFIGS
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.readers import MIB
 from kraft.server.config.values import CONTROLLER, GRPC, PLAINTEXT, ConfigWarning, Listener, is_loopback
@@ -250,41 +251,21 @@ def _check_quorum_times(config: NodeConfig) -> None:
 
 
 def _check_group_times(config: NodeConfig) -> None:
-    classic, consumer = config.classic_groups, config.consumer_groups
-    for what, least, most in (
-        ("group.{}.session.timeout.ms", classic.session_timeout_min_ms, classic.session_timeout_max_ms),
-        ("group.consumer.{}.session.timeout.ms", consumer.session_timeout_min_ms, consumer.session_timeout_max_ms),
-        (
-            "group.consumer.{}.heartbeat.interval.ms",
-            consumer.heartbeat_interval_min_ms,
-            consumer.heartbeat_interval_max_ms,
-        ),
-        (
-            "group.consumer.{}.assignment.interval.ms",
-            consumer.assignment_interval_min_ms,
-            consumer.assignment_interval_max_ms,
-        ),
-    ):
+    classic, consumer = config.groups.classic, config.groups.consumer
+    if classic.session_timeout_min_ms > classic.session_timeout_max_ms:
+        raise _above("group.min.session.timeout.ms", "group.max.session.timeout.ms", classic.session_timeout_max_ms)
+    for declared in GROUP_CONFIGS.values():
+        value, least, most = (
+            getattr(each, declared.field_name)
+            for each in (consumer, config.group_bounds.least, config.group_bounds.most)
+        )
+        minimum, maximum = declared.least_key.name, declared.most_key.name
         if least > most:
-            raise Conflict(what.format("min"), f"above {what.format('max')}={most}: lower it, or raise the other")
-    _check_between(
-        "group.consumer.session.timeout.ms",
-        consumer.session_timeout_ms,
-        consumer.session_timeout_min_ms,
-        consumer.session_timeout_max_ms,
-    )
-    _check_between(
-        "group.consumer.heartbeat.interval.ms",
-        consumer.heartbeat_interval_ms,
-        consumer.heartbeat_interval_min_ms,
-        consumer.heartbeat_interval_max_ms,
-    )
-    _check_between(
-        "group.consumer.assignment.interval.ms",
-        consumer.assignment_interval_ms,
-        consumer.assignment_interval_min_ms,
-        consumer.assignment_interval_max_ms,
-    )
+            raise _above(minimum, maximum, most)
+        if not least <= value <= most:
+            raise Conflict(
+                declared.default_key.name, f"not between {minimum}={least} and {maximum}={most}: change one of them"
+            )
     if consumer.heartbeat_interval_ms >= consumer.session_timeout_ms:
         raise Conflict(
             "group.consumer.heartbeat.interval.ms",
@@ -293,10 +274,8 @@ def _check_group_times(config: NodeConfig) -> None:
         )
 
 
-def _check_between(key: str, value: int, least: int, most: int) -> None:
-    if not least <= value <= most:
-        minimum, maximum = key.replace("consumer.", "consumer.min.", 1), key.replace("consumer.", "consumer.max.", 1)
-        raise Conflict(key, f"not between {minimum}={least} and {maximum}={most}: change one of them")
+def _above(minimum: str, maximum: str, most: int) -> Conflict:
+    return Conflict(minimum, f"above {maximum}={most}: lower it, or raise the other")
 
 
 def _check_sizes(config: NodeConfig) -> None:

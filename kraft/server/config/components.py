@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kraft.log.topic_config import TopicConfig
+from kraft.model.config_keys import Required, boolean, key, one_of, whole_number
 from kraft.model.config_types import INT32_MAX, INT64_MAX
 from kraft.server.config import readers
-from kraft.server.config.declaration import Required, key
 from kraft.server.config.readers import MIB
 from kraft.server.config.values import CONTROLLER, SSL, UNLIMITED_BYTES_PER_SECOND, Durability, Voter
 
@@ -63,45 +63,45 @@ class QuorumSettings:
     )
     election_timeout_ms: int = key(
         "controller.quorum.election.timeout.ms",
-        readers.whole_number(100, 60_000),
+        whole_number(100, 60_000),
         "Time after which a candidate that was not elected starts another election; random between half of it and all.",
         default=1_000,
     )
     fetch_timeout_ms: int | None = key(
         "controller.quorum.fetch.timeout.ms",
-        readers.whole_number(100, 60_000),
+        whole_number(100, 60_000),
         "Time without a leader after which a controller starts an election (random between half of it and all), and"
         " time without a majority after which a leader steps down. By default controller.quorum.election.timeout.ms.",
         default=None,
     )
     election_backoff_ms_max: int | None = key(
         "controller.quorum.election.backoff.max.ms",
-        readers.whole_number(1, 60_000),
+        whole_number(1, 60_000),
         "Longest pause before a controller without a majority asks for votes again. By default, and at most, a quarter"
         " of controller.quorum.election.timeout.ms.",
         default=None,
     )
     request_timeout_ms: int = key(
         "controller.quorum.request.timeout.ms",
-        readers.whole_number(100, 600_000),
+        whole_number(100, 600_000),
         "Time without a message from a controller after which the connection is opened again. Kafka's default is 2000.",
         default=1_000,
     )
     append_linger_ms: int = key(
         "controller.quorum.append.linger.ms",
-        readers.whole_number(0, 30_000),
+        whole_number(0, 30_000),
         "Time that the active controller waits for more metadata changes per sync. Kafka's default is 25.",
         default=0,
     )
     snapshot_entry_bytes_between: int = key(
         "metadata.log.max.record.bytes.between.snapshots",
-        readers.whole_number(1, INT64_MAX),
+        whole_number(1, INT64_MAX),
         "Bytes of new entries after which a metadata snapshot is written.",
         default=20 * 1024 * 1024,
     )
     snapshot_interval_ms: int = key(
         "metadata.log.max.snapshot.interval.ms",
-        readers.whole_number(0, INT64_MAX),
+        whole_number(0, INT64_MAX),
         "Time after which a metadata snapshot is written if there are new entries; 0 means never.",
         default=3_600_000,
     )
@@ -112,11 +112,11 @@ class TopicDefaults:
     """Defaults of new topics."""
 
     partitions: int = key(
-        "num.partitions", readers.whole_number(1, 10_000), "Default partition count for new topics.", default=1
+        "num.partitions", whole_number(1, 10_000), "Default partition count for new topics.", default=1
     )
     replication_factor: int = key(
         "default.replication.factor",
-        readers.whole_number(1, 32_767),
+        whole_number(1, 32_767),
         "Default replication factor for new topics.",
         default=1,
     )
@@ -124,11 +124,11 @@ class TopicDefaults:
     """Configs of topics that do not set their own, from the brokers' keys for topic configs."""
     auto_create_enabled: bool = key(
         "auto.create.topics.enable",
-        readers.boolean,
+        boolean,
         "Whether a topic is created when a client first uses it.",
         default=True,
     )
-    deletion_enabled: bool = key("delete.topic.enable", readers.boolean, "Whether topics can be deleted.", default=True)
+    deletion_enabled: bool = key("delete.topic.enable", boolean, "Whether topics can be deleted.", default=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,32 +149,32 @@ class LogMaintenance:
 
     retention_check_interval_ms: int = key(
         "log.retention.check.interval.ms",
-        readers.whole_number(1, INT64_MAX),
+        whole_number(1, INT64_MAX),
         "Interval of retention checks.",
         default=300_000,
         older_name="retention.check.interval.ms",
     )
     flush_check_interval_ms: int = key(
         "log.flush.scheduler.interval.ms",
-        readers.whole_number(1, INT64_MAX),
+        whole_number(1, INT64_MAX),
         "Interval of checks of flush.ms. Kafka's default is never, which disables flush.ms.",
         default=1_000,
     )
     cleaner_enabled: bool = key(
-        "log.cleaner.enable", readers.boolean, "Whether logs with cleanup.policy=compact are compacted.", default=True
+        "log.cleaner.enable", boolean, "Whether logs with cleanup.policy=compact are compacted.", default=True
     )
     cleaner_threads: int = key(
-        "log.cleaner.threads", readers.whole_number(1, 64), "Number of logs compacted at a time.", default=1
+        "log.cleaner.threads", whole_number(1, 64), "Number of logs compacted at a time.", default=1
     )
     cleaner_backoff_ms: int = key(
         "log.cleaner.backoff.ms",
-        readers.whole_number(0, INT64_MAX),
+        whole_number(0, INT64_MAX),
         "Pause of the cleaner when no log needs compaction.",
         default=15_000,
     )
     cleaner_dedupe_buffer_bytes: int = key(
         "log.cleaner.dedupe.buffer.size",
-        readers.whole_number(MIB, INT64_MAX),
+        whole_number(MIB, INT64_MAX),
         "Bytes of memory for the keys of a compaction, for all cleaner threads together; with more keys a log takes "
         "more passes. Kafka's default is 128 MiB.",
         default=32 * MIB,
@@ -187,19 +187,19 @@ class LogMaintenance:
     )
     producer_id_expiration_ms: int = key(
         "producer.id.expiration.ms",
-        readers.whole_number(1),
+        whole_number(1),
         "Time after the last batch of a producer when its state expires; its next batch is not checked for duplicates.",
         default=86_400_000,
     )
     producer_id_expiration_check_interval_ms: int = key(
         "producer.id.expiration.check.interval.ms",
-        readers.whole_number(1),
+        whole_number(1),
         "Interval of checks for expired producers.",
         default=600_000,
     )
     scrub_interval_ms: int = key(
         "log.scrub.interval.ms",
-        readers.whole_number(0, INT64_MAX),
+        whole_number(0, INT64_MAX),
         "Time in which the scrub reads all logs once, to find corruption while other replicas are sound; 0 means never."
         " Kraft only.",
         default=7 * 86_400_000,
@@ -212,7 +212,7 @@ class LogMaintenance:
     )
     free_space_bytes_min: int = key(
         "log.free.space.min.bytes",
-        readers.whole_number(0, INT64_MAX),
+        whole_number(0, INT64_MAX),
         "Free bytes on the disk of a log below which producers are refused; 0 means never. Kraft only.",
         default=64 * MIB,
     )
@@ -224,7 +224,7 @@ class LoggingSettings:
 
     level: str = key(
         "log.level",
-        readers.one_of("DEBUG", "INFO", "WARNING", "ERROR"),
+        one_of("DEBUG", "INFO", "WARNING", "ERROR"),
         "Lowest level of the node's log events. Kraft only.",
         default="INFO",
     )
@@ -236,13 +236,13 @@ class LoggingSettings:
     )
     file_bytes_max: int = key(
         "log.file.max.bytes",
-        readers.whole_number(64 * 1024, INT64_MAX),
+        whole_number(64 * 1024, INT64_MAX),
         "Size at which log.file is renamed (suffix .1) and a new one begins. Kraft only.",
         default=64 * MIB,
     )
     file_backups_max: int = key(
         "log.file.max.backups",
-        readers.whole_number(1, 1_000),
+        whole_number(1, 1_000),
         "Number of renamed log files to keep. Kraft only.",
         default=10,
     )
@@ -254,37 +254,37 @@ class ReplicationConfig:
 
     lag_time_max_ms: int = key(
         "replica.lag.time.max.ms",
-        readers.whole_number(100),
+        whole_number(100),
         "Time without being caught up after which a follower leaves the ISR.",
         default=30_000,
     )
     fetch_bytes_max: int = key(
         "replica.fetch.max.bytes",
-        readers.whole_number(1_024),
+        whole_number(1_024),
         "Most bytes of one partition in a follower's fetch.",
         default=MIB,
     )
     fetch_response_bytes_max: int = key(
         "replica.fetch.response.max.bytes",
-        readers.whole_number(1_024),
+        whole_number(1_024),
         "Most bytes of all partitions in a follower's fetch.",
         default=10 * MIB,
     )
     fetch_bytes_min: int = key(
         "replica.fetch.min.bytes",
-        readers.whole_number(1),
+        whole_number(1),
         "Bytes that a leader waits for before it answers a follower.",
         default=1,
     )
     fetch_wait_max_ms: int = key(
         "replica.fetch.wait.max.ms",
-        readers.whole_number(1),
+        whole_number(1),
         "Longest time that a leader waits for replica.fetch.min.bytes.",
         default=500,
     )
     high_watermark_checkpoint_interval_ms: int = key(
         "replica.high.watermark.checkpoint.interval.ms",
-        readers.whole_number(100),
+        whole_number(100),
         "Interval at which high watermarks are written to disk.",
         default=5_000,
     )
@@ -296,19 +296,19 @@ class BrokerTimings:
 
     heartbeat_interval_ms: int = key(
         "broker.heartbeat.interval.ms",
-        readers.whole_number(10),
+        whole_number(10),
         "Interval of a broker's heartbeats to the active controller. Kafka's default is 2000.",
         default=500,
     )
     session_timeout_ms: int = key(
         "broker.session.timeout.ms",
-        readers.whole_number(100),
+        whole_number(100),
         "Time without a heartbeat after which a broker is fenced. Kafka's default is 9000.",
         default=3_000,
     )
     controlled_shutdown_enabled: bool = key(
         "controlled.shutdown.enable",
-        readers.boolean,
+        boolean,
         "Whether a broker moves its leaderships away before it stops.",
         default=True,
     )
@@ -320,25 +320,25 @@ class LeaderElections:
 
     rebalance_enabled: bool = key(
         "auto.leader.rebalance.enable",
-        readers.boolean,
+        boolean,
         "Whether partitions are moved back to their preferred leaders.",
         default=True,
     )
     imbalance_check_interval_s: int = key(
         "leader.imbalance.check.interval.seconds",
-        readers.whole_number(1),
+        whole_number(1),
         "Interval of checks for auto.leader.rebalance.enable.",
         default=300,
     )
     imbalance_per_broker_percentage: int = key(
         "leader.imbalance.per.broker.percentage",
-        readers.whole_number(0, 100),
+        whole_number(0, 100),
         "Percentage of a broker's preferred partitions led by others, above which they are moved back.",
         default=10,
     )
     unclean_interval_ms: int = key(
         "unclean.leader.election.interval.ms",
-        readers.whole_number(100),
+        whole_number(100),
         "Interval of checks for leaderless partitions whose topic allows unclean elections.",
         default=300_000,
     )
@@ -350,25 +350,25 @@ class NetworkLimits:
 
     request_bytes_max: int = key(
         "socket.request.max.bytes",
-        readers.whole_number(1_024, INT32_MAX),
+        whole_number(1_024, INT32_MAX),
         "Largest request, in bytes. Kafka's default is 100 MiB; a node buffers several requests in one process.",
         default=16 * MIB,
     )
     connections_max: int = key(
         "max.connections",
-        readers.whole_number(1, INT32_MAX),
+        whole_number(1, INT32_MAX),
         "Most open connections of the Kafka listeners together; further ones are closed at once.",
         default=INT32_MAX,
     )
     connection_idle_ms_max: int = key(
         "connections.max.idle.ms",
-        readers.whole_number(1_000),
+        whole_number(1_000),
         "Time without requests after which a connection of a Kafka listener is closed.",
         default=600_000,
     )
     advertised_check_enabled: bool = key(
         "advertised.listeners.check.enable",
-        readers.boolean,
+        boolean,
         "Whether a node refuses to start if it cannot reach itself at its advertised addresses. Kraft only.",
         default=True,
     )

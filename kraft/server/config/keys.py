@@ -1,7 +1,7 @@
 """All keys of the configuration file that have an effect.
 
-Most are declared on the fields that they fill. Keys for defaults of topics come from the topic configs. Keys without
-an effect are in `unsupported`.
+Most are declared on the fields that they fill. Keys for defaults of topics come from the topic configs, and those for
+bounds of groups' configs from the group configs. Keys without an effect are in `unsupported`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from functools import partial
 from typing import Any, Final
 
 from kraft.log.topic_config import SERVER_KEYS, ConfigKey, ServerKey
+from kraft.metadata.group_configs import GROUP_CONFIGS
+from kraft.model.config_keys import Key, Reader, components_of, keys_of
 from kraft.model.configs import ConfigType
 from kraft.server.config import readers
-from kraft.server.config.declaration import Key, keys_of
-from kraft.server.config.node_config import COMPONENTS, NodeConfig
-from kraft.server.config.readers import Reader, only
+from kraft.server.config.node_config import NodeConfig
+from kraft.server.config.readers import only
 from kraft.server.config.values import CONTROLLER, GRPC
 
 _PEM_ONLY: Final = only("PEM", "convert the store, for example with openssl pkcs12 -nodes")
@@ -79,13 +80,19 @@ def _topic_default(declared: ConfigKey, server_key: ServerKey, text: str) -> obj
         raise ValueError(f"expected {error}") from None
 
 
-_DECLARING: Final[tuple[type[Any], ...]] = (NodeConfig, *COMPONENTS.values())
+def declaring(component: type[Any] = NodeConfig) -> Iterator[type[Any]]:
+    """Yield the component and all components inside it."""
+    yield component
+    for part in components_of(component).values():
+        yield from declaring(part)
 
-_DECLARED: Final = {key.name: key for component in _DECLARING for key in keys_of(component).values()}
+
+_DECLARED: Final = {key.name: key for component in declaring() for key in keys_of(component).values()}
 
 KEYS: Final = (
     *_DECLARED.values(),
     *_FIXED_KEYS,
+    *(key for declared in GROUP_CONFIGS.values() for key in (declared.least_key, declared.most_key)),
     *(key for key in _topic_defaults() if key.name not in _DECLARED),
 )
 

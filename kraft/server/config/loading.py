@@ -13,12 +13,13 @@ from typing import Any
 
 from kraft.log.topic_config import TopicConfig
 from kraft.metadata.configs import broker_defaults
+from kraft.metadata.group_configs import GroupBounds, group_bounds
+from kraft.model.config_keys import Key, Required, components_of, keys_of
 from kraft.model.errors import Refusal
 from kraft.server.config import kafka_files, properties, unsupported
 from kraft.server.config.checks import CHECKS, Conflict, advertised_listeners, security_warnings
-from kraft.server.config.declaration import Key, Required, keys_of
 from kraft.server.config.keys import BY_NAME, KEYS
-from kraft.server.config.node_config import COMPONENTS, NodeConfig
+from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.processes import check_processes
 from kraft.server.config.properties import PropertiesError, Property
 from kraft.server.config.values import ConfigWarning
@@ -128,13 +129,18 @@ def _values(file: Path, settings: Mapping[str, Property], problems: list[str]) -
 
 
 def _assemble(file: Path, settings: Mapping[str, Property], values: Mapping[str, Any]) -> NodeConfig:
-    def filled(component: type[Any]) -> dict[str, Any]:
-        return {field: values[key.name] for field, key in keys_of(component).items()}
+    whole = {
+        TopicConfig: _topic_configs(file, settings),
+        GroupBounds: group_bounds(lambda key: values[key.name]),
+    }
 
-    fields = {name: filled(component) for name, component in COMPONENTS.items()}
-    fields["topics"]["configs"] = _topic_configs(file, settings)
-    components = {name: component(**fields[name]) for name, component in COMPONENTS.items()}
-    return NodeConfig(file=file, settings=_effective_settings(settings), **filled(NodeConfig), **components)
+    def filled(component: type[Any], **others: Any) -> Any:
+        keyed = {field: values[key.name] for field, key in keys_of(component).items()}
+        parts = {name: whole.get(part) or filled(part) for name, part in components_of(component).items()}
+        return component(**keyed, **parts, **others)
+
+    config: NodeConfig = filled(NodeConfig, file=file, settings=_effective_settings(settings))
+    return config
 
 
 def _topic_configs(file: Path, settings: Mapping[str, Property]) -> TopicConfig:
@@ -163,9 +169,9 @@ def _value(file: Path, key: Key, settings: Mapping[str, Property]) -> object:
             if key.name == kafka_files.VOTERS:
                 example = kafka_files.example_of_voters(settings, example)
             raise ConfigError(f"{file}: {key.name} is missing: set it, for example {key.name}={example}")
-        return key.default
+        return key.in_field(key.default)
     try:
-        return key.read(setting.value)
+        return key.in_field(key.read(setting.value))
     except ValueError as error:
         raise ConfigError(_problem(file, setting.key, settings, str(error))) from None
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, get_type_hints
+from typing import Final
 
+from kraft.coordinator.groups.settings import GroupShardSettings
+from kraft.coordinator.transactions.settings import TransactionSettings
+from kraft.metadata.group_configs import GroupBounds
+from kraft.model.config_keys import Required, key, whole_number
 from kraft.model.ids import BrokerId
 from kraft.server.config import readers
 from kraft.server.config.components import (
@@ -21,9 +25,8 @@ from kraft.server.config.components import (
     SecuritySettings,
     TopicDefaults,
 )
-from kraft.server.config.declaration import Required, key
-from kraft.server.config.group_settings import ClassicGroupSettings, ConsumerGroupSettings, OffsetsTopicSettings
-from kraft.server.config.transaction_settings import TransactionLimits, TransactionsTopicSettings
+from kraft.server.config.group_settings import OffsetsTopicSettings
+from kraft.server.config.transaction_settings import TransactionsTopicSettings, TransactionVerification
 from kraft.server.config.values import CONTROLLER, GRPC, ConfigWarning, Listener, Role
 
 PROCESS_ID_STEP: Final = 1_000
@@ -65,7 +68,7 @@ class NodeConfig:
     )
     processes: int = key(
         "node.processes",
-        readers.whole_number(1, 64),
+        whole_number(1, 64),
         "Brokers that run from this file, each in a process of its own: further ones have node.id + 1000, ports + 10"
         " and directories inside log.dirs. Kraft only.",
         default=1,
@@ -107,10 +110,12 @@ class NodeConfig:
     elections: LeaderElections
     network: NetworkLimits
     offsets_topic: OffsetsTopicSettings
-    classic_groups: ClassicGroupSettings
-    consumer_groups: ConsumerGroupSettings
+    groups: GroupShardSettings
+    group_bounds: GroupBounds
+    """Bounds of the configs that groups of the consumer protocol have of their own."""
     transactions_topic: TransactionsTopicSettings
-    transactions: TransactionLimits
+    transactions: TransactionSettings
+    transaction_verification: TransactionVerification
     logging: LoggingSettings
     settings: Mapping[str, str] = field(default_factory=dict)
     """The file's settings that have an effect, by current key names."""
@@ -155,9 +160,3 @@ class NodeConfig:
 
     def advertised(self, name: str) -> Listener | None:
         return next((listener for listener in self.advertised_listeners if listener.name == name), None)
-
-
-COMPONENTS: Final[Mapping[str, type[Any]]] = {
-    name: kind for name, kind in get_type_hints(NodeConfig).items() if isinstance(kind, type) and is_dataclass(kind)
-}
-"""Classes of the components, by the names of their fields."""

@@ -6,13 +6,9 @@ A reader raises ValueError for text that it does not accept; the message says wh
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
 
-from kraft.coordinator.groups.settings import MigrationPolicy
-from kraft.model.config_types import INT32_MAX
+from kraft.model.config_keys import Reader, items_of, one_of, reads, whole_number
 from kraft.model.configs import ConfigType
 from kraft.model.ids import BrokerId, uuid_from_text, uuid_to_text
 from kraft.server.config.values import (
@@ -26,9 +22,6 @@ from kraft.server.config.values import (
     Voter,
 )
 
-T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
-
 MIB = 1024 * 1024
 
 _ADDRESS = r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]*):(?P<port>[0-9]+)"
@@ -37,80 +30,12 @@ _VOTER = re.compile(rf"(?P<node_id>[0-9]+)@{_ADDRESS}")
 _KAFKA_SECURE_LISTENERS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
-@dataclass(frozen=True, slots=True)
-class Reader(Generic[T_co]):
-    """A function from text to value, with Kafka's type of the value."""
-
-    type: ConfigType
-    read: Callable[[str], T_co]
-
-    def __call__(self, text: str) -> T_co:
-        return self.read(text)
-
-
-def reads(type: ConfigType) -> Callable[[Callable[[str], T]], Reader[T]]:
-    """Turn a function into a reader."""
-
-    def reader(read: Callable[[str], T]) -> Reader[T]:
-        return Reader(type, read)
-
-    return reader
-
-
-def whole_number(least: int, most: int = INT32_MAX) -> Reader[int]:
-    @reads(ConfigType.INT if most <= INT32_MAX else ConfigType.LONG)
-    def read(text: str) -> int:
-        if not re.fullmatch(r"[+-]?[0-9]{1,19}", text) or not least <= int(text) <= most:
-            raise ValueError(f"expected a whole number from {least} to {most}")
-        return int(text)
-
-    return read
-
-
 @reads(ConfigType.DOUBLE)
 def bytes_per_second(text: str) -> int:
     """Read a rate. Kafka's type is a floating-point number, and its default the largest one."""
     if not re.fullmatch(r"[0-9]{1,19}(\.[0-9]{1,19})?([eE]\+?[0-9]{1,3})?", text) or float(text) < 1:
         raise ValueError("expected a number of bytes, at least 1")
     return int(min(float(text), UNLIMITED_BYTES_PER_SECOND))
-
-
-@reads(ConfigType.BOOLEAN)
-def boolean(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError("expected true or false")
-    return text.lower() == "true"
-
-
-def one_of(*choices: str) -> Reader[str]:
-    """Return a reader of one of `choices`, in any case; the value has the case of `choices`."""
-    by_lower = {choice.lower(): choice for choice in choices}
-
-    @reads(ConfigType.STRING)
-    def read(text: str) -> str:
-        if text.lower() not in by_lower:
-            raise ValueError(f"expected {' or '.join(choices)}")
-        return by_lower[text.lower()]
-
-    return read
-
-
-def some_of(*choices: str) -> Reader[tuple[str, ...]]:
-    """Return a reader of one or more of `choices`, each at most once, separated by commas."""
-
-    @reads(ConfigType.LIST)
-    def read(text: str) -> tuple[str, ...]:
-        items = tuple(_items(text))
-        if not items or len(set(items)) < len(items) or not set(items) <= set(choices):
-            raise ValueError(f"expected {' or '.join(choices)}, or several of them, separated by commas")
-        return items
-
-    return read
-
-
-@reads(ConfigType.STRING)
-def migration_policy(text: str) -> MigrationPolicy:
-    return MigrationPolicy(one_of(*MigrationPolicy)(text))
 
 
 @reads(ConfigType.STRING)
@@ -138,7 +63,7 @@ def cluster_id(text: str) -> str:
 
 @reads(ConfigType.LIST)
 def roles(text: str) -> frozenset[Role]:
-    names = _items(text)
+    names = items_of(text)
     if not names or any(name not in list(Role) for name in names):
         raise ValueError("expected broker, controller, or broker,controller")
     return frozenset(Role(name) for name in names)
@@ -187,7 +112,7 @@ def only(expected: str, reason: str) -> Reader[str]:
 
 @reads(ConfigType.LIST)
 def listeners(text: str) -> tuple[Listener, ...]:
-    found = tuple(_listener(item) for item in _items(text))
+    found = tuple(_listener(item) for item in items_of(text))
     names = [listener.name for listener in found]
     if not found:
         raise ValueError("expected listeners as NAME://host:port, separated by commas")
@@ -200,7 +125,7 @@ def listeners(text: str) -> tuple[Listener, ...]:
 def security_protocols(text: str) -> tuple[tuple[str, str], ...]:
     """Return names and protocols in capitals. Kafka's sample maps names of listeners that it does not have."""
     found = []
-    for item in _items(text):
+    for item in items_of(text):
         name, separator, protocol = (part.strip().upper() for part in item.partition(":"))
         if not separator or not name or not protocol:
             raise ValueError("expected NAME:PROTOCOL, separated by commas")
@@ -212,7 +137,7 @@ def security_protocols(text: str) -> tuple[tuple[str, str], ...]:
 
 @reads(ConfigType.LIST)
 def voters(text: str) -> tuple[Voter, ...]:
-    found = tuple(_voter(item) for item in _items(text))
+    found = tuple(_voter(item) for item in items_of(text))
     if not found:
         raise ValueError("expected the controllers as id@host:port, separated by commas")
     for what, values in (
@@ -222,10 +147,6 @@ def voters(text: str) -> tuple[Voter, ...]:
         if repeated := next((value for value in values if values.count(value) > 1), None):
             raise ValueError(f"{what} {repeated} is named twice: name each controller once")
     return found
-
-
-def _items(text: str) -> list[str]:
-    return [item.strip() for item in text.split(",") if item.strip()]
 
 
 def _listener(text: str) -> Listener:

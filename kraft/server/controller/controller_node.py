@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from kraft.metadata.features import UnsupportedFeatureLevel
+from kraft.metadata.group_configs import GroupDefaults
 from kraft.metadata.topic_decisions import ControllerDefaults
 from kraft.model.errors import Corruption
 from kraft.quorum.membership import MembershipRefused
@@ -134,7 +135,7 @@ def _controller_config(config: NodeConfig, cluster_id: str) -> ControllerConfig:
             replication_factor=config.topics.replication_factor,
             configs=config.topics.configs,
         ),
-        group_defaults=config.consumer_groups.defaults,
+        group_defaults=GroupDefaults(default=config.groups.consumer, bounds=config.group_bounds),
         elections=config.elections,
         settings=config.settings,
     )

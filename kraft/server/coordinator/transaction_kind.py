@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeAlias
 
 from kraft.coordinator.transactions.commands import TransactionCommand
@@ -31,14 +32,7 @@ def _decode(key: bytes | None, value: bytes | None) -> TransactionRecord | None:
 
 def transaction_settings(config: NodeConfig, batch_bytes_max: Callable[[], int]) -> TransactionSettings:
     """`batch_bytes_max` returns the size of the largest batch that transactions may fill in `__transaction_state`."""
-    limits = config.transactions
-    return TransactionSettings(
-        timeout_max_ms=limits.timeout_max_ms,
-        id_expiration_ms=limits.id_expiration_ms,
-        expiry_interval_ms=limits.id_expiry_interval_ms,
-        memory_bytes_max=limits.memory_bytes_max,
-        batch_bytes_max=batch_bytes_max,
-    )
+    return replace(config.transactions, batch_bytes_max=batch_bytes_max)
 
 
 def transaction_host_settings(config: NodeConfig) -> HostSettings:

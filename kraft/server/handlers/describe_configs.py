@@ -18,6 +18,7 @@ from kraft.metadata.configs import text_in_effect
 from kraft.metadata.group_configs import GROUP_CONFIGS, GroupConfigKey
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.topic_names import unknown_topic
+from kraft.model.config_keys import Key, Required
 from kraft.model.config_types import text_of
 from kraft.model.configs import (
     ConfigEntry,
@@ -32,7 +33,6 @@ from kraft.model.configs import (
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.rpc.call import Served
 from kraft.rpc.calls import DESCRIBE_CONFIGS
-from kraft.server.config.declaration import Key, Required
 from kraft.server.config.keys import BY_NAME, KEYS
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.loop.turns import Turns
@@ -154,7 +154,7 @@ def _topic_entries(image: MetadataImage, config: NodeConfig, own: Mapping[str, s
 
 
 def _group_entry(settings: _BrokerSettings, own: Mapping[str, str], declared: GroupConfigKey) -> ConfigEntry:
-    default = _broker_entry(settings, BY_NAME[declared.server_key])
+    default = _broker_entry(settings, declared.default_key)
     synonyms = list(default.synonyms)
     if declared.key in own:
         source = ConfigSource.DYNAMIC_GROUP_CONFIG

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
 from kraft.log.topic_config import KAFKA_DEFAULTS
 from kraft.metadata.config_decisions import incremental_alter_configs
-from kraft.metadata.group_configs import (
-    ASSIGNMENT_INTERVAL,
-    HEARTBEAT_INTERVAL,
-    SESSION_TIMEOUT,
-    Bounded,
-    GroupDefaults,
-    in_effect,
-)
+from kraft.metadata.group_configs import GROUP_CONFIGS, GroupBounds, GroupConfig, GroupDefaults, in_effect
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import GroupConfigSet, MetadataRecord
 from kraft.model.configs import (
@@ -27,7 +22,14 @@ from kraft.model.errors import ErrorCode
 from tests.support.cluster_images import cluster, earlier_cluster
 
 SET, DELETE, APPEND = ConfigOperation.SET, ConfigOperation.DELETE, ConfigOperation.APPEND
-WIDE = GroupDefaults(session_timeout_ms=Bounded(45_000, 1, 60_000), heartbeat_interval_ms=Bounded(5_000, 1, 15_000))
+HEARTBEAT_INTERVAL, SESSION_TIMEOUT, ASSIGNMENT_INTERVAL = GROUP_CONFIGS
+KAFKAS = GroupDefaults()
+WIDE = GroupDefaults(
+    bounds=GroupBounds(
+        least=GroupConfig(heartbeat_interval_ms=1, session_timeout_ms=1, assignment_interval_ms=0),
+        most=KAFKAS.bounds.most,
+    )
+)
 
 
 def alter(
@@ -108,8 +110,16 @@ def test_the_whole_cluster_has_to_know_group_configs() -> None:
 
 
 def test_a_broker_with_other_bounds_uses_the_nearest_value() -> None:
+    def of_group(own: dict[str, str], defaults: GroupDefaults) -> GroupConfig:
+        return in_effect(own, defaults.default, defaults.bounds)
+
     own = {SESSION_TIMEOUT: "1000"}
-    assert in_effect(own, SESSION_TIMEOUT, WIDE) == 1_000
-    assert in_effect(own, SESSION_TIMEOUT, GroupDefaults()) == 45_000
-    assert in_effect(own, HEARTBEAT_INTERVAL, WIDE) == 5_000
-    assert in_effect({ASSIGNMENT_INTERVAL: "0"}, ASSIGNMENT_INTERVAL, GroupDefaults()) == 0
+    assert of_group(own, WIDE) == GroupConfig(session_timeout_ms=1_000)
+    assert of_group(own, KAFKAS) == GroupConfig(session_timeout_ms=45_000)
+    assert of_group({SESSION_TIMEOUT: "99999"}, KAFKAS) == GroupConfig(session_timeout_ms=60_000)
+    assert of_group({ASSIGNMENT_INTERVAL: "0"}, KAFKAS) == GroupConfig(assignment_interval_ms=0)
+    assert of_group({}, GroupDefaults(default=GroupConfig(heartbeat_interval_ms=7))).heartbeat_interval_ms == 7
+
+
+def test_each_config_has_a_field_of_its_own() -> None:
+    assert [each.field_name for each in GROUP_CONFIGS.values()] == [field.name for field in fields(GroupConfig)]

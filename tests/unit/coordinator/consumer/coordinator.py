@@ -12,13 +12,8 @@ from kraft.coordinator.consumer.draft import GroupDecision
 from kraft.coordinator.consumer.group import ConsumerGroup, GroupState, Member, MemberState
 from kraft.coordinator.consumer.heartbeats import decide_heartbeat
 from kraft.coordinator.consumer.records import replay
-from kraft.coordinator.consumer.requests import (
-    GroupSettings,
-    Heartbeat,
-    HeartbeatResponse,
-    RebalanceTimeout,
-    SessionTimeout,
-)
+from kraft.coordinator.consumer.requests import Heartbeat, HeartbeatResponse, RebalanceTimeout, SessionTimeout
+from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.shard import Context, Ticket, TimerKey
 from kraft.metadata.image import MetadataImage, PartitionImage, TopicImage

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from kraft.coordinator.consumer.description import describe
 from kraft.coordinator.consumer.group import GroupState
-from kraft.coordinator.consumer.requests import GroupSettings, MemberDescription
+from kraft.coordinator.consumer.requests import MemberDescription
+from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.consumer.targets import preferred_assignor
 from tests.unit.coordinator.consumer.coordinator import GROUP, Coordinator
 

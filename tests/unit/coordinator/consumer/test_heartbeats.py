@@ -6,7 +6,8 @@ import pytest
 
 from kraft.coordinator.assignors.assignor import NO_PARTITIONS
 from kraft.coordinator.consumer.group import GroupState, MemberState
-from kraft.coordinator.consumer.requests import GroupSettings, RebalanceTimeout, SessionTimeout
+from kraft.coordinator.consumer.requests import RebalanceTimeout, SessionTimeout
+from kraft.coordinator.consumer.settings import GroupSettings
 from tests.unit.coordinator.consumer.coordinator import (
     GROUP,
     Coordinator,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from kraft.coordinator.consumer.group import GroupState
-from kraft.coordinator.consumer.requests import AssignmentTimer, GroupSettings
+from kraft.coordinator.consumer.requests import AssignmentTimer
+from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.consumer.targets import wait_ms
 from tests.unit.coordinator.consumer.coordinator import GROUP, Coordinator, partitions
 

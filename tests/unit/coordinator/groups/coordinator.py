@@ -22,8 +22,9 @@ from kraft.coordinator.classic.messages import (
     SyncGroup,
 )
 from kraft.coordinator.consumer.memory import added_bytes as consumer_bytes
-from kraft.coordinator.consumer.requests import GroupSettings, HeartbeatResponse
 from kraft.coordinator.consumer.requests import Heartbeat as ConsumerHeartbeat
+from kraft.coordinator.consumer.requests import HeartbeatResponse
+from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.group_record import GroupRecord
 from kraft.coordinator.group_record_codec import decode, encode
 from kraft.coordinator.groups.commands import CommitOffsets, DeleteGroup, GroupCommand

@@ -8,7 +8,8 @@ import pytest
 
 from kraft.coordinator.consumer.assignment_run import AssignmentRun, GiveUpRun, TakeTargets
 from kraft.coordinator.consumer.group import ConsumerGroup
-from kraft.coordinator.consumer.requests import AssignmentTimer, GroupSettings, HeartbeatResponse
+from kraft.coordinator.consumer.requests import AssignmentTimer, HeartbeatResponse
+from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.groups.assignments import AFTER_A_FAILURE_MS
 from kraft.coordinator.groups.settings import GroupShardSettings
 from tests.unit.coordinator.consumer.coordinator import image_of, partitions

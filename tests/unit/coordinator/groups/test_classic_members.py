@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from kraft.coordinator.classic.messages import (
     Heartbeat,
@@ -17,7 +17,8 @@ from kraft.coordinator.classic.messages import (
     SyncGroup,
 )
 from kraft.coordinator.consumer.group import MemberState
-from kraft.coordinator.consumer.requests import GroupSettings, RejoinTimeout, SessionTimeout, SyncTimeout
+from kraft.coordinator.consumer.requests import RejoinTimeout, SessionTimeout, SyncTimeout
+from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.consumer_protocol import decode_assignment, partitions_of
 from kraft.coordinator.groups.queries import check_fetch
 from kraft.coordinator.groups.settings import GroupShardSettings, MigrationPolicy

@@ -3,8 +3,9 @@ from __future__ import annotations
 from kraft.coordinator.classic.messages import MemberIdRequired
 from kraft.coordinator.classic.timers import SessionTimer
 from kraft.coordinator.consumer.group import ResolvedRegex
-from kraft.coordinator.consumer.requests import GroupSettings, HeartbeatResponse
 from kraft.coordinator.consumer.requests import Heartbeat as ConsumerHeartbeat
+from kraft.coordinator.consumer.requests import HeartbeatResponse
+from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.groups.commands import ResolveRegexes
 from kraft.coordinator.groups.replicated import regexes_in_use, unresolved_regexes
 from kraft.coordinator.groups.settings import GroupShardSettings

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from msgspec.structs import replace
 
 from kraft.coordinator.assignors.assignor import Partitions
 from kraft.coordinator.classic.group import GroupState

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from kraft.coordinator.classic.settings import ClassicSettings
-from kraft.coordinator.consumer.requests import GroupSettings
+from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.groups.settings import GroupShardSettings
 from tests.unit.coordinator.groups.coordinator import GROUP, Coordinator, compacted, replayed
 from tests.unit.coordinator.groups.migrating_clients import TOPIC, ClassicClient, Client, ConsumerClient

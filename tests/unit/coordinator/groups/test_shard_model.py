@@ -22,8 +22,8 @@ from kraft.coordinator.classic.messages import (
 )
 from kraft.coordinator.classic.settings import ClassicSettings
 from kraft.coordinator.consumer.group import ResolvedRegex
-from kraft.coordinator.consumer.requests import GroupSettings
 from kraft.coordinator.consumer.requests import Heartbeat as ConsumerHeartbeat
+from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.groups.commands import DeleteTopicOffsets, GroupCommand, ResolveRegexes
 from kraft.coordinator.groups.replicated import unresolved_regexes
 from kraft.coordinator.groups.settings import GroupShardSettings

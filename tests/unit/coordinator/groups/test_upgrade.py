@@ -14,7 +14,8 @@ from kraft.coordinator.classic.messages import (
 )
 from kraft.coordinator.classic.timers import JoinTimer, SessionTimer, SyncTimer
 from kraft.coordinator.consumer.group import MemberState
-from kraft.coordinator.consumer.requests import GroupSettings, RejoinTimeout, SessionTimeout, SyncTimeout
+from kraft.coordinator.consumer.requests import RejoinTimeout, SessionTimeout, SyncTimeout
+from kraft.coordinator.consumer.settings import GroupSettings
 from kraft.coordinator.consumer_protocol import decode_assignment, partitions_of
 from kraft.coordinator.groups.settings import GroupShardSettings, MigrationPolicy
 from kraft.model.errors import ErrorCode, Refusal
