@@ -213,7 +213,7 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
         written = self._written(replace(decision, is_atomic=False))
         if isinstance(written, Refusal):
             return [self._set_timer(_Reload(), RETRY_MS, written)]
-        effects = self._take(replace(decision, timers={}), written)
+        effects = self._take(replace(decision, timers={}), written, self._surroundings.context())
         self._unset = {key: delay_ms for key, delay_ms in decision.timers.items() if delay_ms is not None}
         return effects + self.set_more_timers()
 
@@ -230,9 +230,10 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
         """Decide one request. If the shard raises an exception, nothing has changed."""
         if self.volatile is None:
             return [_refused(ticket, unavailable("the coordinator is loaded again after a failed write; retry"))]
-        decision = self._shard.decide(self.latest, self.volatile, ticket, command, self._surroundings.context())
+        context = self._surroundings.context()
+        decision = self._shard.decide(self.latest, self.volatile, ticket, command, context)
         written = self._written(decision)
-        return [_refused(ticket, written)] if isinstance(written, Refusal) else self._take(decision, written)
+        return [_refused(ticket, written)] if isinstance(written, Refusal) else self._take(decision, written, context)
 
     def end_transaction(self, ticket: Ticket, marker: bytes, origin: AppendOrigin) -> list[Effect[Replicated]]:
         """Append the control batch that ends a producer's transaction; the response is None."""
@@ -265,12 +266,13 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
             del self._timers[key]
             return self._commit_is_overdue(key.batch)
         assert self.volatile is not None, "without a volatile state there are no timers of the shard"
-        decision = self._shard.timer_ended(self.latest, self.volatile, key, self._surroundings.context())
+        context = self._surroundings.context()
+        decision = self._shard.timer_ended(self.latest, self.volatile, key, context)
         written = self._written(decision)
         if isinstance(written, Refusal):
             return [self._set_timer(key, RETRY_MS, written)]
         del self._timers[key]
-        return self._take(decision, written)
+        return self._take(decision, written, context)
 
     def _written(self, decision: Decision[Volatile, Record]) -> Write[Replicated] | Refusal:
         """Return the records of a decision as they are written, or why they cannot be. Changes nothing."""
@@ -337,7 +339,9 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
                 return TooLarge(size, size_max)
         return records
 
-    def _take(self, decision: Decision[Volatile, Record], written: Write[Replicated]) -> list[Effect[Replicated]]:
+    def _take(
+        self, decision: Decision[Volatile, Record], written: Write[Replicated], context: Context
+    ) -> list[Effect[Replicated]]:
         effects: list[Effect[Replicated]] = []
         self.volatile = decision.volatile
         together = decision.is_atomic or written.transactional is not None
@@ -347,7 +351,7 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
         for key, delay_ms in decision.timers.items():
             effects.append(self._remove_timer(key) if delay_ms is None else self._set_timer(key, delay_ms))
         effects += [DoWork(work) for work in decision.work]
-        return effects + self._reply(decision.replies) + self._report(decision)
+        return effects + self._reply(decision.replies) + self._report(decision, context)
 
     # --- batches ---------------------------------------------------------------------------------------------
 
@@ -395,11 +399,11 @@ class HostedShard(Generic[Replicated, Volatile, Command, Record]):
         batch.replies += replies
         return []
 
-    def _report(self, decision: Decision[Volatile, Record]) -> list[Effect[Replicated]]:
+    def _report(self, decision: Decision[Volatile, Record], context: Context) -> list[Effect[Replicated]]:
         if not decision.events:
             return []
-        now_ms, is_written = self._surroundings.context().now_ms, bool(decision.records)
-        happenings = [Happening(event, now_ms, is_written) for event in decision.events]
+        is_written = bool(decision.records)
+        happenings = [Happening(event, context.now_ms, is_written) for event in decision.events]
         batch = self._last_batch()
         if batch is None:
             return [Report(tuple(happenings))]

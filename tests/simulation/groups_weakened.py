@@ -218,10 +218,10 @@ def answering_reads_at_once() -> AbstractContextManager[object]:
     """A decision without records is answered before those it was made on are committed."""
     original = HostedShard._take
 
-    def take(shard: HostedShard[Any, Any, Any, Any], decision: Any, written: Any) -> list[Effect[Any]]:
+    def take(shard: HostedShard[Any, Any, Any, Any], decision: Any, written: Any, context: Any) -> list[Effect[Any]]:
         if written.records or not decision.replies:
-            return original(shard, decision, written)
-        return [*original(shard, replace(decision, replies=()), written), SendReplies(decision.replies)]
+            return original(shard, decision, written, context)
+        return [*original(shard, replace(decision, replies=()), written, context), SendReplies(decision.replies)]
 
     return patch.object(HostedShard, "_take", take)
 

@@ -9,9 +9,9 @@ Members that subscribe to the same topics share one set of names.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Hashable, Iterator, Mapping, Set
+from collections.abc import Container, Iterator, Mapping, Set
 from enum import Enum, IntEnum
-from typing import Final, TypeVar
+from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -35,9 +35,6 @@ LEFT_STATIC_EPOCH: Final = -2
 
 UNHEARD: Final = -1
 """Previous epoch of a member that may not have heard of its last step; of a new one, that it has taken none yet."""
-
-
-Key = TypeVar("Key", bound=Hashable)
 
 
 class MemberState(IntEnum):
@@ -264,7 +261,7 @@ class ConsumerGroup(Struct, frozen=True, kw_only=True):
             regex_counts=_counted(self.regex_counts, _regexes(before), _regexes(after)),
             classic_members=self.classic_members - _is_classic(before) + _is_classic(after),
             classic_supporters=_counted(self.classic_supporters, _protocols(before), _protocols(after)),
-            epoch_counts=_counted(self.epoch_counts, _settled_epoch(before), _settled_epoch(after)),
+            epoch_counts=_moved(self.epoch_counts, _settled_epoch(before), _settled_epoch(after)),
         )
 
     def _changed_subscriptions(
@@ -324,14 +321,26 @@ def _protocols(member: Member | None) -> frozenset[str]:
     return frozenset(offered.name for offered in member.classic.offered)
 
 
-def _settled_epoch(member: Member | None) -> frozenset[int]:
-    if member is None:
-        return frozenset()
-    is_settled = member.epoch == LEFT_STATIC_EPOCH or member.state is MemberState.STABLE
-    return frozenset((member.epoch,)) if is_settled else frozenset()
+def _settled_epoch(member: Member | None) -> int | None:
+    """Return the epoch that the member counts for, if it has no step under way."""
+    if member is None or (member.state is not MemberState.STABLE and member.epoch != LEFT_STATIC_EPOCH):
+        return None
+    return member.epoch
 
 
-def _counted(counts: PersistentMap[Key, int], before: frozenset[Key], after: frozenset[Key]) -> PersistentMap[Key, int]:
+def _moved(counts: PersistentMap[int, int], before: int | None, after: int | None) -> PersistentMap[int, int]:
+    """Return the counts after one member has moved from an epoch to another; None counts nowhere."""
+    changes: dict[int, int | None] = {}
+    if before == after:
+        return counts
+    if before is not None:
+        changes[before] = counts[before] - 1 or None
+    if after is not None:
+        changes[after] = counts.get(after, 0) + 1
+    return counts.with_changes(changes)
+
+
+def _counted(counts: PersistentMap[str, int], before: frozenset[str], after: frozenset[str]) -> PersistentMap[str, int]:
     """Return the counts of all names after one set of names was replaced: `before` by `after`."""
     if before == after:
         return counts

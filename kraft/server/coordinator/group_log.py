@@ -1,18 +1,18 @@
 """Log lines about groups: the start and the end of each rebalance, and members that come and go.
 
-However many members or groups there are, few lines are written at once: of each rebalance those of the first members,
-while its last line counts all of them; and of all groups together so many in a minute. They are written in turns of the
-loop that others share.
+However many members or groups there are, few lines are written at once: of each rebalance those of the first members
+that come and of the first that go, while its last line counts all of them; and of all groups together so many in a
+minute. They are written in turns of the loop that others share.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, assert_never, cast
 
 import structlog
-from msgspec import Struct
+from msgspec import Struct, field
 
 from kraft.coordinator.group_events import (
     GroupEvent,
@@ -29,8 +29,8 @@ from kraft.server.loop.backlog import Backlog
 
 log = structlog.get_logger()
 
-MEMBER_LINES_MAX: Final = 20
-"""Lines about members in one rebalance of a group, besides its first and its last one."""
+SAME_LINES_MAX: Final = 20
+"""Lines of a kind, such as `group member joined`, in one rebalance of a group."""
 
 LINES_MAX: Final = 600
 """Lines about all groups in a period. Groups that rebalance all the time do not fill the disk, or hide other lines."""
@@ -50,7 +50,9 @@ class _Progress(Struct, eq=False):
     began_ms: int | None = None
     """Wall time of the start; None if there was none, or if another coordinator has seen it."""
 
-    lines: int = 0
+    lines: Counter[str] = field(default_factory=Counter)
+    """How many there were of each kind."""
+
     joined: int = 0
     left: int = 0
 
@@ -149,8 +151,8 @@ class GroupLog:
 
     def _log_within(self, progress: _Progress, line: str, facts: dict[str, Any]) -> None:
         """Log one of the lines between the first and the last of a rebalance."""
-        progress.lines += 1
-        if progress.lines <= MEMBER_LINES_MAX:
+        progress.lines[line] += 1
+        if progress.lines[line] <= SAME_LINES_MAX:
             self._line(line, facts)
 
     def _line(self, line: str, facts: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ from kraft.coordinator.group_events import (
 )
 from kraft.coordinator.shard_batches import Happening
 from kraft.server.coordinator import group_log
-from kraft.server.coordinator.group_log import LINES_MAX, MEMBER_LINES_MAX, PERIOD_MS, TEXT_MAX, GroupLog
+from kraft.server.coordinator.group_log import LINES_MAX, PERIOD_MS, SAME_LINES_MAX, TEXT_MAX, GroupLog
 from kraft.server.loop.backlog import Backlog
 
 GROUP = "billing"
@@ -156,7 +156,8 @@ async def test_of_many_members_the_first_have_lines_and_all_are_counted(lines: L
     members = [joined(f"m-{number}") for number in range(count)]
     await reporter.report(members[0], started(), *members[1:], *(gone(each.member_id) for each in members), completed())
     assert Counter(line["event"] for line in lines) == {
-        "group member joined": MEMBER_LINES_MAX,
+        "group member joined": SAME_LINES_MAX,
+        "group member removed": SAME_LINES_MAX,
         "group rebalance started": 1,
         "group rebalance completed": 1,
     }
