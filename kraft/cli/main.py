@@ -7,15 +7,17 @@ import importlib
 import os
 import signal
 import sys
+import time
+from collections.abc import Sequence
 from types import FrameType
-from typing import Annotated, Final, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
 from kraft import __version__
 from kraft.cli import old_options
 from kraft.cli.foreground import INTERRUPTED
-from kraft.cli.plain_help import use_plain_help
+from kraft.cli.plain_help import PlainCommand, each_command
 from kraft.model.errors import KraftError
 
 COMMANDS: Final = {
@@ -42,6 +44,9 @@ of its name."""
 TERMINATED: Final = 143
 """Exit code of a command that SIGTERM ended, as shells have it."""
 
+LONG_WAIT_S: Final = 1.0
+"""A command that failed after less time did not wait for an answer."""
+
 _LISTING: Final[tuple[list[str], ...]] = ([], ["-h"], ["--help"])
 """Arguments that only list the commands."""
 
@@ -57,8 +62,26 @@ def application(arguments: list[str]) -> typer.Typer:
             app.add_typer(group, name=name)
         else:
             app.command(name)(getattr(module, name))
-    use_plain_help(app)
+    for command in each_command(app):
+        command.cls = _Command
     return app
+
+
+class _Command(PlainCommand):
+    """A command that, where it got no answer in time, notes beside its error what is wrong with the cluster."""
+
+    def invoke(self, ctx: Any) -> Any:
+        began = time.monotonic()
+        try:
+            return super().invoke(ctx)
+        except KraftError as error:
+            bootstrap_server = ctx.params.get("bootstrap_server")
+            if bootstrap_server and time.monotonic() - began >= LONG_WAIT_S:
+                from kraft.cli.cluster.beside_error import told_beside
+
+                for line in told_beside(error, bootstrap_server):
+                    error.add_note(line)
+            raise
 
 
 def listing() -> typer.Typer:
@@ -98,7 +121,7 @@ def main() -> None:
     try:
         (listing() if arguments in _LISTING else application(arguments))(prog_name="kraft")
     except KraftError as error:
-        _fail(str(error))
+        _fail(str(error), getattr(error, "__notes__", ()))
     except KeyboardInterrupt:
         sys.exit(TERMINATED if termination.has_come else INTERRUPTED)
     except SystemExit:
@@ -138,11 +161,12 @@ def _kraft(
     """Run and operate Kraft, a message broker without ZooKeeper."""
 
 
-def _fail(reason: str) -> NoReturn:
+def _fail(reason: str, notes: Sequence[str] = ()) -> NoReturn:
     # Output that was printed before the error has to appear before it.
     with contextlib.suppress(BrokenPipeError):
         sys.stdout.flush()
-    print(f"kraft: {reason}", file=sys.stderr)
+    for line in (reason, *notes):
+        print(f"kraft: {line}", file=sys.stderr)
     sys.exit(1)
 
 

@@ -28,17 +28,12 @@ class PlainCommand(TyperCommand):
                     formatter.write_dl([(_plain(name), text) for name, text in records])
 
 
-def use_plain_help(app: typer.Typer) -> None:
-    """Make all commands of the application plain ones."""
-    for command in _commands(app):
-        command.cls = PlainCommand
-
-
-def _commands(app: typer.Typer) -> Iterator[typer.models.CommandInfo]:
+def each_command(app: typer.Typer) -> Iterator[typer.models.CommandInfo]:
+    """Iterate over all commands of the application, those in groups included."""
     yield from app.registered_commands
     for group in app.registered_groups:
         if group.typer_instance is not None:
-            yield from _commands(group.typer_instance)
+            yield from each_command(group.typer_instance)
 
 
 def _plain(name: str) -> str:

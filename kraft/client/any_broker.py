@@ -19,8 +19,10 @@ Answer = TypeVar("Answer")
 ATTEMPT_MAX_MS: Final = 3_000
 """A node that hangs delays a call by at most this before the next one is tried."""
 
-WARNED_AFTER_MS: Final = 2_000
-"""Time without an answer from any address after which a warning names them."""
+WARNED_AFTER_MS: Final = 1_200
+"""Time without an answer from any address after which a warning names them: commands say within 2 s why they wait."""
+
+_PENDING: Final = "no answer yet"
 
 _OTHER_LISTENER: Final = (
     "this port does not speak Kraft's gRPC client protocol; use the address of a GRPC listener (default port 9094)"
@@ -100,8 +102,25 @@ class AnyBroker:
         When the timeout passes, raises the last Refusal of a node that still listens, otherwise NoBrokerReachable.
         """
         began_ms = self._clock.monotonic_ms()
-        deadline_ms = began_ms + timeout_ms
         reasons: dict[str, str] = {}
+        # An attempt may hang for longer.
+        told = asyncio.get_running_loop().call_later(WARNED_AFTER_MS / 1_000, self._note_silence, began_ms, reasons)
+        try:
+            return await self._first_answer(ask, began_ms, timeout_ms, attempt_ms, hanging, reasons)
+        finally:
+            told.cancel()
+
+    async def _first_answer(
+        self,
+        ask: Callable[[str, float], Awaitable[Answer]],
+        began_ms: int,
+        timeout_ms: int,
+        attempt_ms: int,
+        hanging: str,
+        reasons: dict[str, str],
+    ) -> Answer:
+        """Do what `call` says; `reasons` gets for each address why it has not answered."""
+        deadline_ms = began_ms + timeout_ms
         rounds = 0
         refusals: dict[str, Refusal] = {}
         while True:
@@ -111,6 +130,7 @@ class AnyBroker:
                 left_ms = deadline_ms - self._clock.monotonic_ms()
                 if left_ms <= 0 and reasons:
                     break
+                reasons.setdefault(address, _PENDING)
                 try:
                     answer = await ask(address, max(1, min(left_ms, attempt_ms)) / 1000)
                 except Unreachable as error:

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from kraft.client.any_broker import AnyBroker
 from kraft.client.arguments import checked_topic
+from kraft.client.attempts import Attempts
 from kraft.client.errors import ClientClosed
 from kraft.client.ports import Connections
 from kraft.client.sans_io.backoff import Backoff
@@ -120,7 +121,7 @@ class MetadataCache:
         now_ms = self._clock.monotonic_ms()
         deadline_ms = now_ms + timeout_ms
         missing_until_ms = now_ms + min(timeout_ms, MISSING_TOPIC_GRACE_MS)
-        failures = 0
+        attempts = Attempts(self._backoff, self._clock, missing_until_ms)
         while True:
             # In each round, because another look-up of the same name may have ended and discarded it.
             self._wanted.add(name)
@@ -133,12 +134,10 @@ class MetadataCache:
             if name in self._topics:
                 return self._topics[name].metadata
             refusal = self._missing[name]
-            failures += 1
-            delay_ms = self._backoff.delay_ms(failures)
-            if not refusal.error_code.retriable or self._clock.monotonic_ms() + delay_ms >= missing_until_ms:
+            if not (refusal.error_code.retriable and attempts.may_follow(refusal)):
                 self._wanted.discard(name)
                 raise refusal
-            await asyncio.sleep(delay_ms / 1000)
+            await attempts.pause()
 
     async def until_has(self, partition: TopicPartition, timeout_ms: int) -> int:
         """Return the number of the topic's partitions, which includes this one unless it is missing for a while.

@@ -38,6 +38,7 @@ def connection_failure(details: str) -> str:
         "Cancelling all calls": "the node is stopping",
         "Domain name not found": UNKNOWN_HOST,
         "DNS": UNKNOWN_HOST,
+        "before receiving SETTINGS": "it accepts connections, but says nothing: it may hang, or not speak gRPC",
         "Timeout": "connecting took too long",
     }.items():
         if sign in details:

@@ -68,15 +68,19 @@ def _print(facts: Facts, found: list[Finding], state: str) -> None:
 
 def _extent(facts: Facts) -> str:
     """Return what the cluster consists of, in words."""
-    in_service = sum(not broker.fenced for broker in facts.brokers)
     voters = facts.quorum.voters
     counting = sum(not (voter.unreachable or voter.is_learner) for voter in voters)
     topics = {each.topic for each in facts.partitions}
-    leader = f"controller {facts.quorum.leader_id} active" if facts.quorum.leader_id >= 0 else "no controller active"
+    leader = (
+        "no controller active" if facts.active_controller is None else f"controller {facts.active_controller} active"
+    )
+    brokers = counted(len(facts.brokers), "broker")
+    states = (
+        f"{brokers} in unknown states" if facts.in_service is None else f"{facts.in_service} of {brokers} in service"
+    )
     return (
-        f"{leader}, {counting} of {counted(len(voters), 'voter')} up, {in_service} of"
-        f" {counted(len(facts.brokers), 'broker')} in service, {counted(len(facts.partitions), 'partition')} in"
-        f" {counted(len(topics), 'topic')}"
+        f"{leader}, {counting} of {counted(len(voters), 'voter')} up, {states},"
+        f" {counted(len(facts.partitions), 'partition')} in {counted(len(topics), 'topic')}"
     )
 
 
@@ -84,10 +88,10 @@ def _as_json(facts: Facts, found: list[Finding], state: str) -> dict[str, Any]:
     return {
         "cluster_id": facts.quorum.cluster_id or None,
         "state": state,
-        "controller_id": facts.quorum.leader_id if facts.quorum.leader_id >= 0 else None,
+        "controller_id": facts.active_controller,
         "voters": len(facts.quorum.voters),
         "brokers": len(facts.brokers),
-        "brokers_in_service": sum(not broker.fenced for broker in facts.brokers),
+        "brokers_in_service": facts.in_service,
         "topics": len({each.topic for each in facts.partitions}),
         "partitions": len(facts.partitions),
         "findings": [asdict(each) for each in found],

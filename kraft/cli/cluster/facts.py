@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import Struct
@@ -40,9 +42,13 @@ class _Search(Struct, frozen=True):
 
 
 def gather(bootstrap_server: str, timeout_ms: int) -> Facts:
-    """Ask the cluster. Raises Unreachable if no broker answers."""
+    """Ask the cluster. Raises Unreachable if no broker answers.
+
+    The client's warnings that it waits are not logged meanwhile: what they say is among the facts.
+    """
     probe_ms = min(timeout_ms, PROBE_MS)
     with (
+        _silent(logging.getLogger("kraft.client")),
         open_admin(bootstrap_server, timeout_ms) as admin,
         open_admin(bootstrap_server, probe_ms) as probe,
         ThreadPoolExecutor() as pool,
@@ -64,6 +70,16 @@ def gather(bootstrap_server: str, timeout_ms: int) -> Facts:
             hanging=found.hanging,
             unknown=unknown,
         )
+
+
+@contextmanager
+def _silent(logger: logging.Logger) -> Iterator[None]:
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _known(future: Future[Any], otherwise: Fact, subject: str, unknown: dict[str, str]) -> Fact:

@@ -60,6 +60,16 @@ class Facts(Struct, frozen=True, kw_only=True):
     unknown: Mapping[str, str]
     """Reasons why something could not be found out, by subject."""
 
+    @property
+    def active_controller(self) -> int | None:
+        """Id of the active controller; None without one: the states of brokers are then the last known ones."""
+        return self.quorum.leader_id if self.quorum.leader_id >= 0 else None
+
+    @property
+    def in_service(self) -> int | None:
+        """Number of brokers in service; None if it is not known."""
+        return None if self.active_controller is None else sum(not broker.fenced for broker in self.brokers)
+
 
 def findings(facts: Facts) -> list[Finding]:
     """Return what is wrong: critical findings first, otherwise in the order in which causes come before effects."""
@@ -114,7 +124,8 @@ def _of_brokers(facts: Facts) -> Iterator[Finding]:
             yield _broker(broker, "is shutting down", "")
         elif isinstance(outcome := facts.directories.get(broker.broker_id), KraftError):
             remedy = "see its log: it may hang, or be out of reach from here"
-            yield _broker(broker, f"is in service, but did not answer here: {outcome}", remedy)
+            state = "was in service, and" if facts.in_service is None else "is in service, but"
+            yield _broker(broker, f"{state} did not answer here: {outcome}", remedy)
 
 
 def _broker(broker: BrokerDescription, what: str, remedy: str) -> Finding:

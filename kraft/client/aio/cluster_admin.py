@@ -65,7 +65,8 @@ class ClusterAdmin(AdminCalls):
     ) -> dict[int, list[LogDirectoryDescription] | KraftError]:
         """Return the log directories of every broker in service, or its error, by broker id."""
         request = DescribeLogDirectoriesRequest(partitions=[], all_partitions=with_replicas)
-        outcomes = await self._outcome_of_each_broker(DESCRIBE_LOG_DIRECTORIES, request, timeout_ms)
+        call = self._outcome_of_each_broker(DESCRIBE_LOG_DIRECTORIES, request, timeout_ms)
+        outcomes = await self._watched(call, timeout_ms)
         return {
             broker_id: outcome if isinstance(outcome, KraftError) else outcome.directories
             for broker_id, outcome in outcomes.items()

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Container, Iterable
 from typing import Any, Final, TypeVar
 
 from kraft.client.any_broker import ATTEMPT_MAX_MS, AnyBroker, NoBrokerReachable, check, is_transient
+from kraft.client.attempts import Attempts
 from kraft.client.ports import Connections
 from kraft.client.sans_io.backoff import Backoff
 from kraft.model.errors import ErrorCode, Refusal
@@ -93,21 +94,20 @@ class Coordinators:
 
         Refusals that are retriable, or in `also`, are retried. Raises what the last attempt raised.
         """
-        failures, started_ms = 0, self._clock.monotonic_ms()
+        started_ms = self._clock.monotonic_ms()
+        attempts = Attempts(self._backoff, self._clock, deadline_ms)
         while True:
             left_ms = deadline_ms - self._clock.monotonic_ms()
             try:
                 return await attempt(max(1, min(left_ms, ATTEMPT_MAX_MS)))
             except (Refusal, Unreachable) as error:
-                failures += 1
-                delay_ms = self._backoff.delay_ms(failures)
                 is_final = isinstance(error, Refusal) and not (error.error_code.retriable or error.error_code in also)
-                if is_final or self._clock.monotonic_ms() + delay_ms >= deadline_ms:
+                if is_final or not attempts.may_follow(error):
                     if isinstance(error, NoBrokerReachable):
                         # It tells the time of the last attempt alone.
                         raise NoBrokerReachable(error.reasons, self._clock.monotonic_ms() - started_ms) from None
                     raise
-            await asyncio.sleep(delay_ms / 1000)
+            await attempts.pause()
 
     async def attempt(
         self,

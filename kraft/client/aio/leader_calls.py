@@ -9,6 +9,7 @@ from typing import Final, Generic, TypeAlias, TypeVar
 from msgspec import Struct, field
 
 from kraft.client.any_broker import ATTEMPT_MAX_MS, NoBrokerReachable
+from kraft.client.attempts import Attempts
 from kraft.client.metadata_cache import MISSING_TOPIC_GRACE_MS, MetadataCache
 from kraft.client.ports import Connections, Node
 from kraft.client.sans_io.backoff import Backoff
@@ -55,20 +56,18 @@ class LeaderCalls:
         deadline_ms = began_ms + timeout_ms
         asked = list(dict.fromkeys(partitions))
         outcomes: dict[TopicPartition, Item | Refusal | NoBrokerReachable] = {}
-        failures = 0
+        attempts = Attempts(self._backoff, self._clock, deadline_ms)
         while missing := [each for each in asked if each not in outcomes]:
             topics = sorted({each.topic for each in missing})
             cluster = await self._metadata.fetch(MetadataRequest(topics=topics), self._left_ms(deadline_ms))
             attempt = await self._attempt(cluster, missing, ask, deadline_ms, broker_id)
             outcomes.update(attempt.final)
-            failures += 1
-            now_ms, delay_ms = self._clock.monotonic_ms(), self._backoff.delay_ms(failures)
             for partition, error in attempt.passing.items():
                 until_ms = began_ms + MISSING_TOPIC_GRACE_MS if _is_missing(error) else deadline_ms
-                if now_ms + delay_ms >= min(until_ms, deadline_ms):
+                if not attempts.may_follow(error, until_ms):
                     outcomes[partition] = _timed_out(error, timeout_ms)
             if len(outcomes) < len(asked):
-                await asyncio.sleep(delay_ms / 1000)
+                await attempts.pause()
         return {each: outcomes[each] for each in asked}
 
     async def _attempt(

@@ -8,6 +8,7 @@ from contextlib import aclosing
 from typing import TypeAlias
 
 from kraft.client.any_broker import ATTEMPT_MAX_MS, NoBrokerReachable
+from kraft.client.attempts import Attempts
 from kraft.client.metadata_cache import MISSING_TOPIC_GRACE_MS, MetadataCache
 from kraft.client.ports import Connections
 from kraft.client.sans_io.backoff import Backoff
@@ -60,7 +61,7 @@ class OffsetLookup:
         for topic in {partition.topic for partition in timestamps_ms}:
             await self._metadata.topic(topic, max(1, deadline_ms - self._clock.monotonic_ms()))
         missing = dict(timestamps_ms)
-        failures = 0
+        attempts = Attempts(self._backoff, self._clock, deadline_ms)
         while missing:
             may_be_new = self._clock.monotonic_ms() < began_ms + MISSING_TOPIC_GRACE_MS
             final, passing = await self._ask_leaders(missing, deadline_ms, may_be_new=may_be_new)
@@ -69,14 +70,12 @@ class OffsetLookup:
                 yield partition, outcome
             if not missing:
                 return
-            failures += 1
-            delay_ms = self._backoff.delay_ms(failures)
-            if self._clock.monotonic_ms() + delay_ms >= deadline_ms:
+            if not attempts.may_follow(next(iter(passing.values()))):
                 for partition, error in passing.items():
                     yield partition, _timed_out(error, timeout_ms)
                 return
             self._metadata.request_refresh()
-            await asyncio.sleep(delay_ms / 1000)
+            await attempts.pause()
 
     async def _ask_leaders(
         self, missing: Mapping[TopicPartition, int], deadline_ms: int, *, may_be_new: bool

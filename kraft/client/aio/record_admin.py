@@ -26,7 +26,8 @@ class RecordAdmin(AdminCalls):
         A missing topic or partition is an error before anything is deleted. Otherwise raises the first Refusal after
         all were tried: OFFSET_OUT_OF_RANGE above the high watermark, POLICY_VIOLATION with cleanup.policy=compact.
         """
-        return await self._record_deletion().delete(before_offsets, self._timeout(timeout_ms))
+        deletion = self._record_deletion().delete(before_offsets, self._timeout(timeout_ms))
+        return await self._watched(deletion, timeout_ms)
 
     async def list_offsets(
         self, timestamps_ms: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
@@ -36,6 +37,11 @@ class RecordAdmin(AdminCalls):
         A timestamp may be one of `kraft.model.list_offsets`, such as LATEST_TIMESTAMP for the high watermark. Offset
         and timestamp are -1 if all records are older. Raises a Refusal that names a missing topic.
         """
+        return await self._watched(self._found_offsets(timestamps_ms, timeout_ms), timeout_ms)
+
+    async def _found_offsets(
+        self, timestamps_ms: Mapping[TopicPartition, int], timeout_ms: int | None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | KraftError]:
         found: dict[TopicPartition, OffsetAndTimestamp | KraftError] = {}
         async with aclosing(self._offset_lookup().find_each(timestamps_ms, self._timeout(timeout_ms))) as outcomes:
             async for partition, outcome in outcomes:

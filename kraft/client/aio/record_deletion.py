@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from kraft.client.aio.offset_lookup import no_such_partition
 from kraft.client.any_broker import NoBrokerReachable
+from kraft.client.attempts import Attempts
 from kraft.client.metadata_cache import MetadataCache
 from kraft.client.ports import Connections
 from kraft.client.sans_io.backoff import Backoff
@@ -55,18 +56,17 @@ class RecordDeletion:
                 raise no_such_partition(partition, count)
         done: LowWatermarks = {}
         failed: dict[TopicPartition, Refusal] = {}
-        failures = 0
+        attempts = Attempts(self._backoff, self._clock, deadline_ms)
         while True:
             left = {each: offset for each, offset in before_offsets.items() if each not in done and each not in failed}
             troubles = await self._ask_leaders(left, done, failed, deadline_ms)
             if not troubles:
                 break
-            failures += 1
-            delay_ms = self._backoff.delay_ms(failures)
-            if self._clock.monotonic_ms() + delay_ms >= deadline_ms:
-                _raise(next(iter(troubles.values())), timeout_ms)
+            trouble = next(iter(troubles.values()))
+            if not attempts.may_follow(trouble):
+                _raise(trouble, timeout_ms)
             self._metadata.request_refresh()
-            await asyncio.sleep(delay_ms / 1000)
+            await attempts.pause()
         for refusal in failed.values():
             raise refusal
         return {partition: done[partition] for partition in before_offsets}
@@ -84,7 +84,7 @@ class RecordDeletion:
         for partition, offset in left.items():
             leader = self._metadata.leader(partition)
             if leader is None:
-                troubles[partition] = Refusal(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
+                troubles[partition] = self._metadata.no_leader(partition)
                 continue
             by_leader.setdefault(leader.address, []).append(
                 DeleteRecordsPartition(topic=partition.topic, partition=partition.partition, before_offset=offset)

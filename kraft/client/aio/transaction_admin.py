@@ -109,8 +109,8 @@ class TransactionAdmin(AdminCalls):
                 for each in found.partitions
             }
 
-        outcomes = await self._leader_calls().of_each(partitions, ask, self._timeout(timeout_ms), broker_id)
-        return dict(outcomes)
+        call = self._leader_calls().of_each(partitions, ask, self._timeout(timeout_ms), broker_id)
+        return dict(await self._watched(call, timeout_ms))
 
     async def abort_transaction(
         self,
@@ -140,7 +140,8 @@ class TransactionAdmin(AdminCalls):
             await node.call(ABORT_TRANSACTION, request, timeout_s)
             return {partition: None}
 
-        (outcome,) = (await self._leader_calls().of_each([partition], ask, self._timeout(timeout_ms))).values()
+        call = self._leader_calls().of_each([partition], ask, self._timeout(timeout_ms))
+        (outcome,) = (await self._watched(call, timeout_ms)).values()
         if isinstance(outcome, Exception):
             raise outcome
 

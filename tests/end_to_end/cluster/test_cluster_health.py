@@ -74,3 +74,23 @@ def test_what_is_wrong_is_found_and_the_exit_code_tells_how_bad_it_is(cluster: C
     ran = run("cluster", "health", "--bootstrap-server", cluster.bootstrap_servers)
     assert ran.returncode == FAILED
     assert ran.stderr.startswith("kraft: no broker answered within 1 s")
+
+
+def test_a_command_that_waits_says_why_and_tells_below_its_error_what_is_wrong(cluster: Cluster) -> None:
+    with Admin(cluster.bootstrap_servers) as admin:
+        alone = [ReplicaAssignment(replicas=[2])]
+        admin.create_topics([NewTopic(topic="orders", configs={"min.insync.replicas": "1"}, assignments=alone)])
+    cluster.node(2).kill()
+    until(finds(cluster, CRITICAL, "1 partition without a leader: orders-0"), "the dead leader is not found")
+    arguments = ("orders", "--partition", "0", "--before-offset", "0", "--timeout-ms", "3000")
+    ran = run_kraft(cluster, "topics", "delete-records", *arguments)
+    assert ran.returncode == FAILED
+    waits, failed, *told = ran.stderr.splitlines()
+    reason = "LEADER_NOT_AVAILABLE: orders-0 has no leader: its only replica is on broker 2, which is not in service"
+    assert waits.startswith(f"{reason}: start or unfence it; trying again for up to ")
+    assert failed == f"kraft: {reason}: start or unfence it"
+    assert any(
+        each.startswith("kraft: CRITICAL: 1 partition without a leader: orders-0; to do: start broker 2")
+        for each in told
+    ), told
+    assert any("voter 2 unreachable" in each for each in told), told
