@@ -11,7 +11,6 @@ from kraft.cli.printing import print_json
 
 if TYPE_CHECKING:
     from kraft.client import Admin
-    from kraft.model.client_quotas import QuotaEntity, QuotaFilter
 
 UserOption = Annotated[str | None, typer.Option("--user", help="Name of the user, for quotas.")]
 UserDefaultsOption = Annotated[bool, typer.Option("--user-defaults", help="Default quotas of users.")]
@@ -60,8 +59,6 @@ def alter_quotas(
     admin: Admin, entity: Entity, set_configs: dict[str, str], delete_configs: list[str], *, validate_only: bool
 ) -> None:
     """Set and delete quotas. Raises BadParameter for a value that is not a number, and if no entity is named."""
-    from kraft.model.client_quotas import QuotaEntity
-
     if ANY in entity.values():
         raise typer.BadParameter("no entity is given: name one, or use --entity-default", param_hint="--entity-name")
     quotas: dict[str, float | None] = dict.fromkeys(delete_configs)
@@ -70,27 +67,27 @@ def alter_quotas(
             quotas[key] = float(text)
         except ValueError:
             raise typer.BadParameter(f"{key}={text}: expected a number", param_hint="--add-config") from None
-    parts: list[QuotaEntity] = [QuotaEntity(entity_type=each, name=name) for each, name in entity.items()]
-    admin.alter_client_quotas(parts, quotas, validate_only=validate_only)
+    admin.alter_client_quotas(entity, quotas, validate_only=validate_only)
 
 
 def print_quotas(admin: Admin, entity: Entity, output: Output) -> None:
     """Print quotas in the format of kafka-configs.sh."""
-    described = admin.describe_client_quotas([_filter(each, name) for each, name in entity.items()], strict=True)
-    if output is Output.JSON:
-        print_json(
-            [
-                {
-                    "entity": {part.entity_type: part.name for part in each.entity},
-                    "quotas": {quota.key: quota.value for quota in each.quotas},
-                }
-                for each in described
-            ]
+    from kraft.client import QuotaMatch
+
+    wanted = {each: QuotaMatch.ANY if name == ANY else name for each, name in entity.items()}
+    described = [
+        (
+            {part.entity_type: part.entity_name for part in each.entity},
+            {quota.key: quota.value for quota in each.values},
         )
+        for each in admin.describe_client_quotas(wanted, strict=True)
+    ]
+    if output is Output.JSON:
+        print_json([{"entity": names, "quotas": quotas} for names, quotas in described])
         return
-    for each in described:
-        values = ", ".join(f"{quota.key}={quota.value}" for quota in each.quotas)
-        print(f"Quota configs for {in_words({part.entity_type: part.name for part in each.entity})} are {values}")
+    for names, quotas in described:
+        values = ", ".join(f"{key}={value}" for key, value in quotas.items())
+        print(f"Quota configs for {in_words(names)} are {values}")
 
 
 def in_words(entity: Entity) -> str:
@@ -99,12 +96,3 @@ def in_words(entity: Entity) -> str:
         for each, words in _WORDS.items()
         if each in entity
     )
-
-
-def _filter(entity_type: str, name: str | None) -> QuotaFilter:
-    from kraft.model.client_quotas import QuotaFilter, QuotaMatch
-
-    if name == ANY:
-        return QuotaFilter(entity_type=entity_type, match=QuotaMatch.ANY)
-    match = QuotaMatch.DEFAULT if name is None else QuotaMatch.EXACT
-    return QuotaFilter(entity_type=entity_type, match=match, name=name)

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from kraft.log.format.record_batch import TimestampType
     from kraft.log.format.record_codec import RecordColumns
     from kraft.model.brokers import BrokerDescription
-    from kraft.model.client_quotas import QuotaEntity, QuotaFilter, QuotaMatch
+    from kraft.model.client_quotas import QuotaMatch
     from kraft.model.configs import ConfigEntry, ConfigSource
     from kraft.model.describe_producers import ActiveProducer
     from kraft.model.errors import ErrorCode, InvalidBatch, KraftError, Refusal
@@ -105,8 +105,6 @@ __all__ = [
     "PreparedTransaction",
     "Producer",
     "ProducerFenced",
-    "QuotaEntity",
-    "QuotaFilter",
     "QuotaMatch",
     "RecordColumns",
     "RecordMetadata",
@@ -177,7 +175,7 @@ _HOMES = {
     "kraft.model.groups": ("ListedGroup",),
     "kraft.model.ids": ("TopicPartition",),
     "kraft.model.partitions": ("ElectionType", "OngoingReassignment"),
-    "kraft.model.client_quotas": ("QuotaEntity", "QuotaFilter", "QuotaMatch"),
+    "kraft.model.client_quotas": ("QuotaMatch",),
     "kraft.model.topics": ("NewTopic",),
     "kraft.rpc.peers": ("Unreachable",),
 }

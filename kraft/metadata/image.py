@@ -31,6 +31,7 @@ from kraft.metadata.records import (
     PartitionChanged,
     PartitionCreated,
     ProducerIdsAllocated,
+    QuotaEntity,
     RegisterBroker,
     SettingRecord,
     TopicConfigSet,
@@ -42,7 +43,6 @@ from kraft.metadata.records import (
     TransactionEnded,
 )
 from kraft.metadata.small_maps import overlaid, with_setting
-from kraft.model.client_quotas import QuotaEntity
 from kraft.model.endpoint import Endpoint
 from kraft.model.features import FeatureRange
 from kraft.model.ids import (

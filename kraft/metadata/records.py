@@ -10,7 +10,6 @@ from uuid import UUID
 
 from msgspec import Struct, field
 
-from kraft.model.client_quotas import QuotaEntity
 from kraft.model.endpoint import Endpoint
 from kraft.model.features import FeatureRange
 from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch, ProducerId, TopicId
@@ -163,6 +162,16 @@ class GroupConfigSet(Struct, frozen=True, kw_only=True):
     group_id: str
     key: str
     value: str | None
+
+
+class QuotaEntity(Struct, frozen=True, kw_only=True):
+    """Part of the entity of a quota: a user, a client-id or an ip.
+
+    `name` None is the default, for all that have no quota of their own.
+    """
+
+    entity_type: str
+    name: str | None
 
 
 class ClientQuotaSet(Struct, frozen=True, kw_only=True):

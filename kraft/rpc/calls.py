@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from kraft.model import brokers, configs, features, log_directories, partitions
-from kraft.model import client_quotas as quotas
 from kraft.model.awaited_replicas import DescribeAwaitedReplicasRequest, DescribeAwaitedReplicasResponse
 from kraft.model.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
@@ -25,6 +24,8 @@ from kraft.model.topics import (
 )
 from kraft.rpc.call import Call, Stream, service_of
 from kraft.rpc.pb import admin_pb2, broker_pb2
+from kraft.wire.schema.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+from kraft.wire.schema.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 
 _BROKER: Final = service_of(broker_pb2.DESCRIPTOR, "Broker")
 
@@ -82,11 +83,9 @@ DESCRIBE_FEATURES: Final = Call(
 )
 UPDATE_FEATURES: Final = Call(_ADMIN, "UpdateFeatures", features.UpdateFeaturesRequest, features.UpdateFeaturesResponse)
 DESCRIBE_CLIENT_QUOTAS: Final = Call(
-    _ADMIN, "DescribeClientQuotas", quotas.DescribeClientQuotasRequest, quotas.DescribeClientQuotasResponse
+    _ADMIN, "DescribeClientQuotas", DescribeClientQuotasRequest, DescribeClientQuotasResponse
 )
-ALTER_CLIENT_QUOTAS: Final = Call(
-    _ADMIN, "AlterClientQuotas", quotas.AlterClientQuotasRequest, quotas.AlterClientQuotasResponse
-)
+ALTER_CLIENT_QUOTAS: Final = Call(_ADMIN, "AlterClientQuotas", AlterClientQuotasRequest, AlterClientQuotasResponse)
 DESCRIBE_QUORUM: Final = Call(_ADMIN, "DescribeQuorum", DescribeQuorumRequest, QuorumDescription)
 DESCRIBE_LOG_DIRECTORIES: Final = Call(
     _ADMIN,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import abc
+from collections.abc import Iterator
 from functools import cache
 from types import NoneType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from msgspec import Struct
+
+from kraft.wire.declaration import ArrayOf, Declared
 
 
 class _Field(NamedTuple):
@@ -38,6 +41,8 @@ def count_value_elements(value: Any, enough: int) -> int:
 @cache
 def _fields(kind: Any) -> tuple[_Field, ...]:
     """Return the fields that are lists, or have lists."""
+    if isinstance(kind, Declared):
+        return tuple(_declared_fields(kind))
     found = []
     for name, hint in get_type_hints(kind).items():
         (inner,) = [each for each in get_args(hint) if each is not NoneType] if NoneType in get_args(hint) else [hint]
@@ -47,3 +52,13 @@ def _fields(kind: Any) -> tuple[_Field, ...]:
         if is_list or has_lists:
             found.append(_Field(name, is_list, has_lists))
     return tuple(found)
+
+
+def _declared_fields(kind: Declared) -> Iterator[_Field]:
+    """Yield those of one of Kafka's messages."""
+    for field in kind.fields:
+        is_list = isinstance(field.form, ArrayOf)
+        nested = field.form.element if isinstance(field.form, ArrayOf) else field.form
+        has_lists = isinstance(nested, Declared) and bool(_fields(nested))
+        if is_list or has_lists:
+            yield _Field(field.name, is_list, has_lists)

@@ -281,6 +281,15 @@ class Message(Struct):
     """A struct that is sent by itself, as a request or as a response."""
 
 
+S = TypeVar("S", bound=Struct)
+
+
+def replace(struct: S, **changes: Any) -> S:
+    """Return a copy of the value with other values in some of its fields."""
+    content = {each.name: getattr(struct, each.name) for each in type(struct).fields}
+    return type(struct)(**{**content, **changes})
+
+
 def tagged_fields(struct: type[Struct], version: int) -> list[Field]:
     """Return the struct's tagged fields in the order of their tags, as on the wire."""
     found = [(each.tag, each) for each in struct.fields if each.tag is not None and version in each.versions]

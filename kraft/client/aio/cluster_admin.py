@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from kraft.client.aio.admin_calls import AdminCalls
 from kraft.client.any_broker import check
@@ -16,15 +16,7 @@ from kraft.model.brokers import (
     UnfenceBrokerRequest,
     UnregisterBrokerRequest,
 )
-from kraft.model.client_quotas import (
-    AlterClientQuotasRequest,
-    DescribeClientQuotasRequest,
-    QuotaAlteration,
-    QuotaDescription,
-    QuotaEntity,
-    QuotaFilter,
-    QuotaOperation,
-)
+from kraft.model.client_quotas import QuotaMatch
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
 from kraft.model.errors import ErrorCode, KraftError
 from kraft.model.features import DescribeFeaturesRequest, DescribeFeaturesResponse, FeatureUpdate, UpdateFeaturesRequest
@@ -41,6 +33,9 @@ from kraft.rpc.calls import (
     UNREGISTER_BROKER,
     UPDATE_FEATURES,
 )
+from kraft.wire.schema.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from kraft.wire.schema.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from kraft.wire.schema.describe_client_quotas import EntryData as QuotasOfEntity
 
 
 class ClusterAdmin(AdminCalls):
@@ -128,38 +123,46 @@ class ClusterAdmin(AdminCalls):
         return await self._change(ask, timeout_ms)
 
     async def describe_client_quotas(
-        self, filters: Iterable[QuotaFilter] = (), *, strict: bool = False, timeout_ms: int | None = None
-    ) -> list[QuotaDescription]:
-        """Return the quotas of entities that match every filter; with `strict`, only of those without other parts."""
-        request = DescribeClientQuotasRequest(filters=list(filters), strict=strict)
+        self,
+        entity: Mapping[str, str | QuotaMatch | None] | None = None,
+        *,
+        strict: bool = False,
+        timeout_ms: int | None = None,
+    ) -> tuple[QuotasOfEntity, ...]:
+        """Return the quotas of entities that match: a name for each type of `entity`, None for the default of the type,
+        or QuotaMatch.ANY; with `strict`, only of those without other parts. All quotas without `entity`.
+        """
+        components = tuple(_component(entity_type, name) for entity_type, name in (entity or {}).items())
+        request = DescribeClientQuotasRequest(components=components, strict=strict)
 
-        async def ask(node: Node, timeout_s: float) -> list[QuotaDescription]:
-            return (await node.call(DESCRIBE_CLIENT_QUOTAS, request, timeout_s)).quotas
+        async def ask(node: Node, timeout_s: float) -> tuple[QuotasOfEntity, ...]:
+            return (await node.call(DESCRIBE_CLIENT_QUOTAS, request, timeout_s)).entries or ()
 
         return await self._ask_admin(ask, self._timeout(timeout_ms))
 
     async def alter_client_quotas(
         self,
-        entity: Sequence[QuotaEntity],
+        entity: Mapping[str, str | None],
         quotas: Mapping[str, float | None],
         *,
         validate_only: bool = False,
         timeout_ms: int | None = None,
-    ) -> int:
-        """Set quotas of one entity; None removes one. Quotas are stored, but not enforced yet.
+    ) -> None:
+        """Set quotas of one entity, given as names by type; None removes one. Quotas are stored, but not enforced yet.
 
-        Returns the number of quotas that changed, or with `validate_only` would change.
+        A name that is None is the default of its type. Raises the cluster's Refusal.
         """
-        operations = [QuotaOperation(key=key, value=value) for key, value in quotas.items()]
-        alteration = QuotaAlteration(entity=list(entity), operations=operations)
+        entry = EntryData(
+            entity=tuple(EntityData(entity_type=each, entity_name=name) for each, name in entity.items()),
+            ops=tuple(OpData(key=key, value=value or 0.0, remove=value is None) for key, value in quotas.items()),
+        )
+        request = AlterClientQuotasRequest(entries=(entry,), validate_only=validate_only)
 
-        async def ask(node: Node, timeout_s: float) -> int:
-            request = AlterClientQuotasRequest(
-                alterations=[alteration], timeout_ms=int(timeout_s * 1_000), validate_only=validate_only
-            )
-            return (await node.call(ALTER_CLIENT_QUOTAS, request, timeout_s)).changed
+        async def ask(node: Node, timeout_s: float) -> None:
+            (result,) = (await node.call(ALTER_CLIENT_QUOTAS, request, timeout_s)).entries
+            check(result.error_code, result.error_message)
 
-        return await self._change(ask, timeout_ms)
+        await self._change(ask, timeout_ms)
 
     async def describe_quorum(
         self, *, timeout_ms: int | None = None, wait_for_leader: bool = True
@@ -181,3 +184,10 @@ class ClusterAdmin(AdminCalls):
             raise NoActiveController(description)
         check(description.error_code, description.error_message)
         return description
+
+
+def _component(entity_type: str, name: str | QuotaMatch | None) -> ComponentData:
+    if isinstance(name, QuotaMatch):
+        return ComponentData(entity_type=entity_type, match_type=name, match=None)
+    match_type = QuotaMatch.DEFAULT if name is None else QuotaMatch.EXACT
+    return ComponentData(entity_type=entity_type, match_type=match_type, match=name)

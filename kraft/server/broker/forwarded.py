@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from kraft.server.broker.metadata import BrokerMetadata
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.handlers.broker_handlers import ForwardedHandlers
 from kraft.server.handlers.brokers import BrokersHandler
-from kraft.server.handlers.client_quotas import ClientQuotasHandler
 from kraft.server.handlers.configs import AlterConfigsHandler
 from kraft.server.handlers.features import FeaturesHandler
 from kraft.server.handlers.forwarding import Forwarder
@@ -14,8 +12,7 @@ from kraft.server.handlers.partition_changes import PartitionChangesHandler
 from kraft.server.handlers.topics import TopicsHandler
 
 
-def forwarded_handlers(config: NodeConfig, metadata: BrokerMetadata) -> ForwardedHandlers:
-    forwarder = Forwarder(metadata.loader, metadata.controllers)
+def forwarded_handlers(config: NodeConfig, forwarder: Forwarder) -> ForwardedHandlers:
     settings, topic_configs = config.settings, config.topics.configs
     return ForwardedHandlers(
         topics=TopicsHandler(forwarder, deletion_enabled=config.topics.deletion_enabled),
@@ -23,5 +20,4 @@ def forwarded_handlers(config: NodeConfig, metadata: BrokerMetadata) -> Forwarde
         alter_configs=AlterConfigsHandler(forwarder, settings, topic_configs),
         brokers=BrokersHandler(forwarder),
         features=FeaturesHandler(forwarder),
-        client_quotas=ClientQuotasHandler(forwarder),
     )

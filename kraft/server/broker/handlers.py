@@ -10,6 +10,8 @@ from msgspec.structs import replace
 
 from kraft.rpc.call import Served
 from kraft.rpc.services import Service
+from kraft.server.apis import serving
+from kraft.server.apis.api import BrokerSide
 from kraft.server.broker.coordinators import BrokerCoordinators
 from kraft.server.broker.forwarded import forwarded_handlers
 from kraft.server.broker.kafka import KafkaListeners
@@ -27,6 +29,7 @@ from kraft.server.handlers.describe_log_directories import DescribeLogDirectorie
 from kraft.server.handlers.describe_producers import DescribeProducersHandler
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.find_coordinator import FindCoordinatorHandler
+from kraft.server.handlers.forwarding import Forwarder
 from kraft.server.handlers.list_offsets import ListOffsetsHandler
 from kraft.server.handlers.metadata import MetadataHandler
 from kraft.server.handlers.metadata_queries import MetadataQueries
@@ -70,7 +73,10 @@ class BrokerApis:
 
     def grpc_services(self) -> list[Service]:
         """Return the services of the GRPC listener."""
-        return [Service(*self.handlers.served())]
+        return [Service(*self.grpc_calls())]
+
+    def grpc_calls(self) -> list[Served]:
+        return [*self.handlers.served(), *serving.grpc_calls(self._side)]
 
     def replica_fetch(self) -> Served:
         """Return the exchange that followers use, on connections of their own where they can."""
@@ -84,10 +90,18 @@ class BrokerApis:
             metadata=self._metadata_handler(listener),
             find_coordinator=self._find_coordinator_handler(listener),
         )
-        return self._kafka.apis(listener, handlers)
+        return self._kafka.apis(listener, handlers, serving.kafka_apis(self._side))
 
     async def close_threads(self) -> None:
         await shut_down(self._read_thread, drops_waiting=True)
+
+    @cached_property
+    def _side(self) -> BrokerSide:
+        return BrokerSide(image=self._metadata.image, forwarder=self._forwarder)
+
+    @cached_property
+    def _forwarder(self) -> Forwarder:
+        return Forwarder(self._metadata.loader, self._metadata.controllers)
 
     @cached_property
     def handlers(self) -> BrokerHandlers:
@@ -114,7 +128,7 @@ class BrokerApis:
             offset_for_leader_epoch=OffsetForLeaderEpochHandler(partitions),
             delete_records=DeleteRecordsHandler(partitions, logs.maintenance.records_deleted),
             producer_ids=ProducerIdHandler(transactions.producer_ids, transactions.handler),
-            forwarded=forwarded_handlers(config, metadata),
+            forwarded=forwarded_handlers(config, self._forwarder),
             describe_configs=DescribeConfigsHandler(config, image),
             quorum=QuorumHandler(controllers, config.node_id, self._world.clock.wall_ms),
             queries=MetadataQueries(image, metadata.published_index),

@@ -28,7 +28,8 @@ class KafkaListeners:
         )
         self._waiting_fetches = Budget(WAITING_PARTITIONS_MAX)
 
-    def apis(self, listener: str, handlers: BrokerHandlers) -> Mapping[ApiKey, Api]:
+    def apis(self, listener: str, handlers: BrokerHandlers, handled: Mapping[ApiKey, Api]) -> Mapping[ApiKey, Api]:
+        """Return all APIs of one listener; `handled` are those of the table."""
         return kafka_apis(
             handlers,
             KafkaSurroundings(
@@ -44,4 +45,5 @@ class KafkaListeners:
                     for voter in self._config.quorum.voters
                 ],
             ),
+            handled,
         )

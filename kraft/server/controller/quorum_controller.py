@@ -31,6 +31,8 @@ from kraft.rpc.call import Served
 from kraft.rpc.calls import CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_QUORUM, INCREMENTAL_ALTER_CONFIGS
 from kraft.runtime.clock import Clock
 from kraft.runtime.entropy import Entropy
+from kraft.server.apis.api import ControllerSide
+from kraft.server.apis.serving import controller_calls
 from kraft.server.config.components import LeaderElections
 from kraft.server.config.keys import BY_NAME
 from kraft.server.controller.broker_watch import BrokerWatch
@@ -40,7 +42,6 @@ from kraft.server.controller.leader_balance import LeaderBalance
 from kraft.server.controller.quorum_view import QuorumView
 from kraft.server.controller.state_machine_host import StateMachineHost
 from kraft.server.handlers.brokers import ControllerBrokersHandler
-from kraft.server.handlers.client_quotas import ControllerClientQuotasHandler
 from kraft.server.handlers.features import ControllerFeaturesHandler, FeaturesOfOthers
 from kraft.server.handlers.metadata_queries import MetadataQueries
 from kraft.server.handlers.partition_changes import ControllerPartitionChangesHandler
@@ -114,10 +115,10 @@ class QuorumController:
             self.host, has_live_session=self._watch.has_live_session, topic_defaults=self._topic_defaults
         )
         self._features = ControllerFeaturesHandler(self.host, features_of_others)
-        self._client_quotas = ControllerClientQuotasHandler(self.host)
         self._partition_changes = ControllerPartitionChangesHandler(
             self.host, entropy, topic_defaults=self._topic_defaults
         )
+        self._side = ControllerSide(image=lambda: self.host.image, decisions=self.host)
         self._queries = MetadataQueries(lambda: self.host.image, lambda: self.host.committed_index)
         self._leader_balance = LeaderBalance(
             self.host, clock, config.elections, topic_defaults=self._topic_defaults, newcomers=self._newcomers
@@ -231,7 +232,7 @@ class QuorumController:
             DESCRIBE_QUORUM.served_by(self.describe_quorum),
             *self.brokers.served(),
             *self._features.served(),
-            *self._client_quotas.served(),
+            *controller_calls(self._side),
             *self._partition_changes.served(),
             *self._queries.served(),
         ]

@@ -9,7 +9,6 @@ from kraft.server.handlers.alter_replica_log_directories import AlterReplicaLogD
 from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
 from kraft.server.handlers.brokers import BrokersHandler
 from kraft.server.handlers.classic_groups import ClassicGroupsHandler
-from kraft.server.handlers.client_quotas import ClientQuotasHandler
 from kraft.server.handlers.committed_offsets import CommittedOffsetsHandler
 from kraft.server.handlers.configs import AlterConfigsHandler
 from kraft.server.handlers.consumer_groups import ConsumerGroupsHandler
@@ -44,7 +43,6 @@ class ForwardedHandlers(Struct, frozen=True, kw_only=True):
     alter_configs: AlterConfigsHandler
     brokers: BrokersHandler
     features: FeaturesHandler
-    client_quotas: ClientQuotasHandler
 
     def served(self) -> list[Served]:
         return [
@@ -53,7 +51,6 @@ class ForwardedHandlers(Struct, frozen=True, kw_only=True):
             *self.alter_configs.served(),
             *self.brokers.served(),
             *self.features.served(),
-            *self.client_quotas.served(),
         ]
 
 

@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import structlog
-from msgspec.structs import replace
 
-from kraft.metadata.quota_decisions import alter_client_quotas
-from kraft.model.client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
-from kraft.rpc.call import Served
-from kraft.rpc.calls import ALTER_CLIENT_QUOTAS
+from kraft.metadata.decision import Decision
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.quota_decisions import alter_client_quotas, refused_entry
+from kraft.model.errors import Refusal
 from kraft.server.handlers.decisions import Decisions
-from kraft.server.handlers.forwarding import Forwarder
+from kraft.wire.schema.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 
 log = structlog.get_logger()
 
 
-class ClientQuotasHandler:
-    def __init__(self, forwarder: Forwarder) -> None:
-        self._forwarder = forwarder
-
-    async def alter(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-        answer = await self._forwarder.forward(ALTER_CLIENT_QUOTAS, request)
-        if not request.validate_only:
-            # This image has the change if deciding the same request on it changes nothing.
-            again = replace(request, validate_only=True)
-            await self._forwarder.until(lambda image: alter_client_quotas(image, again).response.changed == 0)
-        return answer
-
-    def served(self) -> list[Served]:
-        return [ALTER_CLIENT_QUOTAS.served_by(self.alter)]
+def is_applied(image: MetadataImage, request: AlterClientQuotasRequest, _: AlterClientQuotasResponse) -> bool:
+    """Return whether deciding the same request on this image changes nothing."""
+    return not alter_client_quotas(image, request).records
 
 
-class ControllerClientQuotasHandler:
+def refused(request: AlterClientQuotasRequest, refusal: Refusal) -> AlterClientQuotasResponse:
+    return AlterClientQuotasResponse(entries=tuple(refused_entry(entry, refusal) for entry in request.entries))
+
+
+class Alterations:
     """The controller's side. Raises Refusal NOT_CONTROLLER while this node is not the active controller."""
 
     def __init__(self, decisions: Decisions) -> None:
@@ -39,14 +31,19 @@ class ControllerClientQuotasHandler:
         self._has_warned = False
 
     async def alter(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-        answer = await self._decisions.submit(lambda image: alter_client_quotas(image, request))
-        if answer.changed and not request.validate_only and not self._has_warned:
+        has_changed = False
+
+        def decide(image: MetadataImage) -> Decision[AlterClientQuotasResponse]:
+            nonlocal has_changed
+            decision = alter_client_quotas(image, request)
+            has_changed = bool(decision.records)
+            return decision
+
+        response = await self._decisions.submit(decide)
+        if has_changed and not self._has_warned:
             # Clients of Kafka's protocol have no other way to learn it.
             self._has_warned = True
             log.warning(
                 "client quotas changed, and not enforced yet", remedy="do not rely on them to slow clients down"
             )
-        return answer
-
-    def served(self) -> list[Served]:
-        return [ALTER_CLIENT_QUOTAS.served_by(self.alter)]
+        return response

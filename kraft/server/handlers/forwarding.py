@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
@@ -15,12 +15,13 @@ LOCALLY_KNOWN_MAX_S: Final = 2.0
 TIMEOUT_MAX_S: Final = 60.0
 
 
-class TimedRequest(Protocol):
-    @property
-    def timeout_ms(self) -> int: ...
+DEFAULT_TIMEOUT_MS: Final = 30_000
+"""Timeout of requests that have none: clients wait this long for any response by default."""
 
+TIMEOUT_MS_MIN: Final = 1_000
+"""A timeout of 0 only means not to wait for other brokers."""
 
-Request = TypeVar("Request", bound=TimedRequest)
+Request = TypeVar("Request")
 Response = TypeVar("Response")
 
 
@@ -44,10 +45,22 @@ class Forwarder:
     async def forward(self, call: Call[Request, Response], request: Request) -> Response:
         """Return the active controller's response. Raises NoAnswer, or the Refusal that it answers with."""
         try:
-            timeout_s = min(max(request.timeout_ms, 0) / 1_000, TIMEOUT_MAX_S)
-            return await self._controllers.call(call, request, timeout_s)
+            timeout_ms = max(getattr(request, "timeout_ms", DEFAULT_TIMEOUT_MS), TIMEOUT_MS_MIN)
+            return await self._controllers.call(call, request, min(timeout_ms / 1_000, TIMEOUT_MAX_S))
         except NoController as error:
             raise NoAnswer(str(error)) from error
+
+    async def decided(
+        self,
+        call: Call[Request, Response],
+        request: Request,
+        is_applied: Callable[[MetadataImage, Request, Response], bool],
+    ) -> Response:
+        """Forward, and return the response once this broker's image shows the decision. Raises as `forward` does."""
+        response = await self.forward(call, request)
+        if not getattr(request, "validate_only", False):
+            await self.until(lambda image: is_applied(image, request, response))
+        return response
 
     async def until(self, holds: Callable[[MetadataImage], bool]) -> None:
         """Wait until `holds` is true of this broker's image, at most LOCALLY_KNOWN_MAX_S.

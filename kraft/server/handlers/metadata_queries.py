@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kraft.metadata.image import MetadataImage
-from kraft.metadata.quota_decisions import describe_client_quotas
 from kraft.metadata.reassignment import list_partition_reassignments
 from kraft.model.brokers import DescribeBrokersRequest, DescribeBrokersResponse
-from kraft.model.client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from kraft.model.features import DescribeFeaturesRequest, DescribeFeaturesResponse
 from kraft.model.partitions import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
 from kraft.model.topics import DescribeTopicsRequest, DescribeTopicsResponse
 from kraft.rpc.call import Served
 from kraft.rpc.calls import (
     DESCRIBE_BROKERS,
-    DESCRIBE_CLIENT_QUOTAS,
     DESCRIBE_FEATURES,
     DESCRIBE_TOPICS,
     LIST_PARTITION_REASSIGNMENTS,
@@ -40,9 +37,6 @@ class MetadataQueries:
     async def describe_features(self, _: DescribeFeaturesRequest) -> DescribeFeaturesResponse:
         return describe_features(self._image(), self._index())
 
-    async def describe_client_quotas(self, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
-        return describe_client_quotas(self._image(), request)
-
     async def list_partition_reassignments(
         self, request: ListPartitionReassignmentsRequest
     ) -> ListPartitionReassignmentsResponse:
@@ -53,6 +47,5 @@ class MetadataQueries:
             DESCRIBE_TOPICS.served_by(self.describe_topics),
             DESCRIBE_BROKERS.served_by(self.describe_brokers),
             DESCRIBE_FEATURES.served_by(self.describe_features),
-            DESCRIBE_CLIENT_QUOTAS.served_by(self.describe_client_quotas),
             LIST_PARTITION_REASSIGNMENTS.served_by(self.list_partition_reassignments),
         ]

@@ -10,7 +10,6 @@ from kraft.model.ids import BrokerId
 from kraft.server.handlers.broker_handlers import BrokerHandlers
 from kraft.server.handlers.describe_topic_partitions import describe_topic_partitions
 from kraft.server.handlers.list_config_resources import list_config_resources
-from kraft.server.kafka_listener.apis.alter_client_quotas import AlterClientQuotasApi
 from kraft.server.kafka_listener.apis.alter_configs import AlterConfigsApi
 from kraft.server.kafka_listener.apis.alter_partition_reassignments import AlterPartitionReassignmentsApi
 from kraft.server.kafka_listener.apis.alter_replica_log_dirs import AlterReplicaLogDirsApi
@@ -18,7 +17,6 @@ from kraft.server.kafka_listener.apis.create_partitions import CreatePartitionsA
 from kraft.server.kafka_listener.apis.create_topics import CreateTopicsApi
 from kraft.server.kafka_listener.apis.delete_records import DeleteRecordsApi
 from kraft.server.kafka_listener.apis.delete_topics import DeleteTopicsApi
-from kraft.server.kafka_listener.apis.describe_client_quotas import DescribeClientQuotasApi
 from kraft.server.kafka_listener.apis.describe_cluster import DescribeClusterApi
 from kraft.server.kafka_listener.apis.describe_configs import DescribeConfigsApi
 from kraft.server.kafka_listener.apis.describe_log_dirs import DescribeLogDirsApi
@@ -69,6 +67,4 @@ def kafka_admin_apis(
         ApiKey.DESCRIBE_QUORUM: DescribeQuorumApi(handlers.quorum.describe, voters),
         ApiKey.UNREGISTER_BROKER: UnregisterBrokerApi(forwarded.brokers.unregister),
         ApiKey.UPDATE_FEATURES: UpdateFeaturesApi(forwarded.features.update),
-        ApiKey.DESCRIBE_CLIENT_QUOTAS: DescribeClientQuotasApi(queries.describe_client_quotas),
-        ApiKey.ALTER_CLIENT_QUOTAS: AlterClientQuotasApi(forwarded.client_quotas.alter),
     }

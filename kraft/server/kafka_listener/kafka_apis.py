@@ -49,8 +49,13 @@ class KafkaSurroundings(Struct, frozen=True, kw_only=True):
     """Node id and address of each controller."""
 
 
-def kafka_apis(handlers: BrokerHandlers, surroundings: KafkaSurroundings) -> Mapping[ApiKey, Api]:
-    """Return all APIs of one listener. `handlers.metadata` belongs to the same listener."""
+def kafka_apis(
+    handlers: BrokerHandlers, surroundings: KafkaSurroundings, handled: Mapping[ApiKey, Api]
+) -> Mapping[ApiKey, Api]:
+    """Return all APIs of one listener: those of the table of APIs, which are `handled`, and the others.
+
+    `handlers.metadata` belongs to the same listener.
+    """
     leaders = Leaders(surroundings.image, surroundings.listener)
     produce, fetch = handlers.produce, handlers.fetch
     apis: dict[ApiKey, Api] = {
@@ -76,5 +81,7 @@ def kafka_apis(handlers: BrokerHandlers, surroundings: KafkaSurroundings) -> Map
             voters=surroundings.voters,
         ),
     }
+    assert not apis.keys() & handled.keys(), "an API is in the table or here"
+    apis.update(handled)
     keys = (*apis, ApiKey.API_VERSIONS)
     return {**apis, ApiKey.API_VERSIONS: ApiVersionsApi(keys, handlers.queries.describe_features)}

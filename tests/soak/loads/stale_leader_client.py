@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from kraft.client.loop_thread import shared_loop
-from kraft.model.client_quotas import AlterClientQuotasRequest, QuotaAlteration, QuotaEntity, QuotaOperation
 from kraft.model.describe_quorum import DescribeQuorumRequest
-from kraft.model.errors import Refusal
+from kraft.model.errors import ErrorCode, Refusal
 from kraft.rpc.calls import ALTER_CLIENT_QUOTAS, DESCRIBE_QUORUM
 from kraft.rpc.peers import Connections, Unreachable
+from kraft.wire.schema.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from tests.soak.loads.node_dialling import dial_as_node
 
 _EVERY_S: Final = 0.025
@@ -83,16 +83,22 @@ class StaleLeaderClient:
 
     async def _ask_for_change(self) -> None:
         client, self.asked = self._client(self.asked), self.asked + 1
-        alteration = QuotaAlteration(
-            entity=[QuotaEntity(entity_type="client-id", name=client)],
-            operations=[QuotaOperation(key="producer_byte_rate", value=1_000_000.0)],
+        request = AlterClientQuotasRequest(
+            entries=(
+                EntryData(
+                    entity=(EntityData(entity_type="client-id", entity_name=client),),
+                    ops=(OpData(key="producer_byte_rate", value=1_000_000.0, remove=False),),
+                ),
+            ),
+            validate_only=False,
         )
-        request = AlterClientQuotasRequest(alterations=[alteration], timeout_ms=int(self._attempt_s * 1_000))
+        controller = self._connections.peer(self._addresses[0])
         try:
-            await self._connections.peer(self._addresses[0]).call(ALTER_CLIENT_QUOTAS, request, self._attempt_s)
+            (result,) = (await controller.call(ALTER_CLIENT_QUOTAS, request, self._attempt_s)).entries
         except (Unreachable, Refusal):
             return
-        self.acknowledged.append(client)
+        if result.error_code == ErrorCode.NONE:
+            self.acknowledged.append(client)
 
     async def _ask_who_leads(self, address: str) -> None:
         try:

@@ -11,7 +11,6 @@ from kraft.metadata.election_decisions import elect_leaders
 from kraft.metadata.partition_creation import create_partitions
 from kraft.metadata.quota_decisions import alter_client_quotas, describe_client_quotas
 from kraft.metadata.reassignment import alter_partition_reassignments, list_partition_reassignments
-from kraft.model import client_quotas as quotas
 from kraft.model import configs, features
 from kraft.model import partitions as partition_changes
 from kraft.model.brokers import (
@@ -35,6 +34,8 @@ from kraft.model.topics import (
     TopicResult,
     TopicResults,
 )
+from kraft.wire.schema.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+from kraft.wire.schema.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from tests.support.client.fake_configs import altered, described
 
 if TYPE_CHECKING:
@@ -144,12 +145,10 @@ class FakeAdmin:
             self._cluster.metadata_version = update.level
         return features.UpdateFeaturesResponse(changed=[update])
 
-    def describe_client_quotas(
-        self, request: quotas.DescribeClientQuotasRequest
-    ) -> quotas.DescribeClientQuotasResponse:
+    def describe_client_quotas(self, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
         return describe_client_quotas(self._cluster.quotas, request)
 
-    def alter_client_quotas(self, request: quotas.AlterClientQuotasRequest) -> quotas.AlterClientQuotasResponse:
+    def alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
         decision = alter_client_quotas(self._cluster.quotas, request)
         self._cluster.quotas = self._cluster.quotas.replay(decision.records)
         return decision.response

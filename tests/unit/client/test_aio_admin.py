@@ -4,7 +4,7 @@ import pytest
 
 from kraft.client.any_broker import NoBrokerReachable
 from kraft.client.errors import ClientClosed
-from kraft.model.client_quotas import QuotaEntity, QuotaFilter, QuotaMatch
+from kraft.model.client_quotas import QuotaMatch
 from kraft.model.describe_quorum import DescribeQuorumRequest
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.topics import NewTopic
@@ -161,8 +161,10 @@ async def test_brokers_features_and_quotas_are_described_and_changed() -> None:
         assert [each.finalized_level for each in (await admin.describe_features()).features] == [1]
         assert await admin.update_features({"metadata.version": 2}) == {"metadata.version": 2}
         assert [each.finalized_level for each in (await admin.describe_features()).features] == [2]
-        anna = [QuotaEntity(entity_type="user", name="anna")]
-        assert await admin.alter_client_quotas(anna, {"producer_byte_rate": 7}) == 1
-        named = QuotaFilter(entity_type="user", match=QuotaMatch.EXACT, name="anna")
-        (described,) = await admin.describe_client_quotas([named], strict=True)
-        assert (described.entity, [each.value for each in described.quotas]) == (anna, [7])
+        await admin.alter_client_quotas({"user": "anna"}, {"producer_byte_rate": 7})
+        await admin.alter_client_quotas({"user": None}, {"producer_byte_rate": 8})
+        with pytest.raises(Refusal, match="there is no quota 'no_such_quota'"):
+            await admin.alter_client_quotas({"user": "anna"}, {"no_such_quota": 7})
+        for name, values in (("anna", [7]), (None, [8]), (QuotaMatch.ANY, [8, 7])):
+            described = await admin.describe_client_quotas({"user": name}, strict=True)
+            assert [quota.value for each in described for quota in each.values] == values

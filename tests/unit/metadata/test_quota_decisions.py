@@ -4,53 +4,58 @@ import pytest
 
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.quota_decisions import alter_client_quotas, describe_client_quotas
-from kraft.metadata.records import ClientQuotaSet
-from kraft.model.client_quotas import (
-    DescribeClientQuotasRequest,
-    QuotaAlteration,
-    QuotaFilter,
-    QuotaMatch,
-)
+from kraft.metadata.records import ClientQuotaSet, QuotaEntity
+from kraft.model.client_quotas import QuotaMatch
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.wire.schema.alter_client_quotas import EntryData
+from kraft.wire.schema.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from tests.support.cluster_images import cluster
-from tests.support.quotas import Names, alteration, asked, entity
+from tests.support.quotas import Names, alteration, asked
 
 
-def with_quotas(*alterations: QuotaAlteration) -> MetadataImage:
+def with_quotas(*alterations: EntryData) -> MetadataImage:
     image = cluster(1)
     return image.replay(alter_client_quotas(image, asked(*alterations)).records)
 
 
 def described(
-    image: MetadataImage, *filters: QuotaFilter, strict: bool = False
+    image: MetadataImage, *components: ComponentData, strict: bool = False
 ) -> list[tuple[Names, dict[str, float]]]:
-    response = describe_client_quotas(image, DescribeClientQuotasRequest(filters=list(filters), strict=strict))
+    response = describe_client_quotas(image, DescribeClientQuotasRequest(components=components, strict=strict))
+    assert (response.error_code, response.error_message) == (ErrorCode.NONE, "")
     return [
-        ({part.entity_type: part.name for part in each.entity}, {quota.key: quota.value for quota in each.quotas})
-        for each in response.quotas
+        (
+            {part.entity_type: part.entity_name for part in each.entity},
+            {quota.key: quota.value for quota in each.values},
+        )
+        for each in response.entries or ()
     ]
 
 
-def exactly(entity_type: str, name: str) -> QuotaFilter:
-    return QuotaFilter(entity_type=entity_type, match=QuotaMatch.EXACT, name=name)
+def component(entity_type: str, match_type: int, match: str | None = None) -> ComponentData:
+    return ComponentData(entity_type=entity_type, match_type=match_type, match=match)
 
 
-def any_of(entity_type: str) -> QuotaFilter:
-    return QuotaFilter(entity_type=entity_type, match=QuotaMatch.ANY)
+def exactly(entity_type: str, name: str) -> ComponentData:
+    return component(entity_type, QuotaMatch.EXACT, name)
 
 
-def default_of(entity_type: str) -> QuotaFilter:
-    return QuotaFilter(entity_type=entity_type, match=QuotaMatch.DEFAULT)
+def any_of(entity_type: str) -> ComponentData:
+    return component(entity_type, QuotaMatch.ANY)
+
+
+def default_of(entity_type: str) -> ComponentData:
+    return component(entity_type, QuotaMatch.DEFAULT)
 
 
 def test_a_quota_is_set_changed_and_taken_away() -> None:
     image = cluster(1)
     decision = alter_client_quotas(image, asked(alteration({"client-id": "loader"}, producer_byte_rate=1_024)))
-    record = ClientQuotaSet(entity=entity({"client-id": "loader"}), key="producer_byte_rate", value=1_024)
-    assert (decision.records, decision.response.changed) == ([record], 1)
+    loader = [QuotaEntity(entity_type="client-id", name="loader")]
+    assert decision.records == [ClientQuotaSet(entity=loader, key="producer_byte_rate", value=1_024)]
     image = image.replay(decision.records)
     again = alter_client_quotas(image, asked(alteration({"client-id": "loader"}, producer_byte_rate=1_024)))
-    assert (again.records, again.response.changed) == ([], 0)
+    assert again.records == []
     gone = alter_client_quotas(image, asked(alteration({"client-id": "loader"}, producer_byte_rate=None)))
     assert image.replay(gone.records).client_quotas == {}
 
@@ -64,7 +69,8 @@ def test_one_entity_is_one_whatever_the_order_of_its_parts() -> None:
 def test_a_check_sets_nothing() -> None:
     request = asked(alteration({"user": None}, consumer_byte_rate=5), validate_only=True)
     decision = alter_client_quotas(cluster(1), request)
-    assert (decision.records, decision.response.changed) == ([], 1)
+    (result,) = decision.response.entries
+    assert (decision.records, result.error_code, result.error_message) == ([], ErrorCode.NONE, None)
 
 
 @pytest.mark.parametrize(
@@ -87,16 +93,37 @@ def test_a_check_sets_nothing() -> None:
         (alteration({"ip": None}, connection_creation_rate=2**31), "a whole number up to 2147483647"),
     ],
 )
-def test_what_is_no_quota_is_refused(alteration_: QuotaAlteration, words: str) -> None:
-    with pytest.raises(Refusal, match=words) as refused:
-        alter_client_quotas(cluster(1), asked(alteration_))
-    assert refused.value.error_code is ErrorCode.INVALID_REQUEST
+def test_what_is_no_quota_is_refused(alteration_: EntryData, words: str) -> None:
+    fine = alteration({"user": "b"}, producer_byte_rate=1)
+    decision = alter_client_quotas(cluster(1), asked(alteration_, fine))
+    refused, other = decision.response.entries
+    assert (refused.error_code, refused.entity) == (ErrorCode.INVALID_REQUEST, alteration_.entity)
+    assert words in (refused.error_message or "")
+    # Each entity has its own result.
+    assert (other.error_code, other.error_message, other.entity) == (ErrorCode.NONE, None, fine.entity)
+    assert len(decision.records) == 1
 
 
 def test_two_values_for_one_quota_are_refused() -> None:
-    twice = [alteration({"user": "a"}, producer_byte_rate=value) for value in (1, 2)]
-    with pytest.raises(Refusal, match="producer_byte_rate of user 'a' is in the request twice"):
-        alter_client_quotas(cluster(1), asked(*twice))
+    rate = alteration({"user": "a"}, producer_byte_rate=1).ops
+    twice = EntryData(entity=alteration({"user": "a"}).entity, ops=(*rate, *rate))
+    (result,) = alter_client_quotas(cluster(1), asked(twice)).response.entries
+    assert (result.error_code, result.error_message) == (
+        ErrorCode.INVALID_REQUEST,
+        "producer_byte_rate of user 'a' is in the request twice",
+    )
+
+
+def test_an_entity_that_is_there_twice_is_altered_twice() -> None:
+    values: tuple[float | None, ...] = (1, 2, 2, None, 3)
+    image = with_quotas(*(alteration({"user": "a"}, producer_byte_rate=value) for value in values))
+    assert described(image) == [({"user": "a"}, {"producer_byte_rate": 3})]
+
+
+def test_a_request_with_too_many_quotas_is_refused_as_a_whole() -> None:
+    each = alteration({"user": "a"}, producer_byte_rate=1)
+    with pytest.raises(Refusal, match="more than 10000 quotas in one request"):
+        alter_client_quotas(cluster(1), asked(*[each] * 10_001))
 
 
 ANNA: Names = {"user": "anna"}
@@ -116,16 +143,18 @@ def test_filters_let_through_what_they_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("filters", "code"),
+    ("components", "code"),
     [
-        ([QuotaFilter(entity_type="topic", match=QuotaMatch.ANY)], ErrorCode.UNSUPPORTED_VERSION),
+        ([any_of("topic")], ErrorCode.UNSUPPORTED_VERSION),
         ([any_of("user"), default_of("user")], ErrorCode.INVALID_REQUEST),
         ([any_of("user"), any_of("ip")], ErrorCode.INVALID_REQUEST),
-        ([QuotaFilter(entity_type="user", match=QuotaMatch.EXACT)], ErrorCode.INVALID_REQUEST),
-        ([QuotaFilter(entity_type="user", match=QuotaMatch.ANY, name="anna")], ErrorCode.INVALID_REQUEST),
+        ([component("user", QuotaMatch.EXACT)], ErrorCode.INVALID_REQUEST),
+        ([component("user", QuotaMatch.ANY, "anna")], ErrorCode.INVALID_REQUEST),
+        ([component("user", QuotaMatch.DEFAULT, "anna")], ErrorCode.INVALID_REQUEST),
+        ([component("user", 3)], ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_filters_that_mean_nothing_are_refused(filters: list[QuotaFilter], code: ErrorCode) -> None:
+def test_filters_that_mean_nothing_are_refused(components: list[ComponentData], code: ErrorCode) -> None:
     with pytest.raises(Refusal) as refused:
-        described(cluster(1), *filters)
+        described(cluster(1), *components)
     assert refused.value.error_code is code

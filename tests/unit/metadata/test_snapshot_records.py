@@ -22,13 +22,13 @@ from kraft.metadata.records import (
     PartitionChanged,
     PartitionCreated,
     ProducerIdsAllocated,
+    QuotaEntity,
     RegisterBroker,
     TopicConfigSet,
     TopicCreated,
     TopicDeleted,
 )
 from kraft.metadata.snapshot_records import snapshot_records
-from kraft.model.client_quotas import QuotaEntity
 from kraft.model.endpoint import Endpoint
 from kraft.model.features import FeatureRange
 from kraft.model.ids import (

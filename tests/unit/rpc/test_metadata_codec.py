@@ -22,6 +22,7 @@ from kraft.metadata.records import (
     PartitionChanged,
     PartitionCreated,
     ProducerIdsAllocated,
+    QuotaEntity,
     RegisterBroker,
     TopicConfigSet,
     TopicCreated,
@@ -30,7 +31,6 @@ from kraft.metadata.records import (
     TransactionBegun,
     TransactionEnded,
 )
-from kraft.model.client_quotas import QuotaEntity
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import Corruption
 from kraft.model.features import FeatureRange

@@ -9,6 +9,8 @@ from kraft.model.topics import NewTopic
 from kraft.rpc.calls import DESCRIBE_CONFIGS
 from kraft.rpc.message_elements import count_elements
 from kraft.rpc.value_elements import count_value_elements
+from kraft.wire.schema.describe_client_quotas import DescribeClientQuotasResponse
+from tests.support.quotas import alteration, asked
 
 ENOUGH = 1_000
 
@@ -36,3 +38,9 @@ def test_a_value_has_as_many_elements_as_its_message() -> None:
     codec, value = DESCRIBE_CONFIGS.request, resources(7, 5)
     data = codec.serialize(codec.to_message(value))
     assert count_elements(data, codec.message_type.DESCRIPTOR, ENOUGH) == count_value_elements(value, ENOUGH)
+
+
+def test_elements_of_kafkas_messages_count_in_the_same_way() -> None:
+    each = alteration({"user": "anna", "client-id": "loader"}, producer_byte_rate=1, consumer_byte_rate=None)
+    assert count_value_elements(asked(each, each), ENOUGH) == 2 + 2 * (2 + 2)
+    assert count_value_elements(DescribeClientQuotasResponse(error_code=0, error_message="", entries=None), ENOUGH) == 0

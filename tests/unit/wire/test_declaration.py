@@ -13,9 +13,10 @@ from kraft.wire.declaration import (
     String,
     Struct,
     field,
+    replace,
     tagged_fields,
 )
-from kraft.wire.schema.fetch import FetchResponse, PartitionData
+from kraft.wire.schema.fetch import EpochEndOffset, FetchResponse, PartitionData
 from kraft.wire.schema.find_coordinator import FindCoordinatorRequest
 from kraft.wire.schema.sasl_authenticate import SaslAuthenticateRequest
 from kraft.wire.versions import EVERY_VERSION, NO_VERSION, Versions
@@ -127,3 +128,9 @@ def test_a_message_may_have_no_fields_at_all() -> None:
 
     assert Empty() == Empty()
     assert repr(Empty()) == "Empty()"
+
+
+def test_a_copy_differs_in_the_given_fields_only() -> None:
+    before = EpochEndOffset(epoch=1, end_offset=2)
+    assert replace(before, end_offset=3) == EpochEndOffset(epoch=1, end_offset=3)
+    assert before == EpochEndOffset(epoch=1, end_offset=2)

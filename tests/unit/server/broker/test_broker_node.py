@@ -73,7 +73,7 @@ async def test_a_partition_that_is_not_held_is_led_elsewhere_or_does_not_exist_a
 
 def test_a_broker_serves_every_call_of_the_public_api_and_its_followers(tmp_path: Path) -> None:
     def look() -> None:
-        served = {each.call for each in broker(tmp_path, "fsync", stopped_cleanly=True).apis.handlers.served()}
+        served = {each.call for each in broker(tmp_path, "fsync", stopped_cleanly=True).apis.grpc_calls()}
         rows = [each for table in (calls, group_calls, transaction_calls) for each in vars(table).values()]
         public = {row for row in rows if isinstance(row, Call | Stream)}
         assert served == {*public, REPLICA_FETCH, ADD_PARTITIONS_TO_TXN, WRITE_TXN_MARKERS}

@@ -1,48 +1,34 @@
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.quota_decisions import alter_client_quotas
-from kraft.model.client_quotas import AlterClientQuotasResponse
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.server.cluster.controller_client import NoController
-from kraft.server.handlers.client_quotas import ClientQuotasHandler, ControllerClientQuotasHandler
+from kraft.server.handlers.client_quotas import Alterations, is_applied, refused
+from kraft.wire.declaration import replace
 from tests.support.cluster_images import cluster
 from tests.support.quotas import alteration, asked
-from tests.support.server.fake_controllers import FakeControllers
-from tests.unit.server.handlers.loader import Loader
 
-REQUEST = asked(alteration({"user": "anna"}, producer_byte_rate=7))
-DONE = AlterClientQuotasResponse(changed=1)
+REQUEST = asked(alteration({"user": "anna"}, producer_byte_rate=7), alteration({}, producer_byte_rate=7))
 
 
-def handler(loader: Loader, **answers: object) -> ClientQuotasHandler:
-    return ClientQuotasHandler(FakeControllers(**answers).forwarder(loader))
+def test_what_this_image_shows_is_applied() -> None:
+    image = cluster(1)
+    decision = alter_client_quotas(image, REQUEST)
+    assert not is_applied(image, REQUEST, decision.response)
+    assert is_applied(image.replay(decision.records), REQUEST, decision.response)
 
 
-async def test_altered_quotas_are_answered_when_this_broker_has_applied_them() -> None:
-    loader = Loader(cluster(1))
-    quotas = handler(loader, alter_client_quotas=DONE)
-    answer = asyncio.ensure_future(quotas.alter(REQUEST))
-    await asyncio.sleep(0.5)
-    assert not answer.done()
-    loader.image = loader.image.replay(alter_client_quotas(loader.image, REQUEST).records)
-    assert await answer == DONE
-
-
-async def test_without_an_active_controller_the_caller_may_ask_again() -> None:
-    nobody = handler(Loader(cluster(1)), alter_client_quotas=NoController("no controller is active"))
-    with pytest.raises(Refusal) as refused:
-        await nobody.alter(REQUEST)
-    assert refused.value.error_code is ErrorCode.REQUEST_TIMED_OUT
+def test_a_refused_request_is_refused_for_each_entity() -> None:
+    response = refused(REQUEST, Refusal(ErrorCode.REQUEST_TIMED_OUT, "no controller is active"))
+    assert [(each.error_code, each.error_message, each.entity) for each in response.entries] == [
+        (ErrorCode.REQUEST_TIMED_OUT, "no controller is active", entry.entity) for entry in REQUEST.entries
+    ]
 
 
 async def test_the_controller_warns_once_that_quotas_are_not_enforced() -> None:
@@ -52,7 +38,7 @@ async def test_the_controller_warns_once_that_quotas_are_not_enforced() -> None:
         async def submit(self, decide: Callable[[MetadataImage], Decision[Any]]) -> Any:
             return decide(image).response
 
-    quotas = ControllerClientQuotasHandler(Decisions())  # type: ignore[arg-type]
+    quotas = Alterations(Decisions())  # type: ignore[arg-type]
     with capture_logs() as logged:
         await quotas.alter(replace(REQUEST, validate_only=True))
         assert logged == []

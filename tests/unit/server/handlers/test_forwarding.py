@@ -4,16 +4,20 @@ import asyncio
 
 import pytest
 
+from kraft.metadata.image import MetadataImage
 from kraft.model.brokers import BrokerActionResult, UnfenceBrokerRequest
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.rpc.calls import UNFENCE_BROKER
+from kraft.rpc.calls import ALTER_CLIENT_QUOTAS, UNFENCE_BROKER
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.handlers.forwarding import LOCALLY_KNOWN_MAX_S, TIMEOUT_MAX_S, NoAnswer
+from kraft.wire.schema.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+from tests.support.cluster_images import cluster
+from tests.support.quotas import asked
 from tests.support.server.fake_controllers import FakeControllers
 from tests.unit.server.handlers.loader import Loader
 
 
-@pytest.mark.parametrize(("timeout_ms", "waits_s"), [(-1, 0), (0, 0), (3_000, 3), (10**9, TIMEOUT_MAX_S)])
+@pytest.mark.parametrize(("timeout_ms", "waits_s"), [(-1, 1), (0, 1), (3_000, 3), (10**9, TIMEOUT_MAX_S)])
 async def test_a_controller_is_waited_for_as_long_as_the_request_says_and_not_for_ever(
     timeout_ms: int, waits_s: float
 ) -> None:
@@ -35,6 +39,31 @@ async def test_an_answer_and_a_refusal_are_passed_on_and_the_want_of_either_is_a
         with pytest.raises(Refusal) as refused:
             await FakeControllers(unfence_broker=given).forwarder(Loader()).forward(UNFENCE_BROKER, request)
         assert type(refused.value) is expected
+
+
+async def test_a_request_without_a_timeout_waits_as_long_as_clients_do() -> None:
+    controllers = FakeControllers()
+    controllers.takes_s = 3_600
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(NoAnswer):
+        await controllers.forwarder(Loader()).forward(ALTER_CLIENT_QUOTAS, asked())
+    assert asyncio.get_running_loop().time() - began == pytest.approx(30, abs=0.1)
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+async def test_a_decision_is_answered_once_it_is_applied_here_and_a_check_at_once(validate_only: bool) -> None:
+    response = AlterClientQuotasResponse(entries=())
+    loader, request = Loader(cluster(1)), asked(validate_only=validate_only)
+    forwarder = FakeControllers(alter_client_quotas=response).forwarder(loader)
+
+    def is_applied(image: MetadataImage, of: AlterClientQuotasRequest, answer: AlterClientQuotasResponse) -> bool:
+        return of is request and answer is response and len(image.brokers) == 2
+
+    decided = asyncio.ensure_future(forwarder.decided(ALTER_CLIENT_QUOTAS, request, is_applied))
+    await asyncio.sleep(0.5)
+    assert decided.done() is validate_only
+    loader.image = cluster(1, 2)
+    assert await decided is response
 
 
 async def test_what_does_not_become_visible_here_is_not_waited_for_long() -> None:

@@ -4,24 +4,20 @@ import asyncio
 from typing import Any, TypeVar
 
 from kraft.log.topic_config import KAFKA_DEFAULTS
-from kraft.metadata.quota_decisions import alter_client_quotas
 from kraft.metadata.reassignment import alter_partition_reassignments
 from kraft.model.brokers import DescribeBrokersRequest
-from kraft.model.client_quotas import DescribeClientQuotasRequest
 from kraft.model.features import DescribeFeaturesRequest
 from kraft.model.partitions import AlterPartitionReassignmentsRequest, ListPartitionReassignmentsRequest, Reassignment
 from kraft.model.topics import DescribeTopicsRequest
 from kraft.rpc.call import Call
 from kraft.rpc.calls import (
     DESCRIBE_BROKERS,
-    DESCRIBE_CLIENT_QUOTAS,
     DESCRIBE_FEATURES,
     DESCRIBE_TOPICS,
     LIST_PARTITION_REASSIGNMENTS,
 )
 from kraft.server.handlers.metadata_queries import MetadataQueries
 from tests.support.cluster_images import cluster, with_topic
-from tests.support.quotas import alteration, asked
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -42,7 +38,6 @@ def test_every_query_is_answered_from_the_image_of_the_moment() -> None:
 
     assert answer(DESCRIBE_TOPICS, DescribeTopicsRequest(topics=[])).topics == []
     image = with_topic(image, [1, 2], isr=[2, 1])
-    image = image.replay(alter_client_quotas(image, asked(alteration({"user": "anna"}, producer_byte_rate=7))).records)
     image = image.replay(alter_partition_reassignments(image, MOVE, defaults=KAFKA_DEFAULTS).records)
     (topic,) = answer(DESCRIBE_TOPICS, DescribeTopicsRequest(topics=[])).topics
     assert topic.metadata.topic == "orders"
@@ -52,8 +47,6 @@ def test_every_query_is_answered_from_the_image_of_the_moment() -> None:
         3,
     ]
     assert answer(DESCRIBE_FEATURES, DescribeFeaturesRequest()).epoch == 41
-    (described,) = answer(DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasRequest(filters=[])).quotas
-    assert [(each.key, each.value) for each in described.quotas] == [("producer_byte_rate", 7)]
     everything = ListPartitionReassignmentsRequest(partitions=[], all_partitions=True)
     (reassignment,) = answer(LIST_PARTITION_REASSIGNMENTS, everything).partitions
     assert (reassignment.replicas, reassignment.adding_replicas, reassignment.removing_replicas) == (

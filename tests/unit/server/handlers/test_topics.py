@@ -83,7 +83,7 @@ async def test_without_a_controller_every_topic_of_the_request_is_refused() -> N
         assert "no controller is active" in result.error_message
 
 
-@pytest.mark.parametrize(("timeout_ms", "within_s"), [(1_500, 1.5), (2**31 - 1, TIMEOUT_MAX_S), (-1, 0)])
+@pytest.mark.parametrize(("timeout_ms", "within_s"), [(1_500, 1.5), (2**31 - 1, TIMEOUT_MAX_S), (-1, 1)])
 async def test_the_request_says_how_long_it_waits_within_reason(timeout_ms: int, within_s: float) -> None:
     controllers = FakeControllers(create_topics=DONE)
     controllers.takes_s = 3_600

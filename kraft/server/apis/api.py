@@ -1,0 +1,123 @@
+"""A row of the table of APIs, and what its handlers are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from typing import Generic, NamedTuple, TypeVar
+
+from msgspec import Struct
+
+from kraft.metadata.image import MetadataImage
+from kraft.model.errors import Refusal
+from kraft.rpc.call import Call
+from kraft.server.handlers.decisions import Decisions
+from kraft.server.handlers.forwarding import Forwarder
+from kraft.wire.api_keys import ApiKey
+from kraft.wire.api_versions import advertised_versions
+from kraft.wire.versions import NO_VERSION, Versions
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+Handler = Callable[[Request], Awaitable[Response]]
+"""Answers a request, or raises Refusal to refuse it as a whole."""
+
+
+class DecidedBy(Enum):
+    BROKER = "the broker that is asked"
+    LEADER = "the leader of each partition"
+    COORDINATOR = "the coordinator of the group or transactional id"
+    CONTROLLER = "the active controller, to which brokers forward"
+
+
+class VisibleTo(Enum):
+    ANYBODY = "clients and nodes"
+    NODES = "nodes of this cluster only"
+
+
+class Resource(Enum):
+    """What a permission is for, with Kafka's names. Of a cluster there is one; the others are named in the request."""
+
+    CLUSTER = "cluster"
+    TOPIC = "topic"
+    GROUP = "group"
+    TRANSACTIONAL_ID = "transactional id"
+
+
+class Operation(Enum):
+    """What a permission allows, with Kafka's names."""
+
+    READ = "read"
+    WRITE = "write"
+    CREATE = "create"
+    DELETE = "delete"
+    ALTER = "alter"
+    DESCRIBE = "describe"
+    CLUSTER_ACTION = "cluster action"
+    DESCRIBE_CONFIGS = "describe configs"
+    ALTER_CONFIGS = "alter configs"
+    IDEMPOTENT_WRITE = "idempotent write"
+
+
+class Permission(NamedTuple):
+    """What a caller needs. Nothing enforces it yet."""
+
+    operation: Operation
+    resource: Resource
+
+
+class BrokerSide(Struct, frozen=True, kw_only=True):
+    """What the handlers of a broker are made from."""
+
+    image: Callable[[], MetadataImage]
+    """The metadata that this broker has applied."""
+
+    forwarder: Forwarder
+
+
+class ControllerSide(Struct, frozen=True, kw_only=True):
+    """What the handlers of a controller are made from."""
+
+    image: Callable[[], MetadataImage]
+    """The committed metadata."""
+
+    decisions: Decisions
+
+
+class Api(Struct, Generic[Request, Response], frozen=True, kw_only=True):
+    """An API: Kafka's, ours over gRPC, or both with the same messages and the same handler."""
+
+    key: ApiKey | None = None
+    """Its key in Kafka's protocol; None if only gRPC has it."""
+
+    call: Call[Request, Response] | None = None
+    """Its gRPC call; None if only Kafka's protocol has it."""
+
+    decided_by: DecidedBy
+    handler: Callable[[BrokerSide], Handler[Request, Response]]
+    """Returns the handler of a broker. If the controller decides, that forwards."""
+
+    at_controller: Callable[[ControllerSide], Handler[Request, Response]] | None = None
+    """Returns the handler of a controller, which serves the gRPC call to other nodes. None: controllers have none."""
+
+    needs: tuple[Permission, ...]
+    """All of them; empty if anybody may call it."""
+
+    visible_to: VisibleTo = VisibleTo.ANYBODY
+
+    # --- what only Kafka's protocol does ---
+
+    refused: Callable[[Request, Refusal], Response] | None = None
+    """Returns the response to a refused request. None: its `error_code` and `error_message` say it."""
+
+    from_version: Callable[[Request, int], Request] | None = None
+    """Returns the request that one of an older version means, if it is not just one with fewer fields."""
+
+    to_version: Callable[[Request, Response, int], Response] | None = None
+    """Returns what a client of an older version expects, if it is not just a response with fewer fields."""
+
+    @property
+    def versions(self) -> Versions:
+        """The versions that Kafka's clients see."""
+        return NO_VERSION if self.key is None else advertised_versions(self.key)

@@ -1,0 +1,39 @@
+"""Binds the rows of the table to a broker or a controller, for each kind of listener."""
+
+from __future__ import annotations
+
+from kraft.rpc.call import Served
+from kraft.server.apis.api import BrokerSide, ControllerSide
+from kraft.server.apis.table import APIS
+from kraft.server.kafka_listener.handled import HandledApi
+from kraft.server.kafka_listener.requests import Api as KafkaApi
+from kraft.wire.api_keys import ApiKey
+
+
+def grpc_calls(broker: BrokerSide) -> list[Served]:
+    """Return the calls of a broker's GRPC listener."""
+    return [each.call.served_by(each.handler(broker)) for each in APIS if each.call is not None]
+
+
+def controller_calls(controller: ControllerSide) -> list[Served]:
+    """Return the calls of a CONTROLLER listener."""
+    return [
+        each.call.served_by(each.at_controller(controller))
+        for each in APIS
+        if each.call is not None and each.at_controller is not None
+    ]
+
+
+def kafka_apis(broker: BrokerSide) -> dict[ApiKey, KafkaApi]:
+    """Return the APIs of a broker's listener for Kafka's clients."""
+    return {
+        each.key: HandledApi(
+            each.key,
+            each.handler(broker),
+            refused=each.refused,
+            from_version=each.from_version,
+            to_version=each.to_version,
+        )
+        for each in APIS
+        if each.key is not None
+    }

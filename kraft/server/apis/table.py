@@ -1,0 +1,13 @@
+"""The table of APIs, of both protocols. The rows are in one file for each family, under Kafka's names.
+
+Families that are not in it yet are registered in `kraft/server/broker/handlers.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kraft.server.apis.api import Api
+from kraft.server.apis.cluster import CLUSTER_APIS
+
+APIS: Final[tuple[Api[Any, Any], ...]] = (*CLUSTER_APIS,)

@@ -1,0 +1,71 @@
+"""An API whose handler takes and gives Kafka's messages: what is left is its refusals and its older versions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from kraft.model.errors import Refusal
+from kraft.rpc.value_elements import count_value_elements
+from kraft.server.kafka_listener.encoded_responses import ELEMENTS_ON_LOOP_MAX, encoded_in_thread
+from kraft.server.kafka_listener.requests import RequestContext, Response
+from kraft.wire.api_keys import ApiKey, response_type
+from kraft.wire.declaration import ZERO_UUID, ArrayOf, Field, Fixed, Identifier, Message
+from kraft.wire.versions import NO_VERSION
+
+
+class HandledApi:
+    def __init__(
+        self,
+        key: ApiKey,
+        handle: Callable[[Any], Awaitable[Any]],
+        *,
+        refused: Callable[[Any, Refusal], Any] | None = None,
+        from_version: Callable[[Any, int], Any] | None = None,
+        to_version: Callable[[Any, Any, int], Any] | None = None,
+    ) -> None:
+        """The functions are those of the API's row in the table."""
+        self._key = key
+        self._handle = handle
+        self._refused = refused
+        self._from_version = from_version
+        self._to_version = to_version
+
+    async def __call__(self, request: Message, call: RequestContext) -> Response:
+        response = await self._response(request, call.version)
+        if count_value_elements(response, ELEMENTS_ON_LOOP_MAX) > ELEMENTS_ON_LOOP_MAX:
+            return await encoded_in_thread(response, call.version)
+        return response
+
+    async def _response(self, asked: Message, version: int) -> Message:
+        request = asked if self._from_version is None else self._from_version(asked, version)
+        try:
+            response: Message = await self._handle(request)
+        except Refusal as refusal:
+            if self._refused is None:
+                return refused_as_a_whole(response_type(self._key), refusal)
+            response = self._refused(request, refusal)
+        return response if self._to_version is None else self._to_version(request, response, version)
+
+
+def refused_as_a_whole(kind: type[Message], refusal: Refusal) -> Message:
+    """Return a response that says why, and is otherwise null or empty."""
+    says = {"error_code": refusal.error_code, "error_message": refusal.message}
+    assert any(field.name == "error_code" for field in kind.fields), f"{kind.__name__} has no place for an error"
+    return kind(**{field.name: says.get(field.name, _nothing(field)) for field in kind.fields})
+
+
+def _nothing(field: Field) -> Any:
+    if not field.is_required:
+        return field.default
+    if field.nullable != NO_VERSION:
+        return None
+    match field.form:
+        case ArrayOf():
+            return ()
+        case Identifier():
+            return ZERO_UUID
+        case Fixed():
+            return 0
+        case _:
+            raise AssertionError(f"{field.name} has to be given")

@@ -1,0 +1,117 @@
+"""Mappings of Kafka's messages; this file does not postpone annotations, because it declares some."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from google.protobuf import text_format
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+
+from kraft.rpc import calls
+from kraft.rpc.mapping import Mapping
+from kraft.rpc.pb import admin_pb2
+from kraft.wire import declaration as wire
+from kraft.wire.schema.describe_client_quotas import DescribeClientQuotasResponse
+from tests.support.quotas import alteration, asked
+
+TOPIC_ID = UUID(int=7)
+
+
+def test_a_message_of_kafkas_comes_back_as_it_went() -> None:
+    mapping = calls.ALTER_CLIENT_QUOTAS.request
+    request = asked(alteration({"user": None, "client-id": ""}, producer_byte_rate=1.5, consumer_byte_rate=None))
+    parsed = admin_pb2.AlterClientQuotasRequest.FromString(mapping.to_message(request).SerializeToString())
+    assert mapping.to_value(parsed) == request
+
+
+def test_null_is_an_absent_field_and_without_optional_an_empty_one() -> None:
+    mapping = calls.DESCRIBE_CLIENT_QUOTAS.response
+    response = DescribeClientQuotasResponse(error_code=5, error_message=None, entries=None)
+    assert mapping.to_value(mapping.to_message(response)) == response
+    empty = DescribeClientQuotasResponse(error_code=5, error_message="", entries=())
+    assert mapping.to_value(mapping.to_message(empty)) == response
+
+
+class _Item(wire.Struct):
+    number: wire.Int16
+
+
+class _Numbers(wire.Message, key=1, versions="0-3", flexible="none"):
+    names: wire.Array[wire.String] | None
+    limit: wire.Int32 = wire.field("1+", default=60_000)
+    items: wire.Array[_Item] | None
+    first: _Item | None
+    before: wire.Bool = wire.field("0-2", default=True)
+
+
+_PROTO = """
+name: "tests/numbers.proto" package: "tests" syntax: "proto3"
+message_type { name: "Item" field { name: "number" number: 1 type: TYPE_INT32 label: LABEL_OPTIONAL } }
+message_type { name: "Items"
+  field { name: "values" number: 1 type: TYPE_MESSAGE type_name: ".tests.Item" label: LABEL_REPEATED } }
+message_type { name: "Names" field { name: "values" number: 1 type: TYPE_STRING label: LABEL_REPEATED } }
+message_type { name: "Numbers"
+  field { name: "names" number: 1 type: TYPE_MESSAGE type_name: ".tests.Names" label: LABEL_OPTIONAL }
+  field { name: "limit" number: 2 type: TYPE_INT32 label: LABEL_OPTIONAL proto3_optional: true oneof_index: 0 }
+  field { name: "items" number: 3 type: TYPE_MESSAGE type_name: ".tests.Items" label: LABEL_OPTIONAL }
+  field { name: "first" number: 4 type: TYPE_MESSAGE type_name: ".tests.Item" label: LABEL_OPTIONAL }
+  oneof_decl { name: "_limit" } }
+"""
+
+
+def message_class() -> type[Any]:
+    file = text_format.Parse(_PROTO, FileDescriptorProto())
+    pool = DescriptorPool()
+    pool.Add(file)
+    found: type[Any] = GetMessageClass(pool.FindMessageTypeByName("tests.Numbers"))
+    return found
+
+
+@pytest.mark.parametrize("names", [None, (), ("a", "")])
+@pytest.mark.parametrize("items", [None, (), (_Item(number=1), _Item(number=0))])
+@pytest.mark.parametrize("first", [None, _Item(number=0)])
+def test_null_and_empty_are_distinguished_where_the_proto_file_does(
+    names: tuple[str, ...] | None, items: tuple[_Item, ...] | None, first: _Item | None
+) -> None:
+    mapping = Mapping(_Numbers, message_class())
+    value = _Numbers(names=names, limit=0, items=items, first=first)
+    data = mapping.serialize(mapping.to_message(value))
+    assert mapping.to_value(mapping.parse(data)) == value
+
+
+def test_what_is_absent_has_kafkas_default() -> None:
+    value = Mapping(_Numbers, message_class()).to_value(message_class()())
+    # `before` is in older versions only, so the proto file does not have it.
+    assert value == _Numbers(names=None, limit=60_000, items=None, first=None, before=True)
+
+
+class _Limited(wire.Message, key=1, versions="0-3", flexible="none"):
+    topics: wire.Array[wire.String]
+    timeout_ms: wire.Int32 = 60_000
+    topic_ids: wire.Array[wire.Uuid]
+
+
+def test_a_default_that_no_absence_can_stand_for_is_noticed_when_the_mapping_is_built() -> None:
+    mapping = Mapping(_Limited, admin_pb2.DeleteTopicsRequest)
+    with pytest.raises(TypeError, match=r"DeleteTopicsRequest.timeout_ms has to be optional: its default is 60000"):
+        mapping.to_value(admin_pb2.DeleteTopicsRequest())
+
+
+class _Deletion(wire.Message, key=1, versions="0-3", flexible="none"):
+    topics: wire.Array[wire.String] | None
+    timeout_ms: wire.Int32
+    topic_ids: wire.Array[wire.Uuid]
+    before: wire.Bool = wire.field("0-2", default=True)
+
+
+def test_the_id_that_means_none_has_no_bytes() -> None:
+    mapping = Mapping(_Deletion, admin_pb2.DeleteTopicsRequest)
+    value = _Deletion(topics=None, timeout_ms=5, topic_ids=(TOPIC_ID, wire.ZERO_UUID))
+    message = mapping.to_message(value)
+    assert list(message.topic_ids) == [TOPIC_ID.bytes, b""]
+    assert mapping.to_value(message) == value
+    message.topic_ids.append(b"short")
+    with pytest.raises(ValueError, match="an id must have 16 bytes, not 5"):
+        mapping.to_value(message)

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kraft.rpc.gatekeeper import REPLICATION_SERVICE
+from kraft.server.apis.api import Api, DecidedBy, VisibleTo
+from kraft.server.apis.table import APIS
+from kraft.wire.api_keys import ApiKey, request_type, response_type
+from tests.support.server.broker_nodes import broker
+
+KAFKA_APIS = [each for each in APIS if each.key is not None]
+GRPC_APIS = [each for each in APIS if each.call is not None]
+
+
+def name_of(api: Api[Any, Any]) -> str:
+    return api.call.name if api.call is not None else repr(api.key)
+
+
+def test_no_api_has_two_rows() -> None:
+    keys = [each.key for each in KAFKA_APIS]
+    methods = [each.call.method for each in GRPC_APIS if each.call is not None]
+    assert len(set(keys)) == len(keys)
+    assert len(set(methods)) == len(methods)
+
+
+@pytest.mark.parametrize("api", [each for each in KAFKA_APIS if each.call is not None], ids=name_of)
+def test_both_protocols_carry_the_same_messages(api: Api[Any, Any]) -> None:
+    assert api.call is not None
+    assert api.key is not None
+    assert api.call.request.value_type is request_type(api.key)
+    assert api.call.response.value_type is response_type(api.key)
+
+
+@pytest.mark.parametrize("api", KAFKA_APIS, ids=name_of)
+def test_every_refusal_has_a_place_in_kafkas_response(api: Api[Any, Any]) -> None:
+    assert api.key is not None
+    has_a_code = any(field.name == "error_code" for field in response_type(api.key).fields)
+    assert has_a_code or api.refused is not None
+    assert list(api.versions)
+
+
+@pytest.mark.parametrize("api", APIS, ids=name_of)
+def test_what_the_controller_decides_is_served_by_it(api: Api[Any, Any]) -> None:
+    if api.decided_by is DecidedBy.CONTROLLER:
+        assert api.call is not None, "it could not be forwarded"
+        assert api.at_controller is not None
+
+
+@pytest.mark.parametrize("api", GRPC_APIS, ids=name_of)
+def test_clients_see_what_the_gatekeeper_lets_them_call(api: Api[Any, Any]) -> None:
+    assert api.call is not None
+    assert (api.visible_to is VisibleTo.NODES) == api.call.method.startswith(REPLICATION_SERVICE)
+
+
+NOT_YET = {
+    ApiKey.ADD_OFFSETS_TO_TXN,
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    ApiKey.ALTER_CONFIGS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.ALTER_REPLICA_LOG_DIRS,
+    ApiKey.API_VERSIONS,
+    ApiKey.CONSUMER_GROUP_DESCRIBE,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.CREATE_TOPICS,
+    ApiKey.DELETE_GROUPS,
+    ApiKey.DELETE_RECORDS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.DESCRIBE_CONFIGS,
+    ApiKey.DESCRIBE_GROUPS,
+    ApiKey.DESCRIBE_LOG_DIRS,
+    ApiKey.DESCRIBE_PRODUCERS,
+    ApiKey.DESCRIBE_QUORUM,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    ApiKey.DESCRIBE_TRANSACTIONS,
+    ApiKey.ELECT_LEADERS,
+    ApiKey.END_TXN,
+    ApiKey.FETCH,
+    ApiKey.FIND_COORDINATOR,
+    ApiKey.HEARTBEAT,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.INIT_PRODUCER_ID,
+    ApiKey.JOIN_GROUP,
+    ApiKey.LEAVE_GROUP,
+    ApiKey.LIST_CONFIG_RESOURCES,
+    ApiKey.LIST_GROUPS,
+    ApiKey.LIST_OFFSETS,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ApiKey.LIST_TRANSACTIONS,
+    ApiKey.METADATA,
+    ApiKey.OFFSET_COMMIT,
+    ApiKey.OFFSET_DELETE,
+    ApiKey.OFFSET_FETCH,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH,
+    ApiKey.PRODUCE,
+    ApiKey.SYNC_GROUP,
+    ApiKey.TXN_OFFSET_COMMIT,
+    ApiKey.UNREGISTER_BROKER,
+    ApiKey.UPDATE_FEATURES,
+    ApiKey.WRITE_TXN_MARKERS,
+}
+"""APIs of Kafka's listener that are registered elsewhere, until their family moves. This list only shrinks."""
+
+
+def test_an_api_of_kafkas_listener_is_in_the_table(tmp_path: Path) -> None:
+    async def served() -> set[ApiKey]:
+        return set(broker(tmp_path, "fsync", stopped_cleanly=True).apis.kafka_apis("PLAINTEXT"))
+
+    assert asyncio.run(served()) == {*NOT_YET, *(each.key for each in KAFKA_APIS)}
+    assert not NOT_YET & {each.key for each in KAFKA_APIS}
