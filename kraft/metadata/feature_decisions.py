@@ -12,7 +12,10 @@ from kraft.metadata.features import SUPPORTED_FEATURES, level_of, range_of, word
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import FeatureLevelSet
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.features import FeatureRange, FeatureUpdate, UpdateFeaturesRequest, UpdateFeaturesResponse
+from kraft.model.features import FeatureRange
+from kraft.wire.schema.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
+
+UPGRADE, _UNSAFE_DOWNGRADE = 1, 3
 
 
 def update_features(
@@ -26,18 +29,27 @@ def update_features(
     are the ranges that the controllers without a broker role support, by node id: a node stops when it reads a level
     that it does not support.
     """
-    named = Counter(update.feature for update in request.updates)
-    for update in request.updates:
+    named = Counter(update.feature for update in request.feature_updates)
+    for update in request.feature_updates:
+        if not UPGRADE <= update.upgrade_type <= _UNSAFE_DOWNGRADE:
+            _refuse(f"{update.feature[:100]}: unknown upgrade type {update.upgrade_type}")
+        if update.max_version_level < 0:
+            _refuse(f"{update.feature[:100]}: level {update.max_version_level} is negative")
+    for update in request.feature_updates:
         if named[update.feature] > 1:
             _refuse(f"feature '{update.feature[:100]}' is in the request {named[update.feature]} times")
         _check(image, update, controllers)
-    changed = [update for update in request.updates if update.level != level_of(image, update.feature)]
-    records = [FeatureLevelSet(feature=update.feature, level=update.level) for update in changed]
-    return Decision(records=[] if request.validate_only else records, response=UpdateFeaturesResponse(changed=changed))
+    records = [
+        FeatureLevelSet(feature=update.feature, level=update.max_version_level)
+        for update in request.feature_updates
+        if update.max_version_level != level_of(image, update.feature)
+    ]
+    response = UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None)
+    return Decision(records=[] if request.validate_only else records, response=response)
 
 
-def _check(image: MetadataImage, update: FeatureUpdate, controllers: Mapping[int, Sequence[FeatureRange]]) -> None:
-    feature, level = update.feature, update.level
+def _check(image: MetadataImage, update: FeatureUpdateKey, controllers: Mapping[int, Sequence[FeatureRange]]) -> None:
+    feature, level = update.feature, update.max_version_level
     if feature not in SUPPORTED_FEATURES:
         _refuse(f"there is no feature '{feature[:100]}': choose one of {', '.join(sorted(SUPPORTED_FEATURES))}")
     current = level_of(image, feature)

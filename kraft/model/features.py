@@ -1,4 +1,6 @@
-"""DescribeFeatures and UpdateFeatures: the feature levels that nodes support, and those that the cluster uses.
+"""DescribeFeatures: the feature levels that nodes support, and those that the cluster uses.
+
+Kafka tells them to clients in ApiVersions.
 
 Source: KIP-584 (versioning of features), KIP-1022 (features besides metadata.version).
 """
@@ -37,22 +39,3 @@ class DescribeFeaturesResponse(Struct, frozen=True, kw_only=True):
 
     epoch: int
     features: list[FeatureDescription]
-
-
-class FeatureUpdate(Struct, frozen=True, kw_only=True):
-    feature: str
-    level: int
-
-
-class UpdateFeaturesRequest(Struct, frozen=True, kw_only=True):
-    """Request to make all of these updates, or none."""
-
-    updates: list[FeatureUpdate]
-    timeout_ms: int
-    validate_only: bool = False
-
-
-class UpdateFeaturesResponse(Struct, frozen=True, kw_only=True):
-    """Features whose level changed, with the new level."""
-
-    changed: list[FeatureUpdate]

@@ -26,6 +26,7 @@ from kraft.rpc.call import Call, Stream, service_of
 from kraft.rpc.pb import admin_pb2, broker_pb2
 from kraft.wire.schema.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from kraft.wire.schema.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
+from kraft.wire.schema.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 _BROKER: Final = service_of(broker_pb2.DESCRIPTOR, "Broker")
 
@@ -81,7 +82,7 @@ UNREGISTER_BROKER: Final = Call(_ADMIN, "UnregisterBroker", brokers.UnregisterBr
 DESCRIBE_FEATURES: Final = Call(
     _ADMIN, "DescribeFeatures", features.DescribeFeaturesRequest, features.DescribeFeaturesResponse
 )
-UPDATE_FEATURES: Final = Call(_ADMIN, "UpdateFeatures", features.UpdateFeaturesRequest, features.UpdateFeaturesResponse)
+UPDATE_FEATURES: Final = Call(_ADMIN, "UpdateFeatures", UpdateFeaturesRequest, UpdateFeaturesResponse)
 DESCRIBE_CLIENT_QUOTAS: Final = Call(
     _ADMIN, "DescribeClientQuotas", DescribeClientQuotasRequest, DescribeClientQuotasResponse
 )

@@ -18,8 +18,8 @@ from kraft.model.brokers import (
 )
 from kraft.model.client_quotas import QuotaMatch
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
-from kraft.model.errors import ErrorCode, KraftError
-from kraft.model.features import DescribeFeaturesRequest, DescribeFeaturesResponse, FeatureUpdate, UpdateFeaturesRequest
+from kraft.model.errors import ErrorCode, KraftError, error_code
+from kraft.model.features import DescribeFeaturesRequest, DescribeFeaturesResponse
 from kraft.model.log_directories import DescribeLogDirectoriesRequest, LogDirectoryDescription
 from kraft.rpc.calls import (
     ALTER_CLIENT_QUOTAS,
@@ -36,6 +36,7 @@ from kraft.rpc.calls import (
 from kraft.wire.schema.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from kraft.wire.schema.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from kraft.wire.schema.describe_client_quotas import EntryData as QuotasOfEntity
+from kraft.wire.schema.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
 
 class ClusterAdmin(AdminCalls):
@@ -111,16 +112,19 @@ class ClusterAdmin(AdminCalls):
         self, levels: Mapping[str, int], *, validate_only: bool = False, timeout_ms: int | None = None
     ) -> dict[str, int]:
         """Set the cluster's feature levels, all or none, and return those that changed. Levels cannot be lowered."""
-        updates = [FeatureUpdate(feature=feature, level=level) for feature, level in levels.items()]
+        updates = tuple(FeatureUpdateKey(feature=feature, max_version_level=level) for feature, level in levels.items())
 
-        async def ask(node: Node, timeout_s: float) -> dict[str, int]:
+        async def ask(node: Node, timeout_s: float) -> None:
             request = UpdateFeaturesRequest(
-                updates=updates, timeout_ms=int(timeout_s * 1_000), validate_only=validate_only
+                feature_updates=updates, timeout_ms=int(timeout_s * 1_000), validate_only=validate_only
             )
-            changed = (await node.call(UPDATE_FEATURES, request, timeout_s)).changed
-            return {each.feature: each.level for each in changed}
+            response = await node.call(UPDATE_FEATURES, request, timeout_s)
+            check(error_code(response.error_code), response.error_message or "")
 
-        return await self._change(ask, timeout_ms)
+        described = await self.describe_features(timeout_ms=timeout_ms)
+        before = {each.feature: each.finalized_level for each in described.features}
+        await self._change(ask, timeout_ms)
+        return {feature: level for feature, level in levels.items() if level != before.get(feature)}
 
     async def describe_client_quotas(
         self,
@@ -160,7 +164,7 @@ class ClusterAdmin(AdminCalls):
 
         async def ask(node: Node, timeout_s: float) -> None:
             (result,) = (await node.call(ALTER_CLIENT_QUOTAS, request, timeout_s)).entries
-            check(result.error_code, result.error_message)
+            check(error_code(result.error_code), result.error_message or "")
 
         await self._change(ask, timeout_ms)
 

@@ -12,6 +12,7 @@ from kraft.metadata.image import MetadataImage
 from kraft.model.errors import Refusal
 from kraft.rpc.call import Call
 from kraft.server.handlers.decisions import Decisions
+from kraft.server.handlers.features import FeaturesOfOthers
 from kraft.server.handlers.forwarding import Forwarder
 from kraft.wire.api_keys import ApiKey
 from kraft.wire.api_versions import advertised_versions
@@ -73,6 +74,9 @@ class BrokerSide(Struct, frozen=True, kw_only=True):
     image: Callable[[], MetadataImage]
     """The metadata that this broker has applied."""
 
+    index: Callable[[], int]
+    """Index of the last entry in it."""
+
     forwarder: Forwarder
 
 
@@ -82,7 +86,11 @@ class ControllerSide(Struct, frozen=True, kw_only=True):
     image: Callable[[], MetadataImage]
     """The committed metadata."""
 
+    index: Callable[[], int]
+    """Index of the last entry in it."""
+
     decisions: Decisions
+    features_of_others: FeaturesOfOthers
 
 
 class Api(Struct, Generic[Request, Response], frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from kraft.metadata.image import MetadataImage
 from kraft.rpc.call import Call
@@ -13,19 +13,36 @@ Request = TypeVar("Request")
 Response = TypeVar("Response")
 
 
-class _HasImage(Protocol):
+class _Metadata(Protocol):
     @property
     def image(self) -> Callable[[], MetadataImage]: ...
+
+    @property
+    def index(self) -> Callable[[], int]: ...
 
 
 def from_metadata(
     query: Callable[[MetadataImage, Request], Response],
-) -> Callable[[_HasImage], Handler[Request, Response]]:
+) -> Callable[[_Metadata], Handler[Request, Response]]:
     """Return what makes a handler that answers from metadata alone: a broker's, or a controller's."""
 
-    def handler(side: _HasImage) -> Handler[Request, Response]:
+    def handler(side: _Metadata) -> Handler[Request, Response]:
         async def answer(request: Request) -> Response:
             return query(side.image(), request)
+
+        return answer
+
+    return handler
+
+
+def from_indexed_metadata(
+    query: Callable[[MetadataImage, int], Response],
+) -> Callable[[_Metadata], Handler[Any, Response]]:
+    """Likewise, for a query that has no parameters and gets the index of the metadata."""
+
+    def handler(side: _Metadata) -> Handler[Any, Response]:
+        async def answer(_: Any) -> Response:
+            return query(side.image(), side.index())
 
         return answer
 

@@ -6,7 +6,6 @@ from kraft.server.config.node_config import NodeConfig
 from kraft.server.handlers.broker_handlers import ForwardedHandlers
 from kraft.server.handlers.brokers import BrokersHandler
 from kraft.server.handlers.configs import AlterConfigsHandler
-from kraft.server.handlers.features import FeaturesHandler
 from kraft.server.handlers.forwarding import Forwarder
 from kraft.server.handlers.partition_changes import PartitionChangesHandler
 from kraft.server.handlers.topics import TopicsHandler
@@ -19,5 +18,4 @@ def forwarded_handlers(config: NodeConfig, forwarder: Forwarder) -> ForwardedHan
         partition_changes=PartitionChangesHandler(forwarder, settings, topic_configs),
         alter_configs=AlterConfigsHandler(forwarder, settings, topic_configs),
         brokers=BrokersHandler(forwarder),
-        features=FeaturesHandler(forwarder),
     )

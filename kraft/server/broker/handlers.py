@@ -97,7 +97,7 @@ class BrokerApis:
 
     @cached_property
     def _side(self) -> BrokerSide:
-        return BrokerSide(image=self._metadata.image, forwarder=self._forwarder)
+        return BrokerSide(image=self._metadata.image, index=self._metadata.published_index, forwarder=self._forwarder)
 
     @cached_property
     def _forwarder(self) -> Forwarder:
@@ -131,7 +131,7 @@ class BrokerApis:
             forwarded=forwarded_handlers(config, self._forwarder),
             describe_configs=DescribeConfigsHandler(config, image),
             quorum=QuorumHandler(controllers, config.node_id, self._world.clock.wall_ms),
-            queries=MetadataQueries(image, metadata.published_index),
+            queries=MetadataQueries(image),
             replica_fetch=ReplicaFetchHandler(partitions),
             alter_replica_log_directories=AlterReplicaLogDirectoriesHandler(
                 logs.directories, partitions, self._replicas.moves

@@ -36,6 +36,7 @@ class KafkaListeners:
                 broker_id=self._config.node_id,
                 listener=listener,
                 image=self._metadata.image,
+                index=self._metadata.published_index,
                 fenced_lately=self._metadata.fenced_lately.brokers,
                 monotonic_ms=self._world.clock.monotonic_ms,
                 sessions=self._fetch_sessions,

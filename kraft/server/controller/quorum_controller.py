@@ -42,7 +42,7 @@ from kraft.server.controller.leader_balance import LeaderBalance
 from kraft.server.controller.quorum_view import QuorumView
 from kraft.server.controller.state_machine_host import StateMachineHost
 from kraft.server.handlers.brokers import ControllerBrokersHandler
-from kraft.server.handlers.features import ControllerFeaturesHandler, FeaturesOfOthers
+from kraft.server.handlers.features import FeaturesOfOthers
 from kraft.server.handlers.metadata_queries import MetadataQueries
 from kraft.server.handlers.partition_changes import ControllerPartitionChangesHandler
 from kraft.server.loop.periods import period_end
@@ -114,12 +114,16 @@ class QuorumController:
         self.brokers = ControllerBrokersHandler(
             self.host, has_live_session=self._watch.has_live_session, topic_defaults=self._topic_defaults
         )
-        self._features = ControllerFeaturesHandler(self.host, features_of_others)
         self._partition_changes = ControllerPartitionChangesHandler(
             self.host, entropy, topic_defaults=self._topic_defaults
         )
-        self._side = ControllerSide(image=lambda: self.host.image, decisions=self.host)
-        self._queries = MetadataQueries(lambda: self.host.image, lambda: self.host.committed_index)
+        self._side = ControllerSide(
+            image=lambda: self.host.image,
+            index=lambda: self.host.committed_index,
+            decisions=self.host,
+            features_of_others=features_of_others,
+        )
+        self._queries = MetadataQueries(lambda: self.host.image)
         self._leader_balance = LeaderBalance(
             self.host, clock, config.elections, topic_defaults=self._topic_defaults, newcomers=self._newcomers
         )
@@ -231,7 +235,6 @@ class QuorumController:
             INCREMENTAL_ALTER_CONFIGS.served_by(self.incremental_alter_configs),
             DESCRIBE_QUORUM.served_by(self.describe_quorum),
             *self.brokers.served(),
-            *self._features.served(),
             *controller_calls(self._side),
             *self._partition_changes.served(),
             *self._queries.served(),

@@ -16,7 +16,6 @@ from kraft.server.handlers.delete_records import DeleteRecordsHandler
 from kraft.server.handlers.describe_configs import DescribeConfigsHandler
 from kraft.server.handlers.describe_log_directories import DescribeLogDirectoriesHandler
 from kraft.server.handlers.describe_producers import DescribeProducersHandler
-from kraft.server.handlers.features import FeaturesHandler
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.find_coordinator import FindCoordinatorHandler
 from kraft.server.handlers.groups import GroupsHandler
@@ -42,7 +41,6 @@ class ForwardedHandlers(Struct, frozen=True, kw_only=True):
     partition_changes: PartitionChangesHandler
     alter_configs: AlterConfigsHandler
     brokers: BrokersHandler
-    features: FeaturesHandler
 
     def served(self) -> list[Served]:
         return [
@@ -50,7 +48,6 @@ class ForwardedHandlers(Struct, frozen=True, kw_only=True):
             *self.partition_changes.served(),
             *self.alter_configs.served(),
             *self.brokers.served(),
-            *self.features.served(),
         ]
 
 

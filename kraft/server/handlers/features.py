@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
 
 import structlog
 
+from kraft.metadata.decision import Decision
 from kraft.metadata.feature_decisions import update_features
 from kraft.metadata.features import level_of
 from kraft.metadata.image import MetadataImage
-from kraft.model.features import FeatureRange, UpdateFeaturesRequest, UpdateFeaturesResponse
-from kraft.rpc.call import Served
-from kraft.rpc.calls import UPDATE_FEATURES
+from kraft.metadata.records import FeatureLevelSet
+from kraft.model.errors import ErrorCode
+from kraft.model.features import FeatureRange
 from kraft.server.handlers.decisions import Decisions
-from kraft.server.handlers.forwarding import Forwarder
+from kraft.wire.declaration import replace
+from kraft.wire.schema.update_features import UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse
 
 log = structlog.get_logger()
 
@@ -21,37 +24,39 @@ FeaturesOfOthers = Callable[[MetadataImage], Awaitable[Mapping[int, Sequence[Fea
 """Returns the features supported by the other controllers that are not brokers, by node id. Raises Refusal if one does
 not answer."""
 
-
-class FeaturesHandler:
-    def __init__(self, forwarder: Forwarder) -> None:
-        self._forwarder = forwarder
-
-    async def update(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-        answer = await self._forwarder.forward(UPDATE_FEATURES, request)
-        if not request.validate_only:
-            await self._forwarder.until(
-                lambda image: all(level_of(image, each.feature) >= each.level for each in request.updates)
-            )
-        return answer
-
-    def served(self) -> list[Served]:
-        return [UPDATE_FEATURES.served_by(self.update)]
+_NO_RESULTS_FROM: Final = 2
+"""First version without a result per feature."""
 
 
-class ControllerFeaturesHandler:
-    """The controller's side. Raises Refusal NOT_CONTROLLER while this node is not the active controller."""
+def is_applied(image: MetadataImage, request: UpdateFeaturesRequest, _: UpdateFeaturesResponse) -> bool:
+    return all(level_of(image, each.feature) >= each.max_version_level for each in request.feature_updates)
 
-    def __init__(self, decisions: Decisions, features_of_others: FeaturesOfOthers) -> None:
-        self._decisions = decisions
-        self._features_of_others = features_of_others
 
-    async def update(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-        self._decisions.check_active()
-        others = await self._features_of_others(self._decisions.image)
-        result = await self._decisions.submit(lambda image: update_features(image, request, others))
-        if result.changed and not request.validate_only:
-            log.info("feature levels changed", levels={each.feature: each.level for each in result.changed})
-        return result
+def to_version(asked: UpdateFeaturesRequest, done: UpdateFeaturesResponse, version: int) -> UpdateFeaturesResponse:
+    """Name each feature, in versions that do."""
+    if version >= _NO_RESULTS_FROM:
+        return done
+    results = (
+        UpdatableFeatureResult(feature=each.feature, error_code=ErrorCode.NONE, error_message=None)
+        for each in asked.feature_updates
+    )
+    return replace(done, results=tuple(results))
 
-    def served(self) -> list[Served]:
-        return [UPDATE_FEATURES.served_by(self.update)]
+
+async def update(
+    decisions: Decisions, features_of_others: FeaturesOfOthers, request: UpdateFeaturesRequest
+) -> UpdateFeaturesResponse:
+    """Decide, on the controller. Raises Refusal NOT_CONTROLLER while this node is not the active controller."""
+    decisions.check_active()
+    others = await features_of_others(decisions.image)
+    levels: dict[str, int] = {}
+
+    def decide(image: MetadataImage) -> Decision[UpdateFeaturesResponse]:
+        decision = update_features(image, request, others)
+        levels.update({each.feature: each.level for each in decision.records if isinstance(each, FeatureLevelSet)})
+        return decision
+
+    response = await decisions.submit(decide)
+    if levels:
+        log.info("feature levels changed", levels=levels)
+    return response

@@ -7,35 +7,27 @@ from collections.abc import Callable
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.reassignment import list_partition_reassignments
 from kraft.model.brokers import DescribeBrokersRequest, DescribeBrokersResponse
-from kraft.model.features import DescribeFeaturesRequest, DescribeFeaturesResponse
 from kraft.model.partitions import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
 from kraft.model.topics import DescribeTopicsRequest, DescribeTopicsResponse
 from kraft.rpc.call import Served
 from kraft.rpc.calls import (
     DESCRIBE_BROKERS,
-    DESCRIBE_FEATURES,
     DESCRIBE_TOPICS,
     LIST_PARTITION_REASSIGNMENTS,
 )
 from kraft.server.handlers.describe_brokers import describe_brokers
-from kraft.server.handlers.describe_features import describe_features
 from kraft.server.handlers.describe_topics import describe_topics
 
 
 class MetadataQueries:
-    def __init__(self, image: Callable[[], MetadataImage], index: Callable[[], int]) -> None:
-        """`index` returns the index of the last metadata entry in the image."""
+    def __init__(self, image: Callable[[], MetadataImage]) -> None:
         self._image = image
-        self._index = index
 
     async def describe_topics(self, request: DescribeTopicsRequest) -> DescribeTopicsResponse:
         return await describe_topics(self._image(), request)
 
     async def describe_brokers(self, request: DescribeBrokersRequest) -> DescribeBrokersResponse:
         return describe_brokers(self._image(), request)
-
-    async def describe_features(self, _: DescribeFeaturesRequest) -> DescribeFeaturesResponse:
-        return describe_features(self._image(), self._index())
 
     async def list_partition_reassignments(
         self, request: ListPartitionReassignmentsRequest
@@ -46,6 +38,5 @@ class MetadataQueries:
         return [
             DESCRIBE_TOPICS.served_by(self.describe_topics),
             DESCRIBE_BROKERS.served_by(self.describe_brokers),
-            DESCRIBE_FEATURES.served_by(self.describe_features),
             LIST_PARTITION_REASSIGNMENTS.served_by(self.list_partition_reassignments),
         ]

@@ -28,7 +28,6 @@ from kraft.server.kafka_listener.apis.incremental_alter_configs import Increment
 from kraft.server.kafka_listener.apis.list_config_resources import ListConfigResourcesApi
 from kraft.server.kafka_listener.apis.list_partition_reassignments import ListPartitionReassignmentsApi
 from kraft.server.kafka_listener.apis.unregister_broker import UnregisterBrokerApi
-from kraft.server.kafka_listener.apis.update_features import UpdateFeaturesApi
 from kraft.server.kafka_listener.requests import Api
 from kraft.wire.api_keys import ApiKey
 
@@ -66,5 +65,4 @@ def kafka_admin_apis(
         ApiKey.DESCRIBE_CLUSTER: describe_cluster,
         ApiKey.DESCRIBE_QUORUM: DescribeQuorumApi(handlers.quorum.describe, voters),
         ApiKey.UNREGISTER_BROKER: UnregisterBrokerApi(forwarded.brokers.unregister),
-        ApiKey.UPDATE_FEATURES: UpdateFeaturesApi(forwarded.features.update),
     }

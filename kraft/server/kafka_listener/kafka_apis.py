@@ -8,8 +8,10 @@ from msgspec import Struct
 
 from kraft.metadata.image import MetadataImage
 from kraft.model.endpoint import Endpoint
+from kraft.model.features import DescribeFeaturesResponse
 from kraft.model.ids import BrokerId
 from kraft.server.handlers.broker_handlers import BrokerHandlers
+from kraft.server.handlers.describe_features import describe_features
 from kraft.server.kafka_listener.apis.api_versions import ApiVersionsApi
 from kraft.server.kafka_listener.apis.fetch import FetchApi
 from kraft.server.kafka_listener.apis.find_coordinator import FindCoordinatorApi
@@ -35,6 +37,9 @@ class KafkaSurroundings(Struct, frozen=True, kw_only=True):
     """Name of the listener that these APIs serve."""
 
     image: Callable[[], MetadataImage]
+    index: Callable[[], int]
+    """Index of the last metadata entry in the image."""
+
     fenced_lately: Callable[[], tuple[BrokerId, ...]]
     """Recently fenced brokers, which Metadata responses still list."""
 
@@ -84,4 +89,8 @@ def kafka_apis(
     assert not apis.keys() & handled.keys(), "an API is in the table or here"
     apis.update(handled)
     keys = (*apis, ApiKey.API_VERSIONS)
-    return {**apis, ApiKey.API_VERSIONS: ApiVersionsApi(keys, handlers.queries.describe_features)}
+
+    def features() -> DescribeFeaturesResponse:
+        return describe_features(surroundings.image(), surroundings.index())
+
+    return {**apis, ApiKey.API_VERSIONS: ApiVersionsApi(keys, features)}

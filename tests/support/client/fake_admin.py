@@ -36,6 +36,7 @@ from kraft.model.topics import (
 )
 from kraft.wire.schema.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from kraft.wire.schema.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
+from kraft.wire.schema.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from tests.support.client.fake_configs import altered, described
 
 if TYPE_CHECKING:
@@ -137,13 +138,11 @@ class FakeAdmin:
         )
         return features.DescribeFeaturesResponse(epoch=41, features=[described])
 
-    def update_features(self, request: features.UpdateFeaturesRequest) -> features.UpdateFeaturesResponse:
-        (update,) = request.updates
-        if update.level == self._cluster.metadata_version:
-            return features.UpdateFeaturesResponse(changed=[])
+    def update_features(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+        (update,) = request.feature_updates
         if not request.validate_only:
-            self._cluster.metadata_version = update.level
-        return features.UpdateFeaturesResponse(changed=[update])
+            self._cluster.metadata_version = update.max_version_level
+        return UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None)
 
     def describe_client_quotas(self, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
         return describe_client_quotas(self._cluster.quotas, request)

@@ -15,13 +15,14 @@ from kraft.metadata.features import (
 )
 from kraft.metadata.records import FeatureLevelSet
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.features import FeatureRange, FeatureUpdate, UpdateFeaturesRequest
+from kraft.model.features import FeatureRange
+from kraft.wire.schema.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 from tests.support.cluster_images import TODAY, cluster, earlier_cluster, registration
 
 
 def to(level: int, feature: str = METADATA_VERSION, *, validate_only: bool = False) -> UpdateFeaturesRequest:
-    update = FeatureUpdate(feature=feature, level=level)
-    return UpdateFeaturesRequest(updates=[update], timeout_ms=1, validate_only=validate_only)
+    update = FeatureUpdateKey(feature=feature, max_version_level=level)
+    return UpdateFeaturesRequest(feature_updates=(update,), validate_only=validate_only)
 
 
 def test_a_cluster_without_levels_is_at_the_first_ones() -> None:
@@ -48,16 +49,31 @@ def test_a_level_that_every_broker_supports_is_set_for_good() -> None:
     image = earlier_cluster(TODAY, TODAY)
     decision = update_features(image, to(2))
     assert decision.records == [FeatureLevelSet(feature=METADATA_VERSION, level=2)]
-    assert decision.response.changed == [FeatureUpdate(feature=METADATA_VERSION, level=2)]
+    assert decision.response == UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None)
     after = image.replay(decision.records)
     assert level_of(after, METADATA_VERSION) == 2
-    again = update_features(after, to(2))
-    assert (again.records, again.response.changed) == ([], [])
+    assert update_features(after, to(2)).records == []
 
 
-def test_a_check_changes_nothing_and_says_what_would_change() -> None:
-    decision = update_features(earlier_cluster(TODAY), to(2, validate_only=True))
-    assert (decision.records, len(decision.response.changed)) == ([], 1)
+def test_a_check_changes_nothing() -> None:
+    assert update_features(earlier_cluster(TODAY), to(2, validate_only=True)).records == []
+
+
+@pytest.mark.parametrize(
+    ("update", "words"),
+    [
+        (FeatureUpdateKey(feature=METADATA_VERSION, max_version_level=2, upgrade_type=4), "unknown upgrade type 4"),
+        (FeatureUpdateKey(feature=METADATA_VERSION, max_version_level=2, upgrade_type=0), "unknown upgrade type 0"),
+        (FeatureUpdateKey(feature=METADATA_VERSION, max_version_level=-1), "level -1 is negative"),
+    ],
+)
+def test_an_update_that_means_nothing_is_refused_before_others_are_looked_at(
+    update: FeatureUpdateKey, words: str
+) -> None:
+    request = UpdateFeaturesRequest(feature_updates=(*to(2, "no.such.feature").feature_updates, update))
+    with pytest.raises(Refusal, match=words) as refused:
+        update_features(earlier_cluster(TODAY), request)
+    assert refused.value.error_code is ErrorCode.INVALID_UPDATE_VERSION
 
 
 def test_a_registered_broker_that_does_not_support_the_level_is_named_even_when_it_is_fenced() -> None:
@@ -89,10 +105,12 @@ def test_levels_that_cannot_be_are_refused(request_: UpdateFeaturesRequest, word
 
 
 def test_one_update_that_is_refused_refuses_them_all() -> None:
-    both = UpdateFeaturesRequest(updates=[*to(2).updates, *to(3, "transaction.version").updates], timeout_ms=1)
+    both = UpdateFeaturesRequest(
+        feature_updates=(*to(2).feature_updates, *to(3, "transaction.version").feature_updates)
+    )
     with pytest.raises(Refusal, match=r"transaction\.version"):
         update_features(earlier_cluster(TODAY), both)
-    twice = UpdateFeaturesRequest(updates=[*to(2).updates, *to(1).updates], timeout_ms=1)
+    twice = UpdateFeaturesRequest(feature_updates=(*to(2).feature_updates, *to(1).feature_updates))
     with pytest.raises(Refusal, match="is in the request 2 times"):
         update_features(earlier_cluster(TODAY), twice)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from kraft.model.errors import ErrorCode
-from kraft.model.features import DescribeFeaturesRequest, DescribeFeaturesResponse
+from kraft.model.features import DescribeFeaturesResponse
 from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.api_keys import ApiKey
 from kraft.wire.api_versions import advertised
@@ -32,7 +32,7 @@ class ApiVersionsApi:
     def __init__(
         self,
         keys: Iterable[ApiKey],
-        describe_features: Callable[[DescribeFeaturesRequest], Awaitable[DescribeFeaturesResponse]],
+        describe_features: Callable[[], DescribeFeaturesResponse],
     ) -> None:
         self._keys = advertised(keys)
         self._describe_features = describe_features
@@ -40,7 +40,7 @@ class ApiVersionsApi:
     async def __call__(self, request: ApiVersionsRequest, call: RequestContext) -> ApiVersionsResponse:
         if call.version >= _NAMED_FROM and not _is_named(request):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=())
-        described = await self._describe_features(DescribeFeaturesRequest())
+        described = self._describe_features()
         features = [each for each in described.features if each.max_level > 0]
         return ApiVersionsResponse(
             error_code=ErrorCode.NONE,

@@ -101,7 +101,6 @@ NOT_YET = {
     ApiKey.SYNC_GROUP,
     ApiKey.TXN_OFFSET_COMMIT,
     ApiKey.UNREGISTER_BROKER,
-    ApiKey.UPDATE_FEATURES,
     ApiKey.WRITE_TXN_MARKERS,
 }
 """APIs of Kafka's listener that are registered elsewhere, until their family moves. This list only shrinks."""

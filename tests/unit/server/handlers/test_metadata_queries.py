@@ -6,13 +6,11 @@ from typing import Any, TypeVar
 from kraft.log.topic_config import KAFKA_DEFAULTS
 from kraft.metadata.reassignment import alter_partition_reassignments
 from kraft.model.brokers import DescribeBrokersRequest
-from kraft.model.features import DescribeFeaturesRequest
 from kraft.model.partitions import AlterPartitionReassignmentsRequest, ListPartitionReassignmentsRequest, Reassignment
 from kraft.model.topics import DescribeTopicsRequest
 from kraft.rpc.call import Call
 from kraft.rpc.calls import (
     DESCRIBE_BROKERS,
-    DESCRIBE_FEATURES,
     DESCRIBE_TOPICS,
     LIST_PARTITION_REASSIGNMENTS,
 )
@@ -29,7 +27,7 @@ MOVE = AlterPartitionReassignmentsRequest(
 
 def test_every_query_is_answered_from_the_image_of_the_moment() -> None:
     image = cluster(1, 2, 3)
-    queries = MetadataQueries(lambda: image, lambda: 41)
+    queries = MetadataQueries(lambda: image)
     handlers: dict[Any, Any] = {served.call: served.handler for served in queries.served()}
 
     def answer(call: Call[Request, Response], request: Request) -> Response:
@@ -46,7 +44,6 @@ def test_every_query_is_answered_from_the_image_of_the_moment() -> None:
         2,
         3,
     ]
-    assert answer(DESCRIBE_FEATURES, DescribeFeaturesRequest()).epoch == 41
     everything = ListPartitionReassignmentsRequest(partitions=[], all_partitions=True)
     (reassignment,) = answer(LIST_PARTITION_REASSIGNMENTS, everything).partitions
     assert (reassignment.replicas, reassignment.adding_replicas, reassignment.removing_replicas) == (

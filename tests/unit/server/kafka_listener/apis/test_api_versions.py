@@ -19,7 +19,7 @@ VERSIONS = versions_of(ApiVersionsRequest)
 NAMED_VERSIONS = [version for version in VERSIONS if version >= 3]
 
 
-async def describe_features(_: object) -> DescribeFeaturesResponse:
+def describe_features() -> DescribeFeaturesResponse:
     return DescribeFeaturesResponse(
         epoch=41,
         features=[
