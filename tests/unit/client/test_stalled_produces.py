@@ -111,3 +111,18 @@ async def test_a_leader_that_answers_is_not_asked(cluster: FakeCluster) -> None:
             await producer.send_and_wait("orders", b"a")
             await asyncio.sleep(1)
     assert QUESTION not in cluster.calls
+
+
+async def test_what_a_leader_waited_for_is_not_told_of_later_records(cluster: FakeCluster) -> None:
+    broker = cluster.brokers[1]
+    async with producer_of(cluster, request_timeout_ms=2_000) as producer:
+        future = await producer.send("orders", b"a")
+        await asyncio.sleep(1.5)
+        assert AWAITED in reason_in(producer)
+        broker.withholds_responses = False
+        await future
+        broker.hangs = True
+        later = await producer.send("orders", b"b")
+        await asyncio.sleep(0.5)
+        assert reason_in(producer) == "no response from broker-1:9094 yet"
+        await stop(producer, later)
