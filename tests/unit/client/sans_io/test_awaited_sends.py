@@ -49,6 +49,17 @@ def test_an_answer_to_a_question_about_earlier_batches_is_ignored() -> None:
     assert reason_at(buffer, 1_100) == SILENCE
 
 
+def test_it_is_over_with_an_acknowledgement() -> None:
+    buffer = buffer_with()
+    put(buffer, b"a")
+    (first,) = drain(buffer)
+    buffer.explained(ORDERS, waits(1_000))
+    buffer.answered(first, result(base_offset=1), 1_001)
+    put(buffer, b"b", now_ms=1_002)
+    drain(buffer, now_ms=1_002)
+    assert reason_at(buffer, 1_100) == SILENCE
+
+
 def test_what_another_leader_waited_for_is_not_told() -> None:
     buffer = buffer_with()
     put(buffer, b"a")

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from kraft.model.awaited_replicas import AwaitingPartition, DescribeAwaitedReplicasRequest
+from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset
 from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
 from kraft.server.replica.partition import Partition
@@ -57,3 +58,10 @@ async def test_a_follower_awaits_nothing(broker: Broker) -> None:
     handler = AwaitedReplicasHandler(broker.partitions)
     asked = DescribeAwaitedReplicasRequest(partitions=[AwaitingPartition(topic="orders", partition=0)])
     assert [each.awaited for each in (await handler.handle(asked)).partitions] == [""]
+
+
+async def test_a_refusal_for_another_reason_than_a_small_isr_keeps_its_message(broker: Broker) -> None:
+    lead(broker.open())
+    handler = AwaitedReplicasHandler(broker.partitions, in_words)
+    refusal = Refusal(ErrorCode.NOT_ENOUGH_REPLICAS, "the transaction is not verified; retry")
+    assert handler.message("orders", 0, refusal) == "the transaction is not verified; retry"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from kraft.model.errors import ErrorCode
@@ -99,6 +100,9 @@ async def running(asking: Asking) -> AsyncIterator[None]:
     finally:
         task.cancel()
         await asyncio.wait([task])
+        if not task.cancelled():
+            # It has failed.
+            task.result()
 
 
 async def test_nobody_is_asked_while_every_replica_has_everything(asking: Asking) -> None:
@@ -170,6 +174,31 @@ async def test_the_trouble_of_a_directory_without_a_lagging_replica_is_no_reason
     assert logged == []
 
 
+async def test_the_copy_of_a_replica_that_moves_is_not_where_the_replica_is(asking: Asking, logged: list[Any]) -> None:
+    copy = replace(ORDERS_0_SIZE, is_future=True)
+    asking.answer = [directory("/ours", holds=True), replace(directory("/next", "its disk is full"), replicas=[copy])]
+    async with running(asking):
+        asking.append()
+        await asking.pass_seconds(4)
+        assert asking.waits() == "waits for broker 2, which has lacked records for 4 s"
+    assert logged == []
+
+
+async def test_the_end_of_a_trouble_is_logged_also_of_a_follower_that_lags_no_more(
+    asking: Asking, logged: list[Any]
+) -> None:
+    asking.answer = FULL
+    async with running(asking):
+        asking.append()
+        await asking.pass_seconds(4)
+        fetched(asking.partition, 1)
+        await asking.pass_seconds(4)
+        assert [each["event"] for each in logged] == ["follower stores nothing"]
+        asking.answer = SOUND
+        await asking.pass_seconds(4)
+    assert [each["event"] for each in logged] == ["follower stores nothing", "follower stores again"]
+
+
 async def test_a_reason_that_the_broker_does_not_confirm_any_more_is_not_told(
     asking: Asking, logged: list[Any]
 ) -> None:
@@ -223,6 +252,7 @@ async def test_below_the_minimum_isr_the_replicas_that_it_lacks_are_named(tmp_pa
         asking.append()
         await asking.pass_seconds(3)
         lead(asking.partition, isr=(1,), partition_epoch=1)
+        asking.partition.append(batch("b"), 1)
         await asking.pass_seconds(3)
         assert asking.waits() == f"waits for broker 2, which has not been in sync for 6 s: {SHORTAGE}"
 
