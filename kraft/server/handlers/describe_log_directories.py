@@ -69,14 +69,16 @@ class DescribeLogDirectoriesHandler:
     def _replicas(self, asked: Collection[tuple[str, int]] | None) -> dict[LogDirectory, list[ReplicaSize]]:
         """Return the replicas of each directory, sorted by topic and partition; None asks for all."""
         found: dict[LogDirectory, list[ReplicaSize]] = {}
-        if asked is not None and not asked:
-            return found
-        for partition in sorted(self._partitions, key=_name):
-            if asked is None or _name(partition) in asked:
-                found.setdefault(partition.log_directory, []).append(_size(partition))
-                if partition.move is not None:
-                    found.setdefault(partition.move.destination, []).append(_copy_size(partition, partition.move))
+        for partition in sorted(self._partitions if asked is None else self._held_of(asked), key=_name):
+            found.setdefault(partition.log_directory, []).append(_size(partition))
+            if partition.move is not None:
+                found.setdefault(partition.move.destination, []).append(_copy_size(partition, partition.move))
         return found
+
+    def _held_of(self, asked: Collection[tuple[str, int]]) -> list[Partition]:
+        # Leaders ask for some partitions every other second: it must not take longer with all that are held here.
+        held = (self._partitions.find_by_name(topic, number) for topic, number in asked)
+        return [partition for partition in held if partition is not None]
 
     def _described(self, directory: LogDirectory, replicas: list[ReplicaSize]) -> LogDirectoryDescription:
         total_bytes, usable_bytes = self._space(directory)

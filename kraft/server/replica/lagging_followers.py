@@ -173,7 +173,7 @@ class LaggingFollowers:
                 self._logged[broker_id, directory] = trouble.has_failed
                 first = min(lagging, key=lambda partition: since_ms[partition])
                 log.warning(
-                    "follower stores nothing",
+                    "follower stopped storing records",
                     broker=broker_id,
                     directory=directory,
                     reason=trouble.reason,
@@ -183,7 +183,7 @@ class LaggingFollowers:
                 )
         for over in [key for key in self._logged if key[0] == broker_id and key[1] not in troubles]:
             del self._logged[over]
-            log.info("follower stores again", broker=broker_id, directory=over[1])
+            log.info("follower resumed storing records", broker=broker_id, directory=over[1])
 
     def _moment(self, at_ms: int) -> str:
         wall_ms = self._wall_ms() - (self._monotonic_ms() - at_ms)

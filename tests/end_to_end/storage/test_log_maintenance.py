@@ -406,7 +406,7 @@ def test_a_follower_on_a_full_disk_leaves_the_isr_and_comes_back_when_there_is_r
         publish(cluster, "orders", numbered(100))
         until(lambda: isr(cluster, "orders") == {1, 2}, "the follower leaves the ISR")
         led_by = leader(cluster, "orders")
-        until(lambda: "follower stores nothing" in said(cluster, led_by), "the leader's log says so")
+        until(lambda: "follower stopped storing records" in said(cluster, led_by), "the leader's log says so")
         publish(cluster, "orders", numbered(100))
         # Long enough for the leader to ask the follower's broker again.
         time.sleep(3)
@@ -415,14 +415,16 @@ def test_a_follower_on_a_full_disk_leaves_the_isr_and_comes_back_when_there_is_r
         print(f"in sync again {took_s:.1f} s after there was room")
         assert cluster.node(3).is_running
         assert len(read(cluster, TopicPartition("orders", 0))) == 300
-        until(lambda: "follower stores again" in said(cluster, led_by), "the leader's log says that it is over")
-        (line,) = [each for each in said(cluster, led_by).splitlines() if "follower stores nothing" in each]
+        until(
+            lambda: "follower resumed storing records" in said(cluster, led_by), "the leader's log says that it is over"
+        )
+        (line,) = [each for each in said(cluster, led_by).splitlines() if "follower stopped storing records" in each]
         event = json.loads(line)
         assert (event["broker"], event["directory"]) == (3, str(disk / "node-3"))
         assert "log.free.space.min.bytes" in event["reason"]
         assert event["partition"] == "orders-0"
         assert event["lagging_since"] < event["timestamp"]
-        assert said(cluster, led_by).count("follower stores again") == 1
+        assert said(cluster, led_by).count("follower resumed storing records") == 1
 
 
 def test_the_error_of_a_producer_names_the_follower_on_a_full_disk_that_it_waits_for(tmp_path: Path) -> None:

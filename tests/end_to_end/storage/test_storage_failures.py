@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Callable
@@ -251,6 +252,13 @@ def test_a_log_directory_that_fails_under_a_running_node_costs_it_only_what_is_i
         publish(cluster.bootstrap_servers, "orders", range(RECORDS, 2 * RECORDS))
         assert read_all(cluster.bootstrap_servers, "orders") == once_each(2 * RECORDS)
         assert not Path(names[1]).exists(), "nothing is tried again there"
+        leader = cluster.node(leader_and_isr(cluster, min(lost))[0])
+        seconds_until(lambda: "follower stopped storing records" in leader.log_path.read_text())
+        (line,) = [
+            each for each in leader.log_path.read_text().splitlines() if "follower stopped storing records" in each
+        ]
+        print(line)
+        assert (json.loads(line)["broker"], json.loads(line)["directory"]) == (1, names[1])
         cluster.node(1).terminate()
 
         # A new disk, formatted for this node: its replicas are copied again.
@@ -260,6 +268,7 @@ def test_a_log_directory_that_fails_under_a_running_node_costs_it_only_what_is_i
         cluster.node(1).start()
         cluster.wait_ready()
         seconds_until(lambda: all(leader_and_isr(cluster, number)[1] == [1, 2, 3] for number in range(4)))
+        seconds_until(lambda: "follower resumed storing records" in leader.log_path.read_text())
         for number in range(4):
             assert content(cluster, 1, number) == content(cluster, 2, number) != b""
 

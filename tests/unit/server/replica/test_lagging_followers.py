@@ -131,7 +131,7 @@ async def test_a_follower_on_a_full_disk_is_logged_once_with_its_directory_and_t
     assert len(asking.asked) <= 13, "at most every other second"
     begun, over = logged
     assert begun == {
-        "event": "follower stores nothing",
+        "event": "follower stopped storing records",
         "log_level": "warning",
         "broker": 2,
         "directory": "/full",
@@ -140,7 +140,7 @@ async def test_a_follower_on_a_full_disk_is_logged_once_with_its_directory_and_t
         "partitions": 1,
         "lagging_since": "2023-11-14T22:13:20.000Z",
     }
-    assert (over["event"], over["broker"], over["directory"]) == ("follower stores again", 2, "/full")
+    assert (over["event"], over["broker"], over["directory"]) == ("follower resumed storing records", 2, "/full")
 
 
 async def test_a_produce_is_told_which_follower_it_waits_for_since_when_and_why(asking: Asking) -> None:
@@ -160,23 +160,21 @@ async def test_a_failed_directory_is_named(asking: Asking, logged: list[Any]) ->
         asking.append()
         await asking.pass_seconds(4)
         assert asking.waits().endswith(" 4 s: its log directory /gone has failed: input/output error")
-    assert [(each["event"], each["directory"]) for each in logged] == [("follower stores nothing", "/gone")]
+    assert [(each["event"], each["directory"]) for each in logged] == [("follower stopped storing records", "/gone")]
 
 
-async def test_the_trouble_of_a_directory_without_a_lagging_replica_is_no_reason(
-    asking: Asking, logged: list[Any]
+COPY = replace(ORDERS_0_SIZE, is_future=True)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [directory("/elsewhere", "its disk is full"), replace(directory("/next", "its disk is full"), replicas=[COPY])],
+    ids=["holds other replicas", "the replica is being moved there"],
+)
+async def test_the_trouble_of_a_directory_without_the_lagging_replica_is_no_reason(
+    asking: Asking, logged: list[Any], other: LogDirectoryDescription
 ) -> None:
-    asking.answer = [directory("/elsewhere", "its disk is full"), directory("/ours", holds=True)]
-    async with running(asking):
-        asking.append()
-        await asking.pass_seconds(4)
-        assert asking.waits() == "waits for broker 2, which has lacked records for 4 s"
-    assert logged == []
-
-
-async def test_the_copy_of_a_replica_that_moves_is_not_where_the_replica_is(asking: Asking, logged: list[Any]) -> None:
-    copy = replace(ORDERS_0_SIZE, is_future=True)
-    asking.answer = [directory("/ours", holds=True), replace(directory("/next", "its disk is full"), replicas=[copy])]
+    asking.answer = [other, directory("/ours", holds=True)]
     async with running(asking):
         asking.append()
         await asking.pass_seconds(4)
@@ -187,16 +185,19 @@ async def test_the_copy_of_a_replica_that_moves_is_not_where_the_replica_is(aski
 async def test_the_end_of_a_trouble_is_logged_also_of_a_follower_that_lags_no_more(
     asking: Asking, logged: list[Any]
 ) -> None:
+    asking.append()
     asking.answer = FULL
     async with running(asking):
-        asking.append()
         await asking.pass_seconds(4)
         fetched(asking.partition, 1)
         await asking.pass_seconds(4)
-        assert [each["event"] for each in logged] == ["follower stores nothing"]
+        assert [each["event"] for each in logged] == ["follower stopped storing records"]
         asking.answer = SOUND
         await asking.pass_seconds(4)
-    assert [each["event"] for each in logged] == ["follower stores nothing", "follower stores again"]
+    assert [each["event"] for each in logged] == [
+        "follower stopped storing records",
+        "follower resumed storing records",
+    ]
 
 
 async def test_a_reason_that_the_broker_does_not_confirm_any_more_is_not_told(
@@ -215,7 +216,7 @@ async def test_a_reason_that_the_broker_does_not_confirm_any_more_is_not_told(
         assert SHORTAGE in asking.waits()
         asking.broker.now_ms += 60_000
         assert asking.waits() == "waits for broker 2, which has lacked records for 72 s"
-    assert [each["event"] for each in logged] == ["follower stores nothing"]
+    assert [each["event"] for each in logged] == ["follower stopped storing records"]
 
 
 async def test_a_broker_that_is_fenced_is_not_asked_and_named_as_such(asking: Asking) -> None:
