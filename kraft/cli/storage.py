@@ -96,10 +96,8 @@ def _secret_of_this_machine(config: NodeConfig, cluster_id: str) -> str | None:
         if config.is_whole_cluster:
             return None
         raise
-    return (
-        f"{found.path}: cluster secret {'created' if found.created else 'already exists'}: nodes of this user on this"
-        " machine use it by default; nodes of other users or containers need a copy and cluster.secret.file"
-    )
+    did = "created" if found.created else "already exists"
+    return f"{found.path}: cluster secret {did}: this user's nodes on this machine share it"
 
 
 @app.command("random-uuid")

@@ -31,8 +31,7 @@ def test_format_says_what_it_did_and_what_it_did_not(config: Path, tmp_path: Pat
     secret = tmp_path / "state" / "kraft" / f"{CLUSTER}.secret"
     expected = (
         f"{tmp_path / 'data'}: {{}}: node 1 of cluster {CLUSTER}\n"
-        f"{secret}: cluster secret {{}}: nodes of this user on this machine use it by default; nodes of other users or"
-        " containers need a copy and cluster.secret.file\n"
+        f"{secret}: cluster secret {{}}: this user's nodes on this machine share it\n"
     )
     first, again = ("formatted", "created"), ("already formatted, nothing changed", "already exists")
     assert run("format", "-c", config, "--cluster-id", CLUSTER) == (0, expected.format(*first), "")
