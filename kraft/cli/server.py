@@ -72,6 +72,10 @@ def _start_in_background(config: Path, log_file: Path | None, timeout_ms: int) -
         if started.waits_for is None
         else f"is running, but not in service: it needs {started.waits_for}"
     )
+    if started.failed_directories:
+        count = len(started.failed_directories)
+        directories = "a log directory" if count == 1 else f"{count} log directories"
+        state += f", without {directories} that cannot be used: {'; '.join(started.failed_directories)}"
     several = node_config.processes > 1
     with_processes = f" with its {node_config.processes} processes" if several else ""
     lock = node_config.log_dir / (SUPERVISOR_LOCK_FILE if several else LOCK_FILE)

@@ -10,11 +10,11 @@ import json
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import psutil
 from msgspec import Struct
@@ -59,6 +59,8 @@ class Started(Struct, frozen=True, kw_only=True):
     pid: int
     log_file: Path
     waits_for: str | None
+    failed_directories: tuple[str, ...] = ()
+    """Why log directories cannot be used, that the node runs without."""
 
 
 def default_log_file(config: NodeConfig) -> Path:
@@ -101,7 +103,8 @@ def start(config: NodeConfig, log_file: Path, deadline_s: float, command: Sequen
     except BaseException:
         process.terminate()
         raise
-    return Started(pid=process.pid, log_file=log_file, waits_for=waits_for)
+    failed = tuple(_failed_directories(log_file, begin))
+    return Started(pid=process.pid, log_file=log_file, waits_for=waits_for, failed_directories=failed)
 
 
 def _check_not_running(config: NodeConfig) -> None:
@@ -300,18 +303,33 @@ def _local_address(listener: Listener) -> str:
 
 def _last_warning(log_file: Path, begin: int) -> str | None:
     """Return the node's last warning or error since the start, with its facts, in one line; None if there is none."""
-    for line in reversed(_lines(log_file, begin)):
-        try:
-            event = json.loads(line)
-        except ValueError:
-            # A line of a library, or one that is being written.
-            continue
-        if isinstance(event, dict) and event.get("level") in ("warning", "error"):
+    for event in reversed(list(_events(log_file, begin))):
+        if event.get("level") in ("warning", "error"):
             shown = ("timestamp", "level", "event", "remedy")
             facts = ", ".join(f"{name}={value}" for name, value in event.items() if name not in shown)
             remedy = f": {event['remedy']}" if "remedy" in event else ""
             return f"{event.get('event')} ({facts}){remedy}"
     return None
+
+
+def _failed_directories(log_file: Path, begin: int) -> Iterator[str]:
+    """Yield why log directories cannot be used, as the node has logged it since the start."""
+    for event in _events(log_file, begin):
+        if event.get("event") in ("log directory unusable", "log directory failed"):
+            directory, reason = str(event.get("directory", "")), str(event.get("reason"))
+            yield reason if directory in reason else f"{directory}: {reason}"
+
+
+def _events(log_file: Path, begin: int) -> Iterator[dict[str, Any]]:
+    """Yield the node's log events since the start."""
+    for line in _lines(log_file, begin):
+        try:
+            event = json.loads(line)
+        except ValueError:
+            # A line of a library, or one that is being written.
+            continue
+        if isinstance(event, dict):
+            yield event
 
 
 def _lines(log_file: Path, begin: int) -> list[str]:

@@ -173,6 +173,20 @@ def test_a_single_node_is_in_service_when_it_is_said_to_be_and_its_output_can_be
     assert not (machine.directory / "data" / "node-1.log").exists()
 
 
+def test_a_node_in_service_without_one_of_its_log_directories_names_it(machine: Machine) -> None:
+    (config, *_) = machine.configs
+    other = machine.directory / "other"
+    config.write_text(
+        re.sub(r"voters=([^,]+),\S+", r"voters=\1", config.read_text()).replace("/node-1\n", f"/node-1,{other}\n")
+    )
+    assert run("storage", "format", "-c", config).returncode == 0
+    assert machine.start(config)[0] == "Node 1 is in service."
+    assert run("server", "stop", "-c", config).returncode == 0
+    shutil.rmtree(other)
+    said, _ = machine.start(config)
+    assert said.startswith(f"Node 1 is in service, without a log directory that cannot be used: {other} "), said
+
+
 def test_nodes_that_a_launcher_started_are_left_to_it(machine: Machine) -> None:
     with Cluster(1) as launched:
         output = the_one_line(run("server", "stop", "--cluster-id", launched.cluster_id))
