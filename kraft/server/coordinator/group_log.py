@@ -44,9 +44,10 @@ EVENTS_AT_ONCE: Final = 20
 TEXT_MAX: Final = 200
 
 
-class _Progress(Struct, eq=False):
-    """A group since the end of its last rebalance."""
+class _Progress(Struct, eq=False, kw_only=True):
+    """A group since the end of its last rebalance, in one leader epoch of its partition."""
 
+    leader_epoch: int
     began_ms: int | None = None
     """Wall time of the start; None if there was none, or if another coordinator has seen it."""
 
@@ -61,36 +62,43 @@ class GroupLog:
     def __init__(self, backlog: Backlog, monotonic_ms: Callable[[], int]) -> None:
         self._backlog = backlog
         self._monotonic_ms = monotonic_ms
-        self._waiting: deque[Happening] = deque()
+        self._waiting: deque[tuple[int, Happening]] = deque()
+        self._is_due = False
         self._groups: OrderedDict[str, _Progress] = OrderedDict()
         self._period_began_ms = monotonic_ms()
         self._lines = 0
         self._not_logged = 0
 
-    def report(self, happenings: Sequence[Happening]) -> None:
-        """Log these events from the next turn of the loop on, in their order."""
-        is_working = bool(self._waiting)
-        self._waiting.extend(happenings)
-        if self._waiting and not is_working:
+    def report(self, leader_epoch: int, happenings: Sequence[Happening]) -> None:
+        """Log these events from the next turn of the loop on, in their order.
+
+        What another coordinator has seen of a group, before this leader epoch, is not known here.
+        """
+        self._waiting.extend((leader_epoch, each) for each in happenings)
+        if self._waiting and not self._is_due:
+            self._is_due = True
             self._backlog.add(self._log_some)
 
     def _log_some(self) -> bool:
+        # An error of a line ends this work; the next report begins it again.
+        self._is_due = False
         for _ in range(min(EVENTS_AT_ONCE, len(self._waiting))):
-            event, at_ms, _is_written = self._waiting.popleft()
-            self._log(cast(GroupEvent, event), at_ms)
-        return bool(self._waiting)
+            leader_epoch, happening = self._waiting.popleft()
+            event = cast(GroupEvent, happening.event)
+            self._log(event, self._progress(event.group_id, leader_epoch), happening.at_ms)
+        self._is_due = bool(self._waiting)
+        return self._is_due
 
-    def _log(self, event: GroupEvent, at_ms: int) -> None:
+    def _log(self, event: GroupEvent, progress: _Progress, at_ms: int) -> None:
         match event:
             case RebalanceStarted():
-                self._log_start(event, at_ms)
+                self._log_start(event, progress, at_ms)
             case RebalanceCompleted():
-                self._log_end(event, at_ms)
+                self._log_end(event, progress, at_ms)
             case _:
-                self._log_member(event)
+                self._log_member(event, progress)
 
-    def _log_start(self, event: RebalanceStarted, at_ms: int) -> None:
-        progress = self._progress(event.group_id)
+    def _log_start(self, event: RebalanceStarted, progress: _Progress, at_ms: int) -> None:
         facts = {
             "group": event.group_id,
             ("old_generation" if event.is_classic else "epoch"): event.epoch,
@@ -103,8 +111,7 @@ class GroupLog:
         progress.began_ms = at_ms
         self._line("group rebalance started", facts)
 
-    def _log_end(self, event: RebalanceCompleted, at_ms: int) -> None:
-        progress = self._progress(event.group_id)
+    def _log_end(self, event: RebalanceCompleted, progress: _Progress, at_ms: int) -> None:
         del self._groups[event.group_id]
         facts: dict[str, Any] = {
             "group": event.group_id,
@@ -118,8 +125,7 @@ class GroupLog:
             facts["took_ms"] = max(at_ms - progress.began_ms, 0)
         self._line("group rebalance completed", {**facts, "joined": progress.joined, "left": progress.left})
 
-    def _log_member(self, event: MemberEvent) -> None:
-        progress = self._progress(event.group_id)
+    def _log_member(self, event: MemberEvent, progress: _Progress) -> None:
         facts: dict[str, Any] = {"group": event.group_id, "member": event.member_id}
         if event.instance_id is not None:
             facts["instance"] = event.instance_id
@@ -142,8 +148,10 @@ class GroupLog:
                 assert_never(event)
         self._log_within(progress, line, facts)
 
-    def _progress(self, group_id: str) -> _Progress:
-        progress = self._groups.pop(group_id, None) or _Progress()
+    def _progress(self, group_id: str, leader_epoch: int) -> _Progress:
+        progress = self._groups.pop(group_id, None)
+        if progress is None or progress.leader_epoch != leader_epoch:
+            progress = _Progress(leader_epoch=leader_epoch)
         self._groups[group_id] = progress
         if len(self._groups) > GROUPS_MAX:
             self._groups.popitem(last=False)

@@ -111,8 +111,8 @@ class HostSurroundings(Struct, frozen=True, kw_only=True):
     committed: Callable[[Partition], None] = lambda partition: None
     """Called when the committed state of the shard has changed."""
 
-    report: Callable[[Sequence[Happening]], None] = lambda happenings: None
-    """Writes what has happened to the node's log."""
+    report: Callable[[int, Sequence[Happening]], None] = lambda leader_epoch, happenings: None
+    """Writes what has happened in a shard to the node's log."""
 
     backlog: Backlog = field(default_factory=Backlog)
     """Ends timers, and sends what is released by thousands."""
@@ -326,7 +326,7 @@ class ShardHost(Generic[Replicated, Volatile, Command, Record]):
                 case SendReplies():
                     self._send(effect.replies)
                 case Report():
-                    self._surroundings.report(effect.happenings)
+                    self._surroundings.report(self._leader.leader_epoch, effect.happenings)
                 case RefuseAll():
                     log.warning(
                         "coordinator write failed",

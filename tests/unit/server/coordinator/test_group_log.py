@@ -40,10 +40,11 @@ class Reporter:
 
     def __init__(self) -> None:
         self.now_ms = 1_000
+        self.leader_epoch = 1
         self.log = GroupLog(Backlog(), lambda: self.now_ms)
 
     async def report(self, *events: GroupEvent) -> None:
-        self.log.report([Happening(event, self.now_ms, True) for event in events])
+        self.log.report(self.leader_epoch, [Happening(event, self.now_ms, True) for event in events])
         for _ in range(len(events) + 1):
             await asyncio.sleep(0)
 
@@ -142,6 +143,15 @@ async def test_a_rebalance_that_another_coordinator_began_has_no_time(lines: Lin
     assert "took_ms" not in lines[0]
 
 
+async def test_a_rebalance_that_ended_elsewhere_does_not_count_for_the_next(lines: Lines) -> None:
+    reporter = Reporter()
+    await reporter.report(joined(), started())
+    reporter.leader_epoch += 2
+    await reporter.report(completed())
+    assert "took_ms" not in lines[-1]
+    assert lines[-1]["joined"] == 0
+
+
 async def test_a_clock_that_was_set_back_makes_no_negative_time(lines: Lines) -> None:
     reporter = Reporter()
     await reporter.report(started())
@@ -183,11 +193,11 @@ async def test_of_many_groups_no_more_than_a_number_of_lines_is_written_in_a_per
 async def test_lines_are_written_in_several_turns_of_the_loop(lines: Lines) -> None:
     reporter = Reporter()
     reporter.log = GroupLog(Backlog(slice_s=0), lambda: reporter.now_ms)
-    reporter.log.report([Happening(joined(f"m-{each}", f"group-{each}"), 0, True) for each in range(100)])
+    reporter.log.report(1, [Happening(joined(f"m-{each}", f"group-{each}"), 0, True) for each in range(100)])
     assert lines == []
     await asyncio.sleep(0)
     first = len(lines)
-    reporter.log.report([Happening(started(), 0, True)])
+    reporter.log.report(1, [Happening(started(), 0, True)])
     await asyncio.sleep(0)
     assert (first, len(lines)) == (group_log.EVENTS_AT_ONCE, 2 * group_log.EVENTS_AT_ONCE)
     for _ in range(10):
