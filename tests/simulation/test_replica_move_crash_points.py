@@ -21,7 +21,7 @@ from kraft.server.replica.partition import Partition
 from tests.support.disks.sim_content import CrashMode
 from tests.support.disks.sim_disk import PowerFailure, SimDisk
 from tests.support.server.moving import Mover
-from tests.support.server.replicas import batch, lead, until, values_in
+from tests.support.server.replicas import append_to, batch, lead, made, until, values_in
 from tests.support.virtual_time import run_virtually
 
 PATHS = (LogDirectory("a"), LogDirectory("b"))
@@ -87,7 +87,7 @@ class Life:
         await self._append(mover, partition, "x", producer_id=5)
         for value in "abcdef":
             await self._append(mover, partition, value)
-        partition.advance_log_start(Offset(2))
+        made(partition, partition.advance_log_start(Offset(2)))
         self.reported.log_start = 2
         await mover.moves.move(partition, PATHS[1])
         # Up to the end, so that there is something that only the swap copies.
@@ -97,7 +97,7 @@ class Life:
             await asyncio.sleep(0)
         await self._settled(partition)
         self.reported.log_start = 5
-        partition.advance_log_start(Offset(5))
+        made(partition, partition.advance_log_start(Offset(5)))
         await self._append(mover, partition, "l")
 
     async def _settled(self, partition: Partition) -> None:
@@ -106,7 +106,7 @@ class Life:
 
     async def _append(self, mover: Mover, partition: Partition, value: str, producer_id: int = -1) -> None:
         self.reported.appended.append(value)
-        partition.append(batch(value, producer_id=producer_id, sequence=-1 if producer_id < 0 else 0), -1)
+        append_to(partition, batch(value, producer_id=producer_id, sequence=-1 if producer_id < 0 else 0), -1)
         await asyncio.sleep(0)
         mover.sync()
         self._note_acknowledged()

@@ -135,7 +135,6 @@ class BrokerReplicas:
         return PartitionSurroundings(
             broker_id=self._config.node_id,
             replica_lag_time_max_ms=self._config.replication.lag_time_max_ms,
-            off_loop=True,
             sync_before_ack=self._config.log.durability is Durability.FSYNC,
             monotonic_ms=world.clock.monotonic_ms,
             wall_ms=world.clock.wall_ms,

@@ -2,7 +2,7 @@
 
 A change has steps that wait for the disk (see kraft/log/change.py). They run in the thread that syncs the log's
 directory, between syncs: so no two syncs of a file run at the same time, and an error that the disk reports once is not
-missed. Without `off_loop` every change is made at once by its caller, as in simulations.
+missed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Any, Generic, TypeVar
 
 from kraft.log.append_work import AppendMustWait
-from kraft.log.change import Change, ChangeUnderWay, FileStep, run_now
+from kraft.log.change import Change, ChangeUnderWay, FileStep
 from kraft.model.errors import ErrorCode, Refusal
 
 Result = TypeVar("Result")
@@ -111,7 +111,6 @@ class LogChanges:
     def __init__(
         self,
         *,
-        off_loop: bool,
         watching_storage: Callable[[], AbstractContextManager[None]],
         request_step: Callable[[], None],
         went_idle: Callable[[], None],
@@ -119,7 +118,6 @@ class LogChanges:
         """`request_step` requests a call of `prepare_step`. `went_idle` is called at the end of each change that took
         steps, before the next one begins.
         """
-        self._off_loop = off_loop
         self._watching_storage = watching_storage
         self._request_step = request_step
         self._went_idle = went_idle
@@ -164,18 +162,12 @@ class LogChanges:
         if self._is_abandoned:
             # The files may still be open for a running step, but no further step would be run.
             self._end(request, None, _closed())
-        elif self._off_loop:
+        else:
             self._queue.append(request)
             self._begin_next()
-        else:
-            self._make_now(request)
         if request.outcome.is_done:
             request.outcome.result()
         return request.outcome
-
-    def _make_now(self, request: _Requested[Any]) -> None:
-        result, refusal = self._watched(lambda: run_now(request.make()))
-        self._end(request, result, refusal)
 
     def _begin_next(self) -> None:
         while self._current is None and self._queue:

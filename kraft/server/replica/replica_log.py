@@ -45,7 +45,6 @@ class ReplicaLog(ABC):
         self._closed = False
         self._watching_storage = _StorageWatch(self)
         self._changes = LogChanges(
-            off_loop=surroundings.off_loop,
             watching_storage=lambda: self._watching_storage,
             request_step=self._request_sync,
             went_idle=self._changes_are_over,

@@ -29,11 +29,9 @@ class PartitionSurroundings(Struct, frozen=True, kw_only=True):
     """Reports a failed write or sync in the partition's log directory: all its replicas go offline."""
     replica_is_corrupt: Callable[[Partition, str], None]
     """Reports that durable bytes of this replica have changed: it alone goes offline."""
-    is_active: Callable[[BrokerId], bool] = lambda broker_id: True
+    is_active: Callable[[BrokerId], bool]
     """Returns False for a broker that is fenced or shutting down in the metadata."""
-    off_loop: bool = False
-    """True if the thread that syncs a log also makes its changes, step by step; False if they are made at once."""
-    admit: Callable[[LogDirectory, int], None] = lambda directory, size_bytes: None
+    admit: Callable[[LogDirectory, int], None]
     """Raises Refusal KAFKA_STORAGE_ERROR while the disk of that log directory has no room for that many bytes."""
-    role_changed: Callable[[Partition], None] = lambda partition: None
+    role_changed: Callable[[Partition], None]
     """Called when this broker begins to lead a partition, in each leader epoch, and when it no longer does."""

@@ -36,14 +36,13 @@ _RECORD: Final = [Record(0, 1_000, None, b"v")]
 def truncation(directory: Path, scale: float) -> Work:
     """A leader that returns truncates the end of a log of small batches, none of them below a snapshot."""
     count = int(TRUNCATED_BATCHES * scale)
-    broker = Broker(directory)
+    syncer = LogSyncer([LogDirectory(str(directory))])
+    broker = Broker(directory, request_sync=syncer.request)
     partition = broker.open(TopicPartition("orders", 0))
     _copy(partition, (build_batch(_RECORD, producer_id=7, producer_epoch=0, base_sequence=at) for at in range(count)))
 
     async def work() -> None:
-        syncer = LogSyncer([LogDirectory(str(directory))])
         running = asyncio.create_task(syncer.run())
-        partition._changes._off_loop, partition._changes._request_step = True, lambda: syncer.request(partition)
         held = partition.log
         await partition._changes.make(lambda: held.truncating_to(Offset(count - 10))).wait()
         assert held.log_end_offset == count - 10

@@ -25,7 +25,18 @@ from kraft.server.replica.store import PartitionStore
 from kraft.server.replica.surroundings import PartitionSurroundings
 from tests.support.cluster_images import ORDERS
 from tests.support.disks.open_by_path import OpenByPath
-from tests.support.server.replicas import DEFAULTS, ORDERS_0, WALL_MS, FailingDisk, InlineExecutor, batch, lead, until
+from tests.support.server.log_thread import LogThread
+from tests.support.server.replicas import (
+    DEFAULTS,
+    ORDERS_0,
+    WALL_MS,
+    FailingDisk,
+    InlineExecutor,
+    append_to,
+    batch,
+    lead,
+    until,
+)
 from tests.support.virtual_time import run_virtually
 
 Result = TypeVar("Result")
@@ -72,7 +83,7 @@ class Mover:
             moved=self._moved,
             draw_move_id=lambda: f"{next(numbers):032x}",
         )
-        self._unsynced: list[Partition] = []
+        self._thread = LogThread()
 
     # --- the broker around ---
 
@@ -125,10 +136,13 @@ class Mover:
                 sync_before_ack=sync_before_ack,
                 monotonic_ms=lambda: 0,
                 wall_ms=lambda: WALL_MS,
-                request_sync=self._unsynced.append,
+                request_sync=self._thread.request,
                 propose_isr=self._note_proposal,
                 directory_failed=lambda partition, reason: self.directory_failed(partition.log_directory, reason),
                 replica_is_corrupt=self._note_rot,
+                is_active=lambda _: True,
+                admit=self._admit,
+                role_changed=lambda _: None,
             ),
         )
         self.partitions.add(partition)
@@ -143,12 +157,7 @@ class Mover:
 
     def sync(self) -> None:
         """Run one round of the log syncer."""
-        waiting, self._unsynced[:] = list(self._unsynced), []
-        for partition in dict.fromkeys(waiting):
-            ticket = partition.prepare_sync()
-            if ticket is not None:
-                ticket.run()
-                partition.complete_sync(ticket)
+        self._thread.run_round()
 
     async def moved(self, partition: Partition, path: LogDirectory) -> None:
         """Move the replica, and wait for the end of the move."""
@@ -218,7 +227,7 @@ def written(mover: Mover, *values: str, **configs: Any) -> Partition:
     partition = mover.open(**configs)
     lead(partition, replicas=(1,))
     for value in values:
-        partition.append(batch(value), -1)
+        append_to(partition, batch(value), -1)
     mover.sync()
     return partition
 

@@ -6,11 +6,13 @@ import asyncio
 import shutil
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from errno import ENOSPC
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from kraft.log.append_work import CLIENT, AppendOrigin, AppendResult, AwaitedChange, ProducedRecords
 from kraft.log.format.record_batch import Buffer, build_batch, iter_records, split
 from kraft.log.format.record_codec import Record
 from kraft.log.partition_log import PartitionLog
@@ -29,10 +31,14 @@ from kraft.model.ids import (
 )
 from kraft.replication.effects import ProposeIsr
 from kraft.runtime.disk import RealDisk
+from kraft.server.replica.log_changes import ChangeOutcome, LogIsChanging
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
 from kraft.server.replica.surroundings import PartitionSurroundings
 from tests.support.cluster_images import ORDERS, ids
+from tests.support.server.log_thread import LogThread, finish_changes
+
+Result = TypeVar("Result")
 
 ORDERS_0 = TopicPartition("orders", 0)
 DEFAULTS = broker_defaults({})
@@ -121,16 +127,14 @@ class Broker:
     wall_ms: int = WALL_MS
     disk: FailingDisk = field(default_factory=FailingDisk)
     partitions: Partitions = field(default_factory=Partitions)
-    unsynced: list[Partition] = field(default_factory=list)
+    thread: LogThread = field(default_factory=LogThread)
+    """Syncs the logs and makes their changes, unless `request_sync` is given."""
     proposals: list[ProposeIsr] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     """The log directories that failed."""
     corrupt: list[str] = field(default_factory=list)
     is_full: bool = False
-    off_loop: bool = False
-    """Changes of logs run where syncs run."""
     request_sync: Callable[[Partition], None] | None = None
-    """Called instead of adding to `unsynced`."""
     role_changed: Callable[[Partition], None] = lambda partition: None
 
     def surroundings(self) -> PartitionSurroundings:
@@ -140,12 +144,12 @@ class Broker:
             sync_before_ack=self.sync_before_ack,
             monotonic_ms=lambda: self.now_ms,
             wall_ms=lambda: self.wall_ms,
-            request_sync=self.request_sync or self.unsynced.append,
-            off_loop=self.off_loop,
+            request_sync=self.request_sync or self.thread.request,
             admit=self.admit,
             propose_isr=lambda _, proposal: self.proposals.append(proposal),
             directory_failed=lambda _, reason: self.failures.append(reason),
             replica_is_corrupt=lambda _, reason: self.corrupt.append(reason),
+            is_active=lambda _: True,
             role_changed=self.role_changed,
         )
 
@@ -175,14 +179,17 @@ class Broker:
         self.partitions.add(partition)
         return partition
 
+    @property
+    def unsynced(self) -> list[Partition]:
+        return self.thread.unsynced
+
     def sync(self) -> None:
         """Run one round of the log syncer."""
-        waiting, self.unsynced[:] = list(self.unsynced), []
-        for partition in dict.fromkeys(waiting):
-            ticket = partition.prepare_sync()
-            if ticket is not None:
-                ticket.run()
-                partition.complete_sync(ticket)
+        self.thread.run_round()
+
+    def sync_all(self) -> None:
+        """Run rounds until all logs are synced and no change has a step left."""
+        self.thread.run_until_idle()
 
 
 def state(
@@ -208,6 +215,12 @@ def lead(partition: Partition, **how: Any) -> None:
     partition.lead(state(1, **how), BrokerEpoch(1))
 
 
+def lead_begun(partition: Partition, **how: Any) -> None:
+    """Lead an epoch that the log has begun: its first append need not wait."""
+    lead(partition, **how)
+    begin_epoch(partition)
+
+
 def follow(partition: Partition, leader: int = 2, **how: Any) -> None:
     partition.follow(state(leader, **how))
 
@@ -215,6 +228,41 @@ def follow(partition: Partition, leader: int = 2, **how: Any) -> None:
 def fetched(partition: Partition, offset: int, *, broker_id: int = 2, broker_epoch: int = 2) -> None:
     """Fetch as a follower that has everything below `offset` on its disk."""
     partition.follower_fetched(BrokerId(broker_id), BrokerEpoch(broker_epoch), Offset(offset))
+
+
+def made(partition: Partition, outcome: ChangeOutcome[Result]) -> Result:
+    """Finish the change of the partition's log, and return its result. Raises the Refusal that ended it."""
+    finish_changes(partition)
+    return outcome.result()
+
+
+def append_to(partition: Partition, records: ProducedRecords, acks: int, origin: AppendOrigin = CLIENT) -> AppendResult:
+    """Append as the handlers do: a change that the log needs first is finished, and the append is tried again."""
+    while True:
+        try:
+            return partition.append(records, acks, origin)
+        except LogIsChanging as wait:
+            change = wait.work
+        finish_changes(partition)
+        assert isinstance(change, AwaitedChange)
+        _run_over(change)
+
+
+def begin_epoch(partition: Partition) -> None:
+    """Write the leader's epoch, as an append does whose producer gives up: no later append waits for it."""
+    with suppress(LogIsChanging):
+        partition.append(build_batch([Record(0, 1_000, b"key", b"given up")]), 1)
+        raise AssertionError("the log had begun this epoch")
+    finish_changes(partition)
+
+
+def _run_over(change: AwaitedChange) -> None:
+    """Wait for a change that is over, without an event loop. Raises the Refusal that ended it."""
+    try:
+        change.wait().send(None)
+    except StopIteration:
+        return
+    raise AssertionError("the change is not over")
 
 
 def remove_directory(partition: Partition) -> None:

@@ -23,7 +23,7 @@ from kraft.server.replica.partition import Partition
 from kraft.server.replica.waiting_appends import WaitingAppends
 from tests.support.cluster_images import cluster, with_topic
 from tests.support.counter_shard import CounterShard, decode, encode
-from tests.support.server.replicas import Broker, InlineExecutor, lead, settle
+from tests.support.server.replicas import Broker, InlineExecutor, append_to, lead, settle
 from tests.support.virtual_time import LoopClock, Unchanging
 
 OFFSETS = TopicId(UUID(int=50))
@@ -119,7 +119,7 @@ class Coordinating:
 
 def append_foreign(partition: Partition, *records: tuple[bytes | None, bytes | None]) -> None:
     """Append records that the coordinator did not write."""
-    partition.append(build_batch([Record(at, 1_000, key, value) for at, (key, value) in enumerate(records)]), -1)
+    append_to(partition, build_batch([Record(at, 1_000, key, value) for at, (key, value) in enumerate(records)]), -1)
 
 
 def append_counts(partition: Partition, *numbers: int) -> None:

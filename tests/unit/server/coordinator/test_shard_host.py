@@ -314,7 +314,7 @@ async def test_too_few_replicas_refuse_writes_alone(tmp_path: Path) -> None:
 
 async def test_a_batch_waits_for_a_roll_of_the_log(tmp_path: Path) -> None:
     here = Coordinating(tmp_path)
-    here.broker.off_loop = True
+    here.broker.thread.holds_steps = True
     partition = here.open(segment_bytes=200)
     lead(partition, epoch=1, replicas=(1,))
     await settle()
@@ -335,7 +335,7 @@ async def test_a_batch_waits_for_a_roll_of_the_log(tmp_path: Path) -> None:
 
 async def test_the_leadership_ends_while_a_batch_waits_for_the_log(tmp_path: Path) -> None:
     here = Coordinating(tmp_path)
-    here.broker.off_loop = True
+    here.broker.thread.holds_steps = True
     partition = here.open(segment_bytes=200)
     lead(partition, epoch=1, replicas=(1,))
     await settle()

@@ -38,7 +38,7 @@ from kraft.server.coordinator.transaction_kind import transaction_kind
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.waiting_appends import WaitingAppends
 from tests.support.cluster_images import ORDERS, cluster, with_topic
-from tests.support.server.replicas import Broker, InlineExecutor, fetched, lead, settle
+from tests.support.server.replicas import Broker, InlineExecutor, append_to, fetched, lead, settle
 from tests.support.virtual_time import LoopClock
 
 STATE = TopicId(UUID(int=51))
@@ -157,7 +157,7 @@ class Transacting:
         last = replace(transaction.producer, epoch=ProducerEpoch(EPOCH_MAX - 1))
         ended = replace(transaction, state=TransactionState.EMPTY, producer=last, partitions=frozenset())
         key, value = encode(record_of(ID, ended, transaction_version=EPOCH_BUMP))
-        self.partition.append(build_batch([Record(0, 1_000, key, value)]), -1)
+        append_to(self.partition, build_batch([Record(0, 1_000, key, value)]), -1)
 
     # --- requests ----------------------------------------------------------------------------------------------------
 

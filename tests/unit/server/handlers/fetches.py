@@ -6,7 +6,7 @@ from kraft.model.errors import ErrorCode
 from kraft.model.fetch import FetchPartition, FetchRequest, FetchResponse
 from kraft.model.ids import TopicPartition
 from kraft.server.replica.partition import Partition
-from tests.support.server.replicas import Broker, batch, lead, values_of
+from tests.support.server.replicas import Broker, append_to, batch, lead, values_of
 
 
 def committed(broker: Broker, *values: str, number: int = 0) -> Partition:
@@ -14,7 +14,7 @@ def committed(broker: Broker, *values: str, number: int = 0) -> Partition:
     partition = broker.open(TopicPartition("orders", number))
     lead(partition, replicas=(1,))
     for value in values:
-        partition.append(batch(value), 1)
+        append_to(partition, batch(value), 1)
     broker.sync()
     return partition
 

@@ -16,7 +16,7 @@ from kraft.model.produce import ProducePartition, ProducePartitionResult, Produc
 from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.waiting_appends import WaitingAppends, WaitingClient
-from tests.support.server.replicas import Broker, lead, settle, values_in
+from tests.support.server.replicas import Broker, lead_begun, settle, values_in
 
 COUNT = AT_ONCE_RECORDS_MAX + 1
 COMPACT = ("compact",)
@@ -52,7 +52,7 @@ class Waiting:
         self.appends = WaitingAppends(self.thread, bytes_max)
         self.handler = ProduceHandler(self.broker.partitions, self.appends)
         self.partition = self.broker.open(**{"cleanup_policy": COMPACT, **configs})
-        lead(self.partition, epoch=1, isr=(1,))
+        lead_begun(self.partition, epoch=1, isr=(1,))
 
     def produce(
         self, *batches: bytes, acks: int = 1, timeout_ms: int = 30_000, client: WaitingClient | None = None

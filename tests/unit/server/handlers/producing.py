@@ -14,7 +14,7 @@ from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.handlers.produce_verification import ProduceVerification, TransactionSupport
 from kraft.server.replica.waiting_appends import WaitingAppends, WaitingClient
 from tests.support.log.transactional_log import transactional
-from tests.support.server.replicas import ORDERS_0, Broker, InlineExecutor, lead, settle
+from tests.support.server.replicas import ORDERS_0, Broker, InlineExecutor, lead_begun, settle
 
 ID, PRODUCER = "payments", 7
 VERIFIES, ABORTABLE, ADDS = TransactionSupport
@@ -66,7 +66,7 @@ class Producing:
         self.handler = ProduceHandler(self.broker.partitions, self.appends, verification)
         self.first, self.second = (self.broker.open(each) for each in (ORDERS_0, ORDERS_1))
         for partition in (self.first, self.second):
-            lead(partition, epoch=1, isr=(1,))
+            lead_begun(partition, epoch=1, isr=(1,))
 
     def begin(
         self,

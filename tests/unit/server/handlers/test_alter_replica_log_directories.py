@@ -21,7 +21,7 @@ from kraft.server.replica.log_directories import as_log_directory
 from kraft.server.replica.partitions import Damage, OfflineReplica
 from tests.support.cluster_images import ORDERS
 from tests.support.server.moving import Mover, settled
-from tests.support.server.replicas import DEFAULTS, batch, lead
+from tests.support.server.replicas import DEFAULTS, append_to, batch, lead, made
 
 Code = ErrorCode
 
@@ -127,9 +127,9 @@ def test_a_copy_is_described_until_it_is_the_replica(mover: Mover, paths: list[L
     partition = mover.open()
     lead(partition, replicas=(1,))
     for value in "abc":
-        partition.append(batch(value), -1)
+        append_to(partition, batch(value), -1)
     mover.sync()
-    partition.advance_log_start(Offset(1))
+    made(partition, partition.advance_log_start(Offset(1)))
 
     def described() -> list[list[tuple[bool, int, bool]]]:
         handler = DescribeLogDirectoriesHandler(

@@ -9,7 +9,7 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset
 from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
 from kraft.server.replica.partition import Partition
-from tests.support.server.replicas import Broker, batch, fetched, follow, lead
+from tests.support.server.replicas import Broker, append_to, batch, fetched, follow, lead
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ async def test_only_the_replicas_that_lack_the_oldest_uncommitted_record_are_nam
     partition = broker.open()
     lead(partition, replicas=(1, 2, 3))
     for value in ("a", "b", "c"):
-        partition.append(batch(value), -1)
+        append_to(partition, batch(value), -1)
     broker.sync()
     fetched(partition, 2, broker_id=2)
     fetched(partition, 1, broker_id=3, broker_epoch=3)
@@ -45,7 +45,7 @@ async def test_only_the_replicas_that_lack_the_oldest_uncommitted_record_are_nam
 async def test_nothing_is_awaited_where_all_is_committed_or_another_broker_leads(broker: Broker) -> None:
     partition = broker.open()
     lead(partition, replicas=(1,))
-    partition.append(batch("a"), -1)
+    append_to(partition, batch("a"), -1)
     broker.sync()
     assert await awaited_in(broker, 0, 7) == ["", ""]
 
@@ -53,7 +53,7 @@ async def test_nothing_is_awaited_where_all_is_committed_or_another_broker_leads
 async def test_a_follower_awaits_nothing(broker: Broker) -> None:
     partition = broker.open()
     lead(partition)
-    partition.append(batch("a"), -1)
+    append_to(partition, batch("a"), -1)
     follow(partition, epoch=1)
     handler = AwaitedReplicasHandler(broker.partitions)
     asked = DescribeAwaitedReplicasRequest(partitions=[AwaitingPartition(topic="orders", partition=0)])

@@ -7,7 +7,6 @@ from uuid import UUID
 
 import pytest
 
-from kraft.log.append_work import AppendMustWait
 from kraft.model.delete_records import (
     HIGH_WATERMARK,
     DeleteRecordsPartition,
@@ -18,7 +17,7 @@ from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerEpoch, BrokerId, Offset, TopicId, TopicPartition
 from kraft.server.handlers.delete_records import DeleteRecordsHandler
 from kraft.server.replica.partition import Partition
-from tests.support.server.replicas import Broker, batch, follow, lead, settle, values_in
+from tests.support.server.replicas import Broker, append_to, batch, follow, lead, made, settle, values_in
 from tests.support.turn_counter import TurnCounter
 from tests.support.virtual_time import run_virtually
 
@@ -42,7 +41,7 @@ def led(broker: Broker, *values: str, replicas: tuple[int, ...] = (1,), **config
     partition = broker.open(**configs)
     lead(partition, replicas=replicas)
     for value in values:
-        partition.append(batch(value), 1)
+        append_to(partition, batch(value), 1)
     broker.sync()
     for replica in replicas[1:]:
         followed(partition, replica, log_start=0)
@@ -66,7 +65,7 @@ def test_records_below_the_offset_are_gone(broker: Broker) -> None:
 
 def test_minus_one_deletes_everything_that_is_committed(broker: Broker) -> None:
     partition = led(broker, "a", "b")
-    partition.append(batch("not committed"), 1)
+    append_to(partition, batch("not committed"), 1)
     (result,) = run_virtually(delete(broker, asking(HIGH_WATERMARK)))
     assert result.low_watermark == 2
     assert values_in(partition) == ["not committed"]
@@ -75,7 +74,7 @@ def test_minus_one_deletes_everything_that_is_committed(broker: Broker) -> None:
 @pytest.mark.parametrize("before_offset", [3, -2])
 def test_an_offset_outside_what_is_committed_is_refused(broker: Broker, before_offset: int) -> None:
     partition = led(broker, "a", "b")
-    partition.append(batch("not committed"), 1)
+    append_to(partition, batch("not committed"), 1)
     (result,) = run_virtually(delete(broker, asking(before_offset)))
     assert (result.error_code, result.low_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
     assert partition.log.log_start_offset == 0
@@ -90,7 +89,7 @@ def test_an_offset_that_is_passed_already_is_answered_with_where_the_log_begins(
 
 def test_an_offset_that_retention_has_passed_is_answered_with_where_the_log_begins(broker: Broker) -> None:
     partition = led(broker, "a", "b", "c", retention_ms=1)
-    assert partition.apply_retention().result(), "all records are old"
+    assert made(partition, partition.apply_retention()), "all records are old"
     (result,) = run_virtually(delete(broker, asking(1)))
     assert (result.error_code, result.low_watermark) == (ErrorCode.NONE, 3)
 
@@ -160,28 +159,21 @@ async def test_a_leader_that_is_demoted_meanwhile_says_so(broker: Broker) -> Non
 
 
 async def test_a_deletion_that_fails_is_refused_as_such_and_at_once(tmp_path: Path) -> None:
-    broker = Broker(tmp_path, off_loop=True)
+    broker = Broker(tmp_path)
+    broker.thread.holds_steps = True
     partition = broker.open()
     lead(partition, replicas=(1,))
-    with pytest.raises(AppendMustWait):
-        partition.append(batch("a"), 1)
-    make_changes(broker)
-    partition.append(batch("a"), 1)
-    make_changes(broker)
+    append_to(partition, batch("a"), 1)
+    broker.sync_all()
     began = asyncio.get_running_loop().time()
     asked = asyncio.create_task(delete(broker, asking(1)))
     await settle()
     broker.disk.is_full = True
-    make_changes(broker)
+    broker.sync_all()
     (result,) = await asked
     assert result.error_code is ErrorCode.KAFKA_STORAGE_ERROR, "no replica will delete them later"
     assert asyncio.get_running_loop().time() == began
     assert partition.log.log_start_offset == 0
-
-
-def make_changes(broker: Broker) -> None:
-    while broker.unsynced:
-        broker.sync()
 
 
 async def test_segment_removal_is_requested_after_a_deletion(broker: Broker) -> None:
@@ -201,7 +193,7 @@ def test_a_log_that_was_emptied_takes_new_records_at_its_old_end(broker: Broker)
     partition = led(broker, "a", "b")
     run_virtually(delete(broker, asking(HIGH_WATERMARK)))
     assert values_in(partition) == []
-    assert partition.append(batch("c"), 1).base_offset == 2
+    assert append_to(partition, batch("c"), 1).base_offset == 2
 
 
 def test_records_of_an_internal_topic_are_deleted_by_brokers_only(broker: Broker) -> None:

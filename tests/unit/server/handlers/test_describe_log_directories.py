@@ -10,7 +10,7 @@ from kraft.model.log_directories import DescribeLogDirectoriesRequest, LogDirect
 from kraft.model.partitions import PartitionName
 from kraft.server.handlers.describe_log_directories import DescribeLogDirectoriesHandler, space_of
 from kraft.server.replica.log_directories import LogDirectories, as_log_directory
-from tests.support.server.replicas import Broker, batch, lead
+from tests.support.server.replicas import Broker, append_to, batch, lead
 from tests.support.virtual_time import run_virtually
 
 
@@ -23,7 +23,7 @@ def described(broker: Broker, *wanted: PartitionName) -> list[LogDirectoryDescri
     async def scenario() -> list[LogDirectoryDescription]:
         partition = broker.open()
         lead(partition)
-        partition.append(batch("a"), 1)
+        append_to(partition, batch("a"), 1)
         directories = LogDirectories(
             [partition.log_directory, LogDirectory("/elsewhere")], {LogDirectory("/failed"): "it broke"}
         )

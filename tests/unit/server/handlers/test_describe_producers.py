@@ -9,7 +9,7 @@ from kraft.model.errors import ErrorCode
 from kraft.model.partitions import PartitionName
 from kraft.server.handlers.describe_producers import DescribeProducersHandler
 from tests.support.cluster_images import cluster, with_topic
-from tests.support.server.replicas import Broker, batch, follow, lead
+from tests.support.server.replicas import Broker, append_to, batch, follow, lead, made
 from tests.support.virtual_time import run_virtually
 
 IMAGE = with_topic(cluster(1), [1])
@@ -31,8 +31,8 @@ def test_the_producers_of_a_partition_are_described(broker: Broker) -> None:
         partition = broker.open()
         lead(partition)
         for sequence, value in enumerate("ab"):
-            partition.append(batch(value, producer_id=7, producer_epoch=2, sequence=sequence), 1)
-        partition.append(batch("nobody's"), 1)
+            append_to(partition, batch(value, producer_id=7, producer_epoch=2, sequence=sequence), 1)
+        append_to(partition, batch("nobody's"), 1)
         return await described(broker)
 
     result = run_virtually(scenario())
@@ -48,7 +48,7 @@ def test_a_follower_describes_its_producers_as_well(broker: Broker) -> None:
         partition = broker.open()
         follow(partition)
         records = bytearray(batch("a", producer_id=7, producer_epoch=2, sequence=5))
-        partition.append_as_follower(bytes(records))
+        made(partition, partition.append_as_follower(bytes(records)))
         return await described(broker)
 
     result = run_virtually(scenario())

@@ -13,7 +13,7 @@ from kraft.model.fetch import FetchResponse
 from kraft.server.handlers import fetch as fetch_module
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.replica.partition import Partition
-from tests.support.server.replicas import Broker, batch, fetched, follow, lead, settle, values_of
+from tests.support.server.replicas import Broker, append_to, batch, fetched, follow, lead, settle, values_of
 from tests.unit.server.handlers.fetches import asking, codes, committed, request, values
 
 
@@ -26,7 +26,7 @@ async def test_what_is_committed_is_answered_at_once_and_nothing_above_it(broker
     partition = broker.open()
     lead(partition, epoch=4)
     for value in ("a", "b"):
-        partition.append(batch(value), 1)
+        append_to(partition, batch(value), 1)
     broker.sync()
     fetched(partition, 1)
     response = await FetchHandler(broker.partitions).handle(request(asking(), max_wait_ms=60_000))
@@ -42,7 +42,7 @@ async def test_a_consumer_at_the_end_waits_and_is_woken_by_the_high_watermark_no
     began = asyncio.get_running_loop().time()
     waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(request(asking(), max_wait_ms=60_000)))
     await settle()
-    partition.append(batch("a"), 1)
+    append_to(partition, batch("a"), 1)
     broker.sync()
     await settle()
     assert not waiting.done()
@@ -66,7 +66,7 @@ async def test_fewer_than_the_wanted_bytes_are_waited_with(broker: Broker) -> No
     waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
     await settle()
     assert not waiting.done()
-    partition.append(batch("b"), 1)
+    append_to(partition, batch("b"), 1)
     broker.sync()
     assert values(await waiting) == [["a", "b"]]
 
@@ -83,7 +83,7 @@ async def test_no_more_bytes_are_waited_for_than_the_answer_may_have(broker: Bro
 async def test_records_of_the_next_segment_are_not_waited_for(broker: Broker) -> None:
     partition = committed(broker, "a", "b")
     run_now(partition.log.rolling())
-    partition.append(batch("c"), 1)
+    append_to(partition, batch("c"), 1)
     broker.sync()
     began = asyncio.get_running_loop().time()
     handler = FetchHandler(broker.partitions)
@@ -205,7 +205,7 @@ async def test_a_log_that_cannot_be_read_fails_its_directory(broker: Broker, mon
 async def test_an_offset_that_is_written_but_not_committed_is_waited_at_and_no_error(broker: Broker) -> None:
     partition = broker.open()
     lead(partition)
-    partition.append(batch("a", "b"), 1)
+    append_to(partition, batch("a", "b"), 1)
     response = await FetchHandler(broker.partitions).handle(request(asking(2), max_wait_ms=10))
     assert (codes(response), values(response)) == ([ErrorCode.NONE], [[]])
 
@@ -319,7 +319,7 @@ async def test_what_came_while_much_was_read_is_not_waited_for(broker: Broker, m
     assert isinstance(begun, Awaitable)
     reading = asyncio.ensure_future(begun)
     await asyncio.sleep(0)
-    first.append(batch("late"), 1)
+    append_to(first, batch("late"), 1)
     broker.sync()
     began = asyncio.get_running_loop().time()
     assert values(await reading) == [["late"], [], []]
@@ -362,7 +362,7 @@ async def test_records_committed_between_reading_and_waiting_are_not_missed(brok
     partition = committed(broker, "a")
     began = asyncio.get_running_loop().time()
     begun = FetchHandler(broker.partitions).begin(request(asking(1), max_wait_ms=60_000))
-    partition.append(batch("b"), 1)
+    append_to(partition, batch("b"), 1)
     broker.sync()
     assert isinstance(begun, Awaitable)
     assert values(await begun) == [["b"]]

@@ -39,11 +39,13 @@ from tests.support.server.replicas import (
     WALL_MS,
     Broker,
     InlineExecutor,
+    append_to,
     batch,
     fetched,
     follow,
     lead,
     leaders_batch,
+    made,
     remove_directory,
 )
 
@@ -92,8 +94,8 @@ def with_three_of_four_committed(broker: Broker) -> None:
     """Records at 1000, 1001, 1000 and 1001 ms; the last one is not committed."""
     partition = broker.open()
     lead(partition, epoch=2)
-    partition.append(batch("a", "b"), 1)
-    partition.append(batch("c", "d"), 1)
+    append_to(partition, batch("a", "b"), 1)
+    append_to(partition, batch("c", "d"), 1)
     broker.sync()
     fetched(partition, 3)
     assert partition.high_watermark == 3
@@ -130,7 +132,7 @@ def test_the_epoch_is_that_of_the_record_and_at_the_end_the_leaders(
 ) -> None:
     partition = broker.open()
     lead(partition, replicas=(1,), epoch=2)
-    partition.append(batch("a", "b"), 1)
+    append_to(partition, batch("a", "b"), 1)
     broker.sync()
     follow(partition, epoch=4)
     lead(partition, replicas=(1,), epoch=5)
@@ -140,9 +142,9 @@ def test_the_epoch_is_that_of_the_record_and_at_the_end_the_leaders(
 def test_the_epoch_of_a_log_without_records_is_the_leaders(broker: Broker) -> None:
     partition = broker.open()
     lead(partition, replicas=(1,), epoch=2)
-    partition.append(batch("a"), 1)
+    append_to(partition, batch("a"), 1)
     broker.sync()
-    partition.delete_records(1)
+    made(partition, partition.delete_records(1)[1])
     lead(partition, replicas=(1,), epoch=5)
     result = ask(broker, EARLIEST_TIMESTAMP)
     assert (result.offset, result.leader_epoch) == (1, 5)
@@ -151,7 +153,7 @@ def test_the_epoch_of_a_log_without_records_is_the_leaders(broker: Broker) -> No
 def test_a_record_that_is_not_committed_is_not_found(broker: Broker) -> None:
     partition = broker.open()
     lead(partition)
-    partition.append(batch("a"), 1)
+    append_to(partition, batch("a"), 1)
     assert (ask(broker, 0).offset, ask(broker, MAX_TIMESTAMP).offset) == (-1, -1)
 
 
@@ -168,7 +170,7 @@ def test_an_empty_log_begins_and_ends_at_its_start(broker: Broker) -> None:
 def test_a_new_leader_that_does_not_know_yet_what_was_committed_does_not_guess(broker: Broker) -> None:
     partition = broker.open()
     follow(partition)
-    partition.append_as_follower(leaders_batch("a", "b", at=0))
+    made(partition, partition.append_as_follower(leaders_batch("a", "b", at=0)))
     broker.sync()
     lead(partition, epoch=1)
     assert ask(broker, LATEST_TIMESTAMP).error_code is ErrorCode.OFFSET_NOT_AVAILABLE
@@ -219,7 +221,7 @@ def with_a_record_a_second(broker: Broker, count: int = 6, **configs: Any) -> Pa
     partition = broker.open(segment_bytes=100, index_interval_bytes=0, retention_ms=-1, **configs)
     lead(partition, replicas=(1,), epoch=2)
     for number in range(count):
-        partition.append(build_batch([Record(0, 1_000 * (number + 1), b"k", b"v" * 30)]), 1)
+        append_to(partition, build_batch([Record(0, 1_000 * (number + 1), b"k", b"v" * 30)]), 1)
         broker.sync()
     return partition
 
@@ -248,8 +250,11 @@ def test_a_leader_that_comes_back_with_another_log_looks_into_that_one(broker: B
 
     def lose_the_tail() -> None:
         follow(partition, epoch=3)
-        partition.truncate(TruncateTo(offset=Offset(2)))
-        partition.append_as_follower(build_batch([Record(2, 7_000, b"k", b"new")], base_offset=2, leader_epoch=3))
+        made(partition, partition.truncate(TruncateTo(offset=Offset(2))))
+        made(
+            partition,
+            partition.append_as_follower(build_batch([Record(2, 7_000, b"k", b"new")], base_offset=2, leader_epoch=3)),
+        )
         broker.sync()
         lead(partition, replicas=(1,), epoch=4)
 
@@ -264,8 +269,8 @@ def test_what_was_deleted_meanwhile_is_not_found(broker: Broker, when: str) -> N
     partition = with_a_record_a_second(broker)
 
     def delete() -> None:
-        partition.delete_records(3)
-        for path in partition.apply_retention().result():
+        made(partition, partition.delete_records(3)[1])
+        for path in made(partition, partition.apply_retention()):
             broker.disk.remove(path)
 
     result = ask(broker, 500, thread=Meanwhile(**{when: delete}))
@@ -298,7 +303,7 @@ def test_segments_that_were_cleaned_meanwhile_are_looked_into_again(broker: Brok
         assert plan is not None
         result = clean(broker.disk, log.directory, plan, log.config, WALL_MS, 1 << 20, {}, lambda _: None)
         segments = open_cleaned(broker.disk, log.directory, result, log.config.index_interval_bytes)
-        for path in partition.install_cleaned(result, segments).result():
+        for path in made(partition, partition.install_cleaned(result, segments)):
             broker.disk.remove(path)
 
     result = ask(broker, 500, thread=Meanwhile(**{when: clean_all}))
@@ -328,7 +333,7 @@ def test_a_log_that_moved_meanwhile_is_looked_into_where_it_is_now(broker: Broke
 def test_a_record_not_committed_when_the_look_up_ran_is_not_found(broker: Broker) -> None:
     with_three_of_four_committed(broker)
     partition = broker.partitions.by_name("orders", 0)
-    thread = Meanwhile(behind=lambda: partition.append(batch("e"), 1))
+    thread = Meanwhile(behind=lambda: append_to(partition, batch("e"), 1))
     assert ask(broker, MAX_TIMESTAMP, thread=thread).offset == 1
 
 
@@ -368,7 +373,7 @@ async def test_others_have_their_turn_while_a_batch_is_unpacked(broker: Broker) 
     lead(partition, replicas=(1,))
     pieces = 40
     records = [Record(0, 1_000 + at, None, bytes(10_000)) for at in range(pieces * PIECE_BYTES // 10_000)]
-    partition.append(build_batch(records, Codec.ZSTD), 1)
+    append_to(partition, build_batch(records, Codec.ZSTD), 1)
     broker.sync()
     wanted = [ListOffsetsPartition(topic="orders", partition=0, timestamp_ms=records[-1].timestamp_ms)]
     looking = asyncio.ensure_future(handler(broker).handle(ListOffsetsRequest(partitions=wanted)))

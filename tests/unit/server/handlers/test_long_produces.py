@@ -25,7 +25,7 @@ from kraft.server.handlers.long_produces import (
 from kraft.server.handlers.produce import TURN_S_MIN, ProduceHandler
 from kraft.server.replica.partition import ProduceOutcome
 from kraft.server.replica.waiting_appends import WaitingAppends, WaitingClient
-from tests.support.server.replicas import Broker, batch, follow, lead, settle, values_in
+from tests.support.server.replicas import Broker, batch, follow, lead_begun, settle, values_in
 from tests.support.turn_counter import TurnCounter
 
 ENTRIES = LONG_FROM + 500
@@ -37,7 +37,7 @@ def broker(tmp_path: Path) -> Broker:
     """A broker that leads three partitions alone."""
     broker = Broker(tmp_path, sync_before_ack=False)
     for number in range(3):
-        lead(broker.open(TopicPartition("orders", number)), replicas=(1,))
+        lead_begun(broker.open(TopicPartition("orders", number)), replicas=(1,))
     return broker
 
 
@@ -136,7 +136,7 @@ async def test_the_rest_of_a_request_whose_client_is_gone_is_appended_and_nothin
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     partition, parked = broker.partitions.by_name("orders", 0), list[asyncio.Future[ErrorCode]]()
-    lead(partition, epoch=1)
+    lead_begun(partition, epoch=1)
     park = partition.park_produce
 
     def noted(required: Offset) -> ProduceOutcome:

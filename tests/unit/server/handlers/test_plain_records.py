@@ -24,7 +24,18 @@ from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.plain_records import FETCHED_BYTES_MAX, FETCHED_RECORDS_MAX, PlainRecordsHandler
 from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.loop.slow_reads import SlowReads
-from tests.support.server.replicas import WALL_MS, Broker, InlineExecutor, batch, follow, lead, leaders_batch, settle
+from tests.support.server.replicas import (
+    WALL_MS,
+    Broker,
+    InlineExecutor,
+    append_to,
+    batch,
+    follow,
+    lead,
+    leaders_batch,
+    made,
+    settle,
+)
 
 pytestmark = pytest.mark.real_time
 
@@ -72,7 +83,7 @@ def test_records_before_the_one_asked_for_are_left_out_although_their_batch_is_r
 def test_compressed_batches_of_other_producers_are_read_as_plain_records(broker: Broker) -> None:
     partition = broker.open()
     lead(partition, replicas=(1,))
-    partition.append(build_batch([Record(0, 1, None, b"a")], codec=Codec.ZSTD), 1)
+    append_to(partition, build_batch([Record(0, 1, None, b"a")], codec=Codec.ZSTD), 1)
     assert [record.value for record in fetch(broker).records] == [b"a"]
 
 
@@ -103,7 +114,7 @@ def test_errors_are_those_of_the_calls_beneath(broker: Broker) -> None:
 def test_a_batch_whose_inside_is_damaged_although_its_checksum_fits_is_an_error_of_that_answer(broker: Broker) -> None:
     partition = broker.open()
     lead(partition, replicas=(1,))
-    partition.append(_with_garbage_inside(), 1)
+    append_to(partition, _with_garbage_inside(), 1)
     response = fetch(broker)
     assert (response.error_code, response.records) == (ErrorCode.CORRUPT_MESSAGE, [])
     assert partition.high_watermark == Offset(1)
@@ -113,7 +124,7 @@ def test_an_answer_holds_so_many_records_and_the_next_goes_on_inside_the_batch(b
     partition = broker.open()
     lead(partition, replicas=(1,))
     count = 2 * FETCHED_RECORDS_MAX + 5
-    partition.append(build_batch([Record(0, 1, None, b"") for _ in range(count)], Codec.ZSTD), 1)
+    append_to(partition, build_batch([Record(0, 1, None, b"") for _ in range(count)], Codec.ZSTD), 1)
     offset, sizes = 0, list[int]()
     while offset < count:
         records = fetch(broker, offset).records
@@ -127,8 +138,8 @@ def test_an_answer_holds_so_many_bytes_unless_its_first_record_is_larger(broker:
     partition = broker.open()
     lead(partition, replicas=(1,))
     large = [Record(0, 1, None, bytes(FETCHED_BYTES_MAX // 3)) for _ in range(5)]
-    partition.append(build_batch(large, Codec.ZSTD), 1)
-    partition.append(build_batch([Record(0, 1, None, bytes(2 * FETCHED_BYTES_MAX))], Codec.ZSTD), 1)
+    append_to(partition, build_batch(large, Codec.ZSTD), 1)
+    append_to(partition, build_batch([Record(0, 1, None, bytes(2 * FETCHED_BYTES_MAX))], Codec.ZSTD), 1)
     lengths = [len(fetch(broker, offset, max_bytes=1 << 30).records) for offset in range(6)]
     assert lengths == [2, 2, 2, 2, 1, 1]
     assert [len(fetch(broker, 0, max_bytes=asked).records) for asked in (0, 1, FETCHED_BYTES_MAX // 2)] == [1, 1, 1]
@@ -138,8 +149,8 @@ def test_batches_without_a_record_for_consumers_are_passed_over(broker: Broker) 
     partition = broker.open()
     follow(partition)
     emptied = rebuild_batch(read_header(leaders_batch("a", at=0)), RecordColumns([], [], [], [], []))
-    partition.append_as_follower(emptied)
-    partition.append_as_follower(leaders_batch("b", at=1))
+    made(partition, partition.append_as_follower(emptied))
+    made(partition, partition.append_as_follower(leaders_batch("b", at=1)))
     lead(partition, replicas=(1,), epoch=1)
     assert [record.value for record in fetch(broker, max_bytes=1).records] == [b"b"]
 
@@ -151,7 +162,7 @@ async def test_a_wait_for_records_ends_when_there_are_some(broker: Broker) -> No
     waiting = asyncio.ensure_future(_handler(broker).fetch(request))
     await settle()
     assert not waiting.done()
-    partition.append(batch("a"), 1)
+    append_to(partition, batch("a"), 1)
     async with asyncio.timeout(10):
         assert [record.value for record in (await waiting).records] == [b"a"]
     assert (await _handler(broker).fetch(replace(request, fetch_offset=1, max_wait_ms=1))).records == []
@@ -161,7 +172,7 @@ async def test_others_have_their_turn_while_a_batch_is_unpacked(broker: Broker) 
     partition = broker.open()
     lead(partition, replicas=(1,))
     count, pieces = 40 * PIECE_BYTES // 1_000, 40
-    partition.append(build_batch([Record(0, 1, None, bytes(1_000)) for _ in range(count)], Codec.ZSTD), 1)
+    append_to(partition, build_batch([Record(0, 1, None, bytes(1_000)) for _ in range(count)], Codec.ZSTD), 1)
     request = FetchRecordsRequest(topic="orders", partition=0, fetch_offset=count - 1, max_wait_ms=0, max_bytes=1 << 20)
     fetching = asyncio.ensure_future(_handler(broker).fetch(request))
     turns = 0

@@ -15,7 +15,7 @@ from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.produce import ProduceHandler
 from tests.support.log.transactional_log import transactional
-from tests.support.server.replicas import Broker, batch, fetched, follow, lead, settle, values_in, values_of
+from tests.support.server.replicas import Broker, batch, fetched, follow, lead, lead_begun, settle, values_in, values_of
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ async def test_an_answer_that_waited_is_there_in_the_turn_after_the_commit(broke
 
 async def test_the_records_are_in_the_log_before_the_answer_is_awaited(broker: Broker) -> None:
     partition = broker.open()
-    lead(partition)
+    lead_begun(partition)
     handler = ProduceHandler(broker.partitions)
     first, second = handler.handle(request(batch("a"), acks=1)), handler.handle(request(batch("b"), acks=1))
     assert values_in(partition) == ["a", "b"]
@@ -72,14 +72,14 @@ async def test_the_records_are_in_the_log_before_the_answer_is_awaited(broker: B
 
 async def test_acks_1_does_not_wait_for_the_followers(broker: Broker) -> None:
     partition = broker.open(min_insync_replicas=2)
-    lead(partition, isr=(1,))
+    lead_begun(partition, isr=(1,))
     result = await only(ProduceHandler(broker.partitions).handle(request(batch("a"), acks=1)))
     assert (result.error_code, result.base_offset, partition.high_watermark) == (ErrorCode.NONE, 0, 0)
 
 
 async def test_acks_0_has_no_answer_and_a_failure_of_it_ends_the_stream(broker: Broker) -> None:
     partition = broker.open()
-    lead(partition)
+    lead_begun(partition)
     handler = ProduceHandler(broker.partitions)
     assert await handler.handle(request(batch("a"), acks=0)) is None
     assert values_in(partition) == ["a"]
@@ -90,7 +90,7 @@ async def test_acks_0_has_no_answer_and_a_failure_of_it_ends_the_stream(broker: 
 
 async def test_what_waits_for_no_replica_is_begun_and_answered_in_one(broker: Broker) -> None:
     partition = broker.open()
-    lead(partition)
+    lead_begun(partition)
     handler = ProduceHandler(broker.partitions)
     assert isinstance(handler.begin(request(batch("a"), acks=1)), ProduceResponse)
     assert handler.begin(request(batch("b"), acks=0)) is None
@@ -268,7 +268,7 @@ async def test_a_retry_after_the_leader_changed_waits_under_the_new_leader(broke
 
 async def test_a_gap_in_a_producers_numbers_is_refused(broker: Broker) -> None:
     partition = broker.open()
-    lead(partition)
+    lead_begun(partition)
     handler = ProduceHandler(broker.partitions)
     await only(handler.handle(request(batch("a", producer_id=5, sequence=0), acks=1)))
     result = await only(handler.handle(request(batch("c", producer_id=5, sequence=2), acks=1)))
@@ -281,7 +281,7 @@ async def test_what_is_under_way_behind_a_refused_batch_is_not_taken_before_it(b
     handler = ProduceHandler(broker.partitions)
     first, second = (request(batch(each, producer_id=5, sequence=at), acks=1) for at, each in enumerate("ab"))
     assert (await only(handler.handle(first))).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    lead(partition)
+    lead_begun(partition)
     assert (await only(handler.handle(second))).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     for again in (first, second):
         assert (await only(handler.handle(again))).error_code is ErrorCode.NONE
@@ -313,7 +313,7 @@ async def test_nothing_waits_any_longer_for_a_client_that_went(broker: Broker) -
 
 
 async def test_a_write_error_of_the_disk_reaches_the_node_and_the_producer(broker: Broker) -> None:
-    lead(broker.open())
+    lead_begun(broker.open())
     broker.disk.fails_writes = True
     result = await only(ProduceHandler(broker.partitions).handle(request(batch("a"))))
     assert result.error_code is ErrorCode.KAFKA_STORAGE_ERROR

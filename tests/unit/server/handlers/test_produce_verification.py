@@ -17,7 +17,7 @@ from kraft.server.handlers.produce_verification import TransactionSupport
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.waiting_appends import WaitingClient
 from tests.support.log.transactional_log import ABORT, COMMIT, end
-from tests.support.server.replicas import ORDERS_0, batch, fetched, follow, lead, settle, values_in
+from tests.support.server.replicas import ORDERS_0, batch, fetched, follow, lead, lead_begun, made, settle, values_in
 from tests.unit.server.handlers.producing import (
     ADDS,
     ID,
@@ -264,7 +264,7 @@ async def test_a_marker_from_another_leader_meanwhile_keeps_a_late_batch_out(pro
     follow(producing.first, epoch=2)
     marker = bytearray(build_marker(EndTransactionMarker(type=ABORT, coordinator_epoch=0), PRODUCER, 0, 1_000))
     assign_offsets(marker, 0, Offset(0), LeaderEpoch(2))
-    producing.first.append_as_follower(bytes(marker))
+    made(producing.first, producing.first.append_as_follower(bytes(marker)))
     lead(producing.first, epoch=3, isr=(1,))
     await producing.coordinator.release()
     assert await codes_of(answer) == [LATER]
@@ -349,7 +349,7 @@ async def test_records_that_wait_are_counted_and_too_many_are_refused(tmp_path: 
 
 
 async def test_the_records_are_not_held_while_replicas_are_waited_for(producing: Producing) -> None:
-    lead(producing.first, epoch=2)
+    lead_begun(producing.first, epoch=2)
     request = ProduceRequest(
         request_id=7,
         acks=-1,

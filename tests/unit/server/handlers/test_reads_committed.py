@@ -27,10 +27,12 @@ from tests.support.log.transactional_log import ABORT, COMMIT, COORDINATOR, VERI
 from tests.support.server.replicas import (
     Broker,
     InlineExecutor,
+    append_to,
     batch,
     fetched,
     follow,
     lead,
+    made,
     settle,
     values_of,
 )
@@ -50,7 +52,7 @@ def alone(broker: Broker) -> Partition:
 
 
 def write(broker: Broker, partition: Partition, records: bytes, origin: AppendOrigin = VERIFIED) -> None:
-    partition.append(records, 1, origin)
+    append_to(partition, records, 1, origin)
     broker.sync()
 
 
@@ -126,7 +128,10 @@ async def test_a_new_leader_knows_what_it_has_copied_but_not_what_is_not_replica
     write(leading, source, marker(ABORT), COORDINATOR)
     write(leading, source, transactional(8, 0, "b"))
     follow(partition)
-    partition.append_as_follower(source.log.read(source.log.log_start_offset, 1 << 20, source.log.log_end_offset))
+    made(
+        partition,
+        partition.append_as_follower(source.log.read(source.log.log_start_offset, 1 << 20, source.log.log_end_offset)),
+    )
     broker.sync()
     lead(partition, epoch=1)
     assert partition.last_stable_offset == 0
@@ -168,9 +173,9 @@ def many_aborted(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Partition:
     partition = alone(broker)
     producers = range(100, 100 + BESIDE)
     for producer_id in producers:
-        partition.append(transactional(producer_id, 0, str(producer_id)), 1, VERIFIED)
+        append_to(partition, transactional(producer_id, 0, str(producer_id)), 1, VERIFIED)
     for producer_id in producers:
-        partition.append(marker(ABORT, producer_id), 1, COORDINATOR)
+        append_to(partition, marker(ABORT, producer_id), 1, COORDINATOR)
     broker.sync()
     return partition
 

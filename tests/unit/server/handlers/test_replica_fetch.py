@@ -18,7 +18,18 @@ from kraft.model.replica_fetch import (
 from kraft.server.handlers.replica_fetch import HIGH_WATERMARK_PERIOD_MS, ReplicaFetchHandler
 from kraft.server.replica.partition import Partition
 from tests.support.cluster_images import ORDERS
-from tests.support.server.replicas import Broker, batch, fetched, follow, lead, outcome, settle, values_of
+from tests.support.server.replicas import (
+    Broker,
+    append_to,
+    batch,
+    fetched,
+    follow,
+    lead,
+    made,
+    outcome,
+    settle,
+    values_of,
+)
 
 
 @pytest.fixture
@@ -79,7 +90,7 @@ def caught_up(broker: Broker) -> Partition:
     """A partition with one record, which the follower has."""
     partition = broker.open()
     lead(partition)
-    partition.append(batch("a"), 1)
+    append_to(partition, batch("a"), 1)
     broker.sync()
     fetched(partition, 1)
     return partition
@@ -88,8 +99,8 @@ def caught_up(broker: Broker) -> Partition:
 async def test_a_follower_gets_everything_in_the_log_committed_or_not(broker: Broker) -> None:
     partition = broker.open()
     lead(partition)
-    partition.append(batch("a"), -1)
-    partition.append(batch("b"), -1)
+    append_to(partition, batch("a"), -1)
+    append_to(partition, batch("b"), -1)
     result = await ask(broker, asking(0))
     assert values_of(result.records) == ["a", "b"]
     assert (result.error_code, result.leader_epoch, result.high_watermark) == (ErrorCode.NONE, 0, 0)
@@ -98,7 +109,7 @@ async def test_a_follower_gets_everything_in_the_log_committed_or_not(broker: Br
 async def test_a_fetch_is_the_promise_of_what_is_on_the_followers_disk(broker: Broker) -> None:
     partition = broker.open()
     lead(partition)
-    partition.append(batch("a"), -1)
+    append_to(partition, batch("a"), -1)
     parked = partition.park_produce(Offset(1))
     broker.sync()
     await ask(broker, asking(0))
@@ -114,7 +125,7 @@ async def test_a_follower_at_the_end_waits_for_the_next_append(broker: Broker) -
     waiting = begin(broker, asking(0))
     await settle()
     assert not waiting.done()
-    partition.append(batch("a"), -1)
+    append_to(partition, batch("a"), -1)
     (result,) = (await waiting).partitions
     assert values_of(result.records) == ["a"]
 
@@ -122,7 +133,7 @@ async def test_a_follower_at_the_end_waits_for_the_next_append(broker: Broker) -
 async def test_a_high_watermark_that_moves_on_is_news_for_a_follower_that_waits(broker: Broker) -> None:
     partition = broker.open()
     lead(partition, replicas=(1, 2, 3))
-    partition.append(batch("a"), -1)
+    append_to(partition, batch("a"), -1)
     broker.sync()
     waiting = begin(broker, asking(1, last_epoch=0))
     await settle()
@@ -136,7 +147,7 @@ async def test_a_high_watermark_alone_waits_for_records_to_go_with_it_but_not_lo
     partition = broker.open()
     lead(partition, replicas=(1, 2, 3))
     for value in ("a", "b"):
-        partition.append(batch(value), -1)
+        append_to(partition, batch(value), -1)
     broker.sync()
     loop = asyncio.get_running_loop()
     for end, brings in ((1, []), (2, ["c"])):
@@ -147,7 +158,7 @@ async def test_a_high_watermark_alone_waits_for_records_to_go_with_it_but_not_lo
         await settle()
         assert not waiting.done()
         for value in brings:
-            partition.append(batch(value), -1)
+            append_to(partition, batch(value), -1)
         (result,) = (await waiting).partitions
         assert (result.high_watermark, values_of(result.records)) == (end, brings)
         assert loop.time() - began_s <= (0 if brings else HIGH_WATERMARK_PERIOD_MS / 1_000 + 0.001)
@@ -157,7 +168,7 @@ async def test_the_high_watermarks_of_many_partitions_are_told_at_one_moment(bro
     partitions = [broker.open(TopicPartition("orders", number)) for number in range(3)]
     for partition in partitions:
         lead(partition, replicas=(1, 2, 3))
-        partition.append(batch("a"), -1)
+        append_to(partition, batch("a"), -1)
     broker.sync()
     waiting = [begin(broker, asking(1, last_epoch=0, number=number)) for number in range(3)]
     told_at_s: list[float] = []
@@ -197,7 +208,7 @@ async def test_without_news_the_wait_ends_in_an_empty_answer(broker: Broker) -> 
 async def test_a_follower_whose_log_diverges_learns_where_and_makes_no_progress(broker: Broker) -> None:
     partition = broker.open()
     lead(partition, epoch=1)
-    partition.append(batch("a"), -1)
+    append_to(partition, batch("a"), -1)
     broker.sync()
     follow(partition, epoch=2)
     lead(partition, epoch=3)
@@ -218,7 +229,7 @@ async def test_a_follower_of_another_epoch_is_refused_at_once(broker: Broker, ep
 async def test_a_fetch_of_an_earlier_life_of_the_follower_counts_for_nothing(broker: Broker) -> None:
     partition = broker.open()
     lead(partition)
-    partition.append(batch("a"), -1)
+    append_to(partition, batch("a"), -1)
     broker.sync()
     await ask(broker, asking(0), broker_epoch=7)
     stale = await ask(broker, asking(1, last_epoch=0), broker_epoch=6)
@@ -237,7 +248,7 @@ async def test_an_empty_log_that_begins_above_what_is_kept_makes_no_progress_out
     partition = broker.open()
     lead(partition, isr=(1,))
     for value in ("a", "b"):
-        partition.append(batch(value), 1)
+        append_to(partition, batch(value), 1)
     broker.sync()
     result = await ask(broker, asking(2))
     assert (result.error_code, result.log_start_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, 0)
@@ -251,7 +262,7 @@ async def test_a_late_fetch_from_before_a_log_began_again_makes_no_progress(brok
     await ask(broker, asking(0))
     lead(partition, isr=(1, 2), partition_epoch=1)
     for value in ("a", "b"):
-        partition.append(batch(value), -1)
+        append_to(partition, batch(value), -1)
     broker.sync()
     parked = partition.park_produce(Offset(2))
     result = await ask(broker, asking(2))
@@ -263,10 +274,10 @@ async def test_an_empty_log_in_the_isr_begins_where_its_last_leader_had_deleted_
     partition = broker.open()
     lead(partition)
     for value in ("a", "b"):
-        partition.append(batch(value), 1)
+        append_to(partition, batch(value), 1)
     broker.sync()
     lead(partition, epoch=1)
-    partition.append(batch("c"), 1)
+    append_to(partition, batch("c"), 1)
     result = await ask(broker, asking(2, leader_epoch=1))
     assert values_of(result.records) == ["c"]
 
@@ -274,7 +285,7 @@ async def test_an_empty_log_in_the_isr_begins_where_its_last_leader_had_deleted_
 async def test_a_topic_of_the_same_name_but_another_id_is_not_this_one(broker: Broker) -> None:
     partition = broker.open()
     lead(partition)
-    partition.append(batch("a"), -1)
+    append_to(partition, batch("a"), -1)
     result = await ask(broker, asking(0, topic_id=TopicId(UUID(int=200))))
     assert (result.error_code, result.records) == (ErrorCode.UNKNOWN_TOPIC_ID, b"")
 
@@ -295,7 +306,7 @@ async def test_a_wait_that_outlives_a_change_of_epoch_gets_nothing_of_the_new_on
     waiting = begin(broker, asking(0))
     await settle()
     lead(partition, epoch=1)
-    partition.append(batch("a"), -1)
+    append_to(partition, batch("a"), -1)
     (result,) = (await waiting).partitions
     assert (result.error_code, result.records) == (ErrorCode.FENCED_LEADER_EPOCH, b"")
 
@@ -305,8 +316,8 @@ async def test_the_first_batch_is_given_whatever_its_size_and_no_other(broker: B
         partition = broker.open(TopicPartition("orders", number))
         lead(partition)
         if number:
-            partition.append(batch("x" * 1_000), 1)
-            partition.append(batch("y" * 1_000), 1)
+            append_to(partition, batch("x" * 1_000), 1)
+            append_to(partition, batch("y" * 1_000), 1)
     for max_bytes in (0, 1, 500):
         wanted = [asking(0, number=number) for number in (0, 1, 2)]
         response = await answer(broker, request(*wanted, max_bytes=max_bytes))
@@ -326,7 +337,7 @@ async def test_a_log_start_that_moves_on_is_news_for_a_follower_that_waits(broke
     waiting = asyncio.create_task(answer(broker, request(at_the_end)))
     await settle()
     assert not waiting.done()
-    partition.delete_records(1)
+    made(partition, partition.delete_records(1)[1])
     began = asyncio.get_running_loop().time()
     (result,) = (await waiting).partitions
     assert (result.log_start_offset, result.high_watermark, result.records) == (1, 1, b"")
@@ -335,7 +346,7 @@ async def test_a_log_start_that_moves_on_is_news_for_a_follower_that_waits(broke
 
 async def test_a_fetch_reports_the_followers_log_start_offset(broker: Broker) -> None:
     partition = caught_up(broker)
-    partition.delete_records(1)
+    made(partition, partition.delete_records(1)[1])
     behind = replace(asking(1, last_epoch=0, high_watermark=1), log_start_offset=0)
     await answer(broker, request(behind))
     assert partition.as_leader().low_watermark == 0

@@ -24,8 +24,18 @@ from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.handlers.txn_markers import WAITING_MAX, WRITTEN_S_MAX, TxnMarkersHandler
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.waiting_appends import WaitingAppend, WaitingAppends
-from tests.support.log.transactional_log import end, read_committed, send
-from tests.support.server.replicas import DEFAULTS, ORDERS_0, Broker, fetched, follow, lead, settle, values_in
+from tests.support.log.transactional_log import VERIFIED, end, read_committed, send, transactional
+from tests.support.server.replicas import (
+    DEFAULTS,
+    ORDERS_0,
+    Broker,
+    append_to,
+    fetched,
+    follow,
+    lead,
+    settle,
+    values_in,
+)
 from tests.support.turn_counter import TurnCounter
 from tests.unit.server.handlers.held_appends import COMPACT, COUNT, HeldExecutor, large
 
@@ -83,6 +93,11 @@ class Marking:
         return [list(each.partition_error_codes) for each in response.markers]
 
 
+def add(partition: Partition, producer_id: int, sequence: int, *values: str, epoch: int = 0) -> None:
+    """Append records of a transaction that the coordinator knows."""
+    append_to(partition, transactional(producer_id, sequence, *values, epoch=epoch), 1, VERIFIED)
+
+
 @pytest.fixture
 def marking(tmp_path: Path) -> Marking:
     return Marking(tmp_path)
@@ -113,7 +128,7 @@ async def test_a_marker_ends_the_transaction_in_each_partition(
     marking: Marking, commit: bool, seen: Sequence[str]
 ) -> None:
     for partition in (marking.first, marking.second):
-        send(partition.log, PRODUCER, 0, "a")
+        add(partition, PRODUCER, 0, "a")
         assert read_committed(partition.log) == []
     assert await marking.write(marker(0, 1, commit=commit)) == [[ErrorCode.NONE, ErrorCode.NONE]]
     for partition in (marking.first, marking.second):
@@ -122,7 +137,7 @@ async def test_a_marker_ends_the_transaction_in_each_partition(
 
 
 async def test_a_marker_is_written_however_far_the_limits_of_its_topic_were_lowered(marking: Marking) -> None:
-    send(marking.first.log, PRODUCER, 0, "a")
+    add(marking.first, PRODUCER, 0, "a")
     config = replace(DEFAULTS, max_message_bytes=0, segment_bytes=61)
     marking.first.reconfigure(config)
     assert await marking.write(marker(0)) == [[ErrorCode.NONE]]
@@ -130,17 +145,17 @@ async def test_a_marker_is_written_however_far_the_limits_of_its_topic_were_lowe
 
 
 async def test_a_marker_that_comes_twice_ends_nothing_more(marking: Marking) -> None:
-    send(marking.first.log, PRODUCER, 0, "a")
+    add(marking.first, PRODUCER, 0, "a")
     ended = marker(0, epoch=1, transaction_version=2)
     assert await marking.write(ended) == [[ErrorCode.NONE]]
     assert await marking.write(ended) == [[ErrorCode.NONE]]
-    send(marking.first.log, PRODUCER, 0, "b", epoch=1)
+    add(marking.first, PRODUCER, 0, "b", epoch=1)
     assert await marking.write(ended) == [[ErrorCode.INVALID_PRODUCER_EPOCH]]
     assert read_committed(marking.first.log) == ["a"]
 
 
 async def test_each_partition_of_each_marker_has_its_own_outcome(marking: Marking) -> None:
-    send(marking.first.log, PRODUCER, 0, "a", epoch=3)
+    add(marking.first, PRODUCER, 0, "a", epoch=3)
     follow(marking.second, epoch=2)
     assert await marking.write(
         marker(0, 1, 9, epoch=2),
@@ -162,7 +177,7 @@ async def test_each_partition_of_each_marker_has_its_own_outcome(marking: Markin
 
 async def test_the_answer_waits_for_the_replicas(marking: Marking) -> None:
     lead(marking.first, epoch=2, replicas=(1, 2))
-    send(marking.first.log, PRODUCER, 0, "a")
+    add(marking.first, PRODUCER, 0, "a")
     writing = asyncio.create_task(marking.write(marker(0, 1)))
     await settle()
     assert not writing.done()
@@ -296,14 +311,14 @@ def abort(partition: int = 0, **fields: int) -> AbortTransactionRequest:
 
 
 async def test_an_operator_aborts_a_transaction_that_hangs(marking: Marking) -> None:
-    send(marking.first.log, PRODUCER, 0, "a")
+    add(marking.first, PRODUCER, 0, "a")
     await marking.handler.abort(abort())
     assert read_committed(marking.first.log) == []
     assert marking.first.log.transactions.last_stable_offset(marking.first.log.log_end_offset) == 2
 
 
 async def test_an_abort_of_a_transaction_that_a_coordinator_has_is_refused(marking: Marking) -> None:
-    send(marking.first.log, PRODUCER, 0, "a")
+    add(marking.first, PRODUCER, 0, "a")
     marking.objection = Refusal(ErrorCode.INVALID_TXN_STATE, "the transaction does not hang")
     with pytest.raises(Refusal, match="does not hang"):
         await marking.handler.abort(abort())
@@ -356,7 +371,7 @@ async def test_an_abort_does_not_queue_behind_records(marking: Marking) -> None:
 
 
 async def test_an_abort_that_writes_nothing_says_why(marking: Marking) -> None:
-    send(marking.first.log, PRODUCER, 0, "a", epoch=4)
+    add(marking.first, PRODUCER, 0, "a", epoch=4)
     with pytest.raises(Refusal, match=r"INVALID_PRODUCER_EPOCH.*describe the producers of the partition again"):
         await marking.handler.abort(abort(producer_epoch=3))
     with pytest.raises(Refusal, match="NOT_LEADER_OR_FOLLOWER"):

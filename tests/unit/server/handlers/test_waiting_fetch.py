@@ -16,7 +16,7 @@ from kraft.model.errors import ErrorCode
 from kraft.server.handlers import fetch as fetch_module
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.replica.partition import Partition
-from tests.support.server.replicas import Broker, batch, follow, remove_directory, settle, values_of
+from tests.support.server.replicas import Broker, append_to, batch, follow, made, remove_directory, settle, values_of
 from tests.support.virtual_time import run_virtually
 from tests.unit.server.handlers.fetches import asking, codes, committed, request, values
 
@@ -45,7 +45,7 @@ class Reads:
 
 def append(broker: Broker, partition: Partition, *values: str) -> None:
     for value in values:
-        partition.append(batch(value), 1)
+        append_to(partition, batch(value), 1)
     broker.sync()
 
 
@@ -175,7 +175,7 @@ async def test_a_log_that_begins_later_by_now_is_read_again(broker: Broker) -> N
     wanted = request(asking(2), asking(2, number=1), max_wait_ms=60_000)
     waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
     await settle()
-    second.delete_records(1)
+    made(second, second.delete_records(1)[1])
     append(broker, first, "c")
     response = await waiting
     assert values(response) == [["c"], []]
@@ -187,7 +187,7 @@ async def test_an_offset_below_a_log_start_that_has_advanced_is_refused(broker: 
     wanted = request(asking(2), asking(0, number=1), max_wait_ms=60_000, min_bytes=1 << 20)
     waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
     await settle()
-    second.delete_records(1)
+    made(second, second.delete_records(1)[1])
     append(broker, first, "c")
     assert codes(await waiting) == [ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE]
 

@@ -14,7 +14,7 @@ from kraft.log.record_checks import RECORD_ERRORS_MAX
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.produce import ProducePartition, ProduceRequest, ProduceResponse
 from kraft.server.replica.waiting_appends import WaitingClient
-from tests.support.server.replicas import DEFAULTS, ORDERS_0, InlineExecutor, fetched, follow, lead, settle
+from tests.support.server.replicas import DEFAULTS, ORDERS_0, InlineExecutor, fetched, follow, lead, lead_begun, settle
 from tests.unit.server.handlers.held_appends import COMPACT, COUNT, Waiting, code_of, large, small
 
 
@@ -90,7 +90,7 @@ async def test_what_arrives_behind_one_that_waits_is_appended_behind_it(waiting:
 
 async def test_another_partition_does_not_wait_behind_it(waiting: Waiting) -> None:
     plain = waiting.broker.open(replace(ORDERS_0, partition=1))
-    lead(plain, isr=(1,))
+    lead_begun(plain, isr=(1,))
     waits = waiting.produce(large("a"))
     partitions = [ProducePartition(topic="orders", partition=1, records=small("b", key=None))]
     answer = waiting.handler.begin(ProduceRequest(request_id=7, acks=1, timeout_ms=9, partitions=partitions))

@@ -133,9 +133,7 @@ async def changing(directory: Path, **configs: Any) -> AsyncIterator[Changing]:
     syncer = LogSyncer([as_log_directory(directory)])
     running = asyncio.create_task(syncer.run())
     try:
-        yield Changing(
-            Broker(directory, disk=disk, request_sync=syncer.request, off_loop=True), disk, syncer, **configs
-        )
+        yield Changing(Broker(directory, disk=disk, request_sync=syncer.request), disk, syncer, **configs)
     finally:
         disk.open_gate.set()
         running.cancel()

@@ -18,7 +18,7 @@ from kraft.model.fail_replicas import FailReplicasRequest, FailReplicasResult
 from kraft.model.ids import BrokerId, Offset
 from kraft.server.replica.partition import Partition
 from tests.support.cluster_images import cluster, registration, with_topic
-from tests.support.server.replicas import Broker, batch, leaders_batch
+from tests.support.server.replicas import Broker, append_to, batch, leaders_batch, made
 from tests.support.virtual_time import run_virtually
 from tests.unit.server.replica.publishing import Host
 
@@ -53,9 +53,9 @@ def filled(host: Host, number: int = 0, *values: str) -> Partition:
     held = host.partition(number)
     for at, value in enumerate(values or ("a", "b"), start=held.log.log_end_offset):
         if held.leader is not None:
-            held.append(batch(value), -1)
+            append_to(held, batch(value), -1)
         else:
-            held.append_as_follower(leaders_batch(value, at=at))
+            made(held, held.append_as_follower(leaders_batch(value, at=at)))
         host.broker.sync()
     return held
 

@@ -23,7 +23,7 @@ from kraft.server.config.components import ReplicationConfig
 from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
 from kraft.server.replica.fetcher import LeaderLink, ReplicaFetcher
 from kraft.server.replica.partition import Partition
-from tests.support.server.replicas import Broker, batch, follow, state
+from tests.support.server.replicas import Broker, append_to, batch, follow, state
 
 CONFIG = ReplicationConfig(
     lag_time_max_ms=30_000,
@@ -195,7 +195,7 @@ def led(leader: Leader, *values: str, epoch: int = 0, number: int = 0) -> Partit
     partition = leader.broker.open(TopicPartition("orders", number))
     partition.lead(state(2, epoch=epoch), BrokerEpoch(1))
     for value in values:
-        partition.append(batch(value), 1)
+        append_to(partition, batch(value), 1)
     leader.broker.sync()
     return partition
 

@@ -11,7 +11,7 @@ import pytest
 from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
 from kraft.server.replica.fetcher import NEWS_WAIT_MS_MAX
 from kraft.server.replica.followed_partitions import PARTITIONS_PER_REQUEST_MAX
-from tests.support.server.replicas import Broker, batch, until, values_in
+from tests.support.server.replicas import Broker, append_to, batch, until, values_in
 from tests.support.virtual_time import run_virtually
 from tests.unit.server.replica.fetching_replicas import CONFIG, Leader, fetching, followed, honest_answers, led
 
@@ -84,10 +84,10 @@ def test_a_record_for_one_of_many_partitions_is_not_an_answer_for_all(leader: Le
         leader.answer = noting
         async with fetching(leader, follower):
             await until(lambda: len(asked) == 1)
-            busy.append(batch("first"), 1)
+            append_to(busy, batch("first"), 1)
             await until(lambda: values_in(copy) == ["first"])
             asked.clear()
-            busy.append(batch("second"), 1)
+            append_to(busy, batch("second"), 1)
             await until(lambda: values_in(copy) == ["first", "second"])
 
     run_virtually(scenario())
@@ -107,7 +107,7 @@ def test_a_partition_with_records_all_the_time_is_not_fetched_with_idle_ones(lea
         async with fetching(leader, follower):
             await until(lambda: len(leader.requests) == 1)
             for number in range(100):
-                busy.append(batch(str(number)), 1)
+                append_to(busy, batch(str(number)), 1)
                 await asyncio.sleep(0.005)
             await until(lambda: len(values_in(copy)) == 100)
 
@@ -126,7 +126,7 @@ def test_partitions_that_were_fetched_apart_are_fetched_together_again_when_all_
             await until(lambda: len(leader.requests) == 1)
             for number, source in enumerate(sources):
                 await asyncio.sleep(0.037)
-                source.append(batch(str(number)), 1)
+                append_to(source, batch(str(number)), 1)
             await until(lambda: all(len(values_in(copy)) == 1 for copy in copies))
             await asyncio.sleep(2)
             leader.requests.clear()
@@ -157,7 +157,7 @@ def test_a_fetch_after_news_waits_no_longer_than_replica_fetch_wait_max_ms(leade
         source, copy = led(leader), followed(follower)
         async with fetching(leader, follower, config=replace(CONFIG, fetch_wait_max_ms=20)):
             for number in range(10):
-                source.append(batch(str(number)), 1)
+                append_to(source, batch(str(number)), 1)
                 await asyncio.sleep(0.013)
             await until(lambda: len(values_in(copy)) == 10)
 
@@ -175,7 +175,7 @@ def test_a_full_request_of_partitions_with_news_waits_no_longer_than_a_small_one
             await until(lambda: len(leader.requests) == 1)
             leader.requests.clear()
             for source in sources:
-                source.append(batch("value"), 1)
+                append_to(source, batch("value"), 1)
             await until(lambda: all(copy.durable_end == 1 for copy in copies))
             await until(lambda: bool(leader.requests))
 

@@ -9,7 +9,19 @@ from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
 from kraft.server.replica import fetcher as fetcher_module
 from kraft.server.replica.fetcher import NO_ROOM_RETRY_AFTER_S
 from kraft.server.replica.partition import Partition
-from tests.support.server.replicas import Broker, batch, follow, lead, leaders_batch, settle, state, until, values_in
+from tests.support.server.replicas import (
+    Broker,
+    append_to,
+    batch,
+    follow,
+    lead,
+    leaders_batch,
+    made,
+    settle,
+    state,
+    until,
+    values_in,
+)
 from tests.unit.server.replica.fetching_replicas import (
     Leader,
     fetcher_of,
@@ -26,11 +38,11 @@ def diverging(leader: Leader, follower: Broker) -> Partition:
     led(leader, "a", epoch=1)
     source = leader.broker.partitions.by_name("orders", 0)
     source.lead(state(2, epoch=3), BrokerEpoch(1))
-    source.append(batch("of epoch 3"), 1)
+    append_to(source, batch("of epoch 3"), 1)
     copy = follower.open()
     lead(copy, epoch=1)
-    copy.append_as_follower(leaders_batch("a", at=0, epoch=1))
-    copy.append_as_follower(leaders_batch("lost", "lost", at=1, epoch=2))
+    made(copy, copy.append_as_follower(leaders_batch("a", at=0, epoch=1)))
+    made(copy, copy.append_as_follower(leaders_batch("lost", "lost", at=1, epoch=2)))
     follow(copy, epoch=3)
     return copy
 
@@ -39,7 +51,7 @@ async def test_a_follower_copies_the_log_and_learns_what_is_committed(leader: Le
     source, copy = led(leader, "a", "b"), followed(follower)
     async with fetching(leader, follower):
         await until(lambda: copy.high_watermark == 2)
-        source.append(batch("c"), 1)
+        append_to(source, batch("c"), 1)
         leader.broker.sync()
         await until(lambda: copy.high_watermark == 3)
     assert values_in(copy) == ["a", "b", "c"]
@@ -71,7 +83,7 @@ async def test_partitions_wait_for_an_answer_when_too_many_requests_have_none(
     async with fetching(leader, follower):
         await until(lambda: leader.offsets_asked(1) == [0])
         for number in (1, 2, 3):
-            source.append(batch("a"), 1)
+            append_to(source, batch("a"), 1)
             leader.broker.sync()
             await until(has_committed(copies[0], number), within_s=2)
             assert len(leader.requests) - leader.answered <= 1
@@ -235,7 +247,7 @@ async def test_a_disk_that_hangs_does_not_delay_the_copies_on_other_disks(leader
     await until(lambda: hanging.log.log_end_offset == 1)
     began_s = asyncio.get_running_loop().time()
     for number in range(1, 31):
-        source.append(batch("a"), 1)
+        append_to(source, batch("a"), 1)
         leader.broker.sync()
         await settle()
         assert healthy.log.log_end_offset == number
@@ -258,13 +270,13 @@ async def test_what_is_synced_is_reported_while_another_fetch_still_waits_at_the
     followed(follower, number=0), followed(follower, number=1)
     async with fetching(leader, follower):
         await until(lambda: leader.offsets_asked(1) == [0])
-        source.append(batch("a"), 1)
+        append_to(source, batch("a"), 1)
         leader.broker.sync()
         # The follower's disk syncs every millisecond, and the fetch of the idle partition waits 500 of them.
         await until(lambda: source.high_watermark == 1, within_s=0.1)
         followers_of_idle = len(leader.offsets_asked(1))
         for number in range(2, 20):
-            source.append(batch("a"), 1)
+            append_to(source, batch("a"), 1)
             leader.broker.sync()
             await until(has_committed(source, number), within_s=0.02)
         assert len(leader.offsets_asked(1)) <= followers_of_idle + 2, "the idle partition is not fetched each time"
@@ -277,7 +289,7 @@ async def test_the_log_start_follows_the_leaders_and_is_reported_to_it(leader: L
     source, copy = led(leader, "a", "b", "c"), followed(follower)
     async with fetching(leader, follower):
         await until(lambda: copy.high_watermark == 3)
-        source.delete_records(2)
+        made(source, source.delete_records(2)[1])
         await until(lambda: source.as_leader().low_watermark == 2)
     assert values_in(copy) == ["c"]
 
@@ -285,7 +297,7 @@ async def test_the_log_start_follows_the_leaders_and_is_reported_to_it(leader: L
 async def test_a_new_follower_starts_at_the_leaders_log_start(leader: Leader, follower: Broker) -> None:
     source = led(leader, "a", "b", "c")
     source.follower_fetched(BrokerId(1), BrokerEpoch(1), source.log.log_end_offset)
-    source.delete_records(2)
+    made(source, source.delete_records(2)[1])
     copy = followed(follower)
     async with fetching(leader, follower):
         await until(lambda: copy.high_watermark == 3)

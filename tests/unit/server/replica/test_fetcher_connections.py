@@ -13,7 +13,7 @@ from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
 from kraft.rpc.frame_exchange import NotConnected
 from kraft.rpc.peers import NotAdmitted, NotServed, Unreachable
 from kraft.server.replica.fetcher import ANSWER_GRACE_S, CONNECT_AFTER_S, RECONNECT_AFTER_S
-from tests.support.server.replicas import Broker, batch, until, values_in
+from tests.support.server.replicas import Broker, append_to, batch, until, values_in
 from tests.unit.server.replica.fetching_replicas import (
     CONFIG,
     Leader,
@@ -175,7 +175,7 @@ async def test_a_leader_that_takes_no_connections_is_fetched_from_over_grpc_unti
         assert (leader.connections, leader.streams) == (0, 1)
         leader.accepts_no_connections = False
         await until(lambda: leader.connections == 1, within_s=4 * CONNECT_AFTER_S)
-        source.append(batch("b"), 1)
+        append_to(source, batch("b"), 1)
         leader.broker.sync()
         await until(lambda: copy.high_watermark == 2, within_s=0.1)
         await asyncio.sleep(10)

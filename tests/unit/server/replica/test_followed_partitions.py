@@ -8,7 +8,7 @@ import pytest
 from kraft.model.ids import BrokerId, Offset, TopicPartition
 from kraft.server.replica.followed_partitions import NEWS_AGE_S_MAX, PARTITIONS_PER_REQUEST_MAX, FollowedPartitions
 from kraft.server.replica.partition import Partition
-from tests.support.server.replicas import Broker, follow, leaders_batch
+from tests.support.server.replicas import Broker, follow, leaders_batch, made
 
 
 @pytest.fixture
@@ -44,17 +44,15 @@ def followed(broker: Broker, number: int = 0) -> Partition:
 
 async def test_a_partition_is_not_fetched_during_a_change_of_its_log(broker: Broker) -> None:
     """The fetch would report the log start before the change, which the leader takes for the latest one."""
-    broker.off_loop = True
+    broker.thread.holds_steps = True
     partition = followed(broker)
-    partition.append_as_follower(leaders_batch("a", "b", at=0))
-    while broker.unsynced:
-        broker.sync()
+    made(partition, partition.append_as_follower(leaders_batch("a", "b", at=0)))
+    broker.sync_all()
     watched = Followed(partition)
     partition.advance_log_start(Offset(1))
     assert partition.is_changing
     assert watched.ready() == []
-    while broker.unsynced:
-        broker.sync()
+    broker.sync_all()
     (fetch,) = watched.partitions.take_ready()[0]
     assert (fetch.position.fetch_offset, fetch.position.log_start) == (2, 1)
 

@@ -20,7 +20,7 @@ from kraft.model.log_directories import (
 )
 from kraft.rpc.peers import NotServed, Unreachable
 from kraft.server.replica.lagging_followers import LaggingFollowers
-from tests.support.server.replicas import WALL_MS, Broker, batch, fetched, lead
+from tests.support.server.replicas import WALL_MS, Broker, append_to, batch, fetched, lead
 
 ORDERS_0_SIZE = ReplicaSize(topic="orders", partition=0, size_bytes=1, offset_lag=1)
 SHORTAGE = "the disk of /full has 5 bytes free"
@@ -67,7 +67,7 @@ class Asking:
         return DescribeLogDirectoriesResponse(directories=self.answer)
 
     def append(self) -> None:
-        self.partition.append(batch("a"), -1)
+        append_to(self.partition, batch("a"), -1)
         self.broker.sync()
 
     async def pass_seconds(self, seconds: int) -> None:
@@ -259,5 +259,5 @@ async def test_below_the_minimum_isr_the_replicas_that_it_lacks_are_named(tmp_pa
 
 
 async def test_the_leaders_own_disk_is_named_until_it_has_synced(asking: Asking) -> None:
-    asking.partition.append(batch("a"), -1)
+    append_to(asking.partition, batch("a"), -1)
     assert asking.waits() == ("waits for this broker's own disk, and for broker 2, which has lacked records for 0 s")

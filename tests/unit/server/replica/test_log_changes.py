@@ -140,7 +140,7 @@ def take_away(partition: Partition, target: Path) -> None:
 
 
 def test_a_step_that_was_not_begun_when_its_replica_was_deleted_touches_no_file(tmp_path: Path) -> None:
-    broker = Broker(tmp_path, off_loop=True)
+    broker = Broker(tmp_path)
     partition = broker.open()
     lead(partition, replicas=(1,))
     with pytest.raises(AppendMustWait):
@@ -156,19 +156,18 @@ def test_a_step_that_was_not_begun_when_its_replica_was_deleted_touches_no_file(
     assert names(tmp_path / "orders-0") == []
 
 
-@pytest.mark.parametrize("off_loop", [True, False])
-def test_a_deleted_replica_refuses_requests_while_its_last_step_runs(tmp_path: Path, *, off_loop: bool) -> None:
-    broker = Broker(tmp_path, off_loop=off_loop)
+@pytest.mark.parametrize("has_step", [True, False])
+def test_a_deleted_replica_refuses_requests_while_its_last_step_runs(tmp_path: Path, *, has_step: bool) -> None:
+    broker = Broker(tmp_path)
     partition = broker.open()
     follow(partition)
     partition.append_as_follower(leaders_batch("a", "b", at=0))
-    while broker.unsynced:
-        broker.sync()
+    broker.sync_all()
     first = None
-    if off_loop:
+    if has_step:
         first = partition.advance_log_start(Offset(1))
     ticket = partition.prepare_sync()
-    assert (ticket is not None) == off_loop
+    assert (ticket is not None) == has_step
     partition.retire()
     with pytest.raises(Refusal, match="NOT_LEADER_OR_FOLLOWER: the replica is closed"):
         partition.advance_log_start(Offset(2))
@@ -206,13 +205,12 @@ async def test_a_roll_without_room_refuses_the_append_and_is_retried(tmp_path: P
 
 def test_a_sync_that_is_asked_for_in_a_change_comes_after_it(tmp_path: Path) -> None:
     """Two syncs of one file at once could each take the other's error."""
-    broker = Broker(tmp_path, off_loop=True)
+    broker = Broker(tmp_path)
     partition = broker.open(segment_bytes=1_000)
     lead(partition, replicas=(1,))
     with pytest.raises(AppendMustWait):
         partition.append(batch("0" * 600), 1)
-    while broker.unsynced:
-        broker.sync()
+    broker.sync_all()
     partition.append(batch("0" * 600), -1)
     sync = partition.prepare_sync()
     assert sync is not None
@@ -226,14 +224,13 @@ def test_a_sync_that_is_asked_for_in_a_change_comes_after_it(tmp_path: Path) -> 
     assert step is not None
     step.run()
     partition.complete_sync(step)
-    while broker.unsynced:
-        broker.sync()
+    broker.sync_all()
     partition.append(batch("1" * 600), -1)
     assert [segment.base_offset for segment in partition.log.segments()] == [0, 1]
 
 
 def test_a_log_that_is_closed_in_the_middle_of_a_roll_is_whole(tmp_path: Path) -> None:
-    broker = Broker(tmp_path, off_loop=True)
+    broker = Broker(tmp_path)
     partition = broker.open(segment_bytes=1_000)
     lead(partition, replicas=(1,))
     for value in ("0" * 600, "1" * 600):
@@ -244,8 +241,7 @@ def test_a_log_that_is_closed_in_the_middle_of_a_roll_is_whole(tmp_path: Path) -
             except AppendMustWait:
                 if value[0] == "1":
                     break
-                while broker.unsynced:
-                    broker.sync()
+                broker.sync_all()
     ticket = partition.prepare_sync()
     assert ticket is not None
     # The step was run, and the loop did not come to hear of it.
@@ -258,12 +254,11 @@ def test_a_log_that_is_closed_in_the_middle_of_a_roll_is_whole(tmp_path: Path) -
 
 
 def test_a_follower_does_not_fetch_while_its_records_wait_for_another_change(tmp_path: Path) -> None:
-    broker = Broker(tmp_path, off_loop=True)
+    broker = Broker(tmp_path)
     partition = broker.open()
     follow(partition)
     first = partition.append_as_follower(leaders_batch("a", "b", at=0))
-    while broker.unsynced:
-        broker.sync()
+    broker.sync_all()
     assert first.result() == 1
     follower = partition.follower
     assert follower is not None
@@ -290,8 +285,7 @@ def test_a_follower_does_not_fetch_while_its_records_wait_for_another_change(tmp
         broker.sync()
         partition.log_became_durable()
     assert rounds > 1, "the log start moves in steps"
-    while broker.unsynced:
-        broker.sync()
+    broker.sync_all()
     assert second.result() == 2
     assert follower.next_fetch() is not None
     assert partition.log.log_start_offset == 1
@@ -300,22 +294,19 @@ def test_a_follower_does_not_fetch_while_its_records_wait_for_another_change(tmp
 @pytest.mark.parametrize("later_epoch", [3, 7])
 def test_an_epoch_without_records_does_not_block_the_next_leaders_records(tmp_path: Path, later_epoch: int) -> None:
     """The append for which it was begun timed out meanwhile; then this replica follows one with older records."""
-    broker = Broker(tmp_path, off_loop=True)
+    broker = Broker(tmp_path)
     partition = broker.open()
     follow(partition, epoch=2)
     partition.append_as_follower(leaders_batch("a", at=0, epoch=2))
-    while broker.unsynced:
-        broker.sync()
+    broker.sync_all()
     lead(partition, epoch=5, replicas=(1,))
     with pytest.raises(AppendMustWait):
         partition.append(batch("never appended"), 1)
-    while broker.unsynced:
-        broker.sync()
+    broker.sync_all()
     assert partition.log.epoch_cache.entries == ((2, 0), (5, 1))
     follow(partition, epoch=8)
     outcome = partition.append_as_follower(leaders_batch("b", at=1, epoch=later_epoch))
-    while broker.unsynced:
-        broker.sync()
+    broker.sync_all()
     assert outcome.result() == 1
     partition.close()
     again = Broker(tmp_path).open()

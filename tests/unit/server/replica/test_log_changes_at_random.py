@@ -32,7 +32,7 @@ class Run:
         self._open()
 
     def _open(self) -> None:
-        self.broker = Broker(self.directory, off_loop=True)
+        self.broker = Broker(self.directory)
         self.partition = self.broker.open(segment_bytes=700, retention_bytes=4_000)
         self.under_way: ChangeOutcome[Any] | None = None
 
@@ -125,8 +125,7 @@ class Run:
         outcome.when_done(over)
 
     def check(self) -> None:
-        while self.broker.unsynced:
-            self.broker.sync()
+        self.broker.sync_all()
         log = self.partition.log
         expected = [value for at, value in sorted(self.records.items()) if at >= log.log_start_offset]
         assert values_in(self.partition) == expected

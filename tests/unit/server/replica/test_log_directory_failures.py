@@ -17,7 +17,7 @@ from kraft.server.replica.log_directories import as_log_directory
 from kraft.server.replica.log_opener import LogOpener
 from kraft.server.replica.partitions import Damage
 from tests.support.cluster_images import ORDERS, cluster, partition, with_topic
-from tests.support.server.replicas import Broker, batch, outcome, until, values_in
+from tests.support.server.replicas import Broker, append_to, batch, outcome, until, values_in
 from tests.unit.server.replica.failing_replicas import (
     LEADS,
     as_registered_anew,
@@ -51,7 +51,7 @@ async def test_a_failed_directory_takes_its_partitions_offline_and_no_others(two
             filled(two, number)
         parked = filled(two, 0, "c").park_produce(Offset(3))
         fail_syncs_in(two, "a")
-        two.partition(0).append(batch("lost"), -1)
+        append_to(two.partition(0), batch("lost"), -1)
         two.broker.sync()
         assert outcome(parked) is ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert two.log_directories.online == (str(two.path("b")),)

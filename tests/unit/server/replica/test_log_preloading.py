@@ -16,7 +16,7 @@ from kraft.model.ids import Offset, TopicId
 from kraft.server.replica.high_watermarks import write_high_watermarks
 from kraft.server.replica.log_directories import as_log_directory
 from tests.support.cluster_images import ORDERS, cluster, with_topic
-from tests.support.server.replicas import ORDERS_0, Broker, batch, values_in
+from tests.support.server.replicas import ORDERS_0, Broker, append_to, batch, values_in
 from tests.unit.server.replica.publishing import Host
 
 pytestmark = pytest.mark.real_time
@@ -47,7 +47,7 @@ async def lived(directory: Path, *, partitions: int = 2) -> MetadataImage:
     host = Host(Broker(directory)).start()
     await host.act_on(with_topic(cluster(1, 2), *([1, 2] for _ in range(partitions))))
     for number in range(partitions):
-        host.partition(number).append(batch(f"r{number}"), -1)
+        append_to(host.partition(number), batch(f"r{number}"), -1)
     await host.publisher.close()
     return host.image
 

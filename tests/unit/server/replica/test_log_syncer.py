@@ -16,7 +16,7 @@ from kraft.model.ids import Offset, TopicPartition
 from kraft.server.replica.log_directories import as_log_directory
 from kraft.server.replica.log_syncer import LogSyncer
 from kraft.server.replica.partition import Partition
-from tests.support.server.replicas import Broker, batch, lead, outcome, remove_directory, until
+from tests.support.server.replicas import Broker, batch, lead_begun, outcome, remove_directory, until
 
 pytestmark = pytest.mark.real_time
 
@@ -59,7 +59,7 @@ async def syncing(broker: Broker) -> AsyncIterator[LogSyncer]:
 def led(broker: Broker, syncer: LogSyncer, number: int = 0) -> Partition:
     partition = broker.open(TopicPartition("orders", number))
     partition._surroundings = replace(broker.surroundings(), request_sync=syncer.request)
-    lead(partition, replicas=(1,))
+    lead_begun(partition, replicas=(1,))
     return partition
 
 
@@ -99,10 +99,11 @@ async def test_an_error_of_a_sync_or_of_its_completion_ends_the_syncer(
         raise ZeroDivisionError("a bug")
 
     syncer = LogSyncer([as_log_directory(broker.directory)])
+    partition = led(broker, syncer)
     with monkeypatch.context() as broken:
         broken.setattr(failing, method, fail)
         running = asyncio.create_task(syncer.run())
-        led(broker, syncer).append(batch("a"), 1)
+        partition.append(batch("a"), 1)
         await asyncio.wait([running], timeout=DEADLINE_S)
     await syncer.close()
     assert isinstance(running.exception(), ExceptionGroup)

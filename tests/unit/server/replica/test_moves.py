@@ -20,10 +20,12 @@ from tests.support.cluster_images import ORDERS
 from tests.support.server.moving import LETTERS, Mover, WatchedDisk, settled, until_copied, written
 from tests.support.server.replicas import (
     ORDERS_0,
+    append_to,
     batch,
     follow,
     lead,
     leaders_batch,
+    made,
     outcome,
     values_in,
     values_of,
@@ -46,7 +48,7 @@ def test_a_replica_is_served_from_the_other_log_directory(
         assert partition.log.config == before.config
         assert (partition.log_directory, mover.places()) == (paths[1], [paths[1]])
         assert (mover.names(paths[0]), mover.names(paths[1])) == ([], ["orders-0"])
-        partition.append(batch("k"), -1)
+        append_to(partition, batch("k"), -1)
         mover.sync()
         assert partition.log.synced_end_offset == 11
         assert values_in(partition) == [*LETTERS, "k"]
@@ -60,14 +62,14 @@ def test_a_replica_is_served_from_the_other_log_directory(
 def test_state_outside_the_batches_is_moved_as_well(mover: Mover, paths: list[LogDirectory]) -> None:
     partition = mover.open(segment_bytes=200)
     lead(partition, replicas=(1,))
-    partition.append(batch("gone", producer_id=7, sequence=0), -1)
+    append_to(partition, batch("gone", producer_id=7, sequence=0), -1)
     for value in LETTERS:
-        partition.append(batch(value, "more"), -1)
+        append_to(partition, batch(value, "more"), -1)
     lead(partition, replicas=(1,), epoch=3)
-    partition.append(batch("new", producer_id=8, sequence=0), -1)
+    append_to(partition, batch("new", producer_id=8, sequence=0), -1)
     mover.sync()
     # Inside a batch, and in the middle of a segment.
-    partition.advance_log_start(Offset(8))
+    made(partition, partition.advance_log_start(Offset(8)))
     before = partition.log
 
     async def scenario() -> None:
@@ -91,13 +93,13 @@ def test_records_are_appended_while_a_replica_moves(disk: WatchedDisk, paths: li
         lead(partition, replicas=(1,))
         expected = [f"{number:05d}" for number in range(5_000)]
         for value in expected[:2_000]:
-            partition.append(batch(value), -1)
+            append_to(partition, batch(value), -1)
         mover.sync()
 
         async def scenario() -> None:
             moving = asyncio.ensure_future(mover.moved(partition, paths[1]))
             for value in expected[2_000:]:
-                partition.append(batch(value), -1)
+                append_to(partition, batch(value), -1)
                 await asyncio.sleep(0)
                 if value.endswith("00"):
                     mover.sync()
@@ -113,7 +115,7 @@ def test_a_produce_that_waits_for_a_sync_is_answered_by_the_swap(mover: Mover, p
     partition = written(mover, "a")
 
     async def scenario() -> None:
-        partition.append(batch("b"), -1)
+        append_to(partition, batch("b"), -1)
         produced = partition.park_produce(Offset(2))
         ticket = partition.prepare_sync()
         assert isinstance(ticket, SyncTicket)
@@ -124,7 +126,7 @@ def test_a_produce_that_waits_for_a_sync_is_answered_by_the_swap(mover: Mover, p
         ticket.error, ticket.has_run = OSError(EIO, "input/output error"), True
         partition.complete_sync(ticket)
         assert mover.failed == []
-        partition.append(batch("c"), -1)
+        append_to(partition, batch("c"), -1)
         mover.sync()
         assert partition.log.synced_end_offset == 3
 
@@ -138,7 +140,7 @@ def test_a_truncation_is_repeated_on_the_copy(
     partition = mover.open(segment_bytes=150)
     follow(partition)
     for at, letter in enumerate(LETTERS):
-        partition.append_as_follower(leaders_batch(letter, at=at))
+        made(partition, partition.append_as_follower(leaders_batch(letter, at=at)))
         mover.sync()
     monkeypatch.setattr(replica_move, "PIECE_BYTES", 1)
 
@@ -147,10 +149,10 @@ def test_a_truncation_is_repeated_on_the_copy(
         move = partition.move
         assert move is not None
         await until_copied(move, 8)
-        partition.truncate(cut)
+        made(partition, partition.truncate(cut))
         end = partition.log.log_end_offset
         for at, letter in enumerate("xyz", start=end):
-            partition.append_as_follower(leaders_batch(letter, at=at, epoch=1))
+            made(partition, partition.append_as_follower(leaders_batch(letter, at=at, epoch=1)))
             mover.sync()
         await settled(partition)
         assert partition.log_directory == paths[1]
@@ -162,7 +164,7 @@ def test_a_truncation_is_repeated_on_the_copy(
         position = partition.follower.next_fetch()
         assert position is not None
         assert (position.fetch_offset, position.last_fetched_epoch) == (end + 3, 1)
-        partition.append_as_follower(leaders_batch("w", at=end + 3, epoch=1))
+        made(partition, partition.append_as_follower(leaders_batch("w", at=end + 3, epoch=1)))
         mover.sync()
         assert values_in(partition) == [*kept, *"xyzw"]
 
@@ -180,8 +182,8 @@ def test_records_that_are_deleted_before_they_are_copied_are_left_out(
         move = partition.move
         assert move is not None
         await until_copied(move, 2)
-        partition.advance_log_start(Offset(7))
-        partition.apply_retention()
+        made(partition, partition.advance_log_start(Offset(7)))
+        made(partition, partition.apply_retention())
         await settled(partition)
         assert partition.log_directory == paths[1]
         assert (partition.log.log_start_offset, values_in(partition)) == (7, ["h", "i", "j"])
@@ -193,7 +195,7 @@ def test_a_log_that_compaction_has_left_holes_in_moves_with_them(mover: Mover, p
     partition = mover.open(segment_bytes=150)
     follow(partition)
     for at, letter in ((3, "d"), (4, "e"), (9, "j"), (10, "k"), (15, "p")):
-        partition.append_as_follower(leaders_batch(letter, at=at))
+        made(partition, partition.append_as_follower(leaders_batch(letter, at=at)))
         mover.sync()
     assert partition.log.is_sparse
 
@@ -238,7 +240,7 @@ def test_the_swap_waits_for_a_compaction_that_writes_beside_the_log(mover: Mover
         with partition.files_in_use:
             await mover.moves.move(partition, paths[1])
             await asyncio.sleep(10)
-            partition.append(batch("k"), -1)
+            append_to(partition, batch("k"), -1)
             assert partition.log_directory == paths[0]
         await settled(partition)
 
@@ -261,7 +263,7 @@ def test_more_than_a_little_is_never_copied_in_the_swap(
             assert move is not None
             assert move.log_end_offset == 10
             for letter in "klmnopqr":
-                partition.append(batch(letter), -1)
+                append_to(partition, batch(letter), -1)
         assert not move.catches_up(partition.log, lambda start, size: partition.read(start, size, Offset(18), True))
         await settled(partition)
 

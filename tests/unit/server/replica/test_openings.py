@@ -19,7 +19,7 @@ from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Damage
 from kraft.server.replica.publisher import OPENING_AWAITED_S
 from tests.support.cluster_images import ORDERS, cluster, with_topic
-from tests.support.server.replicas import ORDERS_0, Broker, InlineExecutor, batch, settle, values_in
+from tests.support.server.replicas import ORDERS_0, Broker, InlineExecutor, append_to, batch, settle, values_in
 from tests.unit.server.replica.failing_replicas import corrupt, filled
 from tests.unit.server.replica.publishing import HeldExecutor, Host, changed
 
@@ -162,7 +162,7 @@ async def test_a_topic_that_is_deleted_and_created_again_meanwhile_begins_empty(
     for _ in range(steps):
         await disk.step()
     if steps == 2:
-        host.partition().append(batch("old"), 1)
+        append_to(host.partition(), batch("old"), 1)
     await host.act_on(host.image.replay([TopicDeleted(topic_id=ORDERS)]))
     await host.act_on(with_topic(host.image, [1, 2], topic_id=AGAIN))
     await disk.work()

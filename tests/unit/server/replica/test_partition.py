@@ -16,11 +16,13 @@ from tests.support.server.replicas import (
     DEFAULTS,
     ORDERS_0,
     Broker,
+    append_to,
     batch,
     fetched,
     follow,
     lead,
     leaders_batch,
+    made,
     outcome,
     remove_directory,
     state,
@@ -42,13 +44,13 @@ def broker(tmp_path: Path) -> Broker:
 
 def test_a_replica_without_a_role_refuses_to_lead(broker: Broker) -> None:
     with pytest.raises(Refusal, match="NOT_LEADER_OR_FOLLOWER"):
-        broker.open().append(batch("a"), 1)
+        append_to(broker.open(), batch("a"), 1)
 
 
 def test_only_what_is_on_every_disk_is_committed(broker: Broker) -> None:
     partition = broker.open()
     lead(partition)
-    partition.append(batch("a", "b"), -1)
+    append_to(partition, batch("a", "b"), -1)
     fetched(partition, 2)
     assert partition.high_watermark == 0, "the leader itself has not synced yet"
     broker.sync()
@@ -59,7 +61,7 @@ def test_with_the_page_cache_as_durability_what_is_written_counts(tmp_path: Path
     broker = Broker(tmp_path, sync_before_ack=False)
     partition = broker.open()
     lead(partition)
-    partition.append(batch("a"), -1)
+    append_to(partition, batch("a"), -1)
     fetched(partition, 1)
     assert (partition.high_watermark, broker.unsynced, partition.durable_end) == (1, [], 1)
 
@@ -67,7 +69,7 @@ def test_with_the_page_cache_as_durability_what_is_written_counts(tmp_path: Path
 def test_an_unsynced_tail_that_a_new_leader_finds_is_synced(broker: Broker) -> None:
     partition = broker.open()
     lead(partition)
-    partition.append(batch("a"), -1)
+    append_to(partition, batch("a"), -1)
     broker.unsynced.clear()
     lead(partition, epoch=1, isr=(1,))
     assert partition.high_watermark == 0
@@ -80,7 +82,7 @@ async def test_a_demoted_leader_refuses_its_parked_produces_and_never_acknowledg
 ) -> None:
     partition = broker.open()
     lead(partition)
-    partition.append(batch("a"), -1)
+    append_to(partition, batch("a"), -1)
     parked = partition.park_produce(Offset(1))
     follow(partition, epoch=1)
     assert outcome(parked) is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -96,7 +98,7 @@ async def test_a_demoted_leader_refuses_its_parked_produces_and_never_acknowledg
 async def test_a_leader_keeps_its_parked_produces_through_a_change_of_its_isr(broker: Broker) -> None:
     partition = broker.open()
     lead(partition)
-    partition.append(batch("a"), -1)
+    append_to(partition, batch("a"), -1)
     broker.sync()
     parked = partition.park_produce(Offset(1))
     lead(partition, partition_epoch=1, isr=(1,))
@@ -106,7 +108,7 @@ async def test_a_leader_keeps_its_parked_produces_through_a_change_of_its_isr(br
 async def test_a_shrunken_isr_answers_the_parked_produces_that_it_is_too_small_for(broker: Broker) -> None:
     partition = broker.open(min_insync_replicas=2)
     lead(partition)
-    partition.append(batch("a"), -1)
+    append_to(partition, batch("a"), -1)
     broker.sync()
     parked = partition.park_produce(Offset(1))
     lead(partition, partition_epoch=1, isr=(1,))
@@ -117,15 +119,15 @@ async def test_a_shrunken_isr_answers_the_parked_produces_that_it_is_too_small_f
 async def test_a_lower_minimum_commits_waiting_records_and_admits_acks_all(broker: Broker) -> None:
     partition = broker.open(min_insync_replicas=2)
     lead(partition, isr=(1,))
-    partition.append(batch("a"), 1)
+    append_to(partition, batch("a"), 1)
     broker.sync()
     with pytest.raises(Refusal, match="NOT_ENOUGH_REPLICAS"):
-        partition.append(batch("b"), -1)
+        append_to(partition, batch("b"), -1)
     assert (partition.high_watermark, partition.log.log_end_offset) == (0, 1)
     lower = replace(DEFAULTS, min_insync_replicas=1)
     partition.reconfigure(lower)
     assert partition.high_watermark == 1
-    partition.append(batch("b"), -1)
+    append_to(partition, batch("b"), -1)
     parked = partition.park_produce(Offset(2))
     assert outcome(parked) is None
     broker.sync()
@@ -154,7 +156,7 @@ def test_a_replica_that_does_not_lead_checks_the_epoch_first(broker: Broker) -> 
 def test_a_replica_without_a_leader_does_not_fetch_and_keeps_its_high_watermark(broker: Broker) -> None:
     partition = broker.open()
     lead(partition)
-    partition.append(batch("a"), -1)
+    append_to(partition, batch("a"), -1)
     broker.sync()
     fetched(partition, 1)
     partition.follow(state(NO_BROKER, epoch=1))
@@ -214,7 +216,7 @@ def test_a_followers_next_fetch_waits_for_the_sync(broker: Broker) -> None:
     partition = broker.open()
     follow(partition)
     assert partition.follower is not None
-    partition.append_as_follower(leaders_batch("a", at=0))
+    made(partition, partition.append_as_follower(leaders_batch("a", at=0)))
     assert partition.follower.next_fetch() is None
     broker.sync()
     position = partition.follower.next_fetch()
@@ -225,7 +227,7 @@ def test_a_followers_next_fetch_waits_for_the_sync(broker: Broker) -> None:
 async def test_a_fetcher_that_waits_for_the_sync_is_woken_by_it(broker: Broker) -> None:
     partition = broker.open()
     follow(partition)
-    partition.append_as_follower(leaders_batch("a", at=0))
+    made(partition, partition.append_as_follower(leaders_batch("a", at=0)))
     with Watch([partition.appended]) as watch:
         watch.again()
         broker.sync()
@@ -236,15 +238,15 @@ def test_a_sync_during_a_truncation_covers_only_the_remaining_records(broker: Br
     partition = broker.open()
     follow(partition)
     assert partition.follower is not None
-    partition.append_as_follower(leaders_batch("a", at=0))
+    made(partition, partition.append_as_follower(leaders_batch("a", at=0)))
     broker.sync()
-    partition.append_as_follower(leaders_batch("b", "c", at=1))
+    made(partition, partition.append_as_follower(leaders_batch("b", "c", at=1)))
     ticket = partition.prepare_sync()
     assert ticket is not None
-    partition.truncate(TruncateTo(offset=Offset(1)))
+    made(partition, partition.truncate(TruncateTo(offset=Offset(1))))
     ticket.run()
     partition.complete_sync(ticket)
-    partition.append_as_follower(leaders_batch("d", at=1, epoch=1))
+    made(partition, partition.append_as_follower(leaders_batch("d", at=1, epoch=1)))
     assert partition.durable_end == 1
     assert partition.follower.next_fetch() is None
     broker.sync()
@@ -255,7 +257,7 @@ def test_a_sync_during_a_truncation_covers_only_the_remaining_records(broker: Br
 def test_a_follower_that_is_promoted_offers_what_it_copied(broker: Broker) -> None:
     partition = broker.open()
     follow(partition)
-    partition.append_as_follower(leaders_batch("a", "b", at=0))
+    made(partition, partition.append_as_follower(leaders_batch("a", "b", at=0)))
     broker.sync()
     lead(partition, epoch=1, isr=(1,))
     assert partition.high_watermark == 2
@@ -268,7 +270,7 @@ def test_a_follower_that_is_promoted_offers_what_it_copied(broker: Broker) -> No
 async def test_a_failed_sync_is_reported_and_never_acknowledges_anything(broker: Broker) -> None:
     partition = broker.open()
     lead(partition, isr=(1,), replicas=(1,))
-    partition.append(batch("a"), -1)
+    append_to(partition, batch("a"), -1)
     parked = partition.park_produce(Offset(1))
     broker.disk.fails_syncs = True
     broker.sync()
@@ -281,7 +283,7 @@ async def test_a_failed_sync_is_reported_and_never_acknowledges_anything(broker:
     broker.sync()
     assert outcome(parked) is None, "the kernel reports a lost write once, and then never again"
     with pytest.raises(Refusal, match="KAFKA_STORAGE_ERROR"):
-        partition.append(batch("b"), -1)
+        append_to(partition, batch("b"), -1)
 
 
 def test_a_failed_write_is_reported(broker: Broker) -> None:
@@ -289,14 +291,14 @@ def test_a_failed_write_is_reported(broker: Broker) -> None:
     lead(partition)
     broker.disk.fails_writes = True
     with pytest.raises(Refusal, match="KAFKA_STORAGE_ERROR"):
-        partition.append(batch("a"), 1)
+        append_to(partition, batch("a"), 1)
     assert broker.failures
 
 
 async def test_a_closed_partition_is_on_disk_and_refuses_waiting_requests(broker: Broker) -> None:
     partition = broker.open()
     lead(partition)
-    partition.append(batch("a"), -1)
+    append_to(partition, batch("a"), -1)
     parked = partition.park_produce(Offset(1))
     with Watch([partition.committed]) as watch:
         watch.again()
@@ -310,7 +312,7 @@ async def test_a_closed_partition_is_on_disk_and_refuses_waiting_requests(broker
 def test_a_sync_that_is_still_running_when_the_partition_is_closed_is_no_failure(broker: Broker) -> None:
     partition = broker.open()
     lead(partition)
-    partition.append(batch("a"), -1)
+    append_to(partition, batch("a"), -1)
     ticket = partition.prepare_sync()
     assert ticket is not None
     partition.close()
@@ -323,7 +325,7 @@ def test_a_sync_that_is_still_running_when_the_partition_is_closed_is_no_failure
 def test_a_log_that_cannot_be_closed_durably_is_reported(broker: Broker) -> None:
     partition = broker.open()
     lead(partition)
-    partition.append(batch("a"), 1)
+    append_to(partition, batch("a"), 1)
     broker.disk.fails_syncs = True
     partition.close()
     assert broker.failures
@@ -332,7 +334,7 @@ def test_a_log_that_cannot_be_closed_durably_is_reported(broker: Broker) -> None
 async def test_a_deleted_partition_is_not_synced_any_more_and_its_files_are_gone(broker: Broker) -> None:
     partition = broker.open()
     lead(partition)
-    partition.append(batch("a"), -1)
+    append_to(partition, batch("a"), -1)
     parked = partition.park_produce(Offset(1))
     partition.retire()
     assert outcome(parked) is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -347,28 +349,28 @@ async def test_a_deleted_partition_is_not_synced_any_more_and_its_files_are_gone
 def test_a_full_disk_refuses_producers_and_has_not_failed(broker: Broker) -> None:
     partition = broker.open()
     lead(partition, replicas=(1,))
-    partition.append(batch("a"), 1)
+    append_to(partition, batch("a"), 1)
     broker.sync()
     broker.is_full = True
     with pytest.raises(Refusal, match="no room for") as refusal:
-        partition.append(batch("b"), 1)
+        append_to(partition, batch("b"), 1)
     assert refusal.value.error_code is ErrorCode.KAFKA_STORAGE_ERROR
     assert broker.failures == []
     assert values_of(partition.read(Offset(0), 1 << 20, partition.high_watermark, True)) == ["a"]
     broker.is_full = False
-    assert partition.append(batch("b"), 1).base_offset == 1
+    assert append_to(partition, batch("b"), 1).base_offset == 1
 
 
 def test_a_log_without_room_during_an_append_continues_when_there_is_room(broker: Broker) -> None:
     partition = broker.open()
     lead(partition, replicas=(1,))
-    partition.append(batch("a"), 1)
+    append_to(partition, batch("a"), 1)
     broker.disk.is_full = True
     with pytest.raises(Refusal) as refusal:
-        partition.append(batch("b"), 1)
+        append_to(partition, batch("b"), 1)
     assert refusal.value.error_code is ErrorCode.KAFKA_STORAGE_ERROR
     broker.disk.is_full = False
-    assert partition.append(batch("c"), 1).base_offset == 1
+    assert append_to(partition, batch("c"), 1).base_offset == 1
     broker.sync()
     assert values_in(partition) == ["a", "c"]
     assert broker.failures == []
@@ -393,9 +395,9 @@ def test_a_follower_advances_its_log_start_with_its_high_watermark(broker: Broke
         records=leaders_batch("a", at=0) + leaders_batch("b", at=1),
     )
     partition.follower.answered(position, answer)
-    partition.append_as_follower(answer.records)
+    made(partition, partition.append_as_follower(answer.records))
     assert partition.log.log_start_offset == 0
-    broker.sync()
+    broker.sync_all()
     assert partition.log.log_start_offset == 1
     assert values_in(partition) == ["b"]
 
@@ -406,7 +408,7 @@ def test_a_follower_advances_its_log_start_with_its_high_watermark(broker: Broke
 def test_a_sync_of_the_original_does_not_count_for_the_moved_log(broker: Broker, tmp_path: Path) -> None:
     partition = broker.open()
     follow(partition)
-    partition.append_as_follower(leaders_batch("a", at=0))
+    made(partition, partition.append_as_follower(leaders_batch("a", at=0)))
     ticket = partition.prepare_sync()
     assert ticket is not None
     before = partition.log
@@ -419,7 +421,7 @@ def test_a_sync_of_the_original_does_not_count_for_the_moved_log(broker: Broker,
     position = partition.follower.next_fetch()
     assert position is not None
     assert position.fetch_offset == 1
-    partition.append_as_follower(leaders_batch("b", at=1))
+    made(partition, partition.append_as_follower(leaders_batch("b", at=1)))
     ticket.run()
     partition.complete_sync(ticket)
     assert (partition.durable_end, broker.failures) == (1, [])

@@ -15,7 +15,17 @@ from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, Offset, TopicId
 from kraft.server.replica.high_watermarks import read_high_watermarks, write_high_watermarks
 from kraft.server.replica.log_directories import as_log_directory
 from tests.support.cluster_images import ORDERS, cluster, with_topic
-from tests.support.server.replicas import DEFAULTS, ORDERS_0, Broker, InlineExecutor, batch, outcome, settle, values_in
+from tests.support.server.replicas import (
+    DEFAULTS,
+    ORDERS_0,
+    Broker,
+    InlineExecutor,
+    append_to,
+    batch,
+    outcome,
+    settle,
+    values_in,
+)
 from tests.unit.server.replica.publishing import HeldExecutor, Host, changed
 
 pytestmark = pytest.mark.real_time
@@ -46,7 +56,7 @@ async def test_a_leader_that_is_demoted_and_elected_again_keeps_its_records_and_
 ) -> None:
     await host.act_on(with_topic(cluster(1, 2), [1, 2]))
     partition = host.partition()
-    partition.append(batch("a"), -1)
+    append_to(partition, batch("a"), -1)
     parked = partition.park_produce(Offset(1))
     await host.act_on(host.image.replay([changed(2, epoch=1)]))
     assert outcome(parked) is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -88,7 +98,7 @@ async def test_a_fetcher_that_dies_of_a_bug_stops_the_node(host: Host) -> None:
 async def test_a_deleted_topic_is_removed_from_the_disk_and_its_producers_are_refused(host: Host) -> None:
     await host.act_on(with_topic(cluster(1, 2), [1, 2]))
     partition = host.partition()
-    partition.append(batch("a"), -1)
+    append_to(partition, batch("a"), -1)
     parked = partition.park_produce(Offset(1))
     await host.act_on(host.image.replay([TopicDeleted(topic_id=ORDERS)]))
     await host.marked()
@@ -177,7 +187,7 @@ async def test_what_was_marked_for_deletion_is_removed_after_a_restart(tmp_path:
 
 async def test_a_topic_that_is_deleted_and_created_again_in_one_step_begins_empty(host: Host) -> None:
     await host.act_on(with_topic(cluster(1, 2), [1, 2]))
-    host.partition().append(batch("old"), 1)
+    append_to(host.partition(), batch("old"), 1)
     deleted = host.image.replay([TopicDeleted(topic_id=ORDERS)])
     await host.act_on(with_topic(deleted, [1, 2], topic_id=RECREATED))
     again = host.partition(topic_id=RECREATED)
@@ -194,7 +204,7 @@ async def test_the_old_log_of_a_topic_that_was_created_again_during_downtime_is_
 ) -> None:
     before = Host(Broker(tmp_path)).start()
     await before.act_on(with_topic(cluster(1, 2), [1, 2]))
-    before.partition().append(batch("old"), 1)
+    append_to(before.partition(), batch("old"), 1)
     await before.publisher.close()
 
     host = Host(Broker(tmp_path)).start()
@@ -214,7 +224,7 @@ async def test_a_crash_does_not_keep_the_high_watermark_of_an_earlier_topic_of_t
     await host.act_on(with_topic(cluster(1, 2), [1, 2], topic_id=RECREATED))
     partition = host.partition(topic_id=RECREATED)
     assert partition.high_watermark == 0
-    partition.append(batch("not committed"), 1)
+    append_to(partition, batch("not committed"), 1)
     host.broker.sync()
 
     after_a_crash = Host(Broker(tmp_path)).start()
@@ -247,7 +257,7 @@ async def test_a_restart_continues_from_the_checkpointed_high_watermark(tmp_path
     before = Host(Broker(tmp_path)).start()
     await before.act_on(with_topic(cluster(1, 2), [1, 2]))
     partition = before.partition()
-    partition.append(batch("a", "b"), -1)
+    append_to(partition, batch("a", "b"), -1)
     before.broker.sync()
     partition.follower_fetched(BrokerId(2), BrokerEpoch(2), Offset(1))
     assert partition.high_watermark == 1
@@ -276,7 +286,7 @@ async def test_altered_configs_reach_the_partitions_that_are_open(host: Host) ->
     altered = TopicConfigSet(topic_id=ORDERS, key="min.insync.replicas", value="2")
     await host.act_on(host.image.replay([altered]))
     with pytest.raises(Refusal, match="NOT_ENOUGH_REPLICAS"):
-        host.partition().append(batch("a"), -1)
+        append_to(host.partition(), batch("a"), -1)
     await host.publisher.close()
 
 
@@ -296,7 +306,7 @@ async def test_new_defaults_reach_open_partitions_without_their_own_configs(host
 
 async def test_closing_ends_every_fetcher_and_makes_every_log_durable(host: Host) -> None:
     await host.act_on(with_topic(cluster(1, 2), [1, 2], [2, 1]))
-    host.partition().append(batch("a"), 1)
+    append_to(host.partition(), batch("a"), 1)
     await settle()
     await host.publisher.close()
     assert [fetcher.is_running for fetcher in host.fetchers] == [False]

@@ -26,7 +26,8 @@ from kraft.server.upkeep.scrubber import LogScrubber
 from kraft.server.upkeep.throttle import Stopped, Throttle
 from tests.support.cluster_images import ORDERS
 from tests.support.log.transactional_log import ABORT, VERIFIED, end, read_committed, transactional
-from tests.support.server.replicas import DEFAULTS, WALL_MS, Broker, InlineExecutor, lead, remove_directory
+from tests.support.server.log_thread import finish_changes
+from tests.support.server.replicas import DEFAULTS, WALL_MS, Broker, InlineExecutor, append_to, lead, remove_directory
 from tests.support.virtual_time import run_virtually
 from tests.unit.server.upkeep.cleaning import CONFIG, contents, roll
 
@@ -84,7 +85,7 @@ def compacted(broker: Broker, number: int = 0, *, rounds: int = 4, **configs: An
 
 def write(partition: Partition, **values: str) -> None:
     records = [Record(0, WALL_MS, key.encode(), value.encode()) for key, value in values.items()]
-    partition.append(build_batch(records), 1)
+    append_to(partition, build_batch(records), 1)
 
 
 NEWEST = [(9, "a", "a3"), (10, "b", "b3"), (11, "c", "c3"), (12, "d", "active")]
@@ -202,7 +203,7 @@ def test_what_is_not_committed_is_not_compacted(broker: Broker) -> None:
 
 def test_a_record_of_an_open_transaction_replaces_no_committed_one(broker: Broker) -> None:
     partition = compacted(broker, rounds=2)
-    partition.append(transactional(7, 0, "undecided", key="a"), 1, VERIFIED)
+    append_to(partition, transactional(7, 0, "undecided", key="a"), 1, VERIFIED)
     roll(partition)
     write(partition, e="active")
     broker.sync()
@@ -217,12 +218,10 @@ def test_a_record_of_an_open_transaction_replaces_no_committed_one(broker: Broke
 
 def test_a_log_is_not_compacted_in_the_middle_of_a_truncation(broker: Broker) -> None:
     partition = compacted(broker)
-    partition._changes._off_loop = True
     cleaning, truncation = Cleaning(broker), partition._changes.make(lambda: partition.log.truncating_to(Offset(10)))
     while not truncation.is_done:
         assert not cleaning.clean()
         broker.sync()
-    partition._changes._off_loop = False
     assert partition.log.log_end_offset == 9
     assert cleaning.clean()
 
@@ -297,8 +296,9 @@ def test_corruption_that_is_found_beside_a_truncation_does_not_count(broker: Bro
     path.write_bytes(bytes([*sound[:-1], sound[-1] ^ 1]))
 
     def truncate() -> None:
-        partition._changes._off_loop = not is_over
         partition._changes.make(lambda: partition.log.truncating_to(Offset(22)))
+        if is_over:
+            finish_changes(partition)
         assert partition.is_changing is not is_over
 
     disk = MeddlingDisk(lambda: None)
@@ -309,7 +309,6 @@ def test_corruption_that_is_found_beside_a_truncation_does_not_count(broker: Bro
     while partition.is_changing:
         broker.sync()
     assert partition.log.log_end_offset <= 22
-    partition._changes._off_loop = False
     assert cleaning.clean()
     assert broker.corrupt == [], "it was found twice, but not in two attempts of which both count"
     assert cleaning.clean()
@@ -377,7 +376,7 @@ def test_a_log_whose_keys_do_not_fit_into_memory_is_reported_with_the_config_to_
     lead(partition, replicas=(1,))
     for first in range(0, 3_000, 1_000):
         keys = range(first, first + 1_000)
-        partition.append(build_batch([Record(at, WALL_MS, b"%d" % key, b"v") for at, key in enumerate(keys)]), 1)
+        append_to(partition, build_batch([Record(at, WALL_MS, b"%d" % key, b"v") for at, key in enumerate(keys)]), 1)
     roll(partition)
     cleaning = Cleaning(broker, cleaner_dedupe_buffer_bytes=10_000)
     with capture_logs() as logged:

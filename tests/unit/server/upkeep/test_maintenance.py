@@ -20,7 +20,17 @@ from kraft.server.replica.log_directories import as_log_directory
 from kraft.server.replica.partition import Partition
 from kraft.server.upkeep.disk_space import DiskSpace
 from kraft.server.upkeep.maintenance import LogMaintenanceTasks
-from tests.support.server.replicas import DEFAULTS, WALL_MS, Broker, InlineExecutor, follow, lead, remove_directory
+from tests.support.server.replicas import (
+    DEFAULTS,
+    WALL_MS,
+    Broker,
+    InlineExecutor,
+    append_to,
+    follow,
+    lead,
+    made,
+    remove_directory,
+)
 from tests.unit.server.upkeep.cleaning import CONFIG, contents, roll
 
 
@@ -52,7 +62,7 @@ async def maintaining(broker: Broker, **config: Any) -> AsyncIterator[LogMainten
 def write(partition: Partition, *keys: str, age_ms: int = 0) -> None:
     """A batch with a record for each key, that was made so long ago."""
     records = [Record(0, WALL_MS - age_ms, key.encode(), b"v" * 100) for key in keys]
-    partition.append(build_batch(records), 1)
+    append_to(partition, build_batch(records), 1)
 
 
 def filled(broker: Broker, *ages_ms: int, **configs: Any) -> Partition:
@@ -138,7 +148,7 @@ async def test_a_segment_is_rolled_when_it_is_old_without_a_write(broker: Broker
 async def test_deleted_records_give_their_space_back_without_waiting_for_the_check(broker: Broker) -> None:
     partition = filled(broker, 0, 0, 0)
     async with maintaining(broker, retention_check_interval_ms=300_000) as tasks:
-        partition.delete_records(2)
+        made(partition, partition.delete_records(2)[1])
         tasks.records_deleted()
         await asyncio.sleep(0.1)
     assert [segment.base_offset for segment in partition.log.segments()] == [2]
@@ -161,7 +171,8 @@ async def test_a_log_that_cannot_be_maintained_does_not_block_others(broker: Bro
 
 async def test_retention_that_finds_no_room_in_the_thread_is_applied_later(tmp_path: Path) -> None:
     filled(Broker(tmp_path), 50_000, 0).close()
-    broker = Broker(tmp_path, off_loop=True)
+    broker = Broker(tmp_path)
+    broker.thread.holds_steps = True
     partition = broker.open(high_watermark=2, segment_ms=10**15, retention_ms=30_000)
     follow(partition)
     with capture_logs() as logged:
@@ -169,8 +180,7 @@ async def test_retention_that_finds_no_room_in_the_thread_is_applied_later(tmp_p
             for is_full in (True, False):
                 broker.disk.is_full = is_full
                 await asyncio.sleep(1.1)
-                while broker.unsynced:
-                    broker.sync()
+                broker.sync_all()
     assert [each["event"] for each in logged] == ["retention delayed", "segments deleted by retention"]
     assert partition.log.log_start_offset == 1
 
@@ -247,7 +257,7 @@ async def test_silent_producers_expire(broker: Broker) -> None:
     partition = broker.open(segment_ms=10**15)
     lead(partition, replicas=(1,))
     records = [Record(0, WALL_MS, None, b"v")]
-    partition.append(build_batch(records, producer_id=7, producer_epoch=0, base_sequence=0), 1)
+    append_to(partition, build_batch(records, producer_id=7, producer_epoch=0, base_sequence=0), 1)
     async with maintaining(broker, producer_id_expiration_ms=10_000):
         await asyncio.sleep(1.1)
         assert set(partition.log.producers) == {7}

@@ -16,7 +16,7 @@ from kraft.server.config.values import UNLIMITED_BYTES_PER_SECOND
 from kraft.server.replica.partition import Partition
 from kraft.server.upkeep.scrubber import FIRST_AFTER_S, LogScrubber, ScrubTally
 from kraft.server.upkeep.throttle import Stopped, Throttle
-from tests.support.server.replicas import Broker, InlineExecutor, batch, lead, remove_directory
+from tests.support.server.replicas import Broker, InlineExecutor, append_to, batch, lead, remove_directory
 from tests.support.virtual_time import run_virtually
 
 
@@ -59,9 +59,9 @@ def filled(broker: Broker) -> Partition:
     partition = broker.open(segment_ms=10**15)
     lead(partition, replicas=(1,))
     for value in ("a", "b", "c"):
-        partition.append(batch(value), 1)
+        append_to(partition, batch(value), 1)
         run_now(partition.log.rolling())
-    partition.append(batch("d"), 1)
+    append_to(partition, batch("d"), 1)
     broker.sync()
     return partition
 
@@ -120,7 +120,7 @@ def test_a_segment_that_a_compaction_is_renaming_is_not_corrupt(broker: Broker) 
 
 def test_unsynced_bytes_are_not_scrubbed(broker: Broker) -> None:
     partition = filled(broker)
-    partition.append(batch("unsynced"), 1)
+    append_to(partition, batch("unsynced"), 1)
     corrupt(partition, 3)
     assert scrub(broker)[1] == []
     run_now(partition.log.rolling())
@@ -164,7 +164,7 @@ def test_the_log_may_grow_while_its_active_segment_is_read(broker: Broker) -> No
     corrupt(partition, 3)
 
     def grow() -> None:
-        partition.append(batch("more"), 1)
+        append_to(partition, batch("more"), 1)
 
     assert len(scrub(broker, disk=MeddlingDisk(grow))[1]) == 1
 

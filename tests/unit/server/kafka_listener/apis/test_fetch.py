@@ -30,7 +30,7 @@ from kraft.wire.schema.fetch import (
     ReplicaState,
 )
 from tests.support.log.transactional_log import COORDINATOR, VERIFIED, transactional
-from tests.support.server.replicas import Broker, batch, follow, lead, settle, values_of
+from tests.support.server.replicas import Broker, append_to, batch, follow, lead, settle, values_of
 from tests.support.virtual_time import run_virtually
 from tests.unit.server.kafka_listener.apis.listener import (
     answered,
@@ -61,7 +61,7 @@ def committed(broker: Broker, number: int, *values: str) -> Partition:
 
 def append(broker: Broker, partition: Partition, *values: str) -> None:
     for value in values:
-        partition.append(batch(value), 1)
+        append_to(partition, batch(value), 1)
     broker.sync()
 
 
@@ -158,7 +158,7 @@ def test_aborted_transactions_and_the_last_stable_offset_are_given_in_every_vers
         (build_marker(abort, 7, 0, 1_000), COORDINATOR),
         (transactional(8, 0, "b"), VERIFIED),
     ):
-        partition.append(records, 1, origin)
+        append_to(partition, records, 1, origin)
     broker.sync()
     listener = Listener(broker)
     (data,) = found(listener.fetch(version, asking(version, "orders", (0, 0)), isolation_level=1))

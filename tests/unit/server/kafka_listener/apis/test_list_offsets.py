@@ -24,7 +24,7 @@ from kraft.wire.schema.list_offsets import (
 )
 from tests.support.cluster_images import ORDERS
 from tests.support.log.transactional_log import VERIFIED, transactional
-from tests.support.server.replicas import Broker, InlineExecutor, batch, lead
+from tests.support.server.replicas import Broker, InlineExecutor, append_to, batch, lead
 from tests.support.virtual_time import LoopClock, run_virtually
 from tests.unit.server.kafka_listener.apis.listener import IMAGE, answered, leaders, partitions_of, versions_of
 
@@ -38,7 +38,7 @@ def broker(tmp_path: Path) -> Broker:
     partition = broker.open()
     lead(partition, replicas=(1,), epoch=3)
     for values in (("a", "b"), ("c", "d")):
-        partition.append(batch(*values), 1)
+        append_to(partition, batch(*values), 1)
     broker.sync()
     return broker
 
@@ -104,7 +104,7 @@ def test_a_place_that_the_version_does_not_know_leaves_the_others_in_their_order
 
 def test_the_end_of_committed_records_is_the_last_stable_offset(broker: Broker) -> None:
     partition = broker.partitions.by_name("orders", 0)
-    partition.append(transactional(7, 0, "e", "f"), 1, VERIFIED)
+    append_to(partition, transactional(7, 0, "e", "f"), 1, VERIFIED)
     broker.sync()
     for version in VERSIONS:
         asked = topic("orders", (0, -1))

@@ -13,7 +13,7 @@ from kraft.wire.schema.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from tests.support.server.replicas import Broker, batch, lead
+from tests.support.server.replicas import Broker, append_to, batch, lead
 from tests.support.virtual_time import run_virtually
 from tests.unit.server.kafka_listener.apis.listener import answered, partitions_of, versions_of
 
@@ -26,9 +26,9 @@ def broker(tmp_path: Path) -> Broker:
     broker = Broker(tmp_path, partitions=partitions_of())
     partition = broker.open()
     lead(partition, epoch=1)
-    partition.append(batch("a", "b"), 1)
+    append_to(partition, batch("a", "b"), 1)
     lead(partition, epoch=4, partition_epoch=1)
-    partition.append(batch("c"), 1)
+    append_to(partition, batch("c"), 1)
     return broker
 
 

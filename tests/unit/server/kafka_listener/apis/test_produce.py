@@ -30,7 +30,7 @@ from kraft.wire.schema.produce import (
     TopicProduceData,
 )
 from tests.support.cluster_images import epoch_of
-from tests.support.server.replicas import WALL_MS, Broker, batch, follow, lead, settle, values_in
+from tests.support.server.replicas import WALL_MS, Broker, append_to, batch, follow, lead_begun, settle, values_in
 from tests.support.virtual_time import run_virtually
 from tests.unit.server.kafka_listener.apis.listener import (
     IMAGE,
@@ -80,7 +80,7 @@ def only(response: ProduceResponse) -> PartitionProduceResponse:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_records_are_appended_and_their_offsets_are_answered(broker: Broker, version: int) -> None:
     partition = broker.open()
-    lead(partition)
+    lead_begun(partition)
     for base_offset in (0, 2):
         response = produce(broker, request(topic(version, "orders", (0, batch("a", "b")))), version)
         assert only(response) == PartitionProduceResponse(
@@ -98,8 +98,8 @@ def test_records_are_appended_and_their_offsets_are_answered(broker: Broker, ver
 @pytest.mark.parametrize("version", VERSIONS)
 def test_partitions_of_several_topics_are_answered_in_the_requests_order(broker: Broker, version: int) -> None:
     for number in (0, 1):
-        lead(broker.open(TopicPartition("orders", number)))
-    broker.partitions.by_name("orders", 0).append(batch("before"), 1)
+        lead_begun(broker.open(TopicPartition("orders", number)))
+    append_to(broker.partitions.by_name("orders", 0), batch("before"), 1)
     wanted = request(
         topic(version, "payments", (0, batch("x"))),
         topic(version, "orders", (1, batch("a")), (7, batch("x")), (0, batch("b"))),
@@ -149,7 +149,7 @@ def test_a_leader_without_an_address_is_named_without_one(broker: Broker) -> Non
 @pytest.mark.parametrize("version", VERSIONS)
 def test_acks_0_is_answered_with_nothing(broker: Broker, version: int) -> None:
     partition = broker.open()
-    lead(partition)
+    lead_begun(partition)
     wanted = request(topic(version, "orders", (0, batch("a"))), acks=0)
     assert run_virtually(ask(api(broker), wanted, version, ProduceResponse)) is None
     assert values_in(partition) == ["a"]
@@ -166,7 +166,7 @@ def test_acks_0_that_fails_ends_the_connection(broker: Broker, name: str) -> Non
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_batch_that_comes_twice_is_appended_once_and_a_gap_is_refused(broker: Broker, version: int) -> None:
     partition = broker.open()
-    lead(partition)
+    lead_begun(partition)
 
     def send(value: str, sequence: int) -> tuple[int, int]:
         records = batch(value, producer_id=9, sequence=sequence)
@@ -181,7 +181,7 @@ def test_a_batch_that_comes_twice_is_appended_once_and_a_gap_is_refused(broker: 
 def test_what_is_under_way_behind_records_of_an_unknown_topic_id_is_not_taken_before_them(broker: Broker) -> None:
     """This broker learns of a new topic between two requests of one producer."""
     partition = broker.open()
-    lead(partition)
+    lead_begun(partition)
     handler = ProduceHandler(broker.partitions)
     before = ProduceApi(handler.begin, leaders(MetadataImage()), handler.refuse_unknown)
     after = ProduceApi(handler.begin, leaders(IMAGE), handler.refuse_unknown)
@@ -200,7 +200,7 @@ def test_what_is_under_way_behind_records_of_an_unknown_topic_id_is_not_taken_be
 
 def test_neither_is_what_is_under_way_behind_a_long_request_for_one(broker: Broker) -> None:
     partition = broker.open()
-    lead(partition)
+    lead_begun(partition)
     handler = ProduceHandler(broker.partitions)
     before = ProduceApi(handler.begin, leaders(MetadataImage()), handler.refuse_unknown)
     after = ProduceApi(handler.begin, leaders(IMAGE), handler.refuse_unknown)
@@ -228,7 +228,7 @@ def test_neither_is_what_is_under_way_behind_a_long_request_for_one(broker: Brok
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_acks_all_waits_for_the_replicas_and_no_longer_than_was_said(broker: Broker, version: int) -> None:
-    lead(broker.open())
+    lead_begun(broker.open())
     wanted = request(topic(version, "orders", (0, batch("a"))), acks=-1, timeout_ms=500)
     answer = asyncio.ensure_future(answered(api(broker), wanted, version, ProduceResponse))
     await settle()
@@ -240,7 +240,7 @@ async def test_acks_all_waits_for_the_replicas_and_no_longer_than_was_said(broke
 @pytest.mark.parametrize("records", [None, b"", batch("a")[:-1], b"x" * 100])
 def test_records_that_are_none_are_refused(broker: Broker, records: bytes | None) -> None:
     partition = broker.open()
-    lead(partition)
+    lead_begun(partition)
     for version in VERSIONS:
         result = only(produce(broker, request(topic(version, "orders", (0, records))), version))
         assert result.error_code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)
@@ -250,7 +250,7 @@ def test_records_that_are_none_are_refused(broker: Broker, records: bytes | None
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_records_that_break_a_rule_of_their_topic_are_named(broker: Broker, version: int) -> None:
-    lead(broker.open(cleanup_policy=("compact",)))
+    lead_begun(broker.open(cleanup_policy=("compact",)))
     keys = (b"key", None, b"", None)
     records = build_batch([Record(offset, 1_000, key, b"v") for offset, key in enumerate(keys)])
     result = only(produce(broker, request(topic(version, "orders", (0, records))), version))
@@ -267,14 +267,14 @@ def test_a_topic_without_a_name_is_unknown_by_name(broker: Broker, version: int)
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_append_time_is_answered_if_it_is_the_records_timestamp(broker: Broker, version: int) -> None:
-    lead(broker.open(message_timestamp_type="LogAppendTime"))
+    lead_begun(broker.open(message_timestamp_type="LogAppendTime"))
     result = only(produce(broker, request(topic(version, "orders", (0, batch("a")))), version))
     assert (result.error_code, result.log_append_time_ms) == (0, WALL_MS)
 
 
 @pytest.mark.parametrize("acks", [2, -2])
 def test_other_acks_are_refused(broker: Broker, acks: int) -> None:
-    lead(broker.open())
+    lead_begun(broker.open())
     result = only(produce(broker, request(topic(9, "orders", (0, batch("a"))), acks=acks), 9))
     assert result.error_code == ErrorCode.INVALID_REQUIRED_ACKS
 
@@ -289,7 +289,7 @@ def test_the_records_are_in_the_log_when_the_request_was_begun(broker: Broker) -
 
     async def scenario() -> None:
         partition = broker.open()
-        lead(partition, replicas=(1,))
+        lead_begun(partition, replicas=(1,))
         asked = ask(api(broker), request(topic(9, "orders", (0, batch("a"))), acks=-1), 9, ProduceResponse)
         answer = asyncio.ensure_future(asked)
         await settle()
