@@ -4,10 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from kraft.model.ids import UNKNOWN_BROKER_EPOCH, BrokerEpoch, BrokerId, Offset
 
 UNKNOWN_OFFSET = Offset(-1)
 """End offset of a follower that has not fetched yet. It is below every offset, so it stops the high watermark."""
+
+
+class FollowerState(Struct, frozen=True, kw_only=True):
+    """State of one follower, for descriptions and metrics; offset and broker epoch are -1 until it fetches."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    durable_end: Offset
+    caught_up_ms: int | None
+    behind_since_ms: int
+    """Time from which on it may lack records; if it was never caught up in this leader epoch, the epoch's start."""
+
+    in_isr: bool
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,3 +96,14 @@ class FollowerProgress:
             self.out_of_isr_since_ms = self.caught_up_ms
         self.caught_up_ms = None
         self._last_fetch = None
+
+    def state(self, *, in_isr: bool) -> FollowerState:
+        """Return the state of the follower as it is now."""
+        return FollowerState(
+            broker_id=self.broker_id,
+            broker_epoch=self.broker_epoch,
+            durable_end=self.durable_end,
+            caught_up_ms=self.caught_up_ms,
+            behind_since_ms=self.behind_since_ms,
+            in_isr=in_isr,
+        )

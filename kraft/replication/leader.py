@@ -25,10 +25,10 @@ from msgspec.structs import replace
 from kraft.metadata.image import PartitionImage
 from kraft.model.alter_partition import AlterPartitionResult, IsrMember
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import BrokerEpoch, BrokerId, Offset, PartitionEpoch, TopicId
+from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
 from kraft.model.produce import ACKS_ALL
 from kraft.replication.effects import HighWatermarkAdvanced, IsrChanged, LeaderEffect, ProposeIsr
-from kraft.replication.follower_progress import UNKNOWN_OFFSET, FollowerProgress
+from kraft.replication.follower_progress import UNKNOWN_OFFSET, FollowerProgress, FollowerState
 
 _WAIT_FOR_METADATA = frozenset(
     {
@@ -46,19 +46,6 @@ _JOINER_SILENCE_MAX_MS = 1_000
 """The leader does not wait for a follower outside the ISR that has not fetched for this long. While records arrive, a
 live follower fetches all the time. A follower that was fenced, caught up and then died would otherwise stop the high
 watermark for its whole lag time, because its death changes no ISR and so the leader receives no metadata about it."""
-
-
-class FollowerState(Struct, frozen=True, kw_only=True):
-    """State of one follower, for descriptions and metrics; offset and broker epoch are -1 until it fetches."""
-
-    broker_id: BrokerId
-    broker_epoch: BrokerEpoch
-    durable_end: Offset
-    caught_up_ms: int | None
-    behind_since_ms: int
-    """Time from which on it may lack records; if it was never caught up in this leader epoch, the epoch's start."""
-
-    in_isr: bool
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,6 +67,25 @@ class LogState(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         assert self.start <= self.durable_end <= self.end, f"{self} is out of order"
+
+
+@dataclass(slots=True, kw_only=True)
+class _Log:
+    """The leader's own log. Invariant: start <= high_watermark <= end, and durable_end <= end."""
+
+    start: Offset
+    durable_end: Offset
+    """Everything below it is on this broker's disk."""
+
+    end: Offset
+    """End of the records that are in the log, and soon on the disk."""
+
+    epoch_start: Offset
+    """Log end when this leader was elected; it never changes."""
+
+    high_watermark: Offset
+    """Everything below it is committed; it never goes down. At first it is what this broker learned as a follower, or
+    read from its checkpoint: it may be behind the real one, never ahead of it."""
 
 
 class LeaderSettings(Struct, frozen=True, kw_only=True):
@@ -115,29 +121,31 @@ class PartitionLeader:
         """
         assert broker_id in state.isr, f"broker {broker_id} leads without being in the ISR {state.isr}"
         self.topic_id = topic_id
-        self.partition = state.partition
         self.broker_id = broker_id
-        self.leader_epoch = state.leader_epoch
         self._broker_epoch = broker_epoch
-        self._partition_epoch = state.partition_epoch
-        self._replicas = state.replicas
-        self._isr = state.isr
-        self._elr = state.elr
         self._is_active = is_active
-        self._log_start = log.start
-        self._log_end = log.end
-        self._durable_end = log.durable_end
-        self._epoch_start = log.end
-        # Known to this broker as a follower, or from its checkpoint: it may be behind the real one, never ahead of it.
-        self._high_watermark = Offset(min(max(log.high_watermark, log.start), log.end))
         self._settings = settings
-        self._now_ms = now_ms
-        self._proposal: _Proposal | None = None
-        self._attempts = 0
-        self._no_expansion_before_ms = now_ms
+        self._state = state
+        """The committed state of the partition: that of the highest partition epoch which the controller sent."""
+        self._log = _Log(
+            start=log.start,
+            durable_end=log.durable_end,
+            end=log.end,
+            epoch_start=log.end,
+            high_watermark=Offset(min(max(log.high_watermark, log.start), log.end)),
+        )
         self._followers: dict[BrokerId, FollowerProgress] = {}
+        """The progress of every other replica of `_state`, in its order."""
+        self._proposal: _Proposal | None = None
+        """The ISR that the controller was asked for in this partition epoch, until there is an outcome."""
+        self._attempts = 0
+        """Number of the latest `ProposeIsr`; the response to an earlier one is not the outcome of this one."""
+        self._no_expansion_before_ms = now_ms
+        """Time until which no follower is proposed, after a refusal; only a fetch since then makes one join."""
+        self._now_ms = now_ms
+        """Largest time of an event: it never goes back."""
         self._track_followers()
-        for broker in self._isr:
+        for broker in state.isr:
             if broker != broker_id:
                 # The in-sync replicas need time to receive the metadata of their new leader and fetch from it.
                 self._followers[broker].joined_isr(now_ms)
@@ -147,25 +155,25 @@ class PartitionLeader:
     @property
     def high_watermark(self) -> Offset:
         """End of the records that this leader knows to be committed."""
-        return self._high_watermark
+        return self._log.high_watermark
 
     @property
     def isr(self) -> tuple[BrokerId, ...]:
         """The committed ISR: the latest one from the controller."""
-        return self._isr
+        return self._state.isr
 
     @property
     def maximal_isr(self) -> frozenset[BrokerId]:
         """Every replica that may be in the ISR: those of the committed ISR and of the proposed one."""
         proposed = self._proposal.isr if self._proposal is not None else ()
-        return frozenset(self._isr).union(proposed)
+        return frozenset(self._state.isr).union(proposed)
 
     @property
     def low_watermark(self) -> Offset:
         """Smallest log start of the replicas that may be in the ISR; -1 until each of them has fetched once."""
         maximal_isr = self.maximal_isr
         followers = (each for each in self._followers.values() if each.broker_id in maximal_isr)
-        return min([self._log_start, *(follower.log_start for follower in followers)])
+        return min([self._log.start, *(follower.log_start for follower in followers)])
 
     def empty_start_max(self, broker_id: BrokerId) -> Offset:
         """Return the largest offset at which this follower's log may begin, empty, after records that are kept here.
@@ -175,17 +183,21 @@ class PartitionLeader:
         unclean election replaced: it lacks what was written below since, and must not join, or lead, without it.
         """
         proposed = self._proposal.isr if self._proposal is not None else ()
-        is_trusted = broker_id in self._isr or broker_id in self._elr or broker_id in proposed
-        return self._epoch_start if is_trusted else Offset(0)
+        is_trusted = broker_id in self._state.isr or broker_id in self._state.elr or broker_id in proposed
+        return self._log.epoch_start if is_trusted else Offset(0)
+
+    @property
+    def leader_epoch(self) -> LeaderEpoch:
+        return self._state.leader_epoch
 
     @property
     def partition_epoch(self) -> PartitionEpoch:
-        return self._partition_epoch
+        return self._state.partition_epoch
 
     @property
     def epoch_start_offset(self) -> Offset:
         """Log end when this leader was elected."""
-        return self._epoch_start
+        return self._log.epoch_start
 
     @property
     def below_minimum_isr(self) -> bool:
@@ -195,8 +207,8 @@ class PartitionLeader:
         While there is an ELR the ISR is below the controller's minimum, and the replicas in the ELR must keep holding
         every committed record.
         """
-        in_sync = len(self._isr)
-        return bool(self._elr) or (in_sync < self._settings.min_insync_replicas and in_sync < len(self._replicas))
+        state, in_sync = self._state, len(self._state.isr)
+        return bool(state.elr) or (in_sync < self._settings.min_insync_replicas and in_sync < len(state.replicas))
 
     def check_produce(self, acks: int) -> None:
         """Raise Refusal NOT_ENOUGH_REPLICAS for acks=all while the ISR is below its minimum."""
@@ -209,24 +221,24 @@ class PartitionLeader:
         NOT_ENOUGH_REPLICAS_AFTER_APPEND when the ISR shrank below its minimum before the records were committed:
         they stay in the log and may be committed later.
         """
-        if self._high_watermark >= required_offset:
+        if self._log.high_watermark >= required_offset:
             return ErrorCode.NONE
         return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if self.below_minimum_isr else None
 
     def followers(self) -> list[FollowerState]:
         """Return the state of every other replica, in the order of the assignment."""
-        return [self._state_of(follower) for follower in self._followers.values()]
+        return [self._described(follower) for follower in self._followers.values()]
 
     def lagging(self, now_ms: int, lag_ms_min: int) -> list[FollowerState]:
         """Return the followers that are not in the ISR, and those that have lacked records for `lag_ms_min`."""
-        if len(self._isr) == len(self._replicas) and self._high_watermark == self._log_end:
+        if len(self._state.isr) == len(self._state.replicas) and self._log.high_watermark == self._log.end:
             # Every replica has everything, as in nearly every partition at nearly every time.
             return []
         return [
-            self._state_of(follower)
+            self._described(follower)
             for follower in self._followers.values()
-            if follower.broker_id not in self._isr
-            or not follower.is_caught_up(leader_end=self._log_end, now_ms=now_ms, lag_time_max_ms=lag_ms_min)
+            if follower.broker_id not in self._state.isr
+            or not follower.is_caught_up(leader_end=self._log.end, now_ms=now_ms, lag_time_max_ms=lag_ms_min)
         ]
 
     def awaited(self, required_offset: Offset) -> list[FollowerState]:
@@ -234,23 +246,14 @@ class PartitionLeader:
 
         Below the minimum ISR these are the ones that are not in the ISR: it waits until they are.
         """
-        if self._high_watermark >= required_offset:
+        if self._log.high_watermark >= required_offset:
             return []
         if self.below_minimum_isr:
             return [each for each in self.followers() if not each.in_isr]
-        return [
-            self._state_of(follower) for follower in self._awaited_followers() if follower.durable_end < required_offset
-        ]
+        return [self._described(each) for each in self._awaited_followers() if each.durable_end < required_offset]
 
-    def _state_of(self, follower: FollowerProgress) -> FollowerState:
-        return FollowerState(
-            broker_id=follower.broker_id,
-            broker_epoch=follower.broker_epoch,
-            durable_end=follower.durable_end,
-            caught_up_ms=follower.caught_up_ms,
-            behind_since_ms=follower.behind_since_ms,
-            in_isr=follower.broker_id in self._isr,
-        )
+    def _described(self, follower: FollowerProgress) -> FollowerState:
+        return follower.state(in_isr=follower.broker_id in self._state.isr)
 
     # --- events of the local log -----------------------------------------------------------------------------
 
@@ -260,20 +263,20 @@ class PartitionLeader:
 
     def appended(self, log_end: Offset) -> list[LeaderEffect]:
         """Set the local log end. Nothing is committed by this: only synced records count."""
-        assert log_end >= self._log_end, f"a leader's log went back from {self._log_end} to {log_end}"
-        self._log_end = log_end
+        assert log_end >= self._log.end, f"a leader's log went back from {self._log.end} to {log_end}"
+        self._log.end = log_end
         return []
 
     def synced(self, durable_end: Offset) -> list[LeaderEffect]:
         """Set the local durable end: everything below it is on this broker's disk."""
-        assert durable_end <= self._log_end, f"synced to {durable_end}, past the log end {self._log_end}"
-        self._durable_end = max(self._durable_end, durable_end)
+        assert durable_end <= self._log.end, f"synced to {durable_end}, past the log end {self._log.end}"
+        self._log.durable_end = max(self._log.durable_end, durable_end)
         return self._advance()
 
     def log_start_advanced(self, log_start: Offset) -> None:
         """Set the local log start, after retention or DeleteRecords."""
-        assert self._log_start <= log_start <= self._high_watermark, f"a log start at {log_start}"
-        self._log_start = log_start
+        assert self._log.start <= log_start <= self._log.high_watermark, f"a log start at {log_start}"
+        self._log.start = log_start
 
     # --- events from followers and the clock -----------------------------------------------------------------
 
@@ -293,17 +296,19 @@ class PartitionLeader:
         """
         follower = self._followers.get(broker_id)
         if follower is None:
-            raise Refusal(ErrorCode.UNKNOWN_LEADER_EPOCH, f"broker {broker_id} is not a replica in {self._replicas}")
+            raise Refusal(
+                ErrorCode.UNKNOWN_LEADER_EPOCH, f"broker {broker_id} is not a replica in {self._state.replicas}"
+            )
         if broker_epoch < follower.broker_epoch:
             raise Refusal(
                 ErrorCode.STALE_BROKER_EPOCH,
                 f"broker {broker_id} has registered again since broker epoch {broker_epoch}",
             )
-        if fetch_offset > self._log_end:
-            raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {fetch_offset} is past the log end {self._log_end}")
+        if fetch_offset > self._log.end:
+            raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {fetch_offset} is past the log end {self._log.end}")
         self._advance_clock(now_ms)
         follower.fetched(
-            broker_epoch=broker_epoch, fetch_offset=fetch_offset, leader_end=self._log_end, now_ms=self._now_ms
+            broker_epoch=broker_epoch, fetch_offset=fetch_offset, leader_end=self._log.end, now_ms=self._now_ms
         )
         follower.log_start = log_start
         # First the proposal, then the high watermark: from the proposal on it must wait for the replica.
@@ -314,8 +319,8 @@ class PartitionLeader:
         self._advance_clock(now_ms)
         effects: list[LeaderEffect] = []
         if self._proposal is None:
-            remaining = tuple(broker for broker in self._isr if not self._is_lagging(broker))
-            if remaining != self._isr:
+            remaining = tuple(broker for broker in self._state.isr if not self._is_lagging(broker))
+            if remaining != self._state.isr:
                 effects.append(self._propose(remaining))
         elif self._proposal.resend_at_ms is not None and self._now_ms >= self._proposal.resend_at_ms:
             effects.append(self._propose(self._proposal.isr))
@@ -325,11 +330,9 @@ class PartitionLeader:
 
     def partition_changed(self, state: PartitionImage) -> list[LeaderEffect]:
         """Apply a new state of the partition in the same leader epoch. An older state is ignored."""
-        if state.partition_epoch <= self._partition_epoch:
+        if state.partition_epoch <= self._state.partition_epoch:
             return []
-        self._replicas = state.replicas
-        self._track_followers()
-        return self._commit(state.isr, state.partition_epoch, state.elr)
+        return self._commit(state)
 
     def alter_partition_answered(self, attempt: int, answer: AlterPartitionResult) -> list[LeaderEffect]:
         """Handle the controller's response to `ProposeIsr` number `attempt`.
@@ -338,15 +341,16 @@ class PartitionLeader:
         the partition's state after the refusal.
         """
         is_latest = self._proposal is not None and attempt == self._proposal.attempt
-        is_of_this_epoch = answer.leader_epoch == self.leader_epoch
-        is_newer = is_of_this_epoch and answer.partition_epoch > self._partition_epoch
-        is_same = is_of_this_epoch and answer.partition_epoch == self._partition_epoch
+        is_of_this_epoch = answer.leader_epoch == self._state.leader_epoch
+        is_newer = is_of_this_epoch and answer.partition_epoch > self._state.partition_epoch
+        is_same = is_of_this_epoch and answer.partition_epoch == self._state.partition_epoch
         if answer.error_code is ErrorCode.NONE:
             is_outcome = is_newer or (is_same and is_latest)
         else:
             is_outcome = is_newer and answer.error_code is ErrorCode.INELIGIBLE_REPLICA
         if is_outcome:
-            return self._commit(tuple(answer.isr), answer.partition_epoch, tuple(answer.elr))
+            isr, elr = tuple(answer.isr), tuple(answer.elr)
+            return self._commit(replace(self._state, isr=isr, elr=elr, partition_epoch=answer.partition_epoch))
         if is_latest and answer.error_code is not ErrorCode.NONE:
             self._refused(answer.error_code)
             return self._advance()
@@ -362,14 +366,14 @@ class PartitionLeader:
     # --- rules -----------------------------------------------------------------------------------------------
 
     def _may_join(self, follower: FollowerProgress) -> bool:
-        return follower.durable_end >= max(self._high_watermark, self._epoch_start)
+        return follower.durable_end >= max(self._log.high_watermark, self._log.epoch_start)
 
     def _is_lagging(self, broker_id: BrokerId) -> bool:
         return broker_id != self.broker_id and not self._is_caught_up(self._followers[broker_id])
 
     def _is_caught_up(self, follower: FollowerProgress) -> bool:
         return follower.is_caught_up(
-            leader_end=self._log_end, now_ms=self._now_ms, lag_time_max_ms=self._settings.replica_lag_time_max_ms
+            leader_end=self._log.end, now_ms=self._now_ms, lag_time_max_ms=self._settings.replica_lag_time_max_ms
         )
 
     def _awaited_followers(self) -> Iterable[FollowerProgress]:
@@ -393,18 +397,18 @@ class PartitionLeader:
     def _advance(self) -> list[LeaderEffect]:
         if self.below_minimum_isr:
             return []
-        committed = self._durable_end
+        committed = self._log.durable_end
         if self._followers:
             committed = min([committed, *(follower.durable_end for follower in self._awaited_followers())])
-        if committed <= self._high_watermark:
+        if committed <= self._log.high_watermark:
             return []
-        self._high_watermark = committed
+        self._log.high_watermark = committed
         return [HighWatermarkAdvanced(high_watermark=committed)]
 
     # --- proposals -------------------------------------------------------------------------------------------
 
     def _expand(self, follower: FollowerProgress) -> list[LeaderEffect]:
-        if self._proposal is not None or follower.broker_id in self._isr:
+        if self._proposal is not None or follower.broker_id in self._state.isr:
             return []
         if self._now_ms < self._no_expansion_before_ms or not self._may_join(follower):
             return []
@@ -412,7 +416,7 @@ class PartitionLeader:
             # The leader would wait for the replica of a proposal that is certain to be refused, and for long if it is
             # the controller's node that shuts down.
             return []
-        return [self._propose((*self._isr, follower.broker_id))]
+        return [self._propose((*self._state.isr, follower.broker_id))]
 
     def _propose(self, isr: tuple[BrokerId, ...]) -> ProposeIsr:
         self._attempts += 1
@@ -421,8 +425,8 @@ class PartitionLeader:
         )
         return ProposeIsr(
             attempt=self._attempts,
-            leader_epoch=self.leader_epoch,
-            partition_epoch=self._partition_epoch,
+            leader_epoch=self._state.leader_epoch,
+            partition_epoch=self._state.partition_epoch,
             isr=tuple(IsrMember(broker_id=broker, broker_epoch=self._broker_epoch_of(broker)) for broker in isr),
         )
 
@@ -435,12 +439,11 @@ class PartitionLeader:
         else:
             self._proposal.resend_at_ms = self._now_ms + self._settings.retry_backoff_ms
 
-    def _commit(
-        self, isr: tuple[BrokerId, ...], partition_epoch: PartitionEpoch, elr: tuple[BrokerId, ...]
-    ) -> list[LeaderEffect]:
+    def _commit(self, state: PartitionImage) -> list[LeaderEffect]:
         was_below_minimum = self.below_minimum_isr
-        before, self._isr, self._elr = self._isr, isr, elr
-        self._partition_epoch = partition_epoch
+        before, isr = self._state.isr, state.isr
+        self._state = state
+        self._track_followers()
         if set(isr) == set(before):
             self._delay_joining()
         # A proposal in flight has an older partition epoch, and is refused from now on.
@@ -457,7 +460,7 @@ class PartitionLeader:
     def _delay_joining(self) -> None:
         """Delay the next expansion after a refused one. The delay is short: the reason may be a registration that this
         broker has yet to receive."""
-        joiners = () if self._proposal is None else set(self._proposal.isr).difference(self._isr)
+        joiners = () if self._proposal is None else set(self._proposal.isr).difference(self._state.isr)
         for broker in joiners:
             if broker in self._followers:
                 self._followers[broker].left_isr()
@@ -469,7 +472,7 @@ class PartitionLeader:
         known = self._followers
         self._followers = {
             broker: known.get(broker, FollowerProgress(broker_id=broker, out_of_isr_since_ms=self._now_ms))
-            for broker in self._replicas
+            for broker in self._state.replicas
             if broker != self.broker_id
         }
 
@@ -477,9 +480,10 @@ class PartitionLeader:
         return self._broker_epoch if broker_id == self.broker_id else self._followers[broker_id].broker_epoch
 
     def _shortage(self) -> str:
-        is_ours = len(self._isr) < self._settings.min_insync_replicas
+        is_ours = len(self._state.isr) < self._settings.min_insync_replicas
         minimum = f"min.insync.replicas={self._settings.min_insync_replicas}" if is_ours else "the controller's minimum"
-        return f"the in-sync replicas {list(self._isr)} are fewer than {minimum}; retry when more replicas are in sync"
+        in_sync = list(self._state.isr)
+        return f"the in-sync replicas {in_sync} are fewer than {minimum}; retry when more replicas are in sync"
 
     def _advance_clock(self, now_ms: int) -> None:
         self._now_ms = max(self._now_ms, now_ms)

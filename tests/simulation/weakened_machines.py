@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
+from kraft.metadata.image import PartitionImage
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId, Offset, PartitionEpoch
 from kraft.model.replica_fetch import ReplicaFetchResult
@@ -22,14 +25,14 @@ class JoinsWithoutEpochStart(PartitionLeader):
     """Lets a follower join at the high watermark, wherever this leader epoch began."""
 
     def _may_join(self, follower: FollowerProgress) -> bool:
-        return follower.durable_end >= self._high_watermark
+        return follower.durable_end >= self._log.high_watermark
 
 
 class JoinsWithoutHighWatermark(PartitionLeader):
     """Lets a follower join that has all records of earlier epochs, even if it lacks committed ones of this epoch."""
 
     def _may_join(self, follower: FollowerProgress) -> bool:
-        return follower.durable_end >= self._epoch_start
+        return follower.durable_end >= self._log.epoch_start
 
 
 class CommitsBelowMinimumIsr(PartitionLeader):
@@ -71,9 +74,7 @@ class TakesLateAnswers(PartitionFollower):
 class BelievesOldStates(PartitionLeader):
     """Applies every partition state, even one with an old partition epoch."""
 
-    def _commit(
-        self, isr: tuple[BrokerId, ...], partition_epoch: PartitionEpoch, elr: tuple[BrokerId, ...]
-    ) -> list[LeaderEffect]:
-        effects = super()._commit(isr, partition_epoch, elr)
-        self._partition_epoch = PartitionEpoch(0)
+    def _commit(self, state: PartitionImage) -> list[LeaderEffect]:
+        effects = super()._commit(state)
+        self._state = replace(self._state, partition_epoch=PartitionEpoch(0))
         return effects

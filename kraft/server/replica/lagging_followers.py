@@ -19,7 +19,7 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId, LogDirectory, Offset, TopicPartition
 from kraft.model.log_directories import DescribeLogDirectoriesRequest, DescribeLogDirectoriesResponse
 from kraft.model.partitions import PartitionName
-from kraft.replication.leader import FollowerState
+from kraft.replication.follower_progress import FollowerState
 from kraft.rpc.peers import NotAdmitted, NotServed, Unreachable
 from kraft.runtime.clock import Clock
 from kraft.server.loop.periods import period_end

@@ -203,6 +203,15 @@ def test_a_minimum_above_the_replication_factor_asks_for_every_replica() -> None
     leader.check_produce(-1)
 
 
+def test_a_replica_that_is_added_may_leave_the_isr_below_its_minimum() -> None:
+    leader = leading((1,), replicas=(1,), min_insync_replicas=2)
+    leader.appended(Offset(12))
+    assert leader.acks_result(Offset(12)) is None
+
+    assert leader.partition_changed(partition_state((1,), 8, replicas=(1, 2))) == [IsrChanged()]
+    assert leader.acks_result(Offset(12)) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+
 def test_the_result_of_acks_all() -> None:
     leader = leading()
     write(leader, 12)
