@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from kraft.coordinator.groups.settings import MigrationPolicy
+from kraft.coordinator.groups.settings import GroupShardSettings, MigrationPolicy
+from kraft.coordinator.transactions.settings import TransactionSettings
 from kraft.log.topic_config import KAFKA_DEFAULTS
+from kraft.metadata.group_configs import GroupDefaults
 from kraft.model.config_keys import Required
 from kraft.server.config import components, values
 from kraft.server.config.keys import KEYS
@@ -177,6 +179,12 @@ OTHER_THAN_DEFAULT: list[tuple[str, str, object]] = [
     ("log.file.max.bytes=65536", "logging.file_bytes_max", 65_536),
     ("log.file.max.backups=1", "logging.file_backups_max", 1),
 ]
+
+
+def test_what_a_file_does_not_set_has_the_default_of_its_field(load_text: Load) -> None:
+    config = load_text(COMBINED)
+    assert (config.groups, config.group_bounds) == (GroupShardSettings(), GroupDefaults().bounds)
+    assert (config.topics.configs, config.transactions) == (KAFKA_DEFAULTS, TransactionSettings())
 
 
 @pytest.mark.parametrize(("lines", "field", "expected"), OTHER_THAN_DEFAULT)
