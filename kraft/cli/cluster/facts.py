@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import Struct
@@ -44,18 +44,19 @@ class _Search(Struct, frozen=True):
 def gather(bootstrap_server: str, timeout_ms: int) -> Facts:
     """Ask the cluster. Raises Unreachable if no broker answers.
 
-    The client's warnings that it waits are not logged meanwhile: what they say is among the facts.
+    Once a broker has answered, the client's warnings that it waits are not logged: what they say is among the facts.
     """
     probe_ms = min(timeout_ms, PROBE_MS)
     with (
-        _silent(logging.getLogger("kraft.client")),
         open_admin(bootstrap_server, timeout_ms) as admin,
         open_admin(bootstrap_server, probe_ms) as probe,
         ThreadPoolExecutor() as pool,
+        ExitStack() as silence,
     ):
         unknown: dict[str, str] = {}
+        brokers = admin.describe_brokers()
+        silence.enter_context(_silent(logging.getLogger("kraft.client")))
         quorum = pool.submit(_quorum, admin)
-        brokers = pool.submit(admin.describe_brokers)
         directories = pool.submit(probe.describe_log_directories, with_replicas=False)
         partitions = pool.submit(_partitions, admin)
         search = pool.submit(_search, probe, partitions, time.monotonic() + PROBE_MS / 1_000)
@@ -64,7 +65,7 @@ def gather(bootstrap_server: str, timeout_ms: int) -> Facts:
             unknown["transactions"] = found.problem
         return Facts(
             quorum=quorum.result(),
-            brokers=brokers.result(),
+            brokers=brokers,
             partitions=partitions.result(),
             directories=_known(directories, {}, "disks", unknown),
             hanging=found.hanging,
