@@ -196,7 +196,7 @@ def _transactional_id(found: Clients, attempt: Attempt) -> str:
 
 def _check_tasks(found: Clients, tasks: int, id_bytes: int) -> None:
     """Raise SinkError before anything is written if so many tasks cannot be committed together."""
-    configs = {each.key: each.value for each in found.admin.describe_topic_configs(_TRANSACTIONS_TOPIC)}
+    configs = {each.name: each.value for each in found.admin.describe_topic_configs(_TRANSACTIONS_TOPIC)}
     size_max = int(configs["max.message.bytes"] or 0)
     if tasks * (id_bytes + _RECORD_BYTES) > size_max:
         raise SinkError(

@@ -40,7 +40,7 @@ from kraft.cli.quotas import (
 
 if TYPE_CHECKING:
     from kraft.client import Admin
-    from kraft.model.configs import ConfigEntry
+    from kraft.wire.schema.describe_configs import DescribeConfigsResourceResult
 
 app = typer.Typer(help="Describe and alter configs and client quotas.", no_args_is_help=True)
 
@@ -339,7 +339,7 @@ def _names(admin: Admin, kind: EntityType) -> list[str]:
 # --- describing ------------------------------------------------------------------------------------------------
 
 
-def _described(admin: Admin, kind: EntityType, name: str, *, all_configs: bool) -> list[ConfigEntry]:
+def _described(admin: Admin, kind: EntityType, name: str, *, all_configs: bool) -> list[DescribeConfigsResourceResult]:
     from kraft.model.configs import ConfigSource
 
     if kind is EntityType.BROKERS:
@@ -354,41 +354,51 @@ def _described(admin: Admin, kind: EntityType, name: str, *, all_configs: bool) 
         ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
         ConfigSource.DYNAMIC_GROUP_CONFIG,
     )
-    return [entry for entry in entries if all_configs or entry.source in dynamic]
+    return [entry for entry in entries if all_configs or entry.config_source in dynamic]
 
 
-def _print_described(kind: EntityType, name: str, entries: list[ConfigEntry], *, all_configs: bool) -> None:
+def _print_described(
+    kind: EntityType, name: str, entries: list[DescribeConfigsResourceResult], *, all_configs: bool
+) -> None:
     """Print in the format of kafka-configs.sh, which scripts parse."""
     if kind is EntityType.BROKERS and name == DEFAULT_ENTITY:
         print("Default configs for brokers in the cluster are:")
     else:
         print(f"{'All' if all_configs else 'Dynamic'} configs for {kind.singular} {name} are:")
     for entry in entries:
-        synonyms = ", ".join(f"{each.source.name}:{each.key}={_text(each.value)}" for each in entry.synonyms)
+        synonyms = ", ".join(f"{_source(each.source)}:{each.name}={_text(each.value)}" for each in entry.synonyms)
         sensitive = "true" if entry.is_sensitive else "false"
-        print(f"  {entry.key}={_text(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}")
+        print(f"  {entry.name}={_text(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}")
 
 
 def _text(value: str | None) -> str:
     return "null" if value is None else value
 
 
-def _as_json(kind: EntityType, name: str, entries: list[ConfigEntry]) -> dict[str, Any]:
+def _source(number: int) -> str:
+    from kraft.client import ConfigSource
+
+    return ConfigSource(number).name
+
+
+def _as_json(kind: EntityType, name: str, entries: list[DescribeConfigsResourceResult]) -> dict[str, Any]:
+    from kraft.model.configs import ConfigSource, ConfigType
+
     return {
         "entity_type": kind,
         "entity_name": name,
         "configs": [
             {
-                "key": entry.key,
+                "key": entry.name,
                 "value": entry.value,
-                "source": entry.source.name,
-                "is_default": entry.is_default,
+                "source": _source(entry.config_source),
+                "is_default": entry.config_source == ConfigSource.DEFAULT_CONFIG,
                 "read_only": entry.read_only,
                 "is_sensitive": entry.is_sensitive,
-                "type": entry.type.name,
-                "documentation": entry.documentation,
+                "type": ConfigType(entry.config_type).name,
+                "documentation": entry.documentation or "",
                 "synonyms": [
-                    {"key": each.key, "value": each.value, "source": each.source.name} for each in entry.synonyms
+                    {"key": each.name, "value": each.value, "source": _source(each.source)} for each in entry.synonyms
                 ],
             }
             for entry in entries

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from kraft.log.format.record_codec import RecordColumns
     from kraft.model.brokers import BrokerDescription
     from kraft.model.client_quotas import QuotaMatch
-    from kraft.model.configs import ConfigEntry, ConfigSource
+    from kraft.model.configs import ConfigSource
     from kraft.model.describe_producers import ActiveProducer
     from kraft.model.errors import ErrorCode, InvalidBatch, KraftError, Refusal
     from kraft.model.groups import ListedGroup
@@ -77,7 +77,6 @@ __all__ = [
     "ColumnBuffers",
     "ColumnsToSend",
     "CommitFailed",
-    "ConfigEntry",
     "ConfigSource",
     "Consumer",
     "ConsumerRecord",
@@ -169,7 +168,7 @@ _HOMES = {
     "kraft.log.format.record_batch": ("TimestampType",),
     "kraft.log.format.record_codec": ("RecordColumns",),
     "kraft.model.brokers": ("BrokerDescription",),
-    "kraft.model.configs": ("ConfigEntry", "ConfigSource"),
+    "kraft.model.configs": ("ConfigSource",),
     "kraft.model.describe_producers": ("ActiveProducer",),
     "kraft.model.errors": ("ErrorCode", "InvalidBatch", "KraftError", "Refusal"),
     "kraft.model.groups": ("ListedGroup",),

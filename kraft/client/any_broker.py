@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
 from kraft.client.sans_io.backoff import Backoff
-from kraft.model.errors import ErrorCode, KraftError, Refusal
+from kraft.model.errors import ErrorCode, KraftError, Refusal, error_code
 from kraft.rpc.peers import NotAdmitted, NotGrpc, NotServed, UnknownHost, Unreachable
 from kraft.runtime.clock import Clock
 
@@ -208,7 +208,7 @@ def is_transient(code: ErrorCode) -> bool:
     return code.retriable and code not in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-def check(code: ErrorCode, message: str) -> None:
+def check(code: int, message: str | None) -> None:
     """Raise a Refusal unless the response's error code is NONE."""
-    if code is not ErrorCode.NONE:
-        raise Refusal(code, message or "no further reason was given")
+    if code != ErrorCode.NONE:
+        raise Refusal(error_code(code), message or "no further reason was given")

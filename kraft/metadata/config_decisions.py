@@ -6,9 +6,10 @@ Source: KIP-339 (IncrementalAlterConfigs); KIP-133 (AlterConfigs, which replaces
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol, TypeVar
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from kraft.log.topic_config import TOPIC_CONFIGS, TopicConfig
@@ -22,90 +23,174 @@ from kraft.metadata.image import MetadataImage, TopicImage
 from kraft.metadata.records import BrokerConfigSet, GroupConfigSet, MetadataRecord, TopicConfigSet
 from kraft.metadata.topic_names import unknown_topic
 from kraft.model.config_types import ListOf, list_items
-from kraft.model.configs import (
-    ConfigAlteration,
-    ConfigOperation,
-    ConfigResourceType,
+from kraft.model.configs import ConfigOperation, ConfigResourceType
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.wire.schema.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from kraft.wire.schema.alter_configs import AlterConfigsResource as ReplacedResource
+from kraft.wire.schema.alter_configs import AlterConfigsResourceResponse as AllResponse
+from kraft.wire.schema.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
-    ResourceAlteration,
-    ResourceAlterationResult,
 )
-from kraft.model.errors import ErrorCode, Refusal
+from kraft.wire.schema.incremental_alter_configs import AlterConfigsResourceResponse as OneByOneResponse
 
 ALTERATIONS_PER_REQUEST_MAX = 10_000
 """Kafka's limit too: a single request must not keep the controller busy for seconds."""
 
-NO_SETTINGS: Final[Mapping[str, str]] = {}
-NO_GROUP_SETTINGS: Final = GroupDefaults()
+
+class NodeConfigs(Struct, frozen=True, kw_only=True):
+    """Configs of the node that decides, from its file: what alterations are checked together with."""
+
+    topics: TopicConfig
+    """Defaults of topics, with dynamic configs of brokers."""
+
+    settings: Mapping[str, str] = field(default_factory=dict)
+    keys: Collection[str] = frozenset()
+    """All keys that such a file may hold."""
+
+    groups: GroupDefaults = field(default_factory=GroupDefaults)
+
+
+class _Resource(Protocol):
+    @property
+    def resource_type(self) -> int: ...
+
+    @property
+    def resource_name(self) -> str: ...
+
+
+_Response_co = TypeVar("_Response_co", covariant=True)
+
+
+class _ResourceResponse(Protocol[_Response_co]):
+    """Constructor of one result; both APIs have their own struct with these same fields."""
+
+    def __call__(
+        self, *, error_code: int, error_message: str | None, resource_type: int, resource_name: str
+    ) -> _Response_co: ...
+
+
+def alter_configs(
+    image: MetadataImage, request: AlterConfigsRequest, node: NodeConfigs
+) -> Decision[AlterConfigsResponse]:
+    """Replace all configs of each resource on its own: those that are not named return to their defaults."""
+    resources = [_replacing(image, resource) for resource in request.resources]
+    records, refusals = _altered_resources(image, resources, node)
+    responses = resource_responses(AllResponse, request.resources, refusals)
+    return Decision(
+        records=[] if request.validate_only else records, response=AlterConfigsResponse(responses=responses)
+    )
 
 
 def incremental_alter_configs(
-    image: MetadataImage,
-    request: IncrementalAlterConfigsRequest,
-    *,
-    defaults: TopicConfig,
-    broker_settings: Mapping[str, str] = NO_SETTINGS,
-    broker_keys: Collection[str] = frozenset(),
-    group_defaults: GroupDefaults = NO_GROUP_SETTINGS,
+    image: MetadataImage, request: IncrementalAlterConfigsRequest, node: NodeConfigs
 ) -> Decision[IncrementalAlterConfigsResponse]:
-    """Alter each resource on its own: all its alterations or none.
+    """Alter each resource on its own: all its alterations or none. One that changes nothing gives no record."""
+    records, refusals = _altered_resources(image, request.resources, node)
+    responses = resource_responses(OneByOneResponse, request.resources, refusals)
+    return Decision(
+        records=[] if request.validate_only else records, response=IncrementalAlterConfigsResponse(responses=responses)
+    )
 
-    A topic's configs are checked together with `defaults`, a broker's together with `broker_settings`, the controller's
-    own file, and a group's together with `group_defaults` of that file; `broker_keys` are all keys that such a file may
-    hold. An alteration that changes nothing gives no record.
-    """
-    named = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+
+def resource_responses(
+    response: _ResourceResponse[_Response_co], resources: Sequence[_Resource], refusals: Sequence[Refusal | None]
+) -> tuple[_Response_co, ...]:
+    """Return the response for each resource, in their order; None is no refusal."""
+    return tuple(
+        response(
+            error_code=ErrorCode.NONE if refusal is None else refusal.error_code,
+            error_message=None if refusal is None else refusal.message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        for resource, refusal in zip(resources, refusals, strict=True)
+    )
+
+
+def _altered_resources(
+    image: MetadataImage, resources: Sequence[AlterConfigsResource], node: NodeConfigs
+) -> tuple[list[MetadataRecord], list[Refusal | None]]:
+    named = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     left = ALTERATIONS_PER_REQUEST_MAX
     records: list[MetadataRecord] = []
-    results = []
-    for resource in request.resources:
-        left -= len(resource.alterations)
+    refusals: list[Refusal | None] = []
+    for resource in resources:
+        left -= len(resource.configs)
         try:
             _check_request(resource, named[resource.resource_type, resource.resource_name], left)
             match resource.resource_type:
                 case ConfigResourceType.BROKER:
-                    records += _altered_broker(image, resource, broker_settings, broker_keys)
+                    records += _altered_broker(image, resource, node)
                 case ConfigResourceType.GROUP:
-                    records += _altered_group(image, resource, group_defaults)
+                    records += _altered_group(image, resource, node.groups)
                 case _:
-                    topic = _topic(image, resource)
-                    records += _altered(image, topic, _with_deletions(resource, topic.configs), defaults)
+                    records += _altered(image, _topic(image, resource), resource, node.topics)
         except Refusal as refusal:
-            results.append(_result(resource, refusal.error_code, refusal.message))
+            refusals.append(refusal)
         else:
-            results.append(_result(resource, ErrorCode.NONE, ""))
-    response = IncrementalAlterConfigsResponse(results=results)
-    return Decision(records=[] if request.validate_only else records, response=response)
+            refusals.append(None)
+    return records, refusals
 
 
-def _check_request(resource: ResourceAlteration, times_named: int, alterations_left: int) -> None:
+def _check_request(resource: AlterConfigsResource, times_named: int, alterations_left: int) -> None:
     if alterations_left < 0:
         problem = f"more than {ALTERATIONS_PER_REQUEST_MAX} configs in one request: alter fewer at a time"
         raise Refusal(ErrorCode.INVALID_REQUEST, problem)
     if times_named > 1:
-        problem = f"'{resource.resource_name[:300]}' is in the request {times_named} times"
+        problem = f"resource '{resource.resource_name[:300]}' is in the request {times_named} times: name it once"
         raise Refusal(ErrorCode.INVALID_REQUEST, problem)
-    for key, times in Counter(alteration.key for alteration in resource.alterations).items():
+    for config in resource.configs:
+        if config.config_operation not in list(ConfigOperation):
+            problem = f"config '{config.name[:100]}': unknown operation {config.config_operation}"
+            raise Refusal(ErrorCode.INVALID_REQUEST, problem)
+    for name, times in Counter(config.name for config in resource.configs).items():
         if times > 1:
-            raise Refusal(ErrorCode.INVALID_REQUEST, f"config '{key[:100]}' is in the request {times} times")
-    for alteration in resource.alterations:
-        if alteration.value is None and alteration.operation is not ConfigOperation.DELETE:
-            raise Refusal(ErrorCode.INVALID_REQUEST, f"config '{alteration.key[:100]}' has no value: give it one")
+            raise Refusal(ErrorCode.INVALID_REQUEST, f"config '{name[:100]}' is in the request {times} times")
+    for config in resource.configs:
+        # DELETE takes no value, but some clients send one.
+        if config.value is None and config.config_operation != ConfigOperation.DELETE:
+            raise Refusal(ErrorCode.INVALID_REQUEST, f"config '{config.name[:100]}' has no value: give it one")
 
 
-def _with_deletions(resource: ResourceAlteration, before: Mapping[str, str]) -> ResourceAlteration:
-    """Add deletions of the set keys that are not named, if the request replaces all configs."""
-    if not resource.replaces:
-        return resource
-    named = {alteration.key for alteration in resource.alterations}
-    gone = [ConfigAlteration(key=key, operation=ConfigOperation.DELETE) for key in sorted(before) if key not in named]
-    return replace(resource, alterations=[*resource.alterations, *gone])
+def _replacing(image: MetadataImage, resource: ReplacedResource) -> AlterConfigsResource:
+    """Return the alterations by which the resource has these configs and no others."""
+    named = {config.name for config in resource.configs}
+    wanted = [
+        AlterableConfig(name=config.name, config_operation=ConfigOperation.SET, value=config.value)
+        for config in resource.configs
+    ]
+    gone = [
+        AlterableConfig(name=key, config_operation=ConfigOperation.DELETE, value=None)
+        for key in sorted(_own_configs(image, resource))
+        if key not in named
+    ]
+    return AlterConfigsResource(
+        resource_type=resource.resource_type, resource_name=resource.resource_name, configs=(*wanted, *gone)
+    )
 
 
-def _topic(image: MetadataImage, resource: ResourceAlteration) -> TopicImage:
-    if resource.resource_type is not ConfigResourceType.TOPIC:
-        what = resource.resource_type.name.lower().replace("_", " ")
+def _own_configs(image: MetadataImage, resource: ReplacedResource) -> Mapping[str, str]:
+    """Return what is set; nothing for a resource that does not exist, which is refused later."""
+    name = resource.resource_name
+    match resource.resource_type:
+        case ConfigResourceType.BROKER:
+            try:
+                return image.broker_configs.get(_broker_name(image, name), {})
+            except Refusal:
+                return {}
+        case ConfigResourceType.GROUP:
+            return image.group_configs.get(name, {})
+        case _:
+            topic = image.topic(name)
+            return {} if topic is None else topic.configs
+
+
+def _topic(image: MetadataImage, resource: AlterConfigsResource) -> TopicImage:
+    if resource.resource_type != ConfigResourceType.TOPIC:
+        what = ConfigResourceType(resource.resource_type).name.lower().replace("_", " ")
         problem = f"altering configs of a {what} is not supported yet: alter those of a topic, a broker or a group"
         raise Refusal(ErrorCode.INVALID_REQUEST, problem)
     if not resource.resource_name:
@@ -117,38 +202,34 @@ def _topic(image: MetadataImage, resource: ResourceAlteration) -> TopicImage:
     return topic
 
 
-def _altered_broker(
-    image: MetadataImage,
-    resource: ResourceAlteration,
-    settings: Mapping[str, str],
-    known_keys: Collection[str],
-) -> list[MetadataRecord]:
+def _altered_broker(image: MetadataImage, resource: AlterConfigsResource, node: NodeConfigs) -> list[MetadataRecord]:
     require_settings(image, "altering broker configs")
     broker = _broker_name(image, resource.resource_name)
     before = image.broker_configs.get(broker, {})
-    resource = _with_deletions(resource, before)
-    for alteration in resource.alterations:
-        if alteration.operation is ConfigOperation.SET:
-            assert alteration.value is not None, "checked before"
-            check_broker_config(alteration.key, alteration.value, known_keys)
-    wanted = _set_and_deleted(resource, before, lambda key: check_broker_key(key, known_keys))
+    for config in resource.configs:
+        if config.config_operation == ConfigOperation.SET:
+            assert config.value is not None, "checked before"
+            check_broker_config(config.name, config.value, node.keys)
+    wanted = _set_and_deleted(resource, before, lambda key: check_broker_key(key, node.keys))
     # A value is checked together with all others that would be in effect.
     of_all = {} if broker == EVERY_BROKER else image.broker_configs.get(EVERY_BROKER, {})
-    broker_defaults({**settings, **of_all, **wanted})
+    broker_defaults({**node.settings, **of_all, **wanted})
     return [
         BrokerConfigSet(broker=broker, key=key, value=wanted.get(key))
-        for key in sorted({alteration.key for alteration in resource.alterations})
+        for key in sorted({config.name for config in resource.configs})
         if wanted.get(key) != before.get(key)
     ]
 
 
-def _altered_group(image: MetadataImage, resource: ResourceAlteration, defaults: GroupDefaults) -> list[MetadataRecord]:
+def _altered_group(
+    image: MetadataImage, resource: AlterConfigsResource, defaults: GroupDefaults
+) -> list[MetadataRecord]:
     require_groups(image, "altering group configs")
     group_id = resource.resource_name
     if not group_id:
         raise Refusal(ErrorCode.INVALID_REQUEST, "the group id is empty: name a group")
     before = image.group_configs.get(group_id, {})
-    wanted = _set_and_deleted(_with_deletions(resource, before), before, check_group_key)
+    wanted = _set_and_deleted(resource, before, check_group_key)
     check_group_configs(wanted, defaults)
     return [
         GroupConfigSet(group_id=group_id, key=key, value=wanted.get(key))
@@ -158,22 +239,22 @@ def _altered_group(image: MetadataImage, resource: ResourceAlteration, defaults:
 
 
 def _set_and_deleted(
-    resource: ResourceAlteration, before: Mapping[str, str], check_key: Callable[[str], None]
+    resource: AlterConfigsResource, before: Mapping[str, str], check_key: Callable[[str], None]
 ) -> dict[str, str]:
     """Return the configs after the alterations, none of which is for a list. Raises Refusal, also from `check_key`."""
     wanted = dict(before)
-    for alteration in resource.alterations:
-        if alteration.key not in before:
-            check_key(alteration.key)
-        match alteration.operation:
+    for config in resource.configs:
+        if config.name not in before:
+            check_key(config.name)
+        match ConfigOperation(config.config_operation):
             case ConfigOperation.SET:
-                assert alteration.value is not None, "checked before"
-                wanted[alteration.key] = alteration.value
+                assert config.value is not None, "checked before"
+                wanted[config.name] = config.value
             case ConfigOperation.DELETE:
-                wanted.pop(alteration.key, None)
+                wanted.pop(config.name, None)
             case ConfigOperation.APPEND | ConfigOperation.SUBTRACT:
-                what = resource.resource_type.name.lower()
-                problem = f"{alteration.key[:100]} of a {what} cannot be appended to or subtracted from: set all of it"
+                what = ConfigResourceType(resource.resource_type).name.lower()
+                problem = f"{config.name[:100]} of a {what} cannot be appended to or subtracted from: set all of it"
                 raise Refusal(ErrorCode.INVALID_CONFIG, problem)
     return wanted
 
@@ -191,19 +272,19 @@ def _broker_name(image: MetadataImage, name: str) -> str:
 
 
 def _altered(
-    image: MetadataImage, topic: TopicImage, resource: ResourceAlteration, defaults: TopicConfig
+    image: MetadataImage, topic: TopicImage, resource: AlterConfigsResource, defaults: TopicConfig
 ) -> list[MetadataRecord]:
     wanted = dict(topic.configs)
-    for alteration in resource.alterations:
-        value = _new_value(topic.configs, alteration, defaults)
+    for config in resource.configs:
+        value = _new_value(topic.configs, config, defaults)
         if value is None:
-            wanted.pop(alteration.key, None)
+            wanted.pop(config.name, None)
         else:
-            wanted[alteration.key] = value
+            wanted[config.name] = value
     changed = {
-        alteration.key: wanted.get(alteration.key)
-        for alteration in resource.alterations
-        if wanted.get(alteration.key) != topic.configs.get(alteration.key)
+        config.name: wanted.get(config.name)
+        for config in resource.configs
+        if wanted.get(config.name) != topic.configs.get(config.name)
     }
     in_effect = checked(defaults, wanted)
     records: list[MetadataRecord] = [
@@ -216,10 +297,11 @@ def _altered(
     return records
 
 
-def _new_value(configs: Mapping[str, str], alteration: ConfigAlteration, defaults: TopicConfig) -> str | None:
+def _new_value(configs: Mapping[str, str], config: AlterableConfig, defaults: TopicConfig) -> str | None:
     """Return the topic's own value for the key after the alteration. Values are checked later, all together."""
-    key, value = alteration.key, alteration.value
-    match alteration.operation:
+    key, value = config.name, config.value
+    operation = ConfigOperation(config.config_operation)
+    match operation:
         case ConfigOperation.DELETE:
             if key not in TOPIC_CONFIGS and key not in NOT_SUPPORTED_YET and key not in configs:
                 raise Refusal(ErrorCode.INVALID_CONFIG, unknown_config(key))
@@ -228,7 +310,7 @@ def _new_value(configs: Mapping[str, str], alteration: ConfigAlteration, default
             return value
         case ConfigOperation.APPEND | ConfigOperation.SUBTRACT:
             assert value is not None, "checked before"
-            return _altered_list(configs, key, value, defaults, adds=alteration.operation is ConfigOperation.APPEND)
+            return _altered_list(configs, key, value, defaults, adds=operation is ConfigOperation.APPEND)
 
 
 def _altered_list(configs: Mapping[str, str], key: str, value: str, defaults: TopicConfig, *, adds: bool) -> str:
@@ -254,12 +336,3 @@ def _check_min_insync_replicas(demanded: int, replication_factor: int) -> None:
             f"set min.insync.replicas={replication_factor} at most"
         )
         raise Refusal(ErrorCode.INVALID_CONFIG, problem)
-
-
-def _result(resource: ResourceAlteration, error_code: ErrorCode, error_message: str) -> ResourceAlterationResult:
-    return ResourceAlterationResult(
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-        error_code=error_code,
-        error_message=error_message,
-    )

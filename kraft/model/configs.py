@@ -1,4 +1,4 @@
-"""Requests that describe and alter configs, and their responses. The numbers are Kafka's.
+"""Kafka's numbers in the messages that describe and alter configs.
 
 Source: KIP-133 (DescribeConfigs), KIP-226 (sources and synonyms), KIP-339 (IncrementalAlterConfigs).
 """
@@ -6,10 +6,6 @@ Source: KIP-133 (DescribeConfigs), KIP-226 (sources and synonyms), KIP-339 (Incr
 from __future__ import annotations
 
 from enum import IntEnum
-
-from msgspec import Struct, field
-
-from kraft.model.errors import ErrorCode
 
 
 class ConfigResourceType(IntEnum):
@@ -69,102 +65,3 @@ class ConfigType(IntEnum):
     @classmethod
     def _missing_(cls, value: object) -> ConfigType:
         return cls.UNKNOWN
-
-
-# --- altering ------------------------------------------------------------------------------------------------
-
-
-class ConfigAlteration(Struct, frozen=True, kw_only=True):
-    """Alteration of one config. `value` is None for DELETE, which returns the key to its default."""
-
-    key: str
-    operation: ConfigOperation
-    value: str | None = None
-
-
-class ResourceAlteration(Struct, frozen=True, kw_only=True):
-    """Alterations of one topic or broker, all or none of which are made.
-
-    With `replaces`, set keys that are not named return to their defaults.
-    """
-
-    resource_type: ConfigResourceType
-    resource_name: str
-    alterations: list[ConfigAlteration]
-    replaces: bool = False
-
-
-class IncrementalAlterConfigsRequest(Struct, frozen=True, kw_only=True):
-    """Request to alter configs. Keys that are not named do not change, unless their resource has `replaces`."""
-
-    resources: list[ResourceAlteration]
-    timeout_ms: int
-    validate_only: bool = False
-
-
-class ResourceAlterationResult(Struct, frozen=True, kw_only=True):
-    resource_type: ConfigResourceType
-    resource_name: str
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str = ""
-
-
-class IncrementalAlterConfigsResponse(Struct, frozen=True, kw_only=True):
-    """One result per resource, in the request's order."""
-
-    results: list[ResourceAlterationResult]
-
-
-# --- describing ----------------------------------------------------------------------------------------------
-
-
-class ConfigResource(Struct, frozen=True, kw_only=True):
-    """Topic by name, or broker by id, whose configs to describe; without `keys`, all of them."""
-
-    resource_type: ConfigResourceType
-    resource_name: str
-    keys: list[str] = field(default_factory=list)
-
-
-class DescribeConfigsRequest(Struct, frozen=True, kw_only=True):
-    resources: list[ConfigResource]
-    include_synonyms: bool = False
-    include_documentation: bool = False
-
-
-class ConfigSynonym(Struct, frozen=True, kw_only=True):
-    """Config that can supply the value of a key: its own name, its value and its source."""
-
-    key: str
-    value: str | None
-    source: ConfigSource
-
-
-class ConfigEntry(Struct, frozen=True, kw_only=True):
-    """Config with its value in effect. `synonyms` are in order of precedence; the first supplies the value."""
-
-    key: str
-    value: str | None
-    source: ConfigSource
-    is_default: bool
-    read_only: bool
-    type: ConfigType
-    is_sensitive: bool = False
-    documentation: str = ""
-    synonyms: list[ConfigSynonym] = field(default_factory=list)
-
-
-class ResourceDescription(Struct, frozen=True, kw_only=True):
-    """Configs of one resource, ordered by key."""
-
-    resource_type: ConfigResourceType
-    resource_name: str
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str = ""
-    entries: list[ConfigEntry] = field(default_factory=list)
-
-
-class DescribeConfigsResponse(Struct, frozen=True, kw_only=True):
-    """One description per resource, in the request's order."""
-
-    results: list[ResourceDescription]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraft.model import brokers, configs, features, log_directories, partitions
+from kraft.model import brokers, features, log_directories, partitions
 from kraft.model.awaited_replicas import DescribeAwaitedReplicasRequest, DescribeAwaitedReplicasResponse
 from kraft.model.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
@@ -25,7 +25,10 @@ from kraft.model.topics import (
 from kraft.rpc.call import Call, Stream, service_of
 from kraft.rpc.pb import admin_pb2, broker_pb2
 from kraft.wire.schema.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+from kraft.wire.schema.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from kraft.wire.schema.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
+from kraft.wire.schema.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from kraft.wire.schema.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from kraft.wire.schema.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 _BROKER: Final = service_of(broker_pb2.DESCRIPTOR, "Broker")
@@ -64,15 +67,11 @@ LIST_PARTITION_REASSIGNMENTS: Final = Call(
     partitions.ListPartitionReassignmentsRequest,
     partitions.ListPartitionReassignmentsResponse,
 )
-DESCRIBE_CONFIGS: Final = Call(
-    _ADMIN, "DescribeConfigs", configs.DescribeConfigsRequest, configs.DescribeConfigsResponse
-)
+DESCRIBE_CONFIGS: Final = Call(_ADMIN, "DescribeConfigs", DescribeConfigsRequest, DescribeConfigsResponse)
 INCREMENTAL_ALTER_CONFIGS: Final = Call(
-    _ADMIN,
-    "IncrementalAlterConfigs",
-    configs.IncrementalAlterConfigsRequest,
-    configs.IncrementalAlterConfigsResponse,
+    _ADMIN, "IncrementalAlterConfigs", IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 )
+ALTER_CONFIGS: Final = Call(_ADMIN, "AlterConfigs", AlterConfigsRequest, AlterConfigsResponse)
 DESCRIBE_BROKERS: Final = Call(
     _ADMIN, "DescribeBrokers", brokers.DescribeBrokersRequest, brokers.DescribeBrokersResponse
 )

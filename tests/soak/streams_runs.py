@@ -235,7 +235,7 @@ class Run:
                 (described,) = admin.describe_topics([topic])
                 replicas = [len(each.replicas) for each in described.metadata.partitions]
                 assert replicas == [NODES] * PARTITIONS, f"numbers of replicas of {topic}: {replicas}"
-                found = {each.key: each.value for each in admin.describe_topic_configs(topic) if each.key in configs}
+                found = {each.name: each.value for each in admin.describe_topic_configs(topic) if each.name in configs}
                 assert found == configs, f"configs of {topic}: {found}"
 
 

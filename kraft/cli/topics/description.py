@@ -13,9 +13,9 @@ from kraft.model.ids import TopicPartition, uuid_to_text
 
 if TYPE_CHECKING:
     from kraft.client import Admin, OngoingReassignment
-    from kraft.model.configs import ConfigEntry
     from kraft.model.metadata import PartitionMetadata
     from kraft.model.topics import TopicDescription
+    from kraft.wire.schema.describe_configs import DescribeConfigsResourceResult
 
 
 class Shown(Struct, frozen=True, kw_only=True):
@@ -93,7 +93,7 @@ def describe(admin: Admin, topic: str | None, condition: Condition | None, outpu
 
 def _in(
     condition: Condition,
-    configs: Mapping[str, Sequence[ConfigEntry]],
+    configs: Mapping[str, Sequence[DescribeConfigsResourceResult]],
     description: TopicDescription,
     reassignments: Mapping[TopicPartition, OngoingReassignment],
 ) -> list[PartitionMetadata]:
@@ -117,9 +117,9 @@ def min_insync_replicas(admin: Admin, topic: str) -> int:
     return _min_insync_replicas(admin.describe_topic_configs(topic))
 
 
-def _min_insync_replicas(configs: Sequence[ConfigEntry]) -> int:
+def _min_insync_replicas(configs: Sequence[DescribeConfigsResourceResult]) -> int:
     for entry in configs:
-        if entry.key == "min.insync.replicas" and entry.value is not None:
+        if entry.name == "min.insync.replicas" and entry.value is not None:
             return int(entry.value)
     raise AssertionError("every topic has a value of min.insync.replicas")
 
@@ -134,9 +134,11 @@ def reassignment_of(
     return found if found is not None and found.replicas == partition.replicas else None
 
 
-def _not_default(configs: Sequence[ConfigEntry]) -> dict[str, str | None]:
+def _not_default(configs: Sequence[DescribeConfigsResourceResult]) -> dict[str, str | None]:
     """Return what the topic, or a broker's file or dynamic config, sets: what kafka-topics.sh calls the configs."""
-    return {entry.key: entry.value for entry in configs if not entry.is_default}
+    from kraft.client import ConfigSource
+
+    return {entry.name: entry.value for entry in configs if entry.config_source != ConfigSource.DEFAULT_CONFIG}
 
 
 def _print_topic(

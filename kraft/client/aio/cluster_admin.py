@@ -18,7 +18,7 @@ from kraft.model.brokers import (
 )
 from kraft.model.client_quotas import QuotaMatch
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
-from kraft.model.errors import ErrorCode, KraftError, error_code
+from kraft.model.errors import ErrorCode, KraftError
 from kraft.model.features import DescribeFeaturesRequest, DescribeFeaturesResponse
 from kraft.model.log_directories import DescribeLogDirectoriesRequest, LogDirectoryDescription
 from kraft.rpc.calls import (
@@ -119,7 +119,7 @@ class ClusterAdmin(AdminCalls):
                 feature_updates=updates, timeout_ms=int(timeout_s * 1_000), validate_only=validate_only
             )
             response = await node.call(UPDATE_FEATURES, request, timeout_s)
-            check(error_code(response.error_code), response.error_message or "")
+            check(response.error_code, response.error_message)
 
         described = await self.describe_features(timeout_ms=timeout_ms)
         before = {each.feature: each.finalized_level for each in described.features}
@@ -132,15 +132,15 @@ class ClusterAdmin(AdminCalls):
         *,
         strict: bool = False,
         timeout_ms: int | None = None,
-    ) -> tuple[QuotasOfEntity, ...]:
+    ) -> list[QuotasOfEntity]:
         """Return the quotas of entities that match: a name for each type of `entity`, None for the default of the type,
         or QuotaMatch.ANY; with `strict`, only of those without other parts. All quotas without `entity`.
         """
         components = tuple(_component(entity_type, name) for entity_type, name in (entity or {}).items())
         request = DescribeClientQuotasRequest(components=components, strict=strict)
 
-        async def ask(node: Node, timeout_s: float) -> tuple[QuotasOfEntity, ...]:
-            return (await node.call(DESCRIBE_CLIENT_QUOTAS, request, timeout_s)).entries or ()
+        async def ask(node: Node, timeout_s: float) -> list[QuotasOfEntity]:
+            return list((await node.call(DESCRIBE_CLIENT_QUOTAS, request, timeout_s)).entries or ())
 
         return await self._ask_admin(ask, self._timeout(timeout_ms))
 
@@ -164,7 +164,7 @@ class ClusterAdmin(AdminCalls):
 
         async def ask(node: Node, timeout_s: float) -> None:
             (result,) = (await node.call(ALTER_CLIENT_QUOTAS, request, timeout_s)).entries
-            check(error_code(result.error_code), result.error_message or "")
+            check(result.error_code, result.error_message)
 
         await self._change(ask, timeout_ms)
 

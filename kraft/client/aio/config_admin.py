@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from kraft.client.aio.admin_calls import AdminCalls
 from kraft.client.any_broker import check
 from kraft.client.ports import Node
-from kraft.model.configs import (
-    ConfigAlteration,
-    ConfigEntry,
-    ConfigOperation,
-    ConfigResource,
-    ConfigResourceType,
-    DescribeConfigsRequest,
-    IncrementalAlterConfigsRequest,
-    ResourceAlteration,
-    ResourceDescription,
-)
+from kraft.model.configs import ConfigOperation, ConfigResourceType
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.rpc.calls import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from kraft.wire.schema.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResult,
+)
+from kraft.wire.schema.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+
+Configs: TypeAlias = list[DescribeConfigsResourceResult]
 
 EVERY_BROKER: Final = ""
 """Resource name of the configs that apply to all brokers."""
@@ -32,44 +35,41 @@ TOPICS_A_CALL: Final = 500
 class ConfigAdmin(AdminCalls):
     """Admin calls for configs."""
 
-    async def describe_topic_configs(self, topic: str, *, timeout_ms: int | None = None) -> list[ConfigEntry]:
+    async def describe_topic_configs(self, topic: str, *, timeout_ms: int | None = None) -> Configs:
         """Return the effective value of every config of the topic, with source and synonyms, sorted by key."""
         return await self._described_by_any(ConfigResourceType.TOPIC, topic, timeout_ms)
 
     async def describe_configs_of_topics(
         self, topics: Sequence[str], *, timeout_ms: int | None = None
-    ) -> dict[str, list[ConfigEntry]]:
+    ) -> dict[str, Configs]:
         """Return the effective value of every config of each topic with its source, without synonyms, sorted by key.
 
         A topic that does not exist is left out.
         """
-        found: dict[str, list[ConfigEntry]] = {}
+        found: dict[str, Configs] = {}
         for first in range(0, len(topics), TOPICS_A_CALL):
             request = DescribeConfigsRequest(
-                resources=[
-                    ConfigResource(resource_type=ConfigResourceType.TOPIC, resource_name=topic)
-                    for topic in topics[first : first + TOPICS_A_CALL]
-                ]
+                resources=tuple(
+                    _resource(ConfigResourceType.TOPIC, topic) for topic in topics[first : first + TOPICS_A_CALL]
+                )
             )
 
             async def ask(
                 node: Node, timeout_s: float, request: DescribeConfigsRequest = request
-            ) -> list[ResourceDescription]:
+            ) -> tuple[DescribeConfigsResult, ...]:
                 return (await node.call(DESCRIBE_CONFIGS, request, timeout_s)).results
 
             for described in await self._ask_admin(ask, self._timeout(timeout_ms)):
-                if described.error_code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                if described.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     check(described.error_code, described.error_message or repr(described.resource_name))
-                    found[described.resource_name] = described.entries
+                    found[described.resource_name] = list(described.configs)
         return found
 
-    async def describe_group_configs(self, group_id: str, *, timeout_ms: int | None = None) -> list[ConfigEntry]:
+    async def describe_group_configs(self, group_id: str, *, timeout_ms: int | None = None) -> Configs:
         """Return every config of a group of the consumer protocol, its own or from the broker's file, sorted by key."""
         return await self._described_by_any(ConfigResourceType.GROUP, group_id, timeout_ms)
 
-    async def describe_broker_configs(
-        self, broker_id: int | None, *, timeout_ms: int | None = None
-    ) -> list[ConfigEntry]:
+    async def describe_broker_configs(self, broker_id: int | None, *, timeout_ms: int | None = None) -> Configs:
         """Return every config of the broker, from its file or set at run time, sorted by key.
 
         `broker_id` None: the configs set for all brokers. Raises BROKER_NOT_AVAILABLE for a broker out of service.
@@ -81,8 +81,9 @@ class ConfigAdmin(AdminCalls):
             if broker.broker_id == broker_id:
                 connections, _ = self._at(f"{broker.host}:{broker.port}")
                 node = connections.peer(f"{broker.host}:{broker.port}")
-                resource = ConfigResource(resource_type=ConfigResourceType.BROKER, resource_name=str(broker_id))
-                return await _described(node, resource, self._timeout(timeout_ms) / 1_000)
+                return await _described(
+                    node, _resource(ConfigResourceType.BROKER, str(broker_id)), self._timeout(timeout_ms) / 1_000
+                )
         there = ", ".join(str(broker.broker_id) for broker in cluster.brokers)
         raise Refusal(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not in service; in service are: {there}")
 
@@ -147,12 +148,10 @@ class ConfigAdmin(AdminCalls):
             timeout_ms=timeout_ms,
         )
 
-    async def _described_by_any(
-        self, resource_type: ConfigResourceType, name: str, timeout_ms: int | None
-    ) -> list[ConfigEntry]:
-        resource = ConfigResource(resource_type=resource_type, resource_name=name)
+    async def _described_by_any(self, resource_type: ConfigResourceType, name: str, timeout_ms: int | None) -> Configs:
+        resource = _resource(resource_type, name)
 
-        async def ask(node: Node, timeout_s: float) -> list[ConfigEntry]:
+        async def ask(node: Node, timeout_s: float) -> Configs:
             return await _described(node, resource, timeout_s)
 
         return await self._ask_admin(ask, self._timeout(timeout_ms))
@@ -161,33 +160,35 @@ class ConfigAdmin(AdminCalls):
         self,
         resource_type: ConfigResourceType,
         name: str,
-        alterations: list[ConfigAlteration],
+        alterations: list[AlterableConfig],
         *,
         validate_only: bool,
         timeout_ms: int | None,
     ) -> None:
-        resource = ResourceAlteration(resource_type=resource_type, resource_name=name, alterations=alterations)
+        resource = AlterConfigsResource(resource_type=resource_type, resource_name=name, configs=tuple(alterations))
+        request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=validate_only)
 
         async def ask(node: Node, timeout_s: float) -> None:
-            request = IncrementalAlterConfigsRequest(
-                resources=[resource], timeout_ms=int(timeout_s * 1000), validate_only=validate_only
-            )
-            for result in (await node.call(INCREMENTAL_ALTER_CONFIGS, request, timeout_s)).results:
+            for result in (await node.call(INCREMENTAL_ALTER_CONFIGS, request, timeout_s)).responses:
                 check(result.error_code, result.error_message or f"{resource_type.name.lower()} {name!r}")
 
         await self._change(ask, timeout_ms)
 
 
-def _alterations(configs: Mapping[str, str] | None, delete: Iterable[str]) -> list[ConfigAlteration]:
+def _alterations(configs: Mapping[str, str] | None, delete: Iterable[str]) -> list[AlterableConfig]:
     return _each(ConfigOperation.SET, configs or {}) + _each(ConfigOperation.DELETE, dict.fromkeys(delete))
 
 
-def _each(operation: ConfigOperation, values: Mapping[str, str | None] | Mapping[str, str]) -> list[ConfigAlteration]:
-    return [ConfigAlteration(key=key, operation=operation, value=value) for key, value in values.items()]
+def _each(operation: ConfigOperation, values: Mapping[str, str | None] | Mapping[str, str]) -> list[AlterableConfig]:
+    return [AlterableConfig(name=key, config_operation=operation, value=value) for key, value in values.items()]
 
 
-async def _described(node: Node, resource: ConfigResource, timeout_s: float) -> list[ConfigEntry]:
-    request = DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=True)
+def _resource(resource_type: ConfigResourceType, name: str) -> DescribeConfigsResource:
+    return DescribeConfigsResource(resource_type=resource_type, resource_name=name, configuration_keys=None)
+
+
+async def _described(node: Node, resource: DescribeConfigsResource, timeout_s: float) -> Configs:
+    request = DescribeConfigsRequest(resources=(resource,), include_synonyms=True, include_documentation=True)
     (description,) = (await node.call(DESCRIBE_CONFIGS, request, timeout_s)).results
     check(description.error_code, description.error_message or repr(resource.resource_name))
-    return description.entries
+    return list(description.configs)

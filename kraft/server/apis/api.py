@@ -8,9 +8,14 @@ from typing import Generic, NamedTuple, TypeVar
 
 from msgspec import Struct
 
+from kraft.metadata.broker_configs import TopicDefaultsInEffect
+from kraft.metadata.config_decisions import NodeConfigs
+from kraft.metadata.group_configs import GroupDefaults
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import Refusal
 from kraft.rpc.call import Call
+from kraft.server.config.keys import BY_NAME
+from kraft.server.config.node_config import NodeConfig
 from kraft.server.handlers.decisions import Decisions
 from kraft.server.handlers.features import FeaturesOfOthers
 from kraft.server.handlers.forwarding import Forwarder
@@ -68,26 +73,35 @@ class Permission(NamedTuple):
     resource: Resource
 
 
-class BrokerSide(Struct, frozen=True, kw_only=True):
-    """What the handlers of a broker are made from."""
+class Side(Struct, frozen=True, kw_only=True):
+    """What the handlers of a broker and those of a controller are both made from."""
 
+    config: NodeConfig
+    topic_defaults: TopicDefaultsInEffect
     image: Callable[[], MetadataImage]
-    """The metadata that this broker has applied."""
+    """The metadata that this broker has applied, or that is committed."""
 
     index: Callable[[], int]
     """Index of the last entry in it."""
+
+    def node_configs(self, image: MetadataImage) -> NodeConfigs:
+        """Return what config alterations are checked together with."""
+        return NodeConfigs(
+            topics=self.topic_defaults(image),
+            settings=self.config.settings,
+            keys=BY_NAME,
+            groups=GroupDefaults(default=self.config.groups.consumer, bounds=self.config.group_bounds),
+        )
+
+
+class BrokerSide(Side, frozen=True, kw_only=True):
+    """What the handlers of a broker are made from."""
 
     forwarder: Forwarder
 
 
-class ControllerSide(Struct, frozen=True, kw_only=True):
+class ControllerSide(Side, frozen=True, kw_only=True):
     """What the handlers of a controller are made from."""
-
-    image: Callable[[], MetadataImage]
-    """The committed metadata."""
-
-    index: Callable[[], int]
-    """Index of the last entry in it."""
 
     decisions: Decisions
     features_of_others: FeaturesOfOthers
@@ -110,7 +124,7 @@ class Api(Struct, Generic[Request, Response], frozen=True, kw_only=True):
     """Returns the handler of a controller, which serves the gRPC call to other nodes. None: controllers have none."""
 
     needs: tuple[Permission, ...]
-    """All of them; empty if anybody may call it."""
+    """Those for the kinds of resources that a request names; empty if anybody may call it."""
 
     visible_to: VisibleTo = VisibleTo.ANYBODY
 

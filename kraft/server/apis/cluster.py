@@ -45,6 +45,7 @@ CLUSTER_APIS: Final[tuple[Api[Any, Any], ...]] = (
         decided_by=DecidedBy.BROKER,
         handler=from_indexed_metadata(describe_features),
         at_controller=from_indexed_metadata(describe_features),
-        needs=(Permission(Operation.DESCRIBE, Resource.CLUSTER),),
+        # Kafka's ApiVersions tells anybody.
+        needs=(),
     ),
 )

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
+from kraft.metadata.config_decisions import NodeConfigs
+from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage
 from kraft.rpc.call import Call
-from kraft.server.apis.api import BrokerSide, Handler
+from kraft.server.apis.api import BrokerSide, ControllerSide, Handler, Side
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 
 
-class _Metadata(Protocol):
-    @property
-    def image(self) -> Callable[[], MetadataImage]: ...
-
-    @property
-    def index(self) -> Callable[[], int]: ...
-
-
-def from_metadata(
-    query: Callable[[MetadataImage, Request], Response],
-) -> Callable[[_Metadata], Handler[Request, Response]]:
+def from_metadata(query: Callable[[MetadataImage, Request], Response]) -> Callable[[Side], Handler[Request, Response]]:
     """Return what makes a handler that answers from metadata alone: a broker's, or a controller's."""
 
-    def handler(side: _Metadata) -> Handler[Request, Response]:
+    def handler(side: Side) -> Handler[Request, Response]:
         async def answer(request: Request) -> Response:
             return query(side.image(), request)
 
@@ -35,12 +27,10 @@ def from_metadata(
     return handler
 
 
-def from_indexed_metadata(
-    query: Callable[[MetadataImage, int], Response],
-) -> Callable[[_Metadata], Handler[Any, Response]]:
+def from_indexed_metadata(query: Callable[[MetadataImage, int], Response]) -> Callable[[Side], Handler[Any, Response]]:
     """Likewise, for a query that has no parameters and gets the index of the metadata."""
 
-    def handler(side: _Metadata) -> Handler[Any, Response]:
+    def handler(side: Side) -> Handler[Any, Response]:
         async def answer(_: Any) -> Response:
             return query(side.image(), side.index())
 
@@ -58,5 +48,18 @@ def forwarded(
 
     def handler(broker: BrokerSide) -> Handler[Request, Response]:
         return lambda request: broker.forwarder.decided(call, request, is_applied)
+
+    return handler
+
+
+def decided_with_configs(
+    decide: Callable[[MetadataImage, Request, NodeConfigs], Decision[Response]],
+) -> Callable[[ControllerSide], Handler[Request, Response]]:
+    """Return what makes a controller's handler that decides with the configs of its file."""
+
+    def handler(controller: ControllerSide) -> Handler[Request, Response]:
+        return lambda request: controller.decisions.submit(
+            lambda image: decide(image, request, controller.node_configs(image))
+        )
 
     return handler

@@ -9,5 +9,6 @@ from typing import Any, Final
 
 from kraft.server.apis.api import Api
 from kraft.server.apis.cluster import CLUSTER_APIS
+from kraft.server.apis.configs import CONFIG_APIS
 
-APIS: Final[tuple[Api[Any, Any], ...]] = (*CLUSTER_APIS,)
+APIS: Final[tuple[Api[Any, Any], ...]] = (*CONFIG_APIS, *CLUSTER_APIS)

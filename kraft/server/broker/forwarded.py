@@ -5,7 +5,6 @@ from __future__ import annotations
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.handlers.broker_handlers import ForwardedHandlers
 from kraft.server.handlers.brokers import BrokersHandler
-from kraft.server.handlers.configs import AlterConfigsHandler
 from kraft.server.handlers.forwarding import Forwarder
 from kraft.server.handlers.partition_changes import PartitionChangesHandler
 from kraft.server.handlers.topics import TopicsHandler
@@ -16,6 +15,5 @@ def forwarded_handlers(config: NodeConfig, forwarder: Forwarder) -> ForwardedHan
     return ForwardedHandlers(
         topics=TopicsHandler(forwarder, deletion_enabled=config.topics.deletion_enabled),
         partition_changes=PartitionChangesHandler(forwarder, settings, topic_configs),
-        alter_configs=AlterConfigsHandler(forwarder, settings, topic_configs),
         brokers=BrokersHandler(forwarder),
     )

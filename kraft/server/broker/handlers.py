@@ -8,6 +8,7 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
+from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.rpc.call import Served
 from kraft.rpc.services import Service
 from kraft.server.apis import serving
@@ -97,7 +98,14 @@ class BrokerApis:
 
     @cached_property
     def _side(self) -> BrokerSide:
-        return BrokerSide(image=self._metadata.image, index=self._metadata.published_index, forwarder=self._forwarder)
+        config, metadata = self._config, self._metadata
+        return BrokerSide(
+            config=config,
+            topic_defaults=TopicDefaultsInEffect(config.settings, config.topics.configs, str(config.node_id)),
+            image=metadata.image,
+            index=metadata.published_index,
+            forwarder=self._forwarder,
+        )
 
     @cached_property
     def _forwarder(self) -> Forwarder:

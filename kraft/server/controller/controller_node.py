@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from kraft.metadata.features import UnsupportedFeatureLevel
-from kraft.metadata.group_configs import GroupDefaults
 from kraft.metadata.topic_decisions import ControllerDefaults
 from kraft.model.errors import Corruption
 from kraft.quorum.membership import MembershipRefused
@@ -18,13 +17,14 @@ from kraft.quorum.snapshots import SnapshotStore
 from kraft.quorum.world import QuorumWorld
 from kraft.rpc.call import Served
 from kraft.rpc.services import Service
+from kraft.server.apis.api import ControllerSide
+from kraft.server.apis.serving import controller_calls
 from kraft.server.cluster.metadata_snapshots import SnapshotPolicy
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.controller.quorum_controller import ControllerConfig, QuorumController
 from kraft.server.controller.voter_config import voter_config
 from kraft.server.controller.voter_features import VoterFeatures
 from kraft.server.controller.voter_snapshots import VoterSnapshots
-from kraft.server.handlers.describe_configs import DescribeConfigsHandler
 from kraft.server.identity.credentials import NodeCredentials
 from kraft.server.identity.storage import NodeStorage
 from kraft.server.identity.world import NodeWorld
@@ -40,14 +40,7 @@ class MetadataUnusable(Exception):
 class ControllerNode:
     def __init__(self, config: NodeConfig, storage: NodeStorage, world: NodeWorld) -> None:
         self._config = config
-        self._controller = QuorumController(
-            _controller_config(config, storage.cluster_id),
-            world.clock,
-            world.entropy,
-            features_of_others=VoterFeatures(
-                config.quorum.voters, config.node_id, world.credentials.dial_controller
-            ).of_controllers_only,
-        )
+        self._controller = QuorumController(_controller_config(config, storage.cluster_id), world.clock, world.entropy)
         host = self._controller.host
         self._snapshots = VoterSnapshots(
             SnapshotStore(world.disk, str(config.metadata_log_dir / CONTROLLER_SNAPSHOTS)),
@@ -70,8 +63,16 @@ class ControllerNode:
         )
         self._controller.attach(self._quorum)
         self._snapshots.attach(self._quorum)
-        describe_configs = DescribeConfigsHandler(config, lambda: host.image)
-        self.calls: list[Served] = [*self._controller.served(), *describe_configs.served()]
+        voters = VoterFeatures(config.quorum.voters, config.node_id, world.credentials.dial_controller)
+        side = ControllerSide(
+            config=config,
+            topic_defaults=self._controller.topic_defaults,
+            image=lambda: host.image,
+            index=lambda: host.committed_index,
+            decisions=host,
+            features_of_others=voters.of_controllers_only,
+        )
+        self.calls: list[Served] = [*self._controller.served(), *controller_calls(side)]
 
     async def start(self, listen: Callable[[], Awaitable[None]]) -> None:
         """Load the latest snapshot, listen, and join the quorum. Raises MetadataUnusable and OSError."""
@@ -135,7 +136,6 @@ def _controller_config(config: NodeConfig, cluster_id: str) -> ControllerConfig:
             replication_factor=config.topics.replication_factor,
             configs=config.topics.configs,
         ),
-        group_defaults=GroupDefaults(default=config.groups.consumer, bounds=config.group_bounds),
         elections=config.elections,
         settings=config.settings,
     )

@@ -12,29 +12,23 @@ import structlog
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from kraft.metadata import config_decisions, topic_decisions
+from kraft.metadata import topic_decisions
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.broker_decisions import initialise_cluster
-from kraft.metadata.group_configs import GroupDefaults
-from kraft.metadata.image import BrokerRegistration, MetadataImage
+from kraft.metadata.image import BrokerRegistration
 from kraft.metadata.service_times import ServiceTimes
 from kraft.metadata.topic_decisions import ControllerDefaults
-from kraft.model import configs
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.features import FeatureRange
 from kraft.model.ids import BrokerId, TopicId
 from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, TopicResults
 from kraft.quorum.port import Quorum
 from kraft.rpc.call import Served
-from kraft.rpc.calls import CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_QUORUM, INCREMENTAL_ALTER_CONFIGS
+from kraft.rpc.calls import CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_QUORUM
 from kraft.runtime.clock import Clock
 from kraft.runtime.entropy import Entropy
-from kraft.server.apis.api import ControllerSide
-from kraft.server.apis.serving import controller_calls
 from kraft.server.config.components import LeaderElections
-from kraft.server.config.keys import BY_NAME
 from kraft.server.controller.broker_watch import BrokerWatch
 from kraft.server.controller.cluster_calls import ClusterCalls
 from kraft.server.controller.dialling import nobody_listens
@@ -42,7 +36,6 @@ from kraft.server.controller.leader_balance import LeaderBalance
 from kraft.server.controller.quorum_view import QuorumView
 from kraft.server.controller.state_machine_host import StateMachineHost
 from kraft.server.handlers.brokers import ControllerBrokersHandler
-from kraft.server.handlers.features import FeaturesOfOthers
 from kraft.server.handlers.metadata_queries import MetadataQueries
 from kraft.server.handlers.partition_changes import ControllerPartitionChangesHandler
 from kraft.server.loop.periods import period_end
@@ -57,10 +50,6 @@ FINISH_S_MAX: Final = 2.0
 """Time for which a controller that stops waits for brokers that stop too."""
 
 
-async def _no_other_controllers(_image: MetadataImage) -> Mapping[int, Sequence[FeatureRange]]:
-    return {}
-
-
 class ControllerConfig(Struct, frozen=True, kw_only=True):
     """Settings of the controller: `settings` are those of the node's configuration file."""
 
@@ -70,7 +59,6 @@ class ControllerConfig(Struct, frozen=True, kw_only=True):
     """`broker.session.timeout.ms`"""
 
     defaults: ControllerDefaults
-    group_defaults: GroupDefaults = field(default_factory=GroupDefaults)
     elections: LeaderElections = field(default_factory=LeaderElections)
     settings: Mapping[str, str] = field(default_factory=dict)
 
@@ -83,13 +71,12 @@ class QuorumController:
         entropy: Entropy,
         *,
         nobody_listens: Callable[[Sequence[Endpoint]], Awaitable[bool]] = nobody_listens,
-        features_of_others: FeaturesOfOthers = _no_other_controllers,
     ) -> None:
         """`nobody_listens` returns whether every one of a broker's addresses refuses connections."""
         self._config = config
         self._clock = clock
         self._entropy = entropy
-        self._topic_defaults = TopicDefaultsInEffect(config.settings, config.defaults.configs, str(config.node_id))
+        self.topic_defaults = TopicDefaultsInEffect(config.settings, config.defaults.configs, str(config.node_id))
         self._service_times = ServiceTimes()
         self._view = QuorumView(config.cluster_id, clock)
         self._quorum: Quorum | None = None
@@ -99,7 +86,7 @@ class QuorumController:
             self.host,
             clock,
             session_timeout_ms=config.broker_session_timeout_ms,
-            topic_defaults=self._topic_defaults,
+            topic_defaults=self.topic_defaults,
             newcomers=self._newcomers,
             nobody_listens=nobody_listens,
         )
@@ -108,24 +95,18 @@ class QuorumController:
             self.host,
             self._watch,
             self._view,
-            topic_defaults=self._topic_defaults,
+            topic_defaults=self.topic_defaults,
             newcomers=self._newcomers,
         )
         self.brokers = ControllerBrokersHandler(
-            self.host, has_live_session=self._watch.has_live_session, topic_defaults=self._topic_defaults
+            self.host, has_live_session=self._watch.has_live_session, topic_defaults=self.topic_defaults
         )
         self._partition_changes = ControllerPartitionChangesHandler(
-            self.host, entropy, topic_defaults=self._topic_defaults
-        )
-        self._side = ControllerSide(
-            image=lambda: self.host.image,
-            index=lambda: self.host.committed_index,
-            decisions=self.host,
-            features_of_others=features_of_others,
+            self.host, entropy, topic_defaults=self.topic_defaults
         )
         self._queries = MetadataQueries(lambda: self.host.image)
         self._leader_balance = LeaderBalance(
-            self.host, clock, config.elections, topic_defaults=self._topic_defaults, newcomers=self._newcomers
+            self.host, clock, config.elections, topic_defaults=self.topic_defaults, newcomers=self._newcomers
         )
 
     def attach(self, quorum: Quorum) -> None:
@@ -195,26 +176,12 @@ class QuorumController:
                 request,
                 topic_ids=topic_ids,
                 placement_start=start,
-                defaults=replace(self._config.defaults, configs=self._topic_defaults(image)),
+                defaults=replace(self._config.defaults, configs=self.topic_defaults(image)),
             )
         )
 
     async def delete_topics(self, request: DeleteTopicsRequest) -> TopicResults:
         return await self.host.submit(lambda image: topic_decisions.delete_topics(image, request))
-
-    async def incremental_alter_configs(
-        self, request: configs.IncrementalAlterConfigsRequest
-    ) -> configs.IncrementalAlterConfigsResponse:
-        return await self.host.submit(
-            lambda image: config_decisions.incremental_alter_configs(
-                image,
-                request,
-                defaults=self._topic_defaults(image),
-                broker_settings=self._config.settings,
-                broker_keys=BY_NAME,
-                group_defaults=self._config.group_defaults,
-            )
-        )
 
     async def describe_quorum(self, request: DescribeQuorumRequest) -> QuorumDescription:
         assert self._quorum is not None
@@ -227,15 +194,13 @@ class QuorumController:
         return self._view.describe(status, self.host.committed_index, self.host.image.brokers)
 
     def served(self) -> list[Served]:
-        """Return the calls of the CONTROLLER listener."""
+        """Return the calls of the CONTROLLER listener that are not in the table of APIs."""
         return [
             *self.cluster_calls.served(),
             CREATE_TOPICS.served_by(self.create_topics),
             DELETE_TOPICS.served_by(self.delete_topics),
-            INCREMENTAL_ALTER_CONFIGS.served_by(self.incremental_alter_configs),
             DESCRIBE_QUORUM.served_by(self.describe_quorum),
             *self.brokers.served(),
-            *controller_calls(self._side),
             *self._partition_changes.served(),
             *self._queries.served(),
         ]

@@ -10,7 +10,6 @@ from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
 from kraft.server.handlers.brokers import BrokersHandler
 from kraft.server.handlers.classic_groups import ClassicGroupsHandler
 from kraft.server.handlers.committed_offsets import CommittedOffsetsHandler
-from kraft.server.handlers.configs import AlterConfigsHandler
 from kraft.server.handlers.consumer_groups import ConsumerGroupsHandler
 from kraft.server.handlers.delete_records import DeleteRecordsHandler
 from kraft.server.handlers.describe_configs import DescribeConfigsHandler
@@ -39,14 +38,12 @@ class ForwardedHandlers(Struct, frozen=True, kw_only=True):
 
     topics: TopicsHandler
     partition_changes: PartitionChangesHandler
-    alter_configs: AlterConfigsHandler
     brokers: BrokersHandler
 
     def served(self) -> list[Served]:
         return [
             *self.topics.served(),
             *self.partition_changes.served(),
-            *self.alter_configs.served(),
             *self.brokers.served(),
         ]
 
@@ -115,7 +112,6 @@ class BrokerHandlers(Struct, frozen=True, kw_only=True):
             *self.delete_records.served(),
             *self.producer_ids.served(),
             *self.forwarded.served(),
-            *self.describe_configs.served(),
             *self.quorum.served(),
             *self.queries.served(),
             *self.replica_fetch.served(),

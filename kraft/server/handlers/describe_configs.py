@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from typing import Final
 
-from msgspec.structs import replace
-
-from kraft.log.topic_config import TOPIC_CONFIGS, ConfigKey
+from kraft.log.topic_config import TOPIC_CONFIGS
 from kraft.metadata.broker_configs import DYNAMIC_KEYS, EVERY_BROKER, TopicDefaultsInEffect
 from kraft.metadata.configs import text_in_effect
 from kraft.metadata.group_configs import GROUP_CONFIGS, GroupConfigKey
@@ -20,22 +18,19 @@ from kraft.metadata.image import MetadataImage
 from kraft.metadata.topic_names import unknown_topic
 from kraft.model.config_keys import Key, Required
 from kraft.model.config_types import text_of
-from kraft.model.configs import (
-    ConfigEntry,
-    ConfigResource,
-    ConfigResourceType,
-    ConfigSource,
-    ConfigSynonym,
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
-    ResourceDescription,
-)
+from kraft.model.configs import ConfigResourceType, ConfigSource, ConfigType
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.rpc.call import Served
-from kraft.rpc.calls import DESCRIBE_CONFIGS
 from kraft.server.config.keys import BY_NAME, KEYS
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.loop.turns import Turns
+from kraft.wire.schema.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
 
 ENTRIES_AT_ONCE: Final = 400
 """Configs that are described before other tasks have their turn: a topic has some forty."""
@@ -47,167 +42,183 @@ class DescribeConfigsHandler:
         self._image = image
 
     async def handle(self, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-        """Describe the configs of each resource. One that is named twice, with the same keys, is described once."""
-        image, turns = self._image(), Turns(ENTRIES_AT_ONCE)
-        results: dict[tuple[ConfigResourceType, str, tuple[str, ...]], ResourceDescription] = {}
+        """Describe the configs of each resource. One that is named twice, with the same keys, is described once.
+
+        Keys that do not exist are left out, as in Kafka.
+        """
+        describing, turns = _Describing(self._image(), self._config, request), Turns(ENTRIES_AT_ONCE)
+        results: dict[tuple[int, str, tuple[str, ...]], DescribeConfigsResult] = {}
         for resource in request.resources:
-            named = (resource.resource_type, resource.resource_name, tuple(resource.keys))
+            keys = resource.configuration_keys or ()
+            named = (resource.resource_type, resource.resource_name, keys)
             if named not in results:
-                described = _described(image, self._config, resource)
-                results[named] = _as_requested(described, request, set(resource.keys))
-                await turns.done(len(described.entries))
+                results[named] = describing.described(resource, frozenset(keys))
+                await turns.done(len(results[named].configs))
             await turns.done()
-        return DescribeConfigsResponse(results=list(results.values()))
+        return DescribeConfigsResponse(results=tuple(results.values()))
 
-    def in_effect_on_topic(self, own: Mapping[str, str]) -> list[ConfigEntry]:
+    def in_effect_on_topic(self, own: Mapping[str, str]) -> list[DescribeConfigsResourceResult]:
         """Return all configs, sorted by key, of a topic that sets `own`. The topic need not exist."""
-        return sorted(_topic_entries(self._image(), self._config, own), key=lambda entry: entry.key)
-
-    def served(self) -> list[Served]:
-        return [DESCRIBE_CONFIGS.served_by(self.handle)]
+        describing = _Describing(self._image(), self._config, DescribeConfigsRequest(resources=()))
+        return sorted(describing.of_topic(own), key=lambda entry: entry.name)
 
 
-def _described(image: MetadataImage, config: NodeConfig, resource: ConfigResource) -> ResourceDescription:
-    try:
-        entries = sorted(_entries(image, config, resource), key=lambda entry: entry.key)
-    except Refusal as refusal:
-        return ResourceDescription(
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-            error_code=refusal.error_code,
-            error_message=refusal.message,
-        )
-    return ResourceDescription(
-        resource_type=resource.resource_type, resource_name=resource.resource_name, entries=entries
+def refused(request: DescribeConfigsRequest, refusal: Refusal) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(results=tuple(_refused(resource, refusal) for resource in request.resources))
+
+
+def _refused(resource: DescribeConfigsResource, refusal: Refusal) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=refusal.error_code,
+        error_message=refusal.message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=(),
     )
 
 
-def _entries(image: MetadataImage, config: NodeConfig, resource: ConfigResource) -> Iterator[ConfigEntry]:
-    name = resource.resource_name
-    match resource.resource_type:
-        case ConfigResourceType.TOPIC:
-            topic = image.topic(name)
-            if topic is None:
-                raise unknown_topic(name)
-            yield from _topic_entries(image, config, topic.configs)
-        case ConfigResourceType.BROKER if name == EVERY_BROKER:
-            for key_name, value in image.broker_configs.get(EVERY_BROKER, {}).items():
-                if key_name in BY_NAME:
-                    yield _entry_of_all_brokers(BY_NAME[key_name], value)
-        case ConfigResourceType.BROKER:
-            if name != str(config.node_id):
-                problem = f"this is broker {config.node_id}, which has only its own configs: ask broker '{name[:100]}'"
-                raise Refusal(ErrorCode.INVALID_REQUEST, problem)
-            settings = _BrokerSettings(image, config)
-            for key in KEYS:
-                yield _broker_entry(settings, key)
-        case ConfigResourceType.GROUP:
-            if not name:
-                raise Refusal(ErrorCode.INVALID_REQUEST, "the group id is empty: name a group")
-            for group_key in GROUP_CONFIGS.values():
-                yield _group_entry(_BrokerSettings(image, config), image.group_configs.get(name, {}), group_key)
-        case other:
-            what = other.name.lower().replace("_", " ")
-            raise Refusal(ErrorCode.INVALID_REQUEST, f"configs of this kind ({what}) are not supported yet")
-
-
-class _BrokerSettings:
+class _Describing:
     """All settings of this broker: dynamic ones for it and for all brokers, and those of its file."""
 
-    def __init__(self, image: MetadataImage, config: NodeConfig) -> None:
+    def __init__(self, image: MetadataImage, config: NodeConfig, request: DescribeConfigsRequest) -> None:
+        self._image = image
+        self._node_id = config.node_id
         self._own = image.broker_configs.get(str(config.node_id), {})
         self._of_all = image.broker_configs.get(EVERY_BROKER, {})
         self._file = config.settings
-        self.topic_defaults = TopicDefaultsInEffect(config.settings, config.topics.configs, str(config.node_id))(image)
+        self._topic_defaults = TopicDefaultsInEffect(config.settings, config.topics.configs, str(config.node_id))(image)
+        self._include_synonyms = request.include_synonyms
+        self._include_documentation = request.include_documentation
 
-    def synonyms(self, key: str) -> Iterator[ConfigSynonym]:
-        """Return the values of `key`; the one in effect comes first."""
+    def described(self, resource: DescribeConfigsResource, keys: frozenset[str]) -> DescribeConfigsResult:
+        """Describe the configs with these keys; all of them if there are none."""
+        try:
+            entries = [entry for entry in self._entries(resource) if not keys or entry.name in keys]
+        except Refusal as refusal:
+            return _refused(resource, refusal)
+        return DescribeConfigsResult(
+            error_code=ErrorCode.NONE,
+            error_message="",
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=tuple(sorted(entries, key=lambda entry: entry.name)),
+        )
+
+    def _entries(self, resource: DescribeConfigsResource) -> Iterator[DescribeConfigsResourceResult]:
+        name = resource.resource_name
+        match ConfigResourceType(resource.resource_type):
+            case ConfigResourceType.TOPIC:
+                topic = self._image.topic(name)
+                if topic is None:
+                    raise unknown_topic(name)
+                yield from self.of_topic(topic.configs)
+            case ConfigResourceType.BROKER if name == EVERY_BROKER:
+                for key_name, value in self._of_all.items():
+                    if key_name in BY_NAME:
+                        synonym = _synonym(key_name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+                        yield self._of_file(BY_NAME[key_name], [synonym], read_only=False)
+            case ConfigResourceType.BROKER:
+                if name != str(self._node_id):
+                    problem = (
+                        f"this is broker {self._node_id}, which has only its own configs: ask broker '{name[:100]}'"
+                    )
+                    raise Refusal(ErrorCode.INVALID_REQUEST, problem)
+                for key in KEYS:
+                    yield self._of_file(key, self._of_key(key), read_only=key.name not in DYNAMIC_KEYS)
+            case ConfigResourceType.GROUP:
+                if not name:
+                    raise Refusal(ErrorCode.INVALID_REQUEST, "the group id is empty: name a group")
+                for group_key in GROUP_CONFIGS.values():
+                    yield self._of_group(self._image.group_configs.get(name, {}), group_key)
+            case other:
+                what = other.name.lower().replace("_", " ")
+                raise Refusal(ErrorCode.INVALID_REQUEST, f"configs of this kind ({what}) are not supported yet")
+
+    def of_topic(self, own: Mapping[str, str]) -> Iterator[DescribeConfigsResourceResult]:
+        """Yield all configs of a topic that sets `own`."""
+        for declared in TOPIC_CONFIGS.values():
+            synonyms = []
+            if declared.key in own:
+                # The canonical form of the value: TRUE is shown as true.
+                text = text_of(declared.kind.read(own[declared.key]))
+                synonyms.append(_synonym(declared.key, text, ConfigSource.DYNAMIC_TOPIC_CONFIG))
+            for server_key in declared.server_keys:
+                synonyms += self._set(server_key.name)
+            synonyms.append(_synonym(*declared.default_server_key(), ConfigSource.DEFAULT_CONFIG))
+            is_own = declared.key in own
+            yield self._entry(
+                declared.key,
+                synonyms[0].value if is_own else text_in_effect(self._topic_defaults, declared.key),
+                synonyms,
+                read_only=False,
+                config_type=declared.type,
+                documentation=declared.documentation,
+            )
+
+    def _of_group(self, own: Mapping[str, str], declared: GroupConfigKey) -> DescribeConfigsResourceResult:
+        synonyms = self._of_key(declared.default_key)
+        if declared.key in own:
+            synonyms.insert(0, _synonym(declared.key, own[declared.key], ConfigSource.DYNAMIC_GROUP_CONFIG))
+        return self._entry(
+            declared.key,
+            synonyms[0].value,
+            synonyms,
+            read_only=False,
+            config_type=declared.type,
+            documentation=declared.documentation,
+        )
+
+    def _of_file(
+        self, key: Key, synonyms: list[DescribeConfigsSynonym], *, read_only: bool
+    ) -> DescribeConfigsResourceResult:
+        return self._entry(
+            key.name,
+            synonyms[0].value,
+            synonyms,
+            read_only=read_only,
+            config_type=key.read.type,
+            documentation=key.purpose,
+        )
+
+    def _entry(
+        self,
+        name: str,
+        value: str | None,
+        synonyms: list[DescribeConfigsSynonym],
+        *,
+        read_only: bool,
+        config_type: ConfigType,
+        documentation: str,
+    ) -> DescribeConfigsResourceResult:
+        """Return the entry with the requested details. The first of the synonyms is in effect."""
+        return DescribeConfigsResourceResult(
+            name=name,
+            value=value,
+            read_only=read_only,
+            config_source=synonyms[0].source,
+            is_sensitive=False,
+            synonyms=tuple(synonyms) if self._include_synonyms else (),
+            config_type=config_type,
+            documentation=documentation if self._include_documentation else None,
+        )
+
+    def _of_key(self, key: Key) -> list[DescribeConfigsSynonym]:
+        """Return the values of a key of the file, with its default; the one in effect comes first."""
+        return [*self._set(key.name), _synonym(key.name, _default(key), ConfigSource.DEFAULT_CONFIG)]
+
+    def _set(self, key: str) -> Iterator[DescribeConfigsSynonym]:
+        """Yield the values that are set for a key of the file; the one in effect comes first."""
         for settings, source in (
             (self._own, ConfigSource.DYNAMIC_BROKER_CONFIG),
             (self._of_all, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
             (self._file, ConfigSource.STATIC_BROKER_CONFIG),
         ):
             if key in settings:
-                yield ConfigSynonym(key=key, value=settings[key], source=source)
+                yield _synonym(key, settings[key], source)
 
 
-def _entry_of_all_brokers(key: Key, value: str) -> ConfigEntry:
-    source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
-    return ConfigEntry(
-        key=key.name,
-        value=value,
-        source=source,
-        is_default=False,
-        read_only=False,
-        type=key.read.type,
-        documentation=key.purpose,
-        synonyms=[ConfigSynonym(key=key.name, value=value, source=source)],
-    )
-
-
-def _topic_entries(image: MetadataImage, config: NodeConfig, own: Mapping[str, str]) -> Iterator[ConfigEntry]:
-    settings = _BrokerSettings(image, config)
-    for declared in TOPIC_CONFIGS.values():
-        text = own.get(declared.key)
-        # The canonical form of the value: TRUE is shown as true.
-        yield _topic_entry(settings, None if text is None else text_of(declared.kind.read(text)), declared)
-
-
-def _group_entry(settings: _BrokerSettings, own: Mapping[str, str], declared: GroupConfigKey) -> ConfigEntry:
-    default = _broker_entry(settings, declared.default_key)
-    synonyms = list(default.synonyms)
-    if declared.key in own:
-        source = ConfigSource.DYNAMIC_GROUP_CONFIG
-        synonyms.insert(0, ConfigSynonym(key=declared.key, value=own[declared.key], source=source))
-    return ConfigEntry(
-        key=declared.key,
-        value=synonyms[0].value,
-        source=synonyms[0].source,
-        is_default=synonyms[0].source is ConfigSource.DEFAULT_CONFIG,
-        read_only=False,
-        type=declared.type,
-        documentation=declared.documentation,
-        synonyms=synonyms,
-    )
-
-
-def _topic_entry(settings: _BrokerSettings, own: str | None, declared: ConfigKey) -> ConfigEntry:
-    synonyms = list(_synonyms(settings, own, declared))
-    source = synonyms[0].source
-    return ConfigEntry(
-        key=declared.key,
-        value=text_in_effect(settings.topic_defaults, declared.key) if own is None else own,
-        source=source,
-        is_default=source is ConfigSource.DEFAULT_CONFIG,
-        read_only=False,
-        type=declared.type,
-        documentation=declared.documentation,
-        synonyms=synonyms,
-    )
-
-
-def _synonyms(settings: _BrokerSettings, own: str | None, declared: ConfigKey) -> Iterator[ConfigSynonym]:
-    if own is not None:
-        yield ConfigSynonym(key=declared.key, value=own, source=ConfigSource.DYNAMIC_TOPIC_CONFIG)
-    for server_key in declared.server_keys:
-        yield from settings.synonyms(server_key.name)
-    name, default = declared.default_server_key()
-    yield ConfigSynonym(key=name, value=default, source=ConfigSource.DEFAULT_CONFIG)
-
-
-def _broker_entry(settings: _BrokerSettings, key: Key) -> ConfigEntry:
-    default = ConfigSynonym(key=key.name, value=_default(key), source=ConfigSource.DEFAULT_CONFIG)
-    synonyms = [*settings.synonyms(key.name), default]
-    return ConfigEntry(
-        key=key.name,
-        value=synonyms[0].value,
-        source=synonyms[0].source,
-        is_default=synonyms[0] is default,
-        read_only=key.name not in DYNAMIC_KEYS,
-        type=key.read.type,
-        documentation=key.purpose,
-        synonyms=synonyms,
-    )
+def _synonym(name: str, value: str | None, source: ConfigSource) -> DescribeConfigsSynonym:
+    return DescribeConfigsSynonym(name=name, value=value, source=source)
 
 
 def _default(key: Key) -> str | None:
@@ -220,19 +231,3 @@ def _default(key: Key) -> str | None:
             return str(one.value)
         case other:
             raise AssertionError(f"{key.name}: default {other!r} has no text form")
-
-
-def _as_requested(
-    description: ResourceDescription, request: DescribeConfigsRequest, keys: set[str]
-) -> ResourceDescription:
-    """Return only the requested keys and details. Keys that do not exist are left out, as in Kafka."""
-    entries = [
-        replace(
-            entry,
-            documentation=entry.documentation if request.include_documentation else "",
-            synonyms=entry.synonyms if request.include_synonyms else [],
-        )
-        for entry in description.entries
-        if not keys or entry.key in keys
-    ]
-    return replace(description, entries=entries)

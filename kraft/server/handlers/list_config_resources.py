@@ -1,20 +1,45 @@
-"""ListConfigResources: the resources that have configs. Source: KIP-1142."""
+"""ListConfigResources: the resources that have configs. Source: KIP-1142.
+
+Version 0 is ListClientMetricsResources (KIP-714), which has only one type.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import Final
 
 from kraft.metadata.image import MetadataImage
-from kraft.model.configs import ConfigResource, ConfigResourceType
+from kraft.model.configs import ConfigResourceType
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.wire.schema.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+_EVERY_TYPE: Final = tuple(each for each in ConfigResourceType if each is not ConfigResourceType.UNKNOWN)
+
+_TYPES_FROM: Final = 1
 
 
-def list_config_resources(image: MetadataImage, types: Iterable[ConfigResourceType]) -> list[ConfigResource]:
-    """Return the resources of each type, sorted by name."""
-    return [
-        ConfigResource(resource_type=resource_type, resource_name=name)
-        for resource_type in types
-        for name in _names(image, resource_type)
-    ]
+def list_config_resources(image: MetadataImage, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+    """List the resources of each type, sorted by name; of every type if none is given. Raises Refusal."""
+    types = tuple(map(ConfigResourceType, dict.fromkeys(request.resource_types))) or _EVERY_TYPE
+    if ConfigResourceType.UNKNOWN in types:
+        raise Refusal(ErrorCode.UNSUPPORTED_VERSION, "there is a resource type that this version does not know")
+    return ListConfigResourcesResponse(
+        error_code=ErrorCode.NONE,
+        config_resources=tuple(
+            ConfigResource(resource_name=name, resource_type=resource_type)
+            for resource_type in types
+            for name in _names(image, resource_type)
+        ),
+    )
+
+
+def from_version(request: ListConfigResourcesRequest, version: int) -> ListConfigResourcesRequest:
+    if version >= _TYPES_FROM:
+        return request
+    return ListConfigResourcesRequest(resource_types=(ConfigResourceType.CLIENT_METRICS,))
 
 
 def _names(image: MetadataImage, resource_type: ConfigResourceType) -> list[str]:

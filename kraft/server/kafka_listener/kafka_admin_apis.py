@@ -9,8 +9,6 @@ from kraft.model.endpoint import Endpoint
 from kraft.model.ids import BrokerId
 from kraft.server.handlers.broker_handlers import BrokerHandlers
 from kraft.server.handlers.describe_topic_partitions import describe_topic_partitions
-from kraft.server.handlers.list_config_resources import list_config_resources
-from kraft.server.kafka_listener.apis.alter_configs import AlterConfigsApi
 from kraft.server.kafka_listener.apis.alter_partition_reassignments import AlterPartitionReassignmentsApi
 from kraft.server.kafka_listener.apis.alter_replica_log_dirs import AlterReplicaLogDirsApi
 from kraft.server.kafka_listener.apis.create_partitions import CreatePartitionsApi
@@ -18,14 +16,11 @@ from kraft.server.kafka_listener.apis.create_topics import CreateTopicsApi
 from kraft.server.kafka_listener.apis.delete_records import DeleteRecordsApi
 from kraft.server.kafka_listener.apis.delete_topics import DeleteTopicsApi
 from kraft.server.kafka_listener.apis.describe_cluster import DescribeClusterApi
-from kraft.server.kafka_listener.apis.describe_configs import DescribeConfigsApi
 from kraft.server.kafka_listener.apis.describe_log_dirs import DescribeLogDirsApi
 from kraft.server.kafka_listener.apis.describe_producers import DescribeProducersApi
 from kraft.server.kafka_listener.apis.describe_quorum import DescribeQuorumApi
 from kraft.server.kafka_listener.apis.describe_topic_partitions import DescribeTopicPartitionsApi
 from kraft.server.kafka_listener.apis.elect_leaders import ElectLeadersApi
-from kraft.server.kafka_listener.apis.incremental_alter_configs import IncrementalAlterConfigsApi
-from kraft.server.kafka_listener.apis.list_config_resources import ListConfigResourcesApi
 from kraft.server.kafka_listener.apis.list_partition_reassignments import ListPartitionReassignmentsApi
 from kraft.server.kafka_listener.apis.unregister_broker import UnregisterBrokerApi
 from kraft.server.kafka_listener.requests import Api
@@ -45,15 +40,10 @@ def kafka_admin_apis(
     topics, partitions = forwarded.topics, forwarded.partition_changes
     describe_cluster = DescribeClusterApi(handlers.metadata.handle, image, listener, broker_id)
     describe_topic_pages = DescribeTopicPartitionsApi(lambda request: describe_topic_partitions(image(), request))
-    list_resources = ListConfigResourcesApi(lambda types: list_config_resources(image(), types))
     return {
         ApiKey.CREATE_TOPICS: CreateTopicsApi(topics.create, handlers.describe_configs.in_effect_on_topic),
         ApiKey.DELETE_TOPICS: DeleteTopicsApi(topics.delete),
         ApiKey.DELETE_RECORDS: DeleteRecordsApi(handlers.delete_records.handle),
-        ApiKey.DESCRIBE_CONFIGS: DescribeConfigsApi(handlers.describe_configs.handle),
-        ApiKey.ALTER_CONFIGS: AlterConfigsApi(forwarded.alter_configs.handle),
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigsApi(forwarded.alter_configs.handle),
-        ApiKey.LIST_CONFIG_RESOURCES: list_resources,
         ApiKey.CREATE_PARTITIONS: CreatePartitionsApi(partitions.create_partitions),
         ApiKey.ELECT_LEADERS: ElectLeadersApi(partitions.elect_leaders),
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: AlterPartitionReassignmentsApi(partitions.alter_reassignments),

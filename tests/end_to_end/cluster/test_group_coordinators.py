@@ -128,10 +128,10 @@ def test_a_group_has_configs_of_its_own() -> None:
     with Cluster(nodes=1, overrides={"offsets.topic.num.partitions": "1"}) as cluster:
         with Admin(cluster.bootstrap_servers) as admin:
             admin.alter_group_configs(GROUP, {own: "50000"})
-            (described,) = [each for each in admin.describe_group_configs(GROUP) if each.key == own]
-            assert (described.value, described.source) == ("50000", ConfigSource.DYNAMIC_GROUP_CONFIG)
-            (other,) = [each for each in admin.describe_group_configs("other") if each.key == own]
-            assert (other.value, other.source) == ("45000", ConfigSource.DEFAULT_CONFIG)
+            (described,) = [each for each in admin.describe_group_configs(GROUP) if each.name == own]
+            assert (described.value, described.config_source) == ("50000", ConfigSource.DYNAMIC_GROUP_CONFIG)
+            (other,) = [each for each in admin.describe_group_configs("other") if each.name == own]
+            assert (other.value, other.config_source) == ("45000", ConfigSource.DEFAULT_CONFIG)
             with pytest.raises(Refusal) as refused:
                 admin.alter_group_configs(GROUP, {own: "1"})
             assert refused.value.error_code is ErrorCode.INVALID_CONFIG
@@ -142,7 +142,7 @@ def test_a_group_has_configs_of_its_own() -> None:
         cluster.start()
         cluster.wait_ready()
         with Admin(cluster.bootstrap_servers) as admin:
-            configs = {each.key: each.value for each in admin.describe_group_configs(GROUP)}
+            configs = {each.name: each.value for each in admin.describe_group_configs(GROUP)}
         defaults = {"consumer.assignment.interval.ms": "1000"}
         assert configs == {own: "50000", "consumer.heartbeat.interval.ms": "6000", **defaults}
 

@@ -21,7 +21,7 @@ from kafka.admin import NewTopic as PlainNewTopic
 from typer.testing import CliRunner
 
 from kraft.cli.log import app
-from kraft.client import Admin
+from kraft.client import Admin, ConfigSource
 from kraft.testing import Cluster
 from tests.end_to_end.kafka.kafka_matrix import CLIENTS, CODECS
 from tests.end_to_end.kafka.kafka_readers import read_by_kafka_python
@@ -142,8 +142,10 @@ def test_it_is_altered_while_the_topic_is_in_use_and_described_with_its_source(
     assert (configs["compression.type"].value, configs["compression.type"].source) == ("zstd", 1)
     assert (configs["compression.zstd.level"].value, configs["compression.gzip.level"].value) == ("19", "-1")
     with Admin(cluster.bootstrap_servers) as admin:
-        described = {entry.key: entry for entry in admin.describe_topic_configs("altered")}
-    assert [(each.key, each.value, each.source.name) for each in described["compression.type"].synonyms] == [
+        described = {entry.name: entry for entry in admin.describe_topic_configs("altered")}
+    assert [
+        (each.name, each.value, ConfigSource(each.source).name) for each in described["compression.type"].synonyms
+    ] == [
         ("compression.type", "zstd", "DYNAMIC_TOPIC_CONFIG"),
         ("compression.type", "producer", "DEFAULT_CONFIG"),
     ]

@@ -19,18 +19,17 @@ from kraft.client import KraftError
 from kraft.client.aio import Admin
 from kraft.client.any_broker import check
 from kraft.metadata.image import MetadataImage
-from kraft.model.configs import (
-    ConfigAlteration,
-    ConfigOperation,
-    ConfigResourceType,
-    IncrementalAlterConfigsRequest,
-    ResourceAlteration,
-)
+from kraft.model.configs import ConfigOperation, ConfigResourceType
 from kraft.model.errors import Refusal
 from kraft.model.partitions import CreatePartitionsRequest, NewPartitions
 from kraft.model.topics import CreateTopicsRequest, NewTopic
 from kraft.rpc.calls import CREATE_PARTITIONS, CREATE_TOPICS, INCREMENTAL_ALTER_CONFIGS
 from kraft.rpc.peers import Connections, Peer, Unreachable
+from kraft.wire.schema.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from tests.support.working_thread import WorkingThread
 
 PARTITIONS: Final = "partitions"
@@ -283,8 +282,8 @@ async def _add_partition(node: Peer, topic: str, count: int, timeout_s: float) -
 
 
 async def _alter_config(node: Peer, topic: str, value: int, timeout_s: float) -> None:
-    alteration = ConfigAlteration(key=CONFIG, operation=ConfigOperation.SET, value=str(value))
-    resource = ResourceAlteration(resource_type=ConfigResourceType.TOPIC, resource_name=topic, alterations=[alteration])
-    request = IncrementalAlterConfigsRequest(resources=[resource], timeout_ms=int(timeout_s * 1_000))
-    (result,) = (await node.call(INCREMENTAL_ALTER_CONFIGS, request, timeout_s)).results
+    config = AlterableConfig(name=CONFIG, config_operation=ConfigOperation.SET, value=str(value))
+    resource = AlterConfigsResource(resource_type=ConfigResourceType.TOPIC, resource_name=topic, configs=(config,))
+    request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+    (result,) = (await node.call(INCREMENTAL_ALTER_CONFIGS, request, timeout_s)).responses
     check(result.error_code, result.error_message)

@@ -11,7 +11,7 @@ from kraft.metadata.election_decisions import elect_leaders
 from kraft.metadata.partition_creation import create_partitions
 from kraft.metadata.quota_decisions import alter_client_quotas, describe_client_quotas
 from kraft.metadata.reassignment import alter_partition_reassignments, list_partition_reassignments
-from kraft.model import configs, features
+from kraft.model import features
 from kraft.model import partitions as partition_changes
 from kraft.model.brokers import (
     BrokerActionResult,
@@ -36,6 +36,8 @@ from kraft.model.topics import (
 )
 from kraft.wire.schema.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from kraft.wire.schema.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
+from kraft.wire.schema.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from kraft.wire.schema.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from kraft.wire.schema.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from tests.support.client.fake_configs import altered, described
 
@@ -80,17 +82,14 @@ class FakeAdmin:
             ]
         )
 
-    def describe_configs(self, request: configs.DescribeConfigsRequest) -> configs.DescribeConfigsResponse:
-        return configs.DescribeConfigsResponse(
-            results=[described(self._cluster, self._broker_id, asked) for asked in request.resources]
-        )
+    def describe_configs(self, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+        results = (described(self._cluster, self._broker_id, asked) for asked in request.resources)
+        return DescribeConfigsResponse(results=tuple(results))
 
-    def incremental_alter_configs(
-        self, request: configs.IncrementalAlterConfigsRequest
-    ) -> configs.IncrementalAlterConfigsResponse:
+    def incremental_alter_configs(self, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
         self._cluster.alterations.append(request)
-        results = [altered(self._cluster, asked, request.validate_only) for asked in request.resources]
-        return configs.IncrementalAlterConfigsResponse(results=results)
+        responses = (altered(self._cluster, asked, request.validate_only) for asked in request.resources)
+        return IncrementalAlterConfigsResponse(responses=tuple(responses))
 
     def describe_brokers(self, request: DescribeBrokersRequest) -> DescribeBrokersResponse:
         registered = set(self._cluster.brokers) - self._cluster.unregistered

@@ -16,7 +16,6 @@ from kraft.log.format.record_batch import read_header
 from kraft.metadata.features import METADATA_VERSION, SETTINGS_AS_METADATA
 from kraft.metadata.image import EMPTY_IMAGE
 from kraft.metadata.records import FeatureLevelSet
-from kraft.model import configs
 from kraft.model.committed_offsets import OffsetResults, TxnOffsetCommitRequest
 from kraft.model.delete_records import (
     HIGH_WATERMARK,
@@ -56,6 +55,7 @@ from kraft.rpc.call import Call, Stream
 from kraft.rpc.calls import PRODUCE
 from kraft.rpc.peers import NotServed, Unreachable
 from kraft.server.handlers.describe_topics import topic_metadata
+from kraft.wire.schema.incremental_alter_configs import IncrementalAlterConfigsRequest
 from tests.support import cluster_images
 from tests.support.client.fake_admin import FakeAdmin
 from tests.support.client.fake_groups import FakeGroups
@@ -81,7 +81,7 @@ class FakeCluster:
         """Topic ids are computed from it and the topic's name."""
         self.configs: dict[str, dict[str, str]] = {}
         self.topic_configs_of_files: dict[str, str] = {}
-        self.alterations: list[configs.IncrementalAlterConfigsRequest] = []
+        self.alterations: list[IncrementalAlterConfigsRequest] = []
         self.hidden_topics: set[str] = set()
         self.producer_ids = 0
         self.calls: list[str] = []

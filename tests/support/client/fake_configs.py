@@ -6,6 +6,13 @@ from typing import TYPE_CHECKING
 
 from kraft.model import configs
 from kraft.model.errors import ErrorCode
+from kraft.wire.schema.describe_configs import (
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from kraft.wire.schema.incremental_alter_configs import AlterConfigsResource, AlterConfigsResourceResponse
 
 if TYPE_CHECKING:
     from tests.support.client.fake_cluster import FakeCluster
@@ -13,8 +20,8 @@ if TYPE_CHECKING:
 _NEVER_UNKNOWN = (configs.ConfigResourceType.BROKER, configs.ConfigResourceType.GROUP)
 
 
-def described(cluster: FakeCluster, broker_id: int, asked: configs.ConfigResource) -> configs.ResourceDescription:
-    if asked.resource_type is configs.ConfigResourceType.BROKER:
+def described(cluster: FakeCluster, broker_id: int, asked: DescribeConfigsResource) -> DescribeConfigsResult:
+    if asked.resource_type == configs.ConfigResourceType.BROKER:
         assert asked.resource_name in ("", str(broker_id))
         file = configs.ConfigSource.STATIC_BROKER_CONFIG
         entries = [_config("node.id", asked.resource_name, file)] if asked.resource_name else []
@@ -22,7 +29,7 @@ def described(cluster: FakeCluster, broker_id: int, asked: configs.ConfigResourc
             _config(key, value, configs.ConfigSource.DYNAMIC_BROKER_CONFIG)
             for key, value in sorted(cluster.broker_configs.get(asked.resource_name, {}).items())
         ]
-    elif asked.resource_type is configs.ConfigResourceType.GROUP:
+    elif asked.resource_type == configs.ConfigResourceType.GROUP:
         file = configs.ConfigSource.STATIC_BROKER_CONFIG
         entries = [_config("consumer.session.timeout.ms", "45000", file)]
         entries += [
@@ -38,41 +45,43 @@ def described(cluster: FakeCluster, broker_id: int, asked: configs.ConfigResourc
             for key, value in sorted({**cluster.topic_configs_of_files, **own}.items())
         ]
     known = asked.resource_name in cluster.topics or asked.resource_type in _NEVER_UNKNOWN
-    return configs.ResourceDescription(
+    return DescribeConfigsResult(
+        error_code=ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        error_message="",
         resource_type=asked.resource_type,
         resource_name=asked.resource_name,
-        error_code=ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        entries=entries if known else [],
+        configs=tuple(entries) if known else (),
     )
 
 
-def altered(
-    cluster: FakeCluster, asked: configs.ResourceAlteration, validate_only: bool
-) -> configs.ResourceAlterationResult:
-    kept = {
+def altered(cluster: FakeCluster, asked: AlterConfigsResource, validate_only: bool) -> AlterConfigsResourceResponse:
+    of_others: dict[int, dict[str, dict[str, str]]] = {
         configs.ConfigResourceType.BROKER: cluster.broker_configs,
         configs.ConfigResourceType.GROUP: cluster.group_configs,
-    }.get(asked.resource_type, cluster.configs)
+    }
+    kept = of_others.get(asked.resource_type, cluster.configs)
     own = kept.setdefault(asked.resource_name, {})
-    for alteration in [] if validate_only else asked.alterations:
-        own.pop(alteration.key, None)
-        if alteration.value is not None:
-            own[alteration.key] = alteration.value
+    for config in () if validate_only else asked.configs:
+        own.pop(config.name, None)
+        if config.value is not None:
+            own[config.name] = config.value
     known = asked.resource_name in cluster.topics or asked.resource_type in _NEVER_UNKNOWN
-    return configs.ResourceAlterationResult(
+    return AlterConfigsResourceResponse(
+        error_code=ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        error_message=None,
         resource_type=asked.resource_type,
         resource_name=asked.resource_name,
-        error_code=ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     )
 
 
-def _config(key: str, value: str, source: configs.ConfigSource) -> configs.ConfigEntry:
-    return configs.ConfigEntry(
-        key=key,
+def _config(key: str, value: str, source: configs.ConfigSource) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=key,
         value=value,
-        source=source,
-        is_default=source is configs.ConfigSource.DEFAULT_CONFIG,
         read_only=False,
-        type=configs.ConfigType.LONG,
-        synonyms=[configs.ConfigSynonym(key=key, value=value, source=source)],
+        config_source=source,
+        is_sensitive=False,
+        synonyms=(DescribeConfigsSynonym(name=key, value=value, source=source),),
+        config_type=configs.ConfigType.LONG,
+        documentation=None,
     )

@@ -5,6 +5,7 @@ import pytest
 from kraft.client.any_broker import NoBrokerReachable
 from kraft.client.errors import ClientClosed
 from kraft.model.client_quotas import QuotaMatch
+from kraft.model.configs import ConfigOperation, ConfigSource
 from kraft.model.describe_quorum import DescribeQuorumRequest
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.topics import NewTopic
@@ -63,14 +64,15 @@ async def test_configs_of_a_topic_are_altered_and_described() -> None:
     cluster.create("orders")
     async with admin_of(cluster) as admin:
         await admin.alter_topic_configs("orders", {"retention.ms": "5"}, delete=["segment.ms"])
-        entries = {entry.key: entry for entry in await admin.describe_topic_configs("orders")}
-        assert (entries["retention.ms"].value, entries["retention.ms"].is_default) == ("5", False)
-        assert entries["segment.bytes"].is_default
+        entries = {entry.name: entry for entry in await admin.describe_topic_configs("orders")}
+        assert entries["retention.ms"].value == "5"
+        assert entries["retention.ms"].config_source == ConfigSource.DYNAMIC_TOPIC_CONFIG
+        assert entries["segment.bytes"].config_source == ConfigSource.DEFAULT_CONFIG
         await admin.alter_topic_configs("orders", append={"a": "1"}, subtract={"b": "2"}, validate_only=True)
     (resource,) = cluster.alterations[-1].resources
-    assert [(each.operation.name, each.key, each.value) for each in resource.alterations] == [
-        ("APPEND", "a", "1"),
-        ("SUBTRACT", "b", "2"),
+    assert [(each.config_operation, each.name, each.value) for each in resource.configs] == [
+        (ConfigOperation.APPEND, "a", "1"),
+        (ConfigOperation.SUBTRACT, "b", "2"),
     ]
     assert cluster.alterations[-1].validate_only
     assert cluster.configs["orders"] == {"retention.ms": "5"}
@@ -90,7 +92,7 @@ async def test_a_broker_is_asked_for_its_own_configs() -> None:
     cluster = FakeCluster()
     async with admin_of(cluster) as admin:
         (entry,) = await admin.describe_broker_configs(3)
-        assert (entry.key, entry.value) == ("node.id", "3")
+        assert (entry.name, entry.value) == ("node.id", "3")
         assert "broker-3:9094 describe_configs" in cluster.calls
         with pytest.raises(Refusal, match="broker 9 is not in service; in service are: 1, 2, 3"):
             await admin.describe_broker_configs(9)

@@ -10,44 +10,43 @@ from kraft.metadata.broker_configs import (
     check_broker_config,
     dynamic_configs,
 )
-from kraft.metadata.config_decisions import incremental_alter_configs
+from kraft.metadata.config_decisions import NodeConfigs, incremental_alter_configs
 from kraft.metadata.configs import broker_defaults
 from kraft.metadata.features import METADATA_VERSION
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import BrokerConfigSet, FeatureLevelSet
-from kraft.model.configs import (
-    ConfigAlteration,
-    ConfigOperation,
-    ConfigResourceType,
-    IncrementalAlterConfigsRequest,
-    ResourceAlteration,
-    ResourceAlterationResult,
-)
+from kraft.model.configs import ConfigOperation, ConfigResourceType
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.config.keys import BY_NAME
+from kraft.wire.schema.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+)
 from tests.support.cluster_images import cluster
 
 SETTINGS = {"log.retention.hours": "24"}
 STATIC = broker_defaults(SETTINGS)
 
 
-def altering(broker: str, *, delete: tuple[str, ...] = (), **configs: str) -> ResourceAlteration:
+def altering(broker: str, *, delete: tuple[str, ...] = (), **configs: str) -> AlterConfigsResource:
     """Keys with '_' for '.'."""
-    alterations = [
-        ConfigAlteration(key=key.replace("_", "."), operation=ConfigOperation.SET, value=value)
+    altered = [
+        AlterableConfig(name=key.replace("_", "."), config_operation=ConfigOperation.SET, value=value)
         for key, value in configs.items()
     ]
-    alterations += [ConfigAlteration(key=key, operation=ConfigOperation.DELETE) for key in delete]
-    return ResourceAlteration(resource_type=ConfigResourceType.BROKER, resource_name=broker, alterations=alterations)
+    altered += [AlterableConfig(name=key, config_operation=ConfigOperation.DELETE, value=None) for key in delete]
+    return AlterConfigsResource(resource_type=ConfigResourceType.BROKER, resource_name=broker, configs=tuple(altered))
 
 
-def alter(image: MetadataImage, resource: ResourceAlteration) -> tuple[MetadataImage, ResourceAlterationResult]:
-    request = IncrementalAlterConfigsRequest(resources=[resource], timeout_ms=1)
-    decision = incremental_alter_configs(image, request, defaults=STATIC, broker_settings=SETTINGS, broker_keys=BY_NAME)
-    return image.replay(decision.records), decision.response.results[0]
+def alter(image: MetadataImage, resource: AlterConfigsResource) -> tuple[MetadataImage, AlterConfigsResourceResponse]:
+    request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+    decision = incremental_alter_configs(image, request, NodeConfigs(topics=STATIC, settings=SETTINGS, keys=BY_NAME))
+    return image.replay(decision.records), decision.response.responses[0]
 
 
-def altered(image: MetadataImage, resource: ResourceAlteration) -> MetadataImage:
+def altered(image: MetadataImage, resource: AlterConfigsResource) -> MetadataImage:
     after, result = alter(image, resource)
     assert result.error_code is ErrorCode.NONE, result.error_message
     return after
@@ -111,19 +110,19 @@ def test_keys_that_are_set_for_a_broker_are_its_own_and_those_of_all() -> None:
     ],
 )
 def test_what_a_running_broker_cannot_take_is_refused_in_one_line(
-    resource: ResourceAlteration, code: ErrorCode, words: str
+    resource: AlterConfigsResource, code: ErrorCode, words: str
 ) -> None:
     image, result = alter(cluster(1), resource)
     assert image == cluster(1)
     assert result.error_code is code
-    assert words in result.error_message
+    assert words in (result.error_message or "")
 
 
 def test_values_are_set_as_a_whole_and_not_appended_to() -> None:
-    appending = ConfigAlteration(key="log.cleanup.policy", operation=ConfigOperation.APPEND, value="compact")
-    resource = ResourceAlteration(resource_type=ConfigResourceType.BROKER, resource_name="1", alterations=[appending])
+    appending = AlterableConfig(name="log.cleanup.policy", config_operation=ConfigOperation.APPEND, value="compact")
+    resource = AlterConfigsResource(resource_type=ConfigResourceType.BROKER, resource_name="1", configs=(appending,))
     _, result = alter(cluster(1), resource)
-    assert "cannot be appended to or subtracted from: set all of it" in result.error_message
+    assert "cannot be appended to or subtracted from: set all of it" in (result.error_message or "")
 
 
 def test_a_cluster_of_an_earlier_version_takes_none() -> None:

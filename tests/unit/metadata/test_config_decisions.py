@@ -1,51 +1,62 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from uuid import UUID
 
 import pytest
-from msgspec.structs import replace
 
 from kraft.log.topic_config import KAFKA_DEFAULTS, TopicConfig
 from kraft.metadata.broker_decisions import fence_broker
-from kraft.metadata.config_decisions import ALTERATIONS_PER_REQUEST_MAX, incremental_alter_configs
+from kraft.metadata.config_decisions import (
+    ALTERATIONS_PER_REQUEST_MAX,
+    NodeConfigs,
+    alter_configs,
+    incremental_alter_configs,
+)
 from kraft.metadata.configs import broker_defaults
 from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage
-from kraft.metadata.records import TopicConfigSet
-from kraft.model.configs import (
-    ConfigAlteration,
-    ConfigOperation,
-    ConfigResourceType,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-    ResourceAlteration,
-)
+from kraft.metadata.records import BrokerConfigSet, TopicConfigSet
+from kraft.model.configs import ConfigOperation, ConfigResourceType
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId, TopicId
+from kraft.wire.schema.alter_configs import AlterConfigsResponse
+from kraft.wire.schema.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from tests.support.cluster_images import ORDERS, cluster, epoch_of, partition, with_topic
+from tests.support.replaced_configs import asked_to_replace
 
 BILLS = TopicId(UUID(int=101))
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 
 
-def op(operation: ConfigOperation, key: str, value: str | None = None) -> ConfigAlteration:
-    return ConfigAlteration(key=key, operation=operation, value=value)
+def op(operation: ConfigOperation, key: str, value: str | None = None) -> AlterableConfig:
+    return AlterableConfig(name=key, config_operation=operation, value=value)
 
 
 def of(
-    *alterations: ConfigAlteration, topic: str = "orders", kind: ConfigResourceType = ConfigResourceType.TOPIC
-) -> ResourceAlteration:
-    return ResourceAlteration(resource_type=kind, resource_name=topic, alterations=list(alterations))
+    *configs: AlterableConfig, topic: str = "orders", kind: ConfigResourceType = ConfigResourceType.TOPIC
+) -> AlterConfigsResource:
+    return AlterConfigsResource(resource_type=kind, resource_name=topic, configs=configs)
 
 
 def alter(
     image: MetadataImage,
-    *resources: ResourceAlteration,
+    *resources: AlterConfigsResource,
     validate_only: bool = False,
     defaults: TopicConfig = KAFKA_DEFAULTS,
 ) -> Decision[IncrementalAlterConfigsResponse]:
-    request = IncrementalAlterConfigsRequest(resources=list(resources), timeout_ms=1_000, validate_only=validate_only)
-    return incremental_alter_configs(image, request, defaults=defaults)
+    request = IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only)
+    return incremental_alter_configs(image, request, NodeConfigs(topics=defaults))
+
+
+def replaced(image: MetadataImage, configs: Mapping[str, str | None]) -> Decision[AlterConfigsResponse]:
+    request = asked_to_replace(ConfigResourceType.TOPIC, "orders", configs)
+    return alter_configs(image, request, NodeConfigs(topics=KAFKA_DEFAULTS))
 
 
 def orders(**configs: str) -> MetadataImage:
@@ -56,8 +67,10 @@ def orders(**configs: str) -> MetadataImage:
     return with_topic(cluster(1, 2, 3), [1, 2, 3]).replay(records)
 
 
-def configs_after(image: MetadataImage, decision: Decision[IncrementalAlterConfigsResponse]) -> dict[str, str]:
-    assert [result.error_code for result in decision.response.results] == [ErrorCode.NONE]
+def configs_after(
+    image: MetadataImage, decision: Decision[IncrementalAlterConfigsResponse] | Decision[AlterConfigsResponse]
+) -> dict[str, str]:
+    assert [result.error_code for result in decision.response.responses] == [ErrorCode.NONE]
     topic = image.replay(decision.records).topic("orders")
     assert topic is not None
     return dict(topic.configs)
@@ -71,15 +84,68 @@ def test_what_is_set_and_deleted_is_so_and_the_rest_stays() -> None:
 
 def test_where_all_is_replaced_what_is_not_named_is_gone() -> None:
     image = orders(retention_ms="1", segment_bytes="1000", cleanup_policy="compact")
-    asked = of(op(SET, "max.message.bytes", "500"), op(SET, "retention.ms", "1"))
-    decision = alter(image, replace(asked, replaces=True))
+    decision = replaced(image, {"max.message.bytes": "500", "retention.ms": "1"})
     assert configs_after(image, decision) == {"max.message.bytes": "500", "retention.ms": "1"}
     assert len(decision.records) == 3
 
 
 def test_where_all_is_replaced_by_nothing_nothing_is_set() -> None:
     image = orders(retention_ms="1")
-    assert configs_after(image, alter(image, replace(of(), replaces=True))) == {}
+    assert configs_after(image, replaced(image, {})) == {}
+
+
+def test_a_value_that_is_null_is_refused_where_all_is_replaced() -> None:
+    decision = replaced(orders(retention_ms="1"), {"retention.ms": None})
+    (result,) = decision.response.responses
+    assert (result.error_code, result.error_message) == (
+        ErrorCode.INVALID_REQUEST,
+        "config 'retention.ms' has no value: give it one",
+    )
+    assert not decision.records
+
+
+def test_a_resource_that_does_not_exist_cannot_be_replaced() -> None:
+    for kind, name, code in (
+        (ConfigResourceType.TOPIC, "ordres", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (ConfigResourceType.BROKER, "one", ErrorCode.INVALID_REQUEST),
+        (ConfigResourceType.BROKER, "77", ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (99, "1", ErrorCode.INVALID_REQUEST),
+    ):
+        request = asked_to_replace(kind, name, {"retention.ms": "5"})
+        decision = alter_configs(orders(), request, NodeConfigs(topics=KAFKA_DEFAULTS))
+        (result,) = decision.response.responses
+        assert (result.error_code, result.resource_type, result.resource_name) == (code, kind, name)
+        assert not decision.records
+
+
+def test_the_configs_of_a_broker_are_replaced() -> None:
+    image = cluster(1).replay([BrokerConfigSet(broker="1", key="log.retention.ms", value="5")])
+    request = asked_to_replace(ConfigResourceType.BROKER, "1", {"log.roll.ms": "7"})
+    decision = alter_configs(image, request, NodeConfigs(topics=KAFKA_DEFAULTS, keys=["log.roll.ms"]))
+    assert image.replay(decision.records).broker_configs["1"] == {"log.roll.ms": "7"}
+
+
+def test_a_deletion_takes_no_notice_of_a_value() -> None:
+    image = orders(retention_ms="1")
+    assert configs_after(image, alter(image, of(op(DELETE, "retention.ms", "a value")))) == {}
+
+
+def test_one_name_may_be_that_of_a_topic_and_of_a_broker() -> None:
+    image = with_topic(cluster(1), [1], topic="1")
+    of_topic, of_broker = of(op(SET, "retention.ms", "1"), topic="1"), of(topic="1", kind=ConfigResourceType.BROKER)
+    results = alter(image, of_topic, of_broker).response.responses
+    assert [(each.resource_type, each.error_code) for each in results] == [(2, 0), (4, 0)]
+
+
+def test_an_operation_that_does_not_exist_is_refused_and_the_other_resources_are_altered() -> None:
+    unknown = AlterableConfig(name="retention.ms", config_operation=9, value="1")
+    image = with_topic(orders(), [1], topic="bills", topic_id=BILLS)
+    decision = alter(image, of(unknown), of(op(SET, "retention.ms", "1"), topic="bills"))
+    assert [(each.error_code, each.error_message) for each in decision.response.responses] == [
+        (ErrorCode.INVALID_REQUEST, "config 'retention.ms': unknown operation 9"),
+        (ErrorCode.NONE, None),
+    ]
+    assert decision.records == [TopicConfigSet(topic_id=BILLS, key="retention.ms", value="1")]
 
 
 def test_what_is_so_already_gives_no_record() -> None:
@@ -143,14 +209,14 @@ def test_a_list_that_the_topic_does_not_set_begins_as_the_clusters() -> None:
     ],
 )
 def test_what_cannot_be_is_refused_and_nothing_is_changed(
-    alteration: ConfigAlteration, code: ErrorCode, message: str
+    alteration: AlterableConfig, code: ErrorCode, message: str
 ) -> None:
     image = orders(max_compaction_lag_ms="10")
     decision = alter(image, of(op(SET, "segment.bytes", "100"), alteration))
-    (result,) = decision.response.results
+    (result,) = decision.response.responses
     assert (result.error_code, result.resource_name) == (code, "orders")
-    assert message in result.error_message
-    assert "\n" not in result.error_message
+    assert message in (result.error_message or "")
+    assert "\n" not in (result.error_message or "")
     assert not decision.records
 
 
@@ -163,8 +229,8 @@ def test_two_configs_that_only_go_together_are_altered_together() -> None:
 def test_going_back_to_a_default_is_checked_as_well() -> None:
     image = orders(max_compaction_lag_ms="10", min_compaction_lag_ms="8")
     defaults = broker_defaults({"log.cleaner.max.compaction.lag.ms": "5"})
-    (result,) = alter(image, of(op(DELETE, "max.compaction.lag.ms")), defaults=defaults).response.results
-    assert (result.error_code, "is above" in result.error_message) == (ErrorCode.INVALID_CONFIG, True)
+    (result,) = alter(image, of(op(DELETE, "max.compaction.lag.ms")), defaults=defaults).response.responses
+    assert (result.error_code, "is above" in (result.error_message or "")) == (ErrorCode.INVALID_CONFIG, True)
 
 
 def test_each_topic_is_altered_on_its_own() -> None:
@@ -177,7 +243,7 @@ def test_each_topic_is_altered_on_its_own() -> None:
         of(op(SET, "retention.ms", "1"), topic=""),
         of(op(SET, "retention.ms", "1")),
     )
-    assert [result.error_code for result in decision.response.results] == [
+    assert [result.error_code for result in decision.response.responses] == [
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -192,10 +258,10 @@ def test_each_topic_is_altered_on_its_own() -> None:
 
 def test_only_asking_whether_it_could_be_done_changes_nothing() -> None:
     decision = alter(orders(), of(op(SET, "retention.ms", "1")), validate_only=True)
-    assert [result.error_code for result in decision.response.results] == [ErrorCode.NONE]
+    assert [result.error_code for result in decision.response.responses] == [ErrorCode.NONE]
     assert not decision.records
     refused = alter(orders(), of(op(SET, "retention.ms", "-5")), validate_only=True)
-    assert [result.error_code for result in refused.response.results] == [ErrorCode.INVALID_CONFIG]
+    assert [result.error_code for result in refused.response.responses] == [ErrorCode.INVALID_CONFIG]
 
 
 @pytest.mark.parametrize(
@@ -208,11 +274,11 @@ def test_only_asking_whether_it_could_be_done_changes_nothing() -> None:
         ([of(*[op(SET, "retention.ms", "1")] * (ALTERATIONS_PER_REQUEST_MAX + 1))], "more than 10000 configs"),
     ],
 )
-def test_a_request_that_cannot_be_meant_is_refused(resources: list[ResourceAlteration], message: str) -> None:
+def test_a_request_that_cannot_be_meant_is_refused(resources: list[AlterConfigsResource], message: str) -> None:
     decision = alter(orders(), *resources)
-    for result in decision.response.results:
+    for result in decision.response.responses:
         assert result.error_code is ErrorCode.INVALID_REQUEST
-        assert message in result.error_message
+        assert message in (result.error_message or "")
     assert not decision.records
 
 

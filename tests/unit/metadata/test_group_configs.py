@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Any
 
 import pytest
 
 from kraft.log.topic_config import KAFKA_DEFAULTS
-from kraft.metadata.config_decisions import incremental_alter_configs
+from kraft.metadata.config_decisions import NodeConfigs, alter_configs, incremental_alter_configs
+from kraft.metadata.decision import Decision
 from kraft.metadata.group_configs import GROUP_CONFIGS, GroupBounds, GroupConfig, GroupDefaults, in_effect
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import GroupConfigSet, MetadataRecord
-from kraft.model.configs import (
-    ConfigAlteration,
-    ConfigOperation,
-    ConfigResourceType,
-    IncrementalAlterConfigsRequest,
-    ResourceAlteration,
-)
+from kraft.model.configs import ConfigOperation, ConfigResourceType
 from kraft.model.errors import ErrorCode
+from kraft.wire.schema.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from tests.support.cluster_images import cluster, earlier_cluster
+from tests.support.replaced_configs import asked_to_replace
 
 SET, DELETE, APPEND = ConfigOperation.SET, ConfigOperation.DELETE, ConfigOperation.APPEND
 HEARTBEAT_INTERVAL, SESSION_TIMEOUT, ASSIGNMENT_INTERVAL = GROUP_CONFIGS
@@ -38,21 +40,25 @@ def alter(
     image: MetadataImage | None = None,
     defaults: GroupDefaults = WIDE,
     replaces: bool = False,
-) -> tuple[ErrorCode, str, list[MetadataRecord]]:
-    resource = ResourceAlteration(
-        resource_type=ConfigResourceType.GROUP,
-        resource_name=group,
-        alterations=[ConfigAlteration(key=key, operation=how, value=value) for key, how, value in alterations],
-        replaces=replaces,
-    )
-    decision = incremental_alter_configs(
-        cluster(1) if image is None else image,
-        IncrementalAlterConfigsRequest(resources=[resource], timeout_ms=1),
-        defaults=KAFKA_DEFAULTS,
-        group_defaults=defaults,
-    )
-    (result,) = decision.response.results
-    return result.error_code, result.error_message, list(decision.records)
+) -> tuple[int, str, list[MetadataRecord]]:
+    before = cluster(1) if image is None else image
+    node = NodeConfigs(topics=KAFKA_DEFAULTS, groups=defaults)
+    decision: Decision[Any]
+    if replaces:
+        request = asked_to_replace(ConfigResourceType.GROUP, group, {key: value for key, _, value in alterations})
+        decision = alter_configs(before, request, node)
+    else:
+        resource = AlterConfigsResource(
+            resource_type=ConfigResourceType.GROUP,
+            resource_name=group,
+            configs=tuple(
+                AlterableConfig(name=key, config_operation=how, value=value) for key, how, value in alterations
+            ),
+        )
+        one_by_one = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+        decision = incremental_alter_configs(before, one_by_one, node)
+    (result,) = decision.response.responses
+    return result.error_code, result.error_message or "", list(decision.records)
 
 
 def test_configs_are_set_and_removed() -> None:

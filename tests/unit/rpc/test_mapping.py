@@ -9,17 +9,11 @@ from msgspec import Struct, field
 
 from kraft.metadata.records import PartitionChanged, TopicConfigSet
 from kraft.model.classic_groups import LeaveGroup, LeavingMember, SyncGroup
-from kraft.model.configs import (
-    ConfigAlteration,
-    ConfigOperation,
-    ConfigResourceType,
-    IncrementalAlterConfigsRequest,
-    ResourceAlteration,
-)
 from kraft.model.consumer_groups import Assignment, ConsumerGroupHeartbeatRequest, TopicPartitions
 from kraft.model.errors import ErrorCode
 from kraft.model.fetch import FetchPartitionResult, FetchResponse
 from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+from kraft.model.partitions import ElectionType, ElectLeadersRequest
 from kraft.model.plain_records import PlainHeader, PlainRecord, ProduceRecordsRequest
 from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult, TopicResults
 from kraft.rpc import calls, group_calls
@@ -84,34 +78,17 @@ def test_each_of_several_ids_is_sixteen_bytes() -> None:
         calls.DELETE_TOPICS.request.to_value(message)
 
 
-def test_enum_numbers_round_trip_and_unknown_ones_stay_distinct() -> None:
-    request = IncrementalAlterConfigsRequest(
-        resources=[
-            ResourceAlteration(
-                resource_type=ConfigResourceType.TOPIC,
-                resource_name="orders",
-                alterations=[
-                    ConfigAlteration(key="cleanup.policy", operation=ConfigOperation.APPEND, value=""),
-                    ConfigAlteration(key="retention.ms", operation=ConfigOperation.DELETE),
-                ],
-            )
-        ],
-        timeout_ms=1,
-    )
-    message = calls.INCREMENTAL_ALTER_CONFIGS.request.to_message(request)
-    parsed = admin_pb2.IncrementalAlterConfigsRequest.FromString(message.SerializeToString())
-    value = calls.INCREMENTAL_ALTER_CONFIGS.request.to_value(parsed)
+def test_enum_numbers_round_trip_and_unknown_ones_are_refused() -> None:
+    mapping = calls.ELECT_LEADERS.request
+    request = ElectLeadersRequest(election_type=ElectionType.UNCLEAN, partitions=[], all_partitions=True, timeout_ms=1)
+    parsed = admin_pb2.ElectLeadersRequest.FromString(mapping.to_message(request).SerializeToString())
+    value = mapping.to_value(parsed)
     assert value == request
-    assert isinstance(value.resources[0].alterations[0].operation, ConfigOperation)
+    assert isinstance(value.election_type, ElectionType)
 
-    parsed.resources[0].resource_type = 99  # type: ignore[assignment]  # Of a later version.
-    assert (
-        calls.INCREMENTAL_ALTER_CONFIGS.request.to_value(parsed).resources[0].resource_type
-        is ConfigResourceType.UNKNOWN
-    )
-    parsed.resources[0].alterations[0].operation = 99  # type: ignore[assignment]  # Of a later version.
-    with pytest.raises(ValueError, match="99 is not a valid ConfigOperation"):
-        calls.INCREMENTAL_ALTER_CONFIGS.request.to_value(parsed)
+    parsed.election_type = 99  # type: ignore[assignment]  # Of a later version.
+    with pytest.raises(ValueError, match="99 is not a valid ElectionType"):
+        mapping.to_value(parsed)
 
 
 def test_an_id_of_another_length_is_no_value() -> None:

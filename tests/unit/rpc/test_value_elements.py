@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.model.configs import ConfigResource, ConfigResourceType, DescribeConfigsRequest
+from kraft.model.configs import ConfigResourceType
 from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.model.liveness import LivenessRequest
 from kraft.model.topics import NewTopic
@@ -10,14 +10,17 @@ from kraft.rpc.calls import DESCRIBE_CONFIGS
 from kraft.rpc.message_elements import count_elements
 from kraft.rpc.value_elements import count_value_elements
 from kraft.wire.schema.describe_client_quotas import DescribeClientQuotasResponse
+from kraft.wire.schema.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from tests.support.quotas import alteration, asked
 
 ENOUGH = 1_000
 
 
 def resources(count: int, keys: int) -> DescribeConfigsRequest:
-    named = ConfigResource(resource_type=ConfigResourceType.TOPIC, resource_name="orders", keys=["retention.ms"] * keys)
-    return DescribeConfigsRequest(resources=[named] * count)
+    named = DescribeConfigsResource(
+        resource_type=ConfigResourceType.TOPIC, resource_name="orders", configuration_keys=("retention.ms",) * keys
+    )
+    return DescribeConfigsRequest(resources=(named,) * count)
 
 
 def test_elements_of_lists_inside_of_others_and_of_mappings_count() -> None:

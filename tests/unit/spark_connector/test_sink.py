@@ -43,7 +43,7 @@ class FakeAdmin:
             raise self.refusal
 
     def describe_topic_configs(self, topic: str) -> list[Any]:
-        return [SimpleNamespace(key="max.message.bytes", value="1048588")]
+        return [SimpleNamespace(name="max.message.bytes", value="1048588")]
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ class FakeClients:
         self.producers: list[FakeProducer] = []
         self.refuses = False
         self.new = 0
-        configs = [SimpleNamespace(key="max.message.bytes", value="1000")]
+        configs = [SimpleNamespace(name="max.message.bytes", value="1000")]
         self.admin = SimpleNamespace(new_transactional_id=self._new_id, describe_topic_configs=lambda topic: configs)
 
     def transactional_producer(self, options: SinkOptions, transactional_id: str, *, is_temporary: bool) -> Any:

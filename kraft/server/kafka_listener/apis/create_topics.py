@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from kraft.model import topics as values
-from kraft.model.configs import ConfigEntry
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.partitions import ReplicaAssignment
 from kraft.server.kafka_listener.apis.timeouts import forward_timeout_ms
@@ -19,10 +18,11 @@ from kraft.wire.schema.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from kraft.wire.schema.describe_configs import DescribeConfigsResourceResult
 
 Handle = Callable[[values.CreateTopicsRequest], Awaitable[values.TopicResults]]
 
-ConfigsInEffect = Callable[[Mapping[str, str]], Sequence[ConfigEntry]]
+ConfigsInEffect = Callable[[Mapping[str, str]], Sequence[DescribeConfigsResourceResult]]
 """Returns all configs in effect on a topic that sets the given ones."""
 
 
@@ -71,10 +71,10 @@ class CreateTopicsApi:
             replication_factor=result.replication_factor,
             configs=tuple(
                 CreatableTopicConfigs(
-                    name=entry.key,
+                    name=entry.name,
                     value=entry.value,
                     read_only=entry.read_only,
-                    config_source=entry.source,
+                    config_source=entry.config_source,
                     is_sensitive=entry.is_sensitive,
                 )
                 for entry in self._configs_in_effect(topic.configs)

@@ -9,20 +9,18 @@ from kraft.log.topic_config import TOPIC_CONFIGS
 from kraft.metadata.broker_configs import DYNAMIC_KEYS
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import BrokerConfigSet, TopicConfigSet
-from kraft.model.configs import (
-    ConfigEntry,
-    ConfigResource,
-    ConfigResourceType,
-    ConfigSource,
-    ConfigType,
-    DescribeConfigsRequest,
-    ResourceDescription,
-)
-from kraft.model.errors import ErrorCode
+from kraft.model.configs import ConfigResourceType, ConfigSource, ConfigType
+from kraft.model.errors import ErrorCode, Refusal
 from kraft.rpc import calls
 from kraft.server.config.keys import KEYS
 from kraft.server.config.loading import load
-from kraft.server.handlers.describe_configs import DescribeConfigsHandler
+from kraft.server.handlers.describe_configs import DescribeConfigsHandler, refused
+from kraft.wire.schema.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResult,
+)
 from tests.support.cluster_images import ORDERS, cluster, with_topic
 
 FILE = """
@@ -57,11 +55,11 @@ def described(
     file: str = "",
     keys: tuple[str, ...] = (),
     in_full: bool = True,
-) -> ResourceDescription:
+) -> DescribeConfigsResult:
     path = directory / "server.properties"
     path.write_text(FILE + file)
     request = DescribeConfigsRequest(
-        resources=[ConfigResource(resource_type=kind, resource_name=name, keys=list(keys))],
+        resources=(DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys or None),),
         include_synonyms=in_full,
         include_documentation=in_full,
     )
@@ -72,35 +70,35 @@ def described(
     return description
 
 
-def entry(description: ResourceDescription, key: str) -> ConfigEntry:
-    return next(each for each in description.entries if each.key == key)
+def entry(description: DescribeConfigsResult, key: str) -> DescribeConfigsResourceResult:
+    return next(each for each in description.configs if each.name == key)
 
 
-def synonyms(described: ConfigEntry) -> list[tuple[str, str | None, str]]:
-    return [(each.key, each.value, each.source.name) for each in described.synonyms]
+def synonyms(described: DescribeConfigsResourceResult) -> list[tuple[str, str | None, str]]:
+    return [(each.name, each.value, ConfigSource(each.source).name) for each in described.synonyms]
 
 
 def test_every_config_of_a_topic_is_described_in_order(directory: Path) -> None:
     description = described(directory, orders())
-    assert [each.key for each in description.entries] == sorted(TOPIC_CONFIGS)
-    assert {each.source for each in description.entries} == {ConfigSource.DEFAULT_CONFIG}
-    assert all(each.is_default and not each.read_only and each.documentation for each in description.entries)
+    assert [each.name for each in description.configs] == sorted(TOPIC_CONFIGS)
+    assert {each.config_source for each in description.configs} == {ConfigSource.DEFAULT_CONFIG}
+    assert all(not each.read_only and each.documentation for each in description.configs)
     retention = entry(description, "retention.ms")
-    assert (retention.value, retention.type) == ("604800000", ConfigType.LONG)
+    assert (retention.value, retention.config_type) == ("604800000", ConfigType.LONG)
     assert synonyms(retention) == [("log.retention.hours", "168", "DEFAULT_CONFIG")]
 
 
 def test_the_topics_own_value_comes_before_the_files_and_that_before_the_default(directory: Path) -> None:
     file = "log.retention.hours=2\nlog.retention.minutes=3\n"
     from_file = entry(described(directory, orders(), file=file), "retention.ms")
-    assert (from_file.value, from_file.source.name, from_file.is_default) == ("180000", "STATIC_BROKER_CONFIG", False)
+    assert (from_file.value, from_file.config_source) == ("180000", ConfigSource.STATIC_BROKER_CONFIG)
     assert synonyms(from_file) == [
         ("log.retention.minutes", "3", "STATIC_BROKER_CONFIG"),
         ("log.retention.hours", "2", "STATIC_BROKER_CONFIG"),
         ("log.retention.hours", "168", "DEFAULT_CONFIG"),
     ]
     own = entry(described(directory, orders(retention_ms="5"), file=file), "retention.ms")
-    assert (own.value, own.source.name, own.is_default) == ("5", "DYNAMIC_TOPIC_CONFIG", False)
+    assert (own.value, own.config_source) == ("5", ConfigSource.DYNAMIC_TOPIC_CONFIG)
     assert synonyms(own)[0] == ("retention.ms", "5", "DYNAMIC_TOPIC_CONFIG")
     assert len(own.synonyms) == 4
 
@@ -113,22 +111,22 @@ def test_a_value_is_described_in_its_canonical_form(directory: Path) -> None:
 
 
 def test_the_configs_of_a_topic_that_does_not_exist_are_described_as_if_it_did(directory: Path) -> None:
-    there = described(directory, orders(retention_ms="5"))
+    there = described(directory, orders(retention_ms="5"), in_full=False)
     handler = DescribeConfigsHandler(load(directory / "server.properties"), lambda: cluster(7))
-    assert handler.in_effect_on_topic({"retention.ms": "5"}) == there.entries
+    assert handler.in_effect_on_topic({"retention.ms": "5"}) == list(there.configs)
 
 
 def test_only_what_is_asked_for_is_described(directory: Path) -> None:
     description = described(directory, orders(), keys=("segment.bytes", "nonsense"), in_full=False)
-    (only,) = description.entries
-    assert (only.key, only.value, only.synonyms, only.documentation) == ("segment.bytes", "1073741824", [], "")
+    (only,) = description.configs
+    assert (only.name, only.value, only.synonyms, only.documentation) == ("segment.bytes", "1073741824", (), None)
 
 
 def test_a_broker_describes_the_configs_of_its_file_and_its_defaults(directory: Path) -> None:
     description = described(directory, orders(), "7", kind=BROKER, file="log.cleaner.enable=false\n")
-    assert [each.key for each in description.entries] == sorted(key.name for key in KEYS)
-    assert all(each.documentation for each in description.entries)
-    assert {each.key for each in description.entries if not each.read_only} == DYNAMIC_KEYS
+    assert [each.name for each in description.configs] == sorted(key.name for key in KEYS)
+    assert all(each.documentation for each in description.configs)
+    assert {each.name for each in description.configs if not each.read_only} == DYNAMIC_KEYS
     for key, value, kind, source in (
         ("node.id", "7", ConfigType.INT, "STATIC_BROKER_CONFIG"),
         ("log.cleaner.enable", "false", ConfigType.BOOLEAN, "STATIC_BROKER_CONFIG"),
@@ -142,7 +140,8 @@ def test_a_broker_describes_the_configs_of_its_file_and_its_defaults(directory: 
         ("log.retention.check.interval.ms", "300000", ConfigType.LONG, "DEFAULT_CONFIG"),
     ):
         found = entry(description, key)
-        assert (found.key, found.value, found.type, found.source.name) == (key, value, kind, source)
+        assert (found.name, found.value, found.config_type) == (key, value, kind)
+        assert ConfigSource(found.config_source).name == source
 
 
 def test_what_was_set_while_brokers_run_comes_before_what_their_files_say(directory: Path) -> None:
@@ -161,15 +160,15 @@ def test_what_was_set_while_brokers_run_comes_before_what_their_files_say(direct
     ]
     of_broker = described(directory, image, "7", kind=BROKER, file="log.retention.ms=9\n")
     found = entry(of_broker, "log.retention.ms")
-    assert (found.value, found.source.name, found.is_default) == ("70", "DYNAMIC_BROKER_CONFIG", False)
-    assert [(each.key, each.value, each.source.name) for each in found.synonyms][:3] == wanted
+    assert (found.value, found.config_source) == ("70", ConfigSource.DYNAMIC_BROKER_CONFIG)
+    assert synonyms(found)[:3] == wanted
     of_topic = described(directory, image, file="log.retention.ms=9\n")
     found = entry(of_topic, "retention.ms")
-    assert (found.value, found.source.name) == ("70", "DYNAMIC_BROKER_CONFIG")
-    assert [(each.key, each.value, each.source.name) for each in found.synonyms][:3] == wanted
+    assert (found.value, found.config_source) == ("70", ConfigSource.DYNAMIC_BROKER_CONFIG)
+    assert synonyms(found)[:3] == wanted
     assert entry(of_topic, "segment.ms").value == "60"
     of_all = described(directory, image, "", kind=BROKER)
-    assert [(each.key, each.value) for each in of_all.entries] == [("log.retention.ms", "50"), ("log.roll.ms", "60")]
+    assert [(each.name, each.value) for each in of_all.configs] == [("log.retention.ms", "50"), ("log.roll.ms", "60")]
 
 
 @pytest.mark.parametrize(
@@ -186,17 +185,26 @@ def test_what_cannot_be_described_is_refused(
     directory: Path, kind: ConfigResourceType, name: str, code: ErrorCode, message: str
 ) -> None:
     description = described(directory, orders(), name, kind=kind)
-    assert (description.error_code, description.entries) == (code, [])
-    assert message in description.error_message
+    assert (description.error_code, description.configs) == (code, ())
+    assert message in (description.error_message or "")
 
 
 def test_a_topic_that_is_named_a_thousand_times_is_described_once_for_each_choice_of_keys(directory: Path) -> None:
     path = directory / "server.properties"
     path.write_text(FILE)
     named = [
-        ConfigResource(resource_type=ConfigResourceType.TOPIC, resource_name="orders", keys=keys)
-        for keys in (["retention.ms"], [])
+        DescribeConfigsResource(resource_type=ConfigResourceType.TOPIC, resource_name="orders", configuration_keys=keys)
+        for keys in (("retention.ms",), None, ())
     ]
-    request = DescribeConfigsRequest(resources=named * 1_000)
+    request = DescribeConfigsRequest(resources=tuple(named * 1_000))
     response = asyncio.run(DescribeConfigsHandler(load(path), orders).handle(request))
-    assert [len(each.entries) for each in response.results] == [1, len(TOPIC_CONFIGS)]
+    assert [len(each.configs) for each in response.results] == [1, len(TOPIC_CONFIGS)]
+
+
+def test_a_refused_request_is_refused_for_each_resource() -> None:
+    resource = DescribeConfigsResource(resource_type=99, resource_name="orders", configuration_keys=None)
+    request = DescribeConfigsRequest(resources=(resource,) * 2)
+    results = refused(request, Refusal(ErrorCode.REQUEST_TIMED_OUT, "late")).results
+    assert [(each.error_code, each.error_message, each.resource_type, each.configs) for each in results] == [
+        (ErrorCode.REQUEST_TIMED_OUT, "late", 99, ())
+    ] * 2

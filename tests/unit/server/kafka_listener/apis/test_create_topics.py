@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from kraft.model.configs import ConfigEntry, ConfigSource, ConfigType
+from kraft.model.configs import ConfigSource
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.partitions import ReplicaAssignment
 from kraft.model.topics import CreateTopicsRequest as Asked
@@ -20,6 +20,7 @@ from kraft.wire.schema.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from kraft.wire.schema.describe_configs import DescribeConfigsResourceResult
 from tests.support.new_topic import new_topic
 from tests.unit.server.kafka_listener.apis.listener import answered, versions_of
 
@@ -45,15 +46,15 @@ class Controller:
         )
 
 
-def in_effect(own: Mapping[str, str]) -> list[ConfigEntry]:
+def in_effect(own: Mapping[str, str]) -> list[DescribeConfigsResourceResult]:
     return [
-        ConfigEntry(
-            key=key,
+        DescribeConfigsResourceResult(
+            name=key,
             value=value,
-            source=ConfigSource.DYNAMIC_TOPIC_CONFIG,
-            is_default=False,
             read_only=False,
-            type=ConfigType.LONG,
+            config_source=ConfigSource.DYNAMIC_TOPIC_CONFIG,
+            is_sensitive=False,
+            synonyms=(),
         )
         for key, value in own.items()
     ]

@@ -1,0 +1,59 @@
+"""APIs for configs of topics, brokers and groups."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kraft.metadata.config_decisions import alter_configs, incremental_alter_configs
+from kraft.rpc.calls import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from kraft.server.apis.api import Api, DecidedBy, Operation, Permission, Resource, Side
+from kraft.server.apis.handlers import decided_with_configs, forwarded, from_metadata
+from kraft.server.handlers import configs, describe_configs, list_config_resources
+from kraft.wire.api_keys import ApiKey
+
+# Brokers are resources of the cluster, as in Kafka.
+_WITH_CONFIGS: Final = (Resource.TOPIC, Resource.GROUP, Resource.CLUSTER)
+
+
+def _describe_configs(side: Side) -> describe_configs.DescribeConfigsHandler:
+    return describe_configs.DescribeConfigsHandler(side.config, side.image)
+
+
+CONFIG_APIS: Final[tuple[Api[Any, Any], ...]] = (
+    Api(
+        key=ApiKey.DESCRIBE_CONFIGS,
+        call=DESCRIBE_CONFIGS,
+        decided_by=DecidedBy.BROKER,
+        handler=lambda broker: _describe_configs(broker).handle,
+        at_controller=lambda controller: _describe_configs(controller).handle,
+        needs=tuple(Permission(Operation.DESCRIBE_CONFIGS, each) for each in _WITH_CONFIGS),
+        refused=describe_configs.refused,
+    ),
+    Api(
+        key=ApiKey.ALTER_CONFIGS,
+        call=ALTER_CONFIGS,
+        decided_by=DecidedBy.CONTROLLER,
+        handler=lambda broker: forwarded(ALTER_CONFIGS, configs.is_applied(alter_configs, broker.node_configs))(broker),
+        at_controller=decided_with_configs(alter_configs),
+        needs=tuple(Permission(Operation.ALTER_CONFIGS, each) for each in _WITH_CONFIGS),
+        refused=configs.all_refused,
+    ),
+    Api(
+        key=ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        call=INCREMENTAL_ALTER_CONFIGS,
+        decided_by=DecidedBy.CONTROLLER,
+        handler=lambda broker: forwarded(
+            INCREMENTAL_ALTER_CONFIGS, configs.is_applied(incremental_alter_configs, broker.node_configs)
+        )(broker),
+        at_controller=decided_with_configs(incremental_alter_configs),
+        needs=tuple(Permission(Operation.ALTER_CONFIGS, each) for each in _WITH_CONFIGS),
+        refused=configs.one_by_one_refused,
+    ),
+    Api(
+        key=ApiKey.LIST_CONFIG_RESOURCES,
+        decided_by=DecidedBy.BROKER,
+        handler=from_metadata(list_config_resources.list_config_resources),
+        needs=(Permission(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER),),
+        from_version=list_config_resources.from_version,
+    ),
+)
