@@ -125,7 +125,17 @@ def _of_brokers(facts: Facts) -> Iterator[Finding]:
         elif isinstance(outcome := facts.directories.get(broker.broker_id), KraftError):
             remedy = "see its log: it may hang, or be out of reach from here"
             state = "was in service, and" if facts.in_service is None else "is in service, but"
-            yield _broker(broker, f"{state} did not answer here: {outcome}", remedy)
+            yield _broker(broker, f"{state} did not answer here: {_why_silent(outcome)}", remedy)
+
+
+def _why_silent(error: KraftError) -> str:
+    """Return why the one broker that was asked did not answer. The client's own text is about any broker."""
+    # Imported late, because commands that only print their help are fast without it.
+    from kraft.client.any_broker import NoBrokerReachable
+
+    if not isinstance(error, NoBrokerReachable):
+        return str(error)
+    return "; ".join(f"{address}: {reason}" for address, reason in error.reasons.items())
 
 
 def _broker(broker: BrokerDescription, what: str, remedy: str) -> Finding:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from kraft.cli.cluster.findings import Facts, Finding, Severity, findings, state_of
 from kraft.cli.topics.description import Shown
 from kraft.cli.transactions.hanging import OpenTransaction
+from kraft.client.any_broker import NoBrokerReachable
 from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.brokers import BrokerDescription
 from kraft.model.describe_producers import ActiveProducer
@@ -128,6 +129,16 @@ def test_a_broker_out_of_service_is_a_warning_with_what_took_it_out() -> None:
 def test_a_broker_in_service_that_does_not_answer_is_named_with_the_reason() -> None:
     assert found(directories={2: KraftError("no answer")}) == [
         (Severity.WARNING, "broker 2 is in service, but did not answer here: no answer")
+    ]
+
+
+def test_a_broker_that_does_not_answer_is_named_with_its_address_and_not_with_others() -> None:
+    silent = NoBrokerReachable({"node-2:9094": "it accepts connections, but says nothing"}, 1_491)
+    assert found(directories={2: silent}) == [
+        (
+            Severity.WARNING,
+            "broker 2 is in service, but did not answer here: node-2:9094: it accepts connections, but says nothing",
+        )
     ]
 
 
