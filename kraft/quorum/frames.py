@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, assert_never
+from typing import Any, Final
 
 from kraft.quorum import command
 from kraft.quorum.config import FRAME_BYTES_MAX
@@ -24,6 +24,23 @@ from kraft.quorum.messages import (
     VoteResponse,
 )
 from kraft.quorum.pb import raft_pb2
+
+KINDS: Final[dict[str, type[Any]]] = {
+    "append": Append,
+    "append_response": AppendResponse,
+    "vote_request": VoteRequest,
+    "vote_response": VoteResponse,
+    "snapshot_part": SnapshotPart,
+    "pre_vote_request": PreVoteRequest,
+    "pre_vote_response": PreVoteResponse,
+    "introduction": Introduction,
+    "admission": Admission,
+    "demotion": Demotion,
+}
+"""Kinds of messages, by the field of RaftMessage that holds each. Its protobuf has the same fields; only the entries of
+an append have another form there."""
+
+_NAMES: Final = {kind: name for name, kind in KINDS.items()}
 
 _BATCH_BYTES_TARGET = FRAME_BYTES_MAX // 2
 """A batch ends before the message that would exceed this. A single message stays below the other half."""
@@ -64,37 +81,29 @@ def founders_from_proto(founders: Iterable[raft_pb2.RaftFounder]) -> dict[int, b
 
 
 def _to_proto(message: Message) -> raft_pb2.RaftMessage:
-    match message:
-        case Append():
-            return raft_pb2.RaftMessage(append=_append_to_proto(message))
-        case AppendResponse():
-            return raft_pb2.RaftMessage(append_response=raft_pb2.RaftAppendResponse(**_fields(message)))
-        case VoteRequest():
-            return raft_pb2.RaftMessage(vote_request=raft_pb2.RaftVoteRequest(**_fields(message)))
-        case VoteResponse():
-            return raft_pb2.RaftMessage(vote_response=raft_pb2.RaftVoteResponse(term=message.term))
-        case PreVoteRequest():
-            return raft_pb2.RaftMessage(pre_vote_request=raft_pb2.RaftPreVoteRequest(**_fields(message)))
-        case PreVoteResponse():
-            return raft_pb2.RaftMessage(pre_vote_response=raft_pb2.RaftPreVoteResponse(**_fields(message)))
-        case SnapshotPart():
-            return raft_pb2.RaftMessage(snapshot_part=raft_pb2.RaftSnapshotPart(**_fields(message)))
-        case Introduction():
-            return raft_pb2.RaftMessage(introduction=raft_pb2.RaftIntroduction(**_fields(message)))
-        case Admission():
-            return raft_pb2.RaftMessage(admission=raft_pb2.RaftAdmission(**_fields(message)))
-        case Demotion():
-            return raft_pb2.RaftMessage(demotion=raft_pb2.RaftDemotion(**_fields(message)))
-        case _:
-            assert_never(message)
-
-
-def _fields(message: Message) -> dict[str, Any]:
-    """Return the fields of a message whose protobuf has the same names."""
+    if isinstance(message, Append):
+        return raft_pb2.RaftMessage(append=_append_to_proto(message))
     fields = {name: getattr(message, name) for name in message.__struct_fields__}
     if "founders" in fields:
         fields["founders"] = founders_to_proto(fields["founders"])
-    return fields
+    content: dict[str, Any] = {_NAMES[type(message)]: fields}
+    return raft_pb2.RaftMessage(**content)
+
+
+def _from_proto(message: raft_pb2.RaftMessage) -> Message:
+    name = message.WhichOneof("content")
+    if name == "append":
+        return _append_from_proto(message.append)
+    if name is None:
+        raise BadMessage("the message has no content, or is of a kind that this version does not know")
+    if name == "snapshot_part":
+        _check_part(message.snapshot_part)
+    kind, content = KINDS[name], getattr(message, name)
+    fields = {field: getattr(content, field) for field in kind.__struct_fields__}
+    if "founders" in fields:
+        fields["founders"] = founders_from_proto(content.founders)
+    decoded: Message = kind(**fields)
+    return decoded
 
 
 def _append_to_proto(message: Append) -> raft_pb2.RaftAppend:
@@ -108,79 +117,11 @@ def _append_to_proto(message: Append) -> raft_pb2.RaftAppend:
     )
 
 
-def _from_proto(message: raft_pb2.RaftMessage) -> Message:
-    match message.WhichOneof("content"):
-        case "append":
-            return _append_from_proto(message.append)
-        case "append_response":
-            response = message.append_response
-            return AppendResponse(
-                term=response.term,
-                next_index=response.next_index,
-                success=response.success,
-                reset=response.reset,
-                incarnation=response.incarnation,
-                is_learner=response.is_learner,
-            )
-        case "vote_response":
-            return VoteResponse(term=message.vote_response.term)
-        case "pre_vote_response":
-            pre_vote = message.pre_vote_response
-            return PreVoteResponse(term=pre_vote.term, granted=pre_vote.granted, quorum_id=pre_vote.quorum_id)
-        case "snapshot_part":
-            return _part_from_proto(message.snapshot_part)
-        case _:
-            return _seldom_from_proto(message)
-
-
-def _seldom_from_proto(message: raft_pb2.RaftMessage) -> Message:
-    match message.WhichOneof("content"):
-        case "vote_request":
-            request = message.vote_request
-            return VoteRequest(
-                term=request.term,
-                last_log_index=request.last_log_index,
-                last_log_term=request.last_log_term,
-                incarnation=request.incarnation,
-                founders=founders_from_proto(request.founders),
-            )
-        case "pre_vote_request":
-            pre_vote = message.pre_vote_request
-            return PreVoteRequest(
-                term=pre_vote.term,
-                last_log_index=pre_vote.last_log_index,
-                last_log_term=pre_vote.last_log_term,
-                incarnation=pre_vote.incarnation,
-                founders=founders_from_proto(pre_vote.founders),
-                forms=pre_vote.forms,
-            )
-        case "introduction":
-            introduction = message.introduction
-            return Introduction(
-                incarnation=introduction.incarnation, founders=founders_from_proto(introduction.founders)
-            )
-        case "admission":
-            return Admission(term=message.admission.term, incarnation=message.admission.incarnation)
-        case "demotion":
-            return Demotion(term=message.demotion.term, incarnation=message.demotion.incarnation)
-        case _:
-            raise BadMessage("the message has no content, or is of a kind that this version does not know")
-
-
-def _part_from_proto(part: raft_pb2.RaftSnapshotPart) -> SnapshotPart:
+def _check_part(part: raft_pb2.RaftSnapshotPart) -> None:
     if not 0 < part.index_term <= part.term or part.index <= FIRST_INDEX:
         raise BadMessage(
             f"a leader of term {part.term} sent a snapshot at entry {part.index} of term {part.index_term}"
         )
-    return SnapshotPart(
-        term=part.term,
-        index=part.index,
-        index_term=part.index_term,
-        number=part.number,
-        content=part.content,
-        is_last=part.is_last,
-        quorum_id=part.quorum_id,
-    )
 
 
 def _append_from_proto(append: raft_pb2.RaftAppend) -> Append:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from kraft.quorum import command
 from kraft.quorum.command import Command, CommandKind
 from kraft.quorum.config import FRAME_BYTES_MAX
-from kraft.quorum.frames import from_frame, to_frames
+from kraft.quorum.frames import KINDS, from_frame, to_frames
 from kraft.quorum.membership import INCARNATION_BYTES, Membership
 from kraft.quorum.messages import (
     Admission,
@@ -104,6 +105,16 @@ def test_messages_come_through_the_wire_as_they_were(messages: list[Message]) ->
     for frame in to_frames(messages):
         received += from_frame(raft_pb2.RaftFrame.FromString(frame.SerializeToString()))
     assert received == messages
+
+
+def test_each_kind_of_message_has_a_protobuf_with_its_fields() -> None:
+    contents = {field.name: field.message_type for field in raft_pb2.RaftMessage.DESCRIPTOR.fields}
+    assert KINDS.keys() == contents.keys()
+    assert set(KINDS.values()) == set(get_args(Message))
+    for name, kind in KINDS.items():
+        content = contents[name]
+        assert content is not None
+        assert set(kind.__struct_fields__) == set(content.fields_by_name)
 
 
 @given(FOR_ENGINE)
