@@ -142,9 +142,7 @@ def measure(directory: Path, load: Load, map_mib: int) -> Report:
             break
         resident_before = _peak_mib()
         begin = perf_counter()
-        result = clean(
-            RealDisk(), str(directory), plan, CONFIG, TIMESTAMP_MS, map_mib * MIB, {}, on_progress=lambda _: None
-        )
+        result = clean(RealDisk(), str(directory), plan, CONFIG, TIMESTAMP_MS, map_mib * MIB, {}, lambda _: None, ())
         cleaned = perf_counter()
         for group in result.groups:
             for path in swap_in(RealDisk(), str(directory), group.base_offset, group.end_offset):

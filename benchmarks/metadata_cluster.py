@@ -170,7 +170,7 @@ class ScaleCluster:
         self.brokers = [ScaleBroker(broker_id, self.client(broker_id)) for broker_id in range(1, BROKERS + 1)]
 
     def client(self, own_id: int) -> ControllerClient:
-        return ControllerClient(self.voters, BrokerId(own_id), self.connections)
+        return ControllerClient(self.voters, BrokerId(own_id), self.connections, ())
 
     async def start(self) -> None:
         for node in self.nodes.values():

@@ -11,8 +11,8 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -21,15 +21,15 @@ from typing import Annotated, Final
 import typer
 from crc32c import crc32c
 
-from benchmarks.log_batches import BASE_TIMESTAMP_MS, PRODUCER_ID, batches, stamp
+from benchmarks.led_partition import led_partition
+from benchmarks.log_batches import PRODUCER_ID, batches, stamp
 from benchmarks.report import Cell, Output, Report, file_system, print_report
-from kraft.log.append_work import AppendMustWait
-from kraft.log.partition_log import PartitionLog
-from kraft.metadata.configs import broker_defaults
-from kraft.metadata.image import MetadataImage, PartitionImage
-from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId, TopicPartition
-from kraft.runtime.disk import RealDisk
+from kraft.metadata.image import MetadataImage
+from kraft.model.errors import Refusal
+from kraft.model.ids import BrokerId, TopicPartition
+from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
 from kraft.server.handlers.produce import ProduceHandler
+from kraft.server.handlers.produce_verification import ProduceVerification
 from kraft.server.kafka_listener.apis.leaders import Leaders
 from kraft.server.kafka_listener.apis.produce import ProduceApi
 from kraft.server.kafka_listener.connection import ConnectionLimits, KafkaConnection
@@ -37,12 +37,9 @@ from kraft.server.kafka_listener.listener import SCRATCH_BYTES
 from kraft.server.kafka_listener.memory import ListenerMemory
 from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer
 from kraft.server.kafka_listener.requests import KafkaRequests
-from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
-from kraft.server.replica.surroundings import PartitionSurroundings
-from kraft.server.upkeep.disk_space import DiskSpace
+from kraft.server.replica.waiting_appends import WaitingAppends
 from kraft.wire.api_keys import ApiKey
-from kraft.wire.declaration import ZERO_UUID
 from kraft.wire.frame import encode_request
 from kraft.wire.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
@@ -179,12 +176,11 @@ def _bytes_alone(directory: Path, sent: Sequence[bytes]) -> float:
 
 async def _requests(directory: Path, frames: Sequence[bytes]) -> float:
     """Return the CPU time, in us."""
-    partitions = Partitions()
-    partition = _partition(directory)
+    partitions = Partitions(lambda _: True)
+    partition = led_partition(directory, _TOPIC)
     partitions.add(partition)
-    _begin_epoch(partition)
     sink = _Sink()
-    connection = _connection(ProduceHandler(partitions))
+    connection = _connection(_handler(partitions))
     connection.connection_made(sink)
     began_ns = time.process_time_ns()
     for frame in frames:
@@ -201,13 +197,13 @@ async def _requests(directory: Path, frames: Sequence[bytes]) -> float:
     return us
 
 
-def _begin_epoch(partition: Partition) -> None:
-    """Write the leader's epoch, as an append does whose producer gives up: no measured request waits for it."""
-    with suppress(AppendMustWait):
-        partition.append(stamp(next(batches(BATCH_BYTES[0]))), acks=1)
-    while (step := partition.prepare_sync()) is not None:
-        step.run()
-        partition.complete_sync(step)
+def _handler(partitions: Partitions) -> ProduceHandler:
+    verification = ProduceVerification(partitions, _not_asked, is_enabled=True)
+    return ProduceHandler(partitions, WaitingAppends(), verification, AwaitedReplicasHandler(partitions))
+
+
+async def _not_asked(*_: object, **__: object) -> Mapping[TopicPartition, Refusal]:
+    raise RuntimeError("no request here belongs to a transaction")
 
 
 def _connection(handler: ProduceHandler) -> KafkaConnection:
@@ -220,47 +216,6 @@ def _connection(handler: ProduceHandler) -> KafkaConnection:
         lambda peer: KafkaRequests(apis, peer, memory.unread),
         ConnectionLimits(idle_s_max=600),
     )
-
-
-def _partition(directory: Path) -> Partition:
-    disk, topic_partition, config = RealDisk(), TopicPartition(_TOPIC, 0), broker_defaults({})
-    space = DiskSpace(disk, _FREE_BYTES_MIN, _monotonic_ms)
-    path = f"{directory}/{topic_partition}"
-    partition = Partition(
-        topic_partition=topic_partition,
-        topic_id=TopicId(ZERO_UUID),
-        log=PartitionLog.open(disk, path, config, topic_partition),
-        high_watermark=Offset(0),
-        config=config,
-        surroundings=PartitionSurroundings(
-            broker_id=_BROKER,
-            replica_lag_time_max_ms=30_000,
-            sync_before_ack=False,
-            monotonic_ms=_monotonic_ms,
-            wall_ms=lambda: BASE_TIMESTAMP_MS,
-            request_sync=lambda partition: None,
-            propose_isr=lambda partition, proposal: None,
-            directory_failed=lambda partition, reason: None,
-            replica_is_corrupt=lambda partition, reason: None,
-            is_active=lambda broker_id: True,
-            admit=space.admit,
-            role_changed=lambda partition: None,
-        ),
-    )
-    state = PartitionImage(
-        partition=0,
-        replicas=(_BROKER,),
-        isr=(_BROKER,),
-        leader=_BROKER,
-        leader_epoch=LeaderEpoch(0),
-        partition_epoch=PartitionEpoch(0),
-    )
-    partition.lead(state, BrokerEpoch(1))
-    return partition
-
-
-def _monotonic_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
 
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

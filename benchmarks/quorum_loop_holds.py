@@ -19,6 +19,7 @@ import typer
 
 from benchmarks.report import Cell, Output, Report, print_report, say
 from kraft.quorum.config import QuorumConfig, VoterAddress
+from kraft.quorum.peer_security import PeerSecurity
 from kraft.quorum.raft_quorum import RaftQuorum
 from kraft.quorum.world import QuorumWorld
 from kraft.runtime.clock import SystemClock
@@ -102,6 +103,7 @@ async def _held(directory: Path, disk: RealDisk, proposals: int) -> tuple[list[f
         world=QuorumWorld(disk=disk, clock=SystemClock(), entropy=SystemEntropy()),
         listener=listener,
         fatal=sys.exit,
+        security=PeerSecurity(),
     )
     await quorum.start()
     await asyncio.wait_for(listener.leads.wait(), DEADLINE_S)

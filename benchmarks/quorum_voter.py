@@ -24,6 +24,7 @@ import structlog
 
 from kraft.quorum.config import QuorumConfig, VoterAddress
 from kraft.quorum.peer_link import SERVER_OPTIONS
+from kraft.quorum.peer_security import PeerSecurity
 from kraft.quorum.raft_quorum import RaftQuorum
 from kraft.quorum.world import QuorumWorld
 from kraft.runtime.clock import SystemClock
@@ -72,7 +73,7 @@ async def _serve(node_id: int, directory: Path, ports: dict[int, int]) -> None:
     voters = {voter: VoterAddress(host=HOST, port=port) for voter, port in ports.items()}
     config = QuorumConfig(node_id=node_id, cluster_id=CLUSTER, voters=voters, directory=directory)
     world = QuorumWorld(disk=RealDisk(), clock=SystemClock(), entropy=SystemEntropy())
-    quorum = RaftQuorum(config=config, world=world, listener=listener, fatal=_die)
+    quorum = RaftQuorum(config=config, world=world, listener=listener, fatal=_die, security=PeerSecurity())
     server = grpc.aio.server(options=SERVER_OPTIONS)
     quorum.service.add_to(server)
     if server.add_insecure_port(str(voters[node_id])) == 0:

@@ -57,9 +57,7 @@ def admit(
 class RecordsWork:
     """Work that checks every record of a produce request and recompresses batches to the topic's `compression.type`."""
 
-    def __init__(
-        self, config: TopicConfig, topic_partition: TopicPartition, now_ms: int, origin: AppendOrigin = CLIENT
-    ) -> None:
+    def __init__(self, config: TopicConfig, topic_partition: TopicPartition, now_ms: int, origin: AppendOrigin) -> None:
         self._config = config
         self._topic_partition = topic_partition
         self._now_ms = now_ms

@@ -91,13 +91,13 @@ class PeerLink:
         on_up: Callable[[int], None],
         on_down: Callable[[int], None],
         on_room: Callable[[int], None],
-        security: PeerSecurity | None = None,
-        greetings: Greetings | None = None,
+        security: PeerSecurity,
+        greetings: Greetings,
     ) -> None:
         self.peer_id = peer_id
         self._config = config
-        self._security = security if security is not None else PeerSecurity()
-        self._greetings = greetings or Greetings()
+        self._security = security
+        self._greetings = greetings
         self._on_up = on_up
         self._on_down = on_down
         self._on_room = on_room

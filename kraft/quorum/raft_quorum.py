@@ -63,10 +63,10 @@ class RaftQuorum:
         world: QuorumWorld,
         listener: QuorumListener,
         fatal: Fatal,
-        security: PeerSecurity | None = None,
+        security: PeerSecurity,
         snapshots: SnapshotKeeper | None = None,
     ) -> None:
-        """Without `security`, every caller is trusted. Without `snapshots`, the journal is never trimmed."""
+        """Without `snapshots`, the journal is never trimmed."""
         self._committed = ApplyQueue(self._apply_entry)
         self._applied_index = 0
         self._is_writing = False

@@ -39,12 +39,10 @@ Receive = Callable[[int, list[Message]], None]
 class RaftService(raft_pb2_grpc.RaftServicer):
     """Takes messages while open; before and after, answers UNAVAILABLE, and the dialing voter tries again."""
 
-    def __init__(
-        self, config: QuorumConfig, security: PeerSecurity | None = None, greetings: Greetings | None = None
-    ) -> None:
+    def __init__(self, config: QuorumConfig, security: PeerSecurity, greetings: Greetings) -> None:
         self._config = config
-        self._security = security if security is not None else PeerSecurity()
-        self._greetings = greetings or Greetings()
+        self._security = security
+        self._greetings = greetings
         self._receive: Receive | None = None
         self._on_hello: Callable[[int], None] | None = None
         self._streams: dict[int, _Stream] = {}

@@ -112,7 +112,7 @@ class PartitionLeader:
         broker_id: BrokerId,
         broker_epoch: BrokerEpoch,
         now_ms: int,
-        is_active: Callable[[BrokerId], bool] = lambda _: True,
+        is_active: Callable[[BrokerId], bool],
     ) -> None:
         """`state` comes from the metadata and has this broker as the leader.
 

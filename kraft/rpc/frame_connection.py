@@ -35,7 +35,7 @@ class FrameConnection(asyncio.BufferedProtocol):
         frame_bytes_max: int,
         received: Callable[[Buffer], None],
         ended: Callable[[str], None],
-        may_write: Callable[[], None] = lambda: None,
+        may_write: Callable[[], None],
         unreadable: Callable[[str], None] | None = None,
     ) -> None:
         """`may_write` is called when the other end has read what filled the connection before.

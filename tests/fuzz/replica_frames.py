@@ -56,7 +56,10 @@ def node_connection(data: bytes) -> None:
     refusal_in(data, bytes(PROOF_BYTES))
     frames: list[bytes] = []
     connection = FrameConnection(
-        frame_bytes_max=1 << 16, received=lambda frame: frames.append(bytes(frame)), ended=lambda _: None
+        frame_bytes_max=1 << 16,
+        received=lambda frame: frames.append(bytes(frame)),
+        ended=lambda _: None,
+        may_write=lambda: None,
     )
     connection.connection_made(_Nowhere())
     left = memoryview(data)

@@ -29,6 +29,7 @@ from kraft.quorum.handshake import Greeting
 from kraft.quorum.journal import QuorumJournal
 from kraft.quorum.messages import Message
 from kraft.quorum.peer_link import PeerLink
+from kraft.quorum.peer_security import PeerSecurity
 from kraft.quorum.port import NotLeader, ProposalUnknown, QuorumListener
 from kraft.quorum.raft_quorum import Fatal, RaftQuorum
 from kraft.quorum.world import QuorumWorld
@@ -89,7 +90,10 @@ class SimulatedQuorum(RaftQuorum):
         fatal: Fatal,
         snapshots: SimKeeper | None,
     ) -> None:
-        super().__init__(config=config, world=world, listener=listener, fatal=fatal, snapshots=snapshots)
+        security = PeerSecurity()
+        super().__init__(
+            config=config, world=world, listener=listener, fatal=fatal, security=security, snapshots=snapshots
+        )
         self._network = network
         self._life = life
         self.links: dict[int, SimLink] = {}

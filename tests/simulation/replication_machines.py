@@ -326,6 +326,7 @@ class Machines(ABC, Generic[Log]):
             broker_id=replica.broker_id,
             broker_epoch=BrokerEpoch(replica.broker_epoch),
             now_ms=self.now_ms,
+            is_active=lambda _: True,
         )
         replica.machine = leader
         self._run_leader(replica, leader.start())

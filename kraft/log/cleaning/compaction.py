@@ -70,7 +70,7 @@ def clean(
     map_bytes_max: int,
     active_producers: Mapping[int, int],
     on_progress: Callable[[int], None],
-    aborted: Sequence[AbortedEntries] = (),
+    aborted: Sequence[AbortedEntries],
 ) -> CleaningResult:
     """Write the cleaned groups of the plan beside the log. Only reads the log, so it may run in any thread.
 

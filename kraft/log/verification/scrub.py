@@ -66,7 +66,7 @@ def scrub_segment(
     expected: Expected,
     *,
     decode_records: bool = False,
-    read_bytes: Callable[[int], None] = lambda _: None,
+    read_bytes: Callable[[int], None],
     batch_read: Callable[[int, BatchHeader], None] = lambda _position, _header: None,
 ) -> ScrubbedSegment:
     """Read the whole file and return what is wrong.

@@ -26,7 +26,7 @@ class BrokerNode:
     """The broker role of a node."""
 
     def __init__(
-        self, config: NodeConfig, storage: NodeStorage, world: NodeWorld, *, own_controller: Sequence[Served] = ()
+        self, config: NodeConfig, storage: NodeStorage, world: NodeWorld, *, own_controller: Sequence[Served]
     ) -> None:
         """`own_controller` has the calls of the controller in this process, if there is one."""
         self._config = config

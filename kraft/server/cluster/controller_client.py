@@ -38,7 +38,7 @@ class ControllerClient:
     """Calls the active controller, and remembers which one it is."""
 
     def __init__(
-        self, voters: Sequence[Voter], own_id: BrokerId, connections: Connections, own_controller: Sequence[Served] = ()
+        self, voters: Sequence[Voter], own_id: BrokerId, connections: Connections, own_controller: Sequence[Served]
     ) -> None:
         """`own_controller` has the calls of the controller in this process, if there is one."""
         # A combined node calls itself first.

@@ -75,7 +75,7 @@ class GroupCoordinators:
         *,
         group_settings: GroupShardSettings,
         image: Callable[[], MetadataImage],
-        image_version: Callable[[], int] = lambda: 0,
+        image_version: Callable[[], int],
         clock: Clock,
         entropy: Entropy,
         waiting_appends: WaitingAppends,

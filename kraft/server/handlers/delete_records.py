@@ -31,7 +31,7 @@ PARTITIONS_AT_ONCE: Final = 200
 
 
 class DeleteRecordsHandler:
-    def __init__(self, partitions: Partitions, records_deleted: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, partitions: Partitions, records_deleted: Callable[[], None]) -> None:
         """`records_deleted` is called after a deletion, so that whole segments can be removed at once."""
         self._partitions = partitions
         self._records_deleted = records_deleted

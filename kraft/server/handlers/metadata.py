@@ -40,7 +40,7 @@ class MetadataHandler:
         defaults: TopicDefaults,
         listener: str,
         known_to_lead: Callable[[Iterable[str]], Awaitable[None]],
-        internal_topics: Iterable[InternalTopic] = (),
+        internal_topics: Iterable[InternalTopic],
     ) -> None:
         """`known_to_lead` waits briefly until the leaders of these topics have answered, or those lost are replaced.
 

@@ -17,7 +17,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kraft.log.append_work import (
-    CLIENT,
     AppendMustWait,
     AppendOrigin,
     AppendResult,
@@ -153,16 +152,15 @@ class ProduceHandler:
     def __init__(
         self,
         partitions: Partitions,
-        waiting: WaitingAppends | None = None,
-        verification: ProduceVerification | None = None,
-        awaited: AwaitedReplicasHandler | None = None,
+        waiting: WaitingAppends,
+        verification: ProduceVerification,
+        awaited: AwaitedReplicasHandler,
     ) -> None:
-        """Without `verification`, records of transactions are refused."""
         self._partitions = partitions
-        self._waiting = waiting or WaitingAppends()
+        self._waiting = waiting
         self._long = LongProduces(self._waiting)
         self._verification = verification
-        self._awaited = awaited or AwaitedReplicasHandler(partitions)
+        self._awaited = awaited
         self._refused_sequences = RefusedSequences()
 
     def handle(self, request: ProduceRequest) -> Awaitable[ProduceResponse | None]:
@@ -210,7 +208,7 @@ class ProduceHandler:
 
     def _unverified(self, request: ProduceRequest, support: TransactionSupport) -> _Verify | None:
         """Return the verification that the records need first; None if they need none."""
-        if self._verification is None or not request.transactional_id:
+        if not request.transactional_id:
             return None
         if len(request.partitions) > LONG_FROM:
             return partial(self._verification.verify_in_turns, request, support)
@@ -328,7 +326,7 @@ class ProduceHandler:
                 raise Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}: must be 0, 1 or -1 (all)")
             partition = self._partitions.by_name(wanted.topic, wanted.partition)
             check_not_internal(wanted.topic)
-            origin = CLIENT if self._verification is None else origin_of(origins, request, wanted)
+            origin = origin_of(origins, request, wanted)
             if partition.waiting_appends.waiting:
                 return self._append_in_turn(partition, wanted, request, client, None, origin)
             try:

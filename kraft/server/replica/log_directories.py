@@ -16,11 +16,11 @@ class LogDirectories:
     retry that succeeds would prove nothing.
     """
 
-    def __init__(self, online: Sequence[LogDirectory], offline: Mapping[LogDirectory, str] | None = None) -> None:
+    def __init__(self, online: Sequence[LogDirectory], offline: Mapping[LogDirectory, str]) -> None:
         """`offline` has the directories that could not be used at the start, each with the reason."""
         assert online, "a broker needs a log directory"
         self._online = tuple(online)
-        self._offline = dict(offline or {})
+        self._offline = dict(offline)
 
     @property
     def online(self) -> tuple[LogDirectory, ...]:

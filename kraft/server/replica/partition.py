@@ -41,7 +41,6 @@ from kraft.replication.effects import (
     TruncateTo,
 )
 from kraft.replication.follower import PartitionFollower
-from kraft.replication.follower_progress import UNKNOWN_OFFSET
 from kraft.replication.leader import LeaderSettings, LogState, PartitionLeader
 from kraft.server.loop.purgatory import Notifier, ProducePurgatory
 from kraft.server.replica.log_changes import ChangeOutcome, LogIsChanging
@@ -269,7 +268,7 @@ class Partition(ReplicaLog):
         return outcome if outcome is not None else self._produces.park(required_offset)
 
     def follower_fetched(
-        self, broker_id: BrokerId, broker_epoch: BrokerEpoch, fetch_offset: Offset, log_start: Offset = UNKNOWN_OFFSET
+        self, broker_id: BrokerId, broker_epoch: BrokerEpoch, fetch_offset: Offset, log_start: Offset
     ) -> None:
         leader, now_ms = self.as_leader(), self._surroundings.monotonic_ms()
         self._run(leader.follower_fetched(broker_id, broker_epoch, fetch_offset, now_ms, log_start))

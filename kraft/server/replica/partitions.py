@@ -59,7 +59,7 @@ class OfflineReplica:
 class Partitions:
     """This broker's replicas, each open or offline; `find` and iteration return the open ones."""
 
-    def __init__(self, exists: Callable[[TopicPartition], bool] = lambda _: True) -> None:
+    def __init__(self, exists: Callable[[TopicPartition], bool]) -> None:
         """`exists` returns True for a partition in the metadata, also if other brokers hold it."""
         self._exists = exists
         self._by_id: dict[TopicIdPartition, Partition] = {}

@@ -138,7 +138,7 @@ def write_compacted(directory: Path) -> None:
     producers = {producer_id: state.last_offset for producer_id, state in log.producers.items()}
     plan = plan_cleaning(log.segments(), COMPACTED, log.cleaned_end_offset, log.log_end_offset, NOW_MS)
     assert plan is not None
-    result = clean(disk, str(directory), plan, COMPACTED, NOW_MS, 1 << 20, producers, lambda _: None)
+    result = clean(disk, str(directory), plan, COMPACTED, NOW_MS, 1 << 20, producers, lambda _: None, ())
     assert 0 < result.records_kept < result.records_read
     for path in run_now(
         log.installing_cleaned(result, open_cleaned(disk, str(directory), result, COMPACTED.index_interval_bytes))

@@ -20,6 +20,7 @@ import structlog
 
 from kraft.quorum.config import QuorumConfig, VoterAddress
 from kraft.quorum.peer_link import SERVER_OPTIONS
+from kraft.quorum.peer_security import PeerSecurity
 from kraft.quorum.port import NotLeader, ProposalUnknown
 from kraft.quorum.raft_quorum import RaftQuorum
 from kraft.quorum.world import QuorumWorld
@@ -67,7 +68,7 @@ async def serve(node_id: int, directory: Path, ports: dict[int, int]) -> None:
     voters = {voter: VoterAddress(host="127.0.0.1", port=port) for voter, port in ports.items()}
     config = QuorumConfig(node_id=node_id, cluster_id="test", voters=voters, directory=directory)
     world = QuorumWorld(disk=RealDisk(), clock=SystemClock(), entropy=SystemEntropy())
-    quorum = RaftQuorum(config=config, world=world, listener=listener, fatal=die)
+    quorum = RaftQuorum(config=config, world=world, listener=listener, fatal=die, security=PeerSecurity())
     server = grpc.aio.server(options=SERVER_OPTIONS)
     quorum.service.add_to(server)
     server.add_insecure_port(str(voters[node_id]))

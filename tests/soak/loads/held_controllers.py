@@ -15,6 +15,7 @@ from uuid import UUID
 from kraft.metadata.records import MetadataRecord, PartitionCreated, TopicCreated
 from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 from kraft.quorum.config import QuorumConfig, VoterAddress
+from kraft.quorum.peer_security import PeerSecurity
 from kraft.quorum.raft_quorum import RaftQuorum
 from kraft.quorum.world import QuorumWorld
 from kraft.rpc.metadata_codec import encode_records
@@ -48,6 +49,7 @@ def controller_restart(directory: Path, scale: float) -> Work:
             world=QuorumWorld(disk=RealDisk(), clock=SystemClock(), entropy=SystemEntropy()),
             listener=host,
             fatal=sys.exit,
+            security=PeerSecurity(),
         )
         host.attach(quorum)
         await asyncio.to_thread(quorum.open)

@@ -15,7 +15,6 @@ from kraft.metadata.topic_names import OFFSETS_TOPIC
 from kraft.model.ids import TopicPartition
 from kraft.model.partitions import PartitionName
 from kraft.model.transaction_partitions import TxnMarker, WriteTxnMarkersRequest
-from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.handlers.txn_markers import TxnMarkersHandler
 from kraft.server.kafka_listener.apis.leaders import Leaders
 from kraft.server.kafka_listener.apis.produce import ProduceApi
@@ -26,6 +25,7 @@ from kraft.wire.frame import SIZE_BYTES, encode_request
 from kraft.wire.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.support.cluster_images import ORDERS, cluster, with_topic
 from tests.support.server.group_broker import GroupBroker
+from tests.support.server.produce_handlers import produce_handler
 from tests.support.server.replicas import Broker, lead
 
 Work = Callable[[], Awaitable[object]]
@@ -100,8 +100,10 @@ def _produce(directory: Path, partitions: Sequence[int], records: bytes) -> Work
     image = with_topic(cluster(1), *[[1]] * 10, topic="orders", topic_id=ORDERS)
 
     async def work() -> None:
-        handler = ProduceHandler(broker.partitions)
-        requests = KafkaRequests({ApiKey.PRODUCE: ProduceApi(handler.begin, Leaders(lambda: image, "GRPC"))}, "peer")
+        handler = produce_handler(broker.partitions)
+        requests = KafkaRequests(
+            {ApiKey.PRODUCE: ProduceApi(handler.begin, Leaders(lambda: image, "GRPC"), handler.refuse_unknown)}, "peer"
+        )
         response = requests.begin(frame)
         if not isinstance(response, list):
             await response

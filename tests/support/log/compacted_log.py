@@ -142,7 +142,7 @@ class CompactedLog:
         plan = self.plan(config, now_ms)
         assert plan is not None
         producers = active_producers or {}
-        return clean(self.disk, self.directory, plan, config, now_ms, map_bytes_max, producers, on_progress)
+        return clean(self.disk, self.directory, plan, config, now_ms, map_bytes_max, producers, on_progress, ())
 
     def install(self, result: CleaningResult) -> None:
         assert result.fits(self.facts())

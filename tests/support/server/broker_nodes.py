@@ -39,4 +39,6 @@ def broker(directory: Path, durability: str, *, stopped_cleanly: bool) -> Broker
         credentials=NodeCredentials(config, CLUSTER, RefusalLog(SystemClock().monotonic_ms)),
         fatal=pytest.fail,
     )
-    return BrokerNode(config, storage.take_clean_shutdown_markers(config, storage.load(config)), world)
+    return BrokerNode(
+        config, storage.take_clean_shutdown_markers(config, storage.load(config)), world, own_controller=()
+    )

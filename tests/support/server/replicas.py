@@ -30,6 +30,7 @@ from kraft.model.ids import (
     TopicPartition,
 )
 from kraft.replication.effects import ProposeIsr
+from kraft.replication.follower_progress import UNKNOWN_OFFSET
 from kraft.runtime.disk import RealDisk
 from kraft.server.replica.log_changes import ChangeOutcome, LogIsChanging
 from kraft.server.replica.partition import Partition
@@ -126,7 +127,7 @@ class Broker:
     now_ms: int = 0
     wall_ms: int = WALL_MS
     disk: FailingDisk = field(default_factory=FailingDisk)
-    partitions: Partitions = field(default_factory=Partitions)
+    partitions: Partitions = field(default_factory=lambda: Partitions(lambda _: True))
     thread: LogThread = field(default_factory=LogThread)
     """Syncs the logs and makes their changes, unless `request_sync` is given."""
     proposals: list[ProposeIsr] = field(default_factory=list)
@@ -227,7 +228,7 @@ def follow(partition: Partition, leader: int = 2, **how: Any) -> None:
 
 def fetched(partition: Partition, offset: int, *, broker_id: int = 2, broker_epoch: int = 2) -> None:
     """Fetch as a follower that has everything below `offset` on its disk."""
-    partition.follower_fetched(BrokerId(broker_id), BrokerEpoch(broker_epoch), Offset(offset))
+    partition.follower_fetched(BrokerId(broker_id), BrokerEpoch(broker_epoch), Offset(offset), UNKNOWN_OFFSET)
 
 
 def made(partition: Partition, outcome: ChangeOutcome[Result]) -> Result:

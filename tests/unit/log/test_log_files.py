@@ -222,7 +222,7 @@ def cleaned(disk: MemoryDisk, log: PartitionLog) -> tuple[CleaningResult, list[S
     plan = plan_cleaning(log.segments(), log.config, log.cleaned_end_offset, log.log_end_offset, NOW_MS)
     assert plan is not None
     producers = {producer_id: state.last_offset for producer_id, state in log.producers.items()}
-    result = clean(disk, DIRECTORY, plan, log.config, NOW_MS, 1 << 20, producers, lambda _: None)
+    result = clean(disk, DIRECTORY, plan, log.config, NOW_MS, 1 << 20, producers, lambda _: None, ())
     return result, open_cleaned(disk, DIRECTORY, result, log.config.index_interval_bytes)
 
 

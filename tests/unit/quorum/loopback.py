@@ -14,6 +14,7 @@ from kraft.local.free_ports import ReservedPorts
 from kraft.quorum.config import QuorumConfig, VoterAddress
 from kraft.quorum.messages import Message
 from kraft.quorum.peer_link import SERVER_OPTIONS
+from kraft.quorum.peer_security import PeerSecurity
 from kraft.quorum.raft_quorum import RaftQuorum
 from kraft.quorum.world import QuorumWorld
 from kraft.runtime.clock import SystemClock
@@ -59,7 +60,11 @@ class Voter:
         self.listener = RecordingListener()
         self.fatal_reasons: list[str] = []
         self.quorum = RaftQuorum(
-            config=config, world=real_world(), listener=self.listener, fatal=self.fatal_reasons.append
+            config=config,
+            world=real_world(),
+            listener=self.listener,
+            fatal=self.fatal_reasons.append,
+            security=PeerSecurity(),
         )
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
         self._gate_network(cuts)

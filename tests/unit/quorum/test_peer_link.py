@@ -14,7 +14,7 @@ from kraft.quorum import peer_link
 from kraft.quorum.command import REGULAR, Command, CommandKind, encode_body
 from kraft.quorum.config import QuorumConfig
 from kraft.quorum.frames import from_frame
-from kraft.quorum.handshake import Greeting, hello
+from kraft.quorum.handshake import Greeting, Greetings, hello
 from kraft.quorum.messages import Append, Message, VoteResponse, size_bytes
 from kraft.quorum.pb import raft_pb2, raft_pb2_grpc
 from kraft.quorum.peer_link import PeerLink
@@ -74,7 +74,8 @@ class LinkToQuietVoter:
             on_up=lambda _: self.events.append("up"),
             on_down=lambda _: self.events.append("down"),
             on_room=lambda _: self.events.append("room"),
-            security=security,
+            security=security or PeerSecurity(),
+            greetings=Greetings(),
         )
 
     def _config(self, node_id: int) -> QuorumConfig:

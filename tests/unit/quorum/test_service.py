@@ -12,6 +12,7 @@ from kraft.local.free_ports import ReservedPorts
 from kraft.quorum import service
 from kraft.quorum.config import QuorumConfig, VoterAddress
 from kraft.quorum.frames import to_frames
+from kraft.quorum.handshake import Greetings
 from kraft.quorum.messages import VoteResponse
 from kraft.quorum.pb import raft_pb2
 from kraft.quorum.pb.raft_pb2_grpc import RaftStub
@@ -191,7 +192,7 @@ def refusals_behind(security: PeerSecurity, directory: Path, *frames: bytes) -> 
     async def run(voters: dict[int, VoterAddress]) -> str:
         config = QuorumConfig(node_id=1, cluster_id="cluster-under-test", voters=voters, directory=directory)
         refusing = replace(security, refused=lambda peer, reason: answer.append((peer, reason)))
-        raft = service.RaftService(config, refusing)
+        raft = service.RaftService(config, refusing, Greetings())
         raft.open(lambda *_: None, lambda _: None)
         server = grpc.aio.server()
         raft.add_to(server)

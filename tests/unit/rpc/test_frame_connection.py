@@ -52,6 +52,7 @@ class End:
             frame_bytes_max=FRAME_BYTES_MAX,
             received=lambda frame: self.frames.append(bytes(frame)),
             ended=self.reasons.append,
+            may_write=lambda: None,
         )
         self.connection.connection_made(self.transport)
 

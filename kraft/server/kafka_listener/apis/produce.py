@@ -58,9 +58,7 @@ _Response = EncodedMessage | ProduceResponse | None
 
 
 class ProduceApi:
-    def __init__(
-        self, begin: Begin, leaders: Leaders, refuse_unknown: RefuseUnknown = lambda topic_id, partition, records: None
-    ) -> None:
+    def __init__(self, begin: Begin, leaders: Leaders, refuse_unknown: RefuseUnknown) -> None:
         self._begin = begin
         self._leaders = leaders
         self._refuse_unknown = refuse_unknown

@@ -46,7 +46,7 @@ def test_any_flipped_bit_is_corruption_and_nothing_is_replaced(base: int) -> Non
         log.disk.write_file(path, bytes(data))
         before = log.files()
         try:
-            clean(log.disk, log.directory, plan, COMPACT, 0, MAP_BYTES, {}, lambda _: None)
+            clean(log.disk, log.directory, plan, COMPACT, 0, MAP_BYTES, {}, lambda _: None, ())
             unnoticed.append(bit)
         except Corruption as error:
             named.add(error.file)
@@ -74,7 +74,7 @@ def test_a_file_that_is_too_short_is_corruption() -> None:
     assert plan is not None
     log.disk.open(plan.segments[1].path, create=False).truncate(100)
     with pytest.raises(Corruption, match="bytes are missing"):
-        clean(log.disk, log.directory, plan, COMPACT, 0, MAP_BYTES, {}, lambda _: None)
+        clean(log.disk, log.directory, plan, COMPACT, 0, MAP_BYTES, {}, lambda _: None, ())
 
 
 @pytest.mark.parametrize("cut_bytes", [1, 30, 65])
@@ -88,7 +88,7 @@ def test_a_segment_that_ends_inside_a_batch_is_corruption(cut_bytes: int) -> Non
     before = log.files()
     plan = replace(plan, segments=(plan.segments[0], replace(torn, size_bytes=torn.size_bytes - cut_bytes)))
     with pytest.raises(Corruption):
-        clean(log.disk, log.directory, plan, COMPACT, 0, MAP_BYTES, {}, lambda _: None)
+        clean(log.disk, log.directory, plan, COMPACT, 0, MAP_BYTES, {}, lambda _: None, ())
     assert log.files() == before
 
 
@@ -98,7 +98,7 @@ def test_a_segment_that_was_deleted_meanwhile_aborts_the_cleaning() -> None:
     assert plan is not None
     log.disk.remove(plan.segments[1].path)
     with pytest.raises(CleaningAborted, match="no longer exists"):
-        clean(log.disk, log.directory, plan, COMPACT, 0, MAP_BYTES, {}, lambda _: None)
+        clean(log.disk, log.directory, plan, COMPACT, 0, MAP_BYTES, {}, lambda _: None, ())
 
 
 def test_the_caller_may_abort_at_any_moment_and_no_file_is_left() -> None:

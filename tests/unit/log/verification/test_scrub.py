@@ -33,7 +33,7 @@ END = 105
 def scrubbed(pieces: Sequence[bytes] | bytes, **expected: Any) -> ScrubbedSegment:
     disk = MemoryDisk()
     disk.write_file(PATH, pieces if isinstance(pieces, bytes) else b"".join(pieces))
-    return scrub_segment(disk, PATH, Expected(base_offset=Offset(BASE), **expected))
+    return scrub_segment(disk, PATH, Expected(base_offset=Offset(BASE), **expected), read_bytes=lambda _: None)
 
 
 def problems(pieces: Sequence[bytes] | bytes, **expected: Any) -> list[tuple[int, str]]:
@@ -131,16 +131,20 @@ def test_batches_behind_the_end_of_a_log_in_use_are_not_read() -> None:
 def test_records_are_decoded_on_request() -> None:
     disk = MemoryDisk()
     disk.write_file(PATH, batch(100, *"abc" * 100, codec=Codec.GZIP) + SEGMENT[1][:0])
-    sound = scrub_segment(disk, PATH, Expected(base_offset=Offset(BASE)), decode_records=True)
+    sound = scrub_segment(
+        disk, PATH, Expected(base_offset=Offset(BASE)), decode_records=True, read_bytes=lambda _: None
+    )
     assert (sound.records, sound.problems) == (300, ())
     # Sealed with a right checksum, as a producer could send it, but no gzip.
     bad = bytearray(batch(100, "a", codec=Codec.GZIP))
     bad[61:] = b"x" * len(bad[61:])
     bad[17:21] = crc32c(bytes(bad[21:])).to_bytes(4, "big")
     disk.write_file(PATH, bytes(bad))
-    (problem,) = scrub_segment(disk, PATH, Expected(base_offset=Offset(BASE)), decode_records=True).problems
+    (problem,) = scrub_segment(
+        disk, PATH, Expected(base_offset=Offset(BASE)), decode_records=True, read_bytes=lambda _: None
+    ).problems
     assert "cannot be read" in problem.reason
-    assert scrub_segment(disk, PATH, Expected(base_offset=Offset(BASE))).problems == ()
+    assert scrub_segment(disk, PATH, Expected(base_offset=Offset(BASE)), read_bytes=lambda _: None).problems == ()
 
 
 def test_a_batch_larger_than_the_window_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +173,7 @@ def test_the_reader_may_be_stopped() -> None:
 
 def test_a_segment_that_is_gone_raises_file_not_found() -> None:
     with pytest.raises(FileNotFoundError):
-        scrub_segment(MemoryDisk(), PATH, Expected(base_offset=Offset(BASE)))
+        scrub_segment(MemoryDisk(), PATH, Expected(base_offset=Offset(BASE)), read_bytes=lambda _: None)
 
 
 def test_every_single_flipped_bit_of_a_segment_is_noticed() -> None:

@@ -80,7 +80,7 @@ def refusing() -> Answer:
 
 
 def of(own_id: int, cluster: Cluster) -> ControllerClient:
-    return ControllerClient(VOTERS, BrokerId(own_id), cast(Connections, cluster))
+    return ControllerClient(VOTERS, BrokerId(own_id), cast(Connections, cluster), ())
 
 
 async def ask(client: ControllerClient, deadline_s: float) -> Any:
@@ -154,7 +154,7 @@ async def test_without_an_active_controller_all_are_called_until_the_deadline_an
 
 async def test_a_controller_that_is_about_to_become_active_is_asked_again_soon() -> None:
     cluster = Cluster(c1=passive)
-    client = ControllerClient(VOTERS[:1], BrokerId(1), cast(Connections, cluster))
+    client = ControllerClient(VOTERS[:1], BrokerId(1), cast(Connections, cluster), ())
     loop = asyncio.get_running_loop()
     began = loop.time()
     loop.call_later(0.015, cluster.behaviour.update, {1: active})

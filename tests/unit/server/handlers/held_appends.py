@@ -13,9 +13,9 @@ from kraft.log.format.record_codec import Record
 from kraft.log.record_checks import AT_ONCE_RECORDS_MAX
 from kraft.model.errors import ErrorCode
 from kraft.model.produce import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
-from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.waiting_appends import WaitingAppends, WaitingClient
+from tests.support.server.produce_handlers import produce_handler
 from tests.support.server.replicas import Broker, lead_begun, settle, values_in
 
 COUNT = AT_ONCE_RECORDS_MAX + 1
@@ -50,7 +50,7 @@ class Waiting:
         self.broker = Broker(directory)
         self.thread = HeldExecutor()
         self.appends = WaitingAppends(self.thread, bytes_max)
-        self.handler = ProduceHandler(self.broker.partitions, self.appends)
+        self.handler = produce_handler(self.broker.partitions, self.appends)
         self.partition = self.broker.open(**{"cleanup_policy": COMPACT, **configs})
         lead_begun(self.partition, epoch=1, isr=(1,))
 

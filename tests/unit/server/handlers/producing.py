@@ -10,6 +10,7 @@ from typing import NamedTuple
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.model.produce import ProducePartition, ProduceRequest, ProduceResponse
+from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
 from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.handlers.produce_verification import ProduceVerification, TransactionSupport
 from kraft.server.replica.waiting_appends import WaitingAppends, WaitingClient
@@ -63,7 +64,9 @@ class Producing:
         self.coordinator = Coordinator()
         self.appends = WaitingAppends(InlineExecutor(), bytes_max)
         verification = ProduceVerification(self.broker.partitions, self.coordinator.verify, is_enabled=is_enabled)
-        self.handler = ProduceHandler(self.broker.partitions, self.appends, verification)
+        self.handler = ProduceHandler(
+            self.broker.partitions, self.appends, verification, AwaitedReplicasHandler(self.broker.partitions)
+        )
         self.first, self.second = (self.broker.open(each) for each in (ORDERS_0, ORDERS_1))
         for partition in (self.first, self.second):
             lead_begun(partition, epoch=1, isr=(1,))

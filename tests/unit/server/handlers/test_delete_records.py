@@ -33,7 +33,7 @@ def asking(before_offset: int, topic: str = "orders", partition: int = 0) -> Del
 
 async def delete(broker: Broker, *wanted: DeleteRecordsPartition) -> list[DeleteRecordsPartitionResult]:
     request = DeleteRecordsRequest(timeout_ms=1_000, partitions=list(wanted))
-    return (await DeleteRecordsHandler(broker.partitions).handle(request)).partitions
+    return (await DeleteRecordsHandler(broker.partitions, lambda: None).handle(request)).partitions
 
 
 def led(broker: Broker, *values: str, replicas: tuple[int, ...] = (1,), **configs: Any) -> Partition:

@@ -301,7 +301,7 @@ def test_segments_that_were_cleaned_meanwhile_are_looked_into_again(broker: Brok
         log = partition.log
         plan = plan_cleaning(log.segments(), log.config, log.cleaned_end_offset, partition.high_watermark, WALL_MS)
         assert plan is not None
-        result = clean(broker.disk, log.directory, plan, log.config, WALL_MS, 1 << 20, {}, lambda _: None)
+        result = clean(broker.disk, log.directory, plan, log.config, WALL_MS, 1 << 20, {}, lambda _: None, ())
         segments = open_cleaned(broker.disk, log.directory, result, log.config.index_interval_bytes)
         for path in made(partition, partition.install_cleaned(result, segments)):
             broker.disk.remove(path)

@@ -22,9 +22,10 @@ from kraft.server.handlers.long_produces import (
     LongProduces,
     PackedEntries,
 )
-from kraft.server.handlers.produce import TURN_S_MIN, ProduceHandler
+from kraft.server.handlers.produce import TURN_S_MIN
 from kraft.server.replica.partition import ProduceOutcome
 from kraft.server.replica.waiting_appends import WaitingAppends, WaitingClient
+from tests.support.server.produce_handlers import produce_handler
 from tests.support.server.replicas import Broker, batch, follow, lead_begun, settle, values_in
 from tests.support.turn_counter import TurnCounter
 
@@ -70,7 +71,7 @@ def offsets(response: ProduceResponse) -> list[int]:
 
 
 async def test_each_entry_has_its_result_in_the_order_of_the_request_and_others_have_turns(broker: Broker) -> None:
-    begun = ProduceHandler(broker.partitions).handle(request(entries(ENTRIES, 0, 1)))
+    begun = produce_handler(broker.partitions).handle(request(entries(ENTRIES, 0, 1)))
     async with TurnCounter() as others:
         response = await answered(begun)
     assert others.turns >= ENTRIES / ENTRIES_AT_ONCE
@@ -82,7 +83,7 @@ async def test_each_entry_has_its_result_in_the_order_of_the_request_and_others_
 
 @pytest.mark.parametrize("acks", [1, -1])
 async def test_a_later_request_does_not_overtake_the_rest_of_a_long_one(broker: Broker, acks: int) -> None:
-    handler = ProduceHandler(broker.partitions)
+    handler = produce_handler(broker.partitions)
     long = asyncio.ensure_future(handler.handle(request(entries(ENTRIES, 0, 1), acks)))
     later = asyncio.ensure_future(handler.handle(request(entries(2, 2, 0), acks)))
     assert values(broker, 2) == ["0"]
@@ -94,7 +95,7 @@ async def test_a_later_request_does_not_overtake_the_rest_of_a_long_one(broker: 
 
 async def test_the_clients_next_request_waits_for_the_rest_of_a_long_one(broker: Broker) -> None:
     client = WaitingClient()
-    begun = ProduceHandler(broker.partitions).begin(request(entries(ENTRIES, 0)), client)
+    begun = produce_handler(broker.partitions).begin(request(entries(ENTRIES, 0)), client)
     assert client.has_to_wait
     await answered(begun)
     assert not client.has_to_wait
@@ -103,7 +104,7 @@ async def test_the_clients_next_request_waits_for_the_rest_of_a_long_one(broker:
 async def test_the_records_are_copied_before_a_long_request_is_begun(broker: Broker) -> None:
     received = bytearray(batch("sent"))
     wanted = [ProducePartition(topic="orders", partition=0, records=memoryview(received))] * ENTRIES
-    begun = ProduceHandler(broker.partitions).begin(request(wanted))
+    begun = produce_handler(broker.partitions).begin(request(wanted))
     received[:] = bytes(len(received))
     await answered(begun)
     assert values(broker, 0) == ["sent"] * ENTRIES
@@ -112,7 +113,7 @@ async def test_the_records_are_copied_before_a_long_request_is_begun(broker: Bro
 async def test_what_is_not_appended_in_time_is_refused_and_never_appended(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handler = ProduceHandler(broker.partitions)
+    handler = produce_handler(broker.partitions)
     append = handler._append
 
     def slowly(*arguments: object) -> object:
@@ -145,7 +146,7 @@ async def test_the_rest_of_a_request_whose_client_is_gone_is_appended_and_nothin
 
     monkeypatch.setattr(partition, "park_produce", noted)
     client = WaitingClient()
-    begun = ProduceHandler(broker.partitions).begin(request(entries(ENTRIES, 0), acks=-1), client)
+    begun = produce_handler(broker.partitions).begin(request(entries(ENTRIES, 0), acks=-1), client)
     answer = asyncio.ensure_future(begun)  # type: ignore[arg-type]
     await asyncio.sleep(0)
     answer.cancel()
@@ -158,7 +159,7 @@ async def test_the_rest_of_a_request_whose_client_is_gone_is_appended_and_nothin
 
 
 async def test_the_memory_of_empty_entries_counts(broker: Broker) -> None:
-    handler = ProduceHandler(broker.partitions, WaitingAppends(bytes_max=ENTRIES * ENTRY_BYTES))
+    handler = produce_handler(broker.partitions, WaitingAppends(bytes_max=ENTRIES * ENTRY_BYTES))
     empty = [ProducePartition(topic="orders", partition=0, records=memoryview(b""))] * ENTRIES
     first = asyncio.ensure_future(handler.handle(request(empty)))
     response = await answered(handler.handle(request(entries(ENTRIES, 1))))
@@ -168,7 +169,7 @@ async def test_the_memory_of_empty_entries_counts(broker: Broker) -> None:
 
 async def test_a_long_request_without_room_is_refused_as_a_whole(broker: Broker) -> None:
     waiting = WaitingAppends(bytes_max=1 << 10)
-    handler = ProduceHandler(broker.partitions, waiting)
+    handler = produce_handler(broker.partitions, waiting)
     first = asyncio.ensure_future(handler.handle(request(entries(ENTRIES, 0))))
     response = await answered(handler.handle(request(entries(ENTRIES, 1))))
     assert {each.error_code for each in response.partitions} == {ErrorCode.REQUEST_TIMED_OUT}
@@ -232,7 +233,7 @@ def now_s() -> float:
 async def test_long_requests_to_other_partitions_do_not_wait_for_one_that_hangs(
     broker: Broker, hanging: Hanging
 ) -> None:
-    handler, began_s = ProduceHandler(broker.partitions), now_s()
+    handler, began_s = produce_handler(broker.partitions), now_s()
     hung = [asyncio.ensure_future(handler.handle(request(entries(ENTRIES, 0), timeout_ms=HOUR_MS))) for _ in range(3)]
     long = asyncio.ensure_future(handler.handle(request(entries(ENTRIES, 1))))
     behind = await answered(handler.handle(request(entries(1, 1))))
@@ -248,7 +249,7 @@ async def test_long_requests_to_other_partitions_do_not_wait_for_one_that_hangs(
 async def test_a_partition_that_a_hanging_request_names_waits_for_it_so_long_and_no_longer(
     broker: Broker, hanging: Hanging
 ) -> None:
-    handler, began_s = ProduceHandler(broker.partitions), now_s()
+    handler, began_s = produce_handler(broker.partitions), now_s()
     hung = asyncio.ensure_future(handler.handle(request(entries(ENTRIES, 0, 1), timeout_ms=HOUR_MS)))
     await settle()
     appended = values(broker, 1)
@@ -270,7 +271,7 @@ async def test_a_partition_that_a_hanging_request_names_waits_for_it_so_long_and
 
 
 async def test_who_waits_behind_a_hanging_request_is_not_overtaken(broker: Broker, hanging: Hanging) -> None:
-    handler, began_s = ProduceHandler(broker.partitions), now_s()
+    handler, began_s = produce_handler(broker.partitions), now_s()
     hung = asyncio.ensure_future(handler.handle(request(entries(ENTRIES, 0, 1))))
     behind = asyncio.ensure_future(handler.handle(request(entries(4 * ENTRIES, 1, 2))))
     last = asyncio.ensure_future(handler.handle(request(entries(1, 2))))

@@ -9,6 +9,7 @@ import pytest
 
 from kraft.model.errors import ErrorCode
 from kraft.model.produce import ProducePartition, ProduceRequest
+from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
 from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.handlers.produce_verification import ProduceVerification, TransactionSupport
 from tests.support.log.transactional_log import COMMIT, end, transactional
@@ -67,7 +68,9 @@ async def test_a_transaction_that_ends_while_its_batch_waits_for_a_thread_is_ver
     """The batch needed no verification when it came. One that its producer has given up must not be written."""
     waiting, coordinator = Waiting(tmp_path), Coordinator()
     verification = ProduceVerification(waiting.broker.partitions, coordinator.verify, is_enabled=True)
-    waiting.handler = ProduceHandler(waiting.broker.partitions, waiting.appends, verification)
+    waiting.handler = ProduceHandler(
+        waiting.broker.partitions, waiting.appends, verification, AwaitedReplicasHandler(waiting.broker.partitions)
+    )
     first = transactional(PRODUCER, 0, "a", key="k")
     assert await codes_of(waiting.handler.handle(_request(first))) == [ErrorCode.NONE]
     many = transactional(PRODUCER, 1, *["b"] * COUNT, key="k")

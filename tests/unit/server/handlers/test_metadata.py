@@ -42,7 +42,7 @@ def ask(
     loader = cast(MetadataLoader, SimpleNamespace(image=image))
     defaults = cast(TopicDefaults, SimpleNamespace(auto_create_enabled=auto_create))
     client = (controllers or FakeControllers()).as_client()
-    return asyncio.run(MetadataHandler(loader, client, defaults, "GRPC", replaced).handle(request))
+    return asyncio.run(MetadataHandler(loader, client, defaults, "GRPC", replaced, ()).handle(request))
 
 
 def test_all_topics_are_listed_with_their_leaders_and_addresses() -> None:

@@ -13,8 +13,8 @@ from kraft.model.ids import TopicId, TopicPartition
 from kraft.model.produce import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
 from kraft.server.handlers.awaited_replicas import AwaitedReplicasHandler
 from kraft.server.handlers.fetch import FetchHandler
-from kraft.server.handlers.produce import ProduceHandler
 from tests.support.log.transactional_log import transactional
+from tests.support.server.produce_handlers import produce_handler
 from tests.support.server.replicas import Broker, batch, fetched, follow, lead, lead_begun, settle, values_in, values_of
 
 
@@ -41,7 +41,7 @@ async def only(answer: Awaitable[ProduceResponse | None]) -> ProducePartitionRes
 async def test_acks_all_is_answered_when_every_replica_in_sync_has_the_records_on_disk(broker: Broker) -> None:
     partition = broker.open()
     lead(partition, epoch=3)
-    answer = asyncio.ensure_future(ProduceHandler(broker.partitions).handle(request(batch("a", "b"))))
+    answer = asyncio.ensure_future(produce_handler(broker.partitions).handle(request(batch("a", "b"))))
     await settle()
     fetched(partition, 2)
     await settle()
@@ -54,7 +54,7 @@ async def test_acks_all_is_answered_when_every_replica_in_sync_has_the_records_o
 
 async def test_an_answer_that_waited_is_there_in_the_turn_after_the_commit(broker: Broker) -> None:
     lead(broker.open(), replicas=(1,))
-    answer = asyncio.ensure_future(ProduceHandler(broker.partitions).handle(request(batch("a"))))
+    answer = asyncio.ensure_future(produce_handler(broker.partitions).handle(request(batch("a"))))
     await settle()
     broker.sync()
     await asyncio.sleep(0)
@@ -64,7 +64,7 @@ async def test_an_answer_that_waited_is_there_in_the_turn_after_the_commit(broke
 async def test_the_records_are_in_the_log_before_the_answer_is_awaited(broker: Broker) -> None:
     partition = broker.open()
     lead_begun(partition)
-    handler = ProduceHandler(broker.partitions)
+    handler = produce_handler(broker.partitions)
     first, second = handler.handle(request(batch("a"), acks=1)), handler.handle(request(batch("b"), acks=1))
     assert values_in(partition) == ["a", "b"]
     assert [(await only(answer)).base_offset for answer in (second, first)] == [1, 0]
@@ -73,14 +73,14 @@ async def test_the_records_are_in_the_log_before_the_answer_is_awaited(broker: B
 async def test_acks_1_does_not_wait_for_the_followers(broker: Broker) -> None:
     partition = broker.open(min_insync_replicas=2)
     lead_begun(partition, isr=(1,))
-    result = await only(ProduceHandler(broker.partitions).handle(request(batch("a"), acks=1)))
+    result = await only(produce_handler(broker.partitions).handle(request(batch("a"), acks=1)))
     assert (result.error_code, result.base_offset, partition.high_watermark) == (ErrorCode.NONE, 0, 0)
 
 
 async def test_acks_0_has_no_answer_and_a_failure_of_it_ends_the_stream(broker: Broker) -> None:
     partition = broker.open()
     lead_begun(partition)
-    handler = ProduceHandler(broker.partitions)
+    handler = produce_handler(broker.partitions)
     assert await handler.handle(request(batch("a"), acks=0)) is None
     assert values_in(partition) == ["a"]
     follow(partition, epoch=1)
@@ -91,7 +91,7 @@ async def test_acks_0_has_no_answer_and_a_failure_of_it_ends_the_stream(broker: 
 async def test_what_waits_for_no_replica_is_begun_and_answered_in_one(broker: Broker) -> None:
     partition = broker.open()
     lead_begun(partition)
-    handler = ProduceHandler(broker.partitions)
+    handler = produce_handler(broker.partitions)
     assert isinstance(handler.begin(request(batch("a"), acks=1)), ProduceResponse)
     assert handler.begin(request(batch("b"), acks=0)) is None
     awaited = handler.handle(request(batch("c"), acks=1))
@@ -112,7 +112,7 @@ async def test_what_waits_for_no_replica_is_begun_and_answered_in_one(broker: Br
 async def test_other_acks_are_refused_and_append_nothing(broker: Broker, acks: int) -> None:
     partition = broker.open()
     lead(partition)
-    result = await only(ProduceHandler(broker.partitions).handle(request(batch("a"), acks=acks)))
+    result = await only(produce_handler(broker.partitions).handle(request(batch("a"), acks=acks)))
     assert result.error_code is ErrorCode.INVALID_REQUIRED_ACKS
     assert values_in(partition) == []
 
@@ -123,7 +123,7 @@ async def test_a_wait_that_takes_too_long_ends_in_a_timeout_and_the_records_may_
     partition = broker.open()
     lead(partition)
     began = asyncio.get_running_loop().time()
-    result = await only(ProduceHandler(broker.partitions).handle(request(batch("a"), timeout_ms=1_500)))
+    result = await only(produce_handler(broker.partitions).handle(request(batch("a"), timeout_ms=1_500)))
     assert result.error_code is ErrorCode.REQUEST_TIMED_OUT
     assert asyncio.get_running_loop().time() - began == pytest.approx(1.5)
     broker.sync()
@@ -137,7 +137,7 @@ async def test_each_partition_has_its_own_outcome_also_beside_a_timeout(broker: 
     lead(replicated)
     partitions = [ProducePartition(topic="orders", partition=number, records=batch("a")) for number in (0, 1, 2)]
     answer = asyncio.ensure_future(
-        ProduceHandler(broker.partitions).handle(
+        produce_handler(broker.partitions).handle(
             ProduceRequest(request_id=7, acks=-1, timeout_ms=100, partitions=partitions)
         )
     )
@@ -155,7 +155,7 @@ async def test_each_partition_has_its_own_outcome_also_beside_a_timeout(broker: 
 async def test_below_the_minimum_isr_nothing_is_appended(broker: Broker) -> None:
     partition = broker.open(min_insync_replicas=2)
     lead(partition, isr=(1,))
-    result = await only(ProduceHandler(broker.partitions).handle(request(batch("a"))))
+    result = await only(produce_handler(broker.partitions).handle(request(batch("a"))))
     assert result.error_code is ErrorCode.NOT_ENOUGH_REPLICAS
     assert "min.insync.replicas=2" in result.error_message
     assert values_in(partition) == []
@@ -164,7 +164,7 @@ async def test_below_the_minimum_isr_nothing_is_appended(broker: Broker) -> None
 async def test_an_isr_that_shrinks_below_the_minimum_fails_waiting_records(broker: Broker) -> None:
     partition = broker.open(min_insync_replicas=2)
     lead(partition)
-    answer = asyncio.ensure_future(ProduceHandler(broker.partitions).handle(request(batch("a"))))
+    answer = asyncio.ensure_future(produce_handler(broker.partitions).handle(request(batch("a"))))
     await settle()
     lead(partition, partition_epoch=1, isr=(1,))
     assert (await only(answer)).error_code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
@@ -176,7 +176,7 @@ async def test_the_errors_of_acks_all_say_what_is_waited_for(broker: Broker) -> 
     awaited = AwaitedReplicasHandler(
         broker.partitions, lambda _, required_offset: f"waits for offset {required_offset}"
     )
-    handler = ProduceHandler(broker.partitions, awaited=awaited)
+    handler = produce_handler(broker.partitions, awaited=awaited)
     timed_out = await only(handler.handle(request(batch("a", "b"))))
     assert timed_out.error_code is ErrorCode.REQUEST_TIMED_OUT
     assert timed_out.error_message == "appended, and waits for offset 2"
@@ -189,7 +189,7 @@ async def test_the_errors_of_acks_all_say_what_is_waited_for(broker: Broker) -> 
 async def test_the_last_replica_in_sync_takes_records_and_gives_them_where_the_minimum_allows(broker: Broker) -> None:
     partition = broker.open(min_insync_replicas=1)
     lead(partition, isr=(1,))
-    answer = asyncio.ensure_future(ProduceHandler(broker.partitions).handle(request(batch("a"))))
+    answer = asyncio.ensure_future(produce_handler(broker.partitions).handle(request(batch("a"))))
     await settle()
     broker.sync()
     assert (await only(answer)).error_code is ErrorCode.NONE
@@ -201,7 +201,7 @@ async def test_the_last_replica_in_sync_takes_records_and_gives_them_where_the_m
 
 async def test_a_replica_that_does_not_lead_names_the_leader_it_knows(broker: Broker) -> None:
     follow(broker.open(), leader=2, epoch=9)
-    result = await only(ProduceHandler(broker.partitions).handle(request(batch("a"))))
+    result = await only(produce_handler(broker.partitions).handle(request(batch("a"))))
     assert result.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (result.leader_id, result.leader_epoch, result.base_offset) == (2, 9, -1)
 
@@ -209,7 +209,7 @@ async def test_a_replica_that_does_not_lead_names_the_leader_it_knows(broker: Br
 async def test_a_leader_that_is_demoted_while_records_wait_names_its_successor(broker: Broker) -> None:
     partition = broker.open()
     lead(partition)
-    answer = asyncio.ensure_future(ProduceHandler(broker.partitions).handle(request(batch("a"))))
+    answer = asyncio.ensure_future(produce_handler(broker.partitions).handle(request(batch("a"))))
     await settle()
     follow(partition, leader=2, epoch=1)
     result = await only(answer)
@@ -217,7 +217,7 @@ async def test_a_leader_that_is_demoted_while_records_wait_names_its_successor(b
 
 
 async def test_a_partition_that_is_not_held_here_has_no_hint(broker: Broker) -> None:
-    result = await only(ProduceHandler(broker.partitions).handle(request(batch("a"))))
+    result = await only(produce_handler(broker.partitions).handle(request(batch("a"))))
     assert result.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (result.leader_id, result.leader_epoch) == (-1, -1)
 
@@ -227,7 +227,7 @@ async def test_a_retry_of_what_is_in_the_log_waits_for_it_to_be_committed_and_ha
 ) -> None:
     partition = broker.open()
     lead(partition)
-    handler = ProduceHandler(broker.partitions)
+    handler = produce_handler(broker.partitions)
     original = batch("a", "b", producer_id=5, sequence=0)
     first = asyncio.ensure_future(handler.handle(request(original)))
     behind = asyncio.ensure_future(handler.handle(request(batch("c", producer_id=5, sequence=2))))
@@ -250,7 +250,7 @@ async def test_a_retry_of_what_is_in_the_log_waits_for_it_to_be_committed_and_ha
 async def test_a_retry_after_the_leader_changed_waits_under_the_new_leader(broker: Broker) -> None:
     partition = broker.open()
     lead(partition)
-    handler = ProduceHandler(broker.partitions)
+    handler = produce_handler(broker.partitions)
     original = batch("a", producer_id=5, sequence=0)
     first = asyncio.ensure_future(handler.handle(request(original)))
     await settle()
@@ -269,7 +269,7 @@ async def test_a_retry_after_the_leader_changed_waits_under_the_new_leader(broke
 async def test_a_gap_in_a_producers_numbers_is_refused(broker: Broker) -> None:
     partition = broker.open()
     lead_begun(partition)
-    handler = ProduceHandler(broker.partitions)
+    handler = produce_handler(broker.partitions)
     await only(handler.handle(request(batch("a", producer_id=5, sequence=0), acks=1)))
     result = await only(handler.handle(request(batch("c", producer_id=5, sequence=2), acks=1)))
     assert result.error_code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -278,7 +278,7 @@ async def test_a_gap_in_a_producers_numbers_is_refused(broker: Broker) -> None:
 async def test_what_is_under_way_behind_a_refused_batch_is_not_taken_before_it(broker: Broker) -> None:
     """The broker becomes leader between two requests of a producer that it does not know."""
     partition = broker.open()
-    handler = ProduceHandler(broker.partitions)
+    handler = produce_handler(broker.partitions)
     first, second = (request(batch(each, producer_id=5, sequence=at), acks=1) for at, each in enumerate("ab"))
     assert (await only(handler.handle(first))).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     lead_begun(partition)
@@ -290,7 +290,7 @@ async def test_what_is_under_way_behind_a_refused_batch_is_not_taken_before_it(b
 
 async def test_damaged_bytes_and_batches_that_are_too_large_are_refused(broker: Broker) -> None:
     lead(broker.open(max_message_bytes=100))
-    handler = ProduceHandler(broker.partitions)
+    handler = produce_handler(broker.partitions)
     damaged = bytearray(batch("a"))
     damaged[-1] ^= 1
     refused = [await only(handler.handle(request(each))) for each in (bytes(damaged), batch("x" * 200), b"")]
@@ -304,7 +304,7 @@ async def test_damaged_bytes_and_batches_that_are_too_large_are_refused(broker: 
 async def test_nothing_waits_any_longer_for_a_client_that_went(broker: Broker) -> None:
     partition = broker.open()
     lead(partition)
-    answer = asyncio.ensure_future(ProduceHandler(broker.partitions).handle(request(batch("a"))))
+    answer = asyncio.ensure_future(produce_handler(broker.partitions).handle(request(batch("a"))))
     await settle()
     assert len(partition._produces) == 1
     answer.cancel()
@@ -315,7 +315,7 @@ async def test_nothing_waits_any_longer_for_a_client_that_went(broker: Broker) -
 async def test_a_write_error_of_the_disk_reaches_the_node_and_the_producer(broker: Broker) -> None:
     lead_begun(broker.open())
     broker.disk.fails_writes = True
-    result = await only(ProduceHandler(broker.partitions).handle(request(batch("a"))))
+    result = await only(produce_handler(broker.partitions).handle(request(batch("a"))))
     assert result.error_code is ErrorCode.KAFKA_STORAGE_ERROR
     assert broker.failures
 
@@ -324,14 +324,16 @@ async def test_only_brokers_write_to_an_internal_topic(broker: Broker) -> None:
     partition = broker.open(TopicPartition("__consumer_offsets", 0), TopicId(UUID(int=50)))
     lead(partition, replicas=(1,))
     asked = request(batch("a"), topic="__consumer_offsets")
-    assert (await only(ProduceHandler(broker.partitions).handle(asked))).error_code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert (
+        await only(produce_handler(broker.partitions).handle(asked))
+    ).error_code is ErrorCode.INVALID_TOPIC_EXCEPTION
     assert values_in(partition) == []
 
 
 async def test_a_transactional_batch_that_nobody_has_verified_is_refused(broker: Broker) -> None:
     partition = broker.open()
     lead(partition)
-    result = await only(ProduceHandler(broker.partitions).handle(request(transactional(7, 0, "a"))))
+    result = await only(produce_handler(broker.partitions).handle(request(transactional(7, 0, "a"))))
     assert (result.error_code, result.error_message) == (
         ErrorCode.INVALID_TXN_STATE,
         "the records of producer 7 are not part of an open transaction: send them with their transactional id",

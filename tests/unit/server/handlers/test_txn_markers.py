@@ -20,11 +20,11 @@ from kraft.model.transaction_partitions import TxnMarker, WriteTxnMarkersRequest
 from kraft.model.transactions import AbortTransactionRequest
 from kraft.server.broker.transactions import CALL_S_MAX
 from kraft.server.handlers import txn_markers
-from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.handlers.txn_markers import WAITING_MAX, WRITTEN_S_MAX, TxnMarkersHandler
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.waiting_appends import WaitingAppend, WaitingAppends
 from tests.support.log.transactional_log import VERIFIED, end, read_committed, send, transactional
+from tests.support.server.produce_handlers import produce_handler
 from tests.support.server.replicas import (
     DEFAULTS,
     ORDERS_0,
@@ -244,7 +244,7 @@ async def behind_records_that_wait(marking: Marking) -> tuple[Partition, Awaitab
     """Return a third partition in which records wait for the thread, and the answer to them."""
     partition = marking.broker.open(TopicPartition("orders", 2), cleanup_policy=COMPACT)
     lead(partition, epoch=1, replicas=(1,))
-    produce = ProduceHandler(marking.broker.partitions, marking.appends)
+    produce = produce_handler(marking.broker.partitions, marking.appends)
     partitions = [ProducePartition(topic="orders", partition=2, records=large("a"))]
     produced = asyncio.ensure_future(
         produce.handle(ProduceRequest(request_id=7, acks=1, timeout_ms=30_000, partitions=partitions))

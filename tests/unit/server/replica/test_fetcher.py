@@ -6,6 +6,7 @@ import pytest
 
 from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
+from kraft.replication.follower_progress import UNKNOWN_OFFSET
 from kraft.server.replica import fetcher as fetcher_module
 from kraft.server.replica.fetcher import NO_ROOM_RETRY_AFTER_S
 from kraft.server.replica.partition import Partition
@@ -95,7 +96,7 @@ async def test_a_high_watermark_without_records_is_applied(leader: Leader, follo
     async with fetching(leader, follower):
         await until(lambda: leader.offsets_asked()[-1:] == [1])
         assert copy.high_watermark == 0
-        source.follower_fetched(BrokerId(3), BrokerEpoch(3), source.log.log_end_offset)
+        source.follower_fetched(BrokerId(3), BrokerEpoch(3), source.log.log_end_offset, UNKNOWN_OFFSET)
         await until(lambda: copy.high_watermark == 1)
 
 
@@ -296,7 +297,7 @@ async def test_the_log_start_follows_the_leaders_and_is_reported_to_it(leader: L
 
 async def test_a_new_follower_starts_at_the_leaders_log_start(leader: Leader, follower: Broker) -> None:
     source = led(leader, "a", "b", "c")
-    source.follower_fetched(BrokerId(1), BrokerEpoch(1), source.log.log_end_offset)
+    source.follower_fetched(BrokerId(1), BrokerEpoch(1), source.log.log_end_offset, UNKNOWN_OFFSET)
     made(source, source.delete_records(2)[1])
     copy = followed(follower)
     async with fetching(leader, follower):

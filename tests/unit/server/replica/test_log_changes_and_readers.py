@@ -58,7 +58,7 @@ async def half_swapped(
         config = replace(log.config, segment_bytes=merging_into)
         plan = plan_cleaning(log.segments(), config, log.cleaned_end_offset, partition.high_watermark, WALL_MS)
         assert plan is not None
-        result = clean(disk, log.directory, plan, config, WALL_MS, 1 << 20, {}, lambda _: None)
+        result = clean(disk, log.directory, plan, config, WALL_MS, 1 << 20, {}, lambda _: None, ())
         disk.holds_swap = holds
         swap = partition.install_cleaned(result, open_cleaned(disk, log.directory, result, config.index_interval_bytes))
         await until(disk.held.is_set)

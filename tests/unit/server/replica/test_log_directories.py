@@ -9,7 +9,7 @@ A, B, C = LogDirectory("/a"), LogDirectory("/b"), LogDirectory("/c")
 
 
 def test_a_directory_that_failed_is_out_of_use_for_good_and_the_order_of_the_others_stays() -> None:
-    directories = LogDirectories([A, B, C])
+    directories = LogDirectories([A, B, C], {})
     assert directories.fail(B, "input/output error")
     assert not directories.fail(B, "again")
     assert (directories.online, directories.offline) == ((A, C), {B: "input/output error"})
@@ -26,4 +26,4 @@ def test_what_could_not_be_used_at_the_start_is_out_of_use() -> None:
 
 def test_a_broker_without_a_log_directory_is_a_bug() -> None:
     with pytest.raises(AssertionError):
-        LogDirectories([])
+        LogDirectories([], {})

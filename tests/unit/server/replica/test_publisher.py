@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from kraft.metadata.records import TopicConfigSet, TopicDeleted
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, Offset, TopicId
+from kraft.replication.follower_progress import UNKNOWN_OFFSET
 from kraft.server.replica.high_watermarks import read_high_watermarks, write_high_watermarks
 from kraft.server.replica.log_directories import as_log_directory
 from tests.support.cluster_images import ORDERS, cluster, with_topic
@@ -259,7 +260,7 @@ async def test_a_restart_continues_from_the_checkpointed_high_watermark(tmp_path
     partition = before.partition()
     append_to(partition, batch("a", "b"), -1)
     before.broker.sync()
-    partition.follower_fetched(BrokerId(2), BrokerEpoch(2), Offset(1))
+    partition.follower_fetched(BrokerId(2), BrokerEpoch(2), Offset(1), UNKNOWN_OFFSET)
     assert partition.high_watermark == 1
     await before.publisher.close()
     await before.publisher.checkpoint()

@@ -41,7 +41,7 @@ def removals(
     *directories: Path, disk: RealDisk, thread: ThreadPoolExecutor, failures: list[str] | None = None
 ) -> ReplicaRemovals:
     noted = failures if failures is not None else []
-    in_use = LogDirectories([as_log_directory(directory) for directory in directories])
+    in_use = LogDirectories([as_log_directory(directory) for directory in directories], {})
     return ReplicaRemovals(
         disk=disk,
         directories=in_use,

@@ -36,7 +36,7 @@ def store(tmp_path: Path) -> PartitionStore:
 
 
 def store_of(*directories: Path, disk: RealDisk | None = None) -> PartitionStore:
-    in_use = LogDirectories([as_log_directory(directory) for directory in directories])
+    in_use = LogDirectories([as_log_directory(directory) for directory in directories], {})
     return PartitionStore(disk or RealDisk(), in_use, closed_cleanly=())
 
 

@@ -54,7 +54,7 @@ def ask(
     loader = cast(MetadataLoader, SimpleNamespace(image=image))
     defaults = cast(TopicDefaults, SimpleNamespace(auto_create_enabled=auto_create))
     client = (controllers or FakeControllers()).as_client()
-    handler = MetadataHandler(loader, client, defaults, LISTENER, at_once)
+    handler = MetadataHandler(loader, client, defaults, LISTENER, at_once, ())
     api = MetadataApi(handler.handle, leaders(image), BrokerId(2), lambda: fenced_lately)
     topics = tuple(MetadataRequestTopic(name=name) for name in names)
     request = MetadataRequest(**{"topics": topics} | fields)

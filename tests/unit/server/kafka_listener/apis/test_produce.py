@@ -15,7 +15,6 @@ from kraft.model import produce as values
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId, TopicPartition
 from kraft.server.handlers.long_produces import LONG_FROM
-from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.handlers.produce_verification import TransactionSupport
 from kraft.server.kafka_listener.apis.produce import ProduceApi
 from kraft.server.kafka_listener.connection import CloseConnection
@@ -30,6 +29,7 @@ from kraft.wire.schema.produce import (
     TopicProduceData,
 )
 from tests.support.cluster_images import epoch_of
+from tests.support.server.produce_handlers import produce_handler
 from tests.support.server.replicas import WALL_MS, Broker, append_to, batch, follow, lead_begun, settle, values_in
 from tests.support.virtual_time import run_virtually
 from tests.unit.server.kafka_listener.apis.listener import (
@@ -52,7 +52,8 @@ def broker(tmp_path: Path) -> Broker:
 
 
 def api(broker: Broker, image: MetadataImage = IMAGE) -> ProduceApi:
-    return ProduceApi(ProduceHandler(broker.partitions).begin, leaders(image))
+    handler = produce_handler(broker.partitions)
+    return ProduceApi(handler.begin, leaders(image), handler.refuse_unknown)
 
 
 def topic(version: int, name: str, *partitions: tuple[int, bytes | None]) -> TopicProduceData:
@@ -182,7 +183,7 @@ def test_what_is_under_way_behind_records_of_an_unknown_topic_id_is_not_taken_be
     """This broker learns of a new topic between two requests of one producer."""
     partition = broker.open()
     lead_begun(partition)
-    handler = ProduceHandler(broker.partitions)
+    handler = produce_handler(broker.partitions)
     before = ProduceApi(handler.begin, leaders(MetadataImage()), handler.refuse_unknown)
     after = ProduceApi(handler.begin, leaders(IMAGE), handler.refuse_unknown)
     first, second = (
@@ -201,7 +202,7 @@ def test_what_is_under_way_behind_records_of_an_unknown_topic_id_is_not_taken_be
 def test_neither_is_what_is_under_way_behind_a_long_request_for_one(broker: Broker) -> None:
     partition = broker.open()
     lead_begun(partition)
-    handler = ProduceHandler(broker.partitions)
+    handler = produce_handler(broker.partitions)
     before = ProduceApi(handler.begin, leaders(MetadataImage()), handler.refuse_unknown)
     after = ProduceApi(handler.begin, leaders(IMAGE), handler.refuse_unknown)
     others = [(number, batch("x")) for number in range(1, LONG_FROM + 1)]
@@ -310,7 +311,9 @@ def test_the_version_says_what_a_transactional_producer_understands(broker: Brok
 
     for transactional_id in ("payments", None):
         wanted = ProduceRequest(transactional_id=transactional_id, acks=0, timeout_ms=1_000, topic_data=())
-        assert run_virtually(ask(ProduceApi(begin, leaders()), wanted, version, ProduceResponse)) is None
+        assert (
+            run_virtually(ask(ProduceApi(begin, leaders(), lambda *_: None), wanted, version, ProduceResponse)) is None
+        )
     old = TransactionSupport.ABORTABLE if version == 11 else TransactionSupport.VERIFIES
     support = TransactionSupport.ADDS if version >= 12 else old
     assert begun == [("payments", support), ("", support)]
