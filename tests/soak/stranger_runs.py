@@ -186,14 +186,14 @@ def flooding(port: int, kind: str, path: str, peaks: _Peaks) -> Iterator[None]:
         stranger.stdin.close()
 
 
-def measure(node: Node, port: str, kind: str) -> Measured:
+def measure(node: Node, port: str, kind: str, hold_s: float) -> Measured:
     peaks = _Peaks(node)
     with Honest(node.bootstrap_servers) as honest:
-        time.sleep(HOLD_S)
+        time.sleep(hold_s)
         before_s, resident_before = _p99(honest.times_s), node.process.memory_info().rss
         begun = len(honest.times_s)
         with flooding(node.ports[port], kind, _PATHS[port], peaks):
-            peaks.note_for(HOLD_S)
+            peaks.note_for(hold_s)
         during_s = honest.times_s[begun:]
     problem = _problem(node)
     return Measured(
@@ -237,15 +237,15 @@ def _p99(times_s: Sequence[float]) -> float:
     return sorted(times_s)[int(len(times_s) * 0.99)] if times_s else float("inf")
 
 
-def run(kinds: Sequence[str], ports: Sequence[str]) -> Iterator[Measured]:
-    """Yield the measurements of each flood, until the node has ended."""
+def run(kinds: Sequence[str], ports: Sequence[str], hold_s: float = HOLD_S) -> Iterator[Measured]:
+    """Yield the measurements of each flood, until the node has ended. Before a flood and in it, `hold_s` pass."""
     with TemporaryDirectory() as directory:
         reserved = ReservedPorts(3)
         node = Node(Path(directory), reserved.ports)
         node.start()
         try:
             for port, kind in zip(ports, kinds, strict=True):
-                measured = measure(node, port, kind)
+                measured = measure(node, port, kind, hold_s)
                 yield measured
                 if not node.is_running:
                     return

@@ -22,7 +22,7 @@ from msgspec import Struct
 from kraft.client import Admin
 from kraft.local.free_ports import ReservedPorts
 from kraft.model.errors import Refusal
-from tests.support.spark.spark_session import QUICK_WORKERS
+from tests.support.spark.spark_session import QUICK_WORKERS, SHORT_LIVED_JAVA
 from tests.support.waiting import until
 
 ROOT: Final = Path(__file__).parents[3]
@@ -76,6 +76,7 @@ class Reader:
             "KRAFT_BOOTSTRAP_SERVER": self.address,
             "HOME": str(directory),
             "XDG_STATE_HOME": str(directory / "state"),
+            "JDK_JAVA_OPTIONS": SHORT_LIVED_JAVA,
         }
         self._number = 0
 
