@@ -1,75 +1,86 @@
 """Dynamic broker configs, which change while brokers run, and their effect on the brokers' files.
 
 A value can be set for one broker, or for all brokers that have none of their own; both override the broker's file. The
-dynamic keys are the defaults of topic configs, and the speed of compaction and scrub. Source: KIP-226.
+dynamic keys are the defaults of topic configs, and those that are declared so. Source: KIP-226.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from difflib import get_close_matches
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kraft.log.topic_config import SERVER_KEYS, TOPIC_CONFIGS, TopicConfig
 from kraft.metadata.configs import broker_defaults
 from kraft.metadata.image import MetadataImage
-from kraft.model.config_types import INT64_MAX, IntegerBetween
+from kraft.model.config_keys import Key, keys_of
 from kraft.model.errors import ErrorCode, Refusal
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 
 EVERY_BROKER: Final = ""
 """Used in place of a broker's id for all brokers."""
-
-CLEANER_BACKOFF: Final = "log.cleaner.backoff.ms"
-CLEANER_IO: Final = "log.cleaner.io.max.bytes.per.second"
-SCRUB_IO: Final = "log.scrub.io.max.bytes.per.second"
-
-MAINTENANCE_KEYS: Final[Mapping[str, IntegerBetween]] = {
-    CLEANER_BACKOFF: IntegerBetween(least=0, most=INT64_MAX),
-    CLEANER_IO: IntegerBetween(least=1, most=INT64_MAX),
-    SCRUB_IO: IntegerBetween(least=1, most=INT64_MAX),
-}
 
 _AT_START_ONLY: Final = frozenset({"log.flush.scheduler.interval.ms"})
 """Keys that brokers read only at start: this one is also the interval of a background task."""
 
 TOPIC_DEFAULT_KEYS: Final = frozenset(SERVER_KEYS) - _AT_START_ONLY
 
-DYNAMIC_KEYS: Final = frozenset({*MAINTENANCE_KEYS, *TOPIC_DEFAULT_KEYS})
+
+def is_dynamic(key: Key) -> bool:
+    """Return whether the key of a broker's file can be set while the broker runs."""
+    return key.dynamic is not None or key.name in TOPIC_DEFAULT_KEYS
 
 
-def check_broker_config(key: str, value: str, known_keys: Collection[str]) -> None:
+def check_broker_config(name: str, value: str, keys: Mapping[str, Key]) -> None:
     """Raise Refusal INVALID_CONFIG if the key is not a dynamic broker config, or the value is not valid for it.
 
-    `known_keys` are all keys that a broker's file may hold.
+    `keys` are all keys that a broker's file may hold.
     """
-    check_broker_key(key, known_keys)
+    check_broker_key(name, keys)
     try:
-        if key in MAINTENANCE_KEYS:
-            MAINTENANCE_KEYS[key].read(value)
+        if (dynamic := keys[name].dynamic) is not None:
+            dynamic.read(value)
         else:
-            declared, server_key = SERVER_KEYS[key]
+            declared, server_key = SERVER_KEYS[name]
             declared.read_server(server_key, value)
     except ValueError as error:
-        raise Refusal(ErrorCode.INVALID_CONFIG, f"{key}={_shown(value)}: expected {error}") from None
+        raise Refusal(ErrorCode.INVALID_CONFIG, f"{name}={_shown(value)}: expected {error}") from None
 
 
-def check_broker_key(key: str, known_keys: Collection[str]) -> None:
-    if key in DYNAMIC_KEYS:
+def check_broker_key(name: str, keys: Mapping[str, Key]) -> None:
+    if name in keys and is_dynamic(keys[name]):
         return
-    if key in known_keys:
-        problem = f"{key} cannot be changed while a broker runs: set it in the broker's file and restart the broker"
-    elif key in TOPIC_CONFIGS:
-        problem = f"'{key}' is a topic config: for all topics of a broker use {TOPIC_CONFIGS[key].server_keys[0].name}"
+    if name in keys:
+        problem = f"{name} cannot be changed while a broker runs: set it in the broker's file and restart the broker"
+    elif name in TOPIC_CONFIGS:
+        problem = (
+            f"'{name}' is a topic config: for all topics of a broker use {TOPIC_CONFIGS[name].server_keys[0].name}"
+        )
     else:
-        nearest = get_close_matches(key[:100], DYNAMIC_KEYS, n=1)
+        nearest = get_close_matches(name[:100], [key.name for key in keys.values() if is_dynamic(key)], n=1)
         remedy = f"did you mean '{nearest[0]}'?" if nearest else "kraft configs describe --broker ID --all lists all"
-        problem = f"there is no broker config '{_shown(key)}': {remedy}"
+        problem = f"there is no broker config '{_shown(name)}': {remedy}"
     raise Refusal(ErrorCode.INVALID_CONFIG, problem)
 
 
 def dynamic_configs(image: MetadataImage, broker: str) -> dict[str, str]:
     """Return the values set for the broker or for all brokers; for EVERY_BROKER, those set for all."""
     return {**image.broker_configs.get(EVERY_BROKER, {}), **image.broker_configs.get(broker, {})}
+
+
+def with_dynamic(component: T, configs: Mapping[str, str]) -> T:
+    """Return a component of a broker's file with the dynamic configs among `configs`, which the controller checked."""
+    values: dict[str, Any] = {
+        field: key.dynamic.read(configs[key.name])
+        for field, key in keys_of(type(component)).items()
+        if key.dynamic is not None and key.name in configs
+    }
+    return replace(component, **values)
 
 
 class TopicDefaultsInEffect:

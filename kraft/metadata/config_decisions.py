@@ -6,7 +6,7 @@ Source: KIP-339 (IncrementalAlterConfigs); KIP-133 (AlterConfigs, which replaces
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from msgspec import Struct, field
@@ -22,6 +22,7 @@ from kraft.metadata.group_configs import GroupDefaults, check_group_configs, che
 from kraft.metadata.image import MetadataImage, TopicImage
 from kraft.metadata.records import BrokerConfigSet, GroupConfigSet, MetadataRecord, TopicConfigSet
 from kraft.metadata.topic_names import unknown_topic
+from kraft.model.config_keys import Key
 from kraft.model.config_types import ListOf, list_items
 from kraft.model.configs import ConfigOperation, ConfigResourceType
 from kraft.model.errors import ErrorCode, Refusal
@@ -47,7 +48,7 @@ class NodeConfigs(Struct, frozen=True, kw_only=True):
     """Defaults of topics, with dynamic configs of brokers."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
-    keys: Collection[str] = frozenset()
+    keys: Mapping[str, Key] = field(default_factory=dict)
     """All keys that such a file may hold."""
 
     groups: GroupDefaults = field(default_factory=GroupDefaults)

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, Final, Generic, TypeVar, get_type_hints
 
-from kraft.model.config_types import INT32_MAX
+from kraft.model.config_types import INT32_MAX, IntegerBetween
 from kraft.model.configs import ConfigType
 
 T = TypeVar("T")
@@ -47,6 +47,8 @@ class Key:
     """Kafka's older name, accepted with a warning."""
     unit: int = 1
     """One of the key's number is so many of the field's."""
+    dynamic: IntegerBetween | None = None
+    """The values to which a running broker can be set; None: it reads the key at its start only."""
 
     def in_field(self, value: object) -> object:
         """Return the field's value for one of the key."""
@@ -61,10 +63,11 @@ def key(
     default: T | Required,
     older_name: str | None = None,
     unit: int = 1,
+    dynamic: IntegerBetween | None = None,
 ) -> T:
     """Declare the field of a component that the key `name` fills; `default` is the field's."""
     of_key = default // unit if isinstance(default, int) and unit != 1 else default
-    declared = Key(name, read, purpose, of_key, older_name, unit)
+    declared = Key(name, read, purpose, of_key, older_name, unit, dynamic)
     value: Any = MISSING if isinstance(default, Required) else default
     filled: T = field(default=value, metadata={KEY: declared})
     return filled

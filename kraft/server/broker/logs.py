@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from kraft.metadata.broker_configs import CLEANER_BACKOFF, CLEANER_IO, SCRUB_IO, dynamic_configs
+from kraft.metadata.broker_configs import dynamic_configs, with_dynamic
 from kraft.metadata.image import MetadataImage
 from kraft.model.ids import LogDirectory, TopicPartition
 from kraft.server.config.node_config import NodeConfig
@@ -71,12 +71,8 @@ class BrokerLogs:
 
     def reconfigure(self, image: MetadataImage) -> None:
         """Apply the brokers' dynamic configs in `image`."""
-        dynamic, static = dynamic_configs(image, str(self._config.node_id)), self._config.log_maintenance
-        self.maintenance.reconfigure(
-            cleaner_backoff_ms=int(dynamic.get(CLEANER_BACKOFF, static.cleaner_backoff_ms)),
-            cleaner_io_max=int(dynamic.get(CLEANER_IO, static.cleaner_io_bytes_per_second_max)),
-            scrub_io_max=int(dynamic.get(SCRUB_IO, static.scrub_io_bytes_per_second_max)),
-        )
+        configs = dynamic_configs(image, str(self._config.node_id))
+        self.maintenance.reconfigure(with_dynamic(self._config.log_maintenance, configs))
 
     def directories_closed(self, *, were_opened: bool) -> tuple[LogDirectory, ...]:
         """Return the directories in which every log is closed cleanly, once all logs are closed.

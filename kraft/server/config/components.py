@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kraft.log.topic_config import TopicConfig
 from kraft.model.config_keys import Required, boolean, key, one_of, whole_number
-from kraft.model.config_types import INT32_MAX, INT64_MAX
+from kraft.model.config_types import INT32_MAX, INT64_MAX, IntegerBetween
 from kraft.server.config import readers
 from kraft.server.config.readers import MIB
 from kraft.server.config.values import CONTROLLER, SSL, UNLIMITED_BYTES_PER_SECOND, Durability, Voter
@@ -171,6 +171,7 @@ class LogMaintenance:
         whole_number(0, INT64_MAX),
         "Pause of the cleaner when no log needs compaction.",
         default=15_000,
+        dynamic=IntegerBetween(least=0, most=INT64_MAX),
     )
     cleaner_dedupe_buffer_bytes: int = key(
         "log.cleaner.dedupe.buffer.size",
@@ -184,6 +185,7 @@ class LogMaintenance:
         readers.bytes_per_second,
         "Bytes per second that the cleaner may read and write in total.",
         default=UNLIMITED_BYTES_PER_SECOND,
+        dynamic=IntegerBetween(least=1, most=INT64_MAX),
     )
     producer_id_expiration_ms: int = key(
         "producer.id.expiration.ms",
@@ -209,6 +211,7 @@ class LogMaintenance:
         readers.bytes_per_second,
         "Bytes per second that the scrub may read; the default reads 4.6 TiB in seven days. Kraft only.",
         default=8 * MIB,
+        dynamic=IntegerBetween(least=1, most=INT64_MAX),
     )
     free_space_bytes_min: int = key(
         "log.free.space.min.bytes",

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Final
 
 from kraft.log.topic_config import TOPIC_CONFIGS
-from kraft.metadata.broker_configs import DYNAMIC_KEYS, EVERY_BROKER, TopicDefaultsInEffect
+from kraft.metadata.broker_configs import EVERY_BROKER, TopicDefaultsInEffect, is_dynamic
 from kraft.metadata.configs import text_in_effect
 from kraft.metadata.group_configs import GROUP_CONFIGS, GroupConfigKey
 from kraft.metadata.image import MetadataImage
@@ -124,7 +124,7 @@ class _Describing:
                     )
                     raise Refusal(ErrorCode.INVALID_REQUEST, problem)
                 for key in KEYS:
-                    yield self._of_file(key, self._of_key(key), read_only=key.name not in DYNAMIC_KEYS)
+                    yield self._of_file(key, self._of_key(key), read_only=not is_dynamic(key))
             case ConfigResourceType.GROUP:
                 if not name:
                     raise Refusal(ErrorCode.INVALID_REQUEST, "the group id is empty: name a group")

@@ -90,11 +90,11 @@ class LogMaintenanceTasks:
             self._cleaner_throttle.stop()
             self._scrub_throttle.stop()
 
-    def reconfigure(self, *, cleaner_backoff_ms: int, cleaner_io_max: int, scrub_io_max: int) -> None:
-        """Apply the settings that may change while the broker runs. The limits are in bytes per second."""
-        self._cleaner.set_backoff_ms(cleaner_backoff_ms)
-        self._cleaner_throttle.set_rate(cleaner_io_max)
-        self._scrub_throttle.set_rate(scrub_io_max)
+    def reconfigure(self, config: LogMaintenance) -> None:
+        """Apply the settings whose keys are dynamic: they may change while the broker runs."""
+        self._cleaner.set_backoff_ms(config.cleaner_backoff_ms)
+        self._cleaner_throttle.set_rate(config.cleaner_io_bytes_per_second_max)
+        self._scrub_throttle.set_rate(config.scrub_io_bytes_per_second_max)
 
     def records_deleted(self) -> None:
         """Apply retention now instead of at the next check, because a log start advanced."""

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from kraft.metadata.broker_configs import (
-    DYNAMIC_KEYS,
     EVERY_BROKER,
-    MAINTENANCE_KEYS,
+    TOPIC_DEFAULT_KEYS,
     TopicDefaultsInEffect,
     check_broker_config,
     dynamic_configs,
+    with_dynamic,
 )
 from kraft.metadata.config_decisions import NodeConfigs, incremental_alter_configs
 from kraft.metadata.configs import broker_defaults
@@ -17,6 +19,7 @@ from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import BrokerConfigSet, FeatureLevelSet
 from kraft.model.configs import ConfigOperation, ConfigResourceType
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.server.config.components import LogMaintenance
 from kraft.server.config.keys import BY_NAME
 from kraft.wire.schema.incremental_alter_configs import (
     AlterableConfig,
@@ -138,10 +141,18 @@ def test_values_that_do_not_go_with_a_brokers_file_leave_its_file_in_effect() ->
     assert TopicDefaultsInEffect(settings, static, "1")(image) == static
 
 
+def test_a_component_takes_the_dynamic_configs_of_its_keys() -> None:
+    static = LogMaintenance(cleaner_backoff_ms=7, cleaner_threads=2)
+    configs = {"log.scrub.io.max.bytes.per.second": "5", "log.cleaner.threads": "9", "log.retention.ms": "1"}
+    assert with_dynamic(static, configs) == dataclasses.replace(static, scrub_io_bytes_per_second_max=5)
+    assert with_dynamic(static, {"log.cleaner.backoff.ms": "0"}).cleaner_backoff_ms == 0
+
+
 def test_every_key_that_can_be_changed_is_one_of_a_brokers_file_and_takes_what_that_takes() -> None:
-    assert set(BY_NAME) >= DYNAMIC_KEYS
-    for key, kind in MAINTENANCE_KEYS.items():
-        for value in (kind.least, kind.most):
-            assert BY_NAME[key].read(str(value)) == value, key
-        with pytest.raises(Refusal):
-            check_broker_config(key, str(kind.least - 1), BY_NAME)
+    assert BY_NAME.keys() >= TOPIC_DEFAULT_KEYS
+    for key in BY_NAME.values():
+        if key.dynamic is not None:
+            for value in (key.dynamic.least, key.dynamic.most):
+                assert key.read(str(value)) == value, key
+            with pytest.raises(Refusal):
+                check_broker_config(key.name, str(key.dynamic.least - 1), BY_NAME)

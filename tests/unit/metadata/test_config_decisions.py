@@ -20,6 +20,7 @@ from kraft.metadata.records import BrokerConfigSet, TopicConfigSet
 from kraft.model.configs import ConfigOperation, ConfigResourceType
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId, TopicId
+from kraft.server.config.keys import BY_NAME
 from kraft.wire.schema.alter_configs import AlterConfigsResponse
 from kraft.wire.schema.incremental_alter_configs import (
     AlterableConfig,
@@ -121,7 +122,7 @@ def test_a_resource_that_does_not_exist_cannot_be_replaced() -> None:
 def test_the_configs_of_a_broker_are_replaced() -> None:
     image = cluster(1).replay([BrokerConfigSet(broker="1", key="log.retention.ms", value="5")])
     request = asked_to_replace(ConfigResourceType.BROKER, "1", {"log.roll.ms": "7"})
-    decision = alter_configs(image, request, NodeConfigs(topics=KAFKA_DEFAULTS, keys=["log.roll.ms"]))
+    decision = alter_configs(image, request, NodeConfigs(topics=KAFKA_DEFAULTS, keys=BY_NAME))
     assert image.replay(decision.records).broker_configs["1"] == {"log.roll.ms": "7"}
 
 

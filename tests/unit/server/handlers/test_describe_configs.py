@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kraft.log.topic_config import TOPIC_CONFIGS
-from kraft.metadata.broker_configs import DYNAMIC_KEYS
+from kraft.metadata.broker_configs import TOPIC_DEFAULT_KEYS
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import BrokerConfigSet, TopicConfigSet
 from kraft.model.configs import ConfigResourceType, ConfigSource, ConfigType
@@ -126,7 +126,12 @@ def test_a_broker_describes_the_configs_of_its_file_and_its_defaults(directory: 
     description = described(directory, orders(), "7", kind=BROKER, file="log.cleaner.enable=false\n")
     assert [each.name for each in description.configs] == sorted(key.name for key in KEYS)
     assert all(each.documentation for each in description.configs)
-    assert {each.name for each in description.configs if not each.read_only} == DYNAMIC_KEYS
+    assert {each.name for each in description.configs if not each.read_only} == {
+        "log.cleaner.backoff.ms",
+        "log.cleaner.io.max.bytes.per.second",
+        "log.scrub.io.max.bytes.per.second",
+        *TOPIC_DEFAULT_KEYS,
+    }
     for key, value, kind, source in (
         ("node.id", "7", ConfigType.INT, "STATIC_BROKER_CONFIG"),
         ("log.cleaner.enable", "false", ConfigType.BOOLEAN, "STATIC_BROKER_CONFIG"),

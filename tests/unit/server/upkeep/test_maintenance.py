@@ -287,7 +287,7 @@ async def test_with_the_page_cache_records_are_synced_when_they_have_waited_long
 async def test_another_pause_of_the_cleaner_holds_from_the_next_one_on(broker: Broker) -> None:
     async with maintaining(broker, cleaner_backoff_ms=10_000) as tasks:
         await asyncio.sleep(1)
-        tasks.reconfigure(cleaner_backoff_ms=100, cleaner_io_max=10**12, scrub_io_max=10**12)
+        tasks.reconfigure(replace(CONFIG, cleaner_backoff_ms=100))
         await asyncio.sleep(10)
         partition = filled(broker, 0, 0, 0, cleanup_policy=("compact",))
         await asyncio.sleep(0.5)
