@@ -24,7 +24,9 @@ from tests.support.cluster_images import cluster, earlier_cluster
 from tests.support.replaced_configs import asked_to_replace
 
 SET, DELETE, APPEND = ConfigOperation.SET, ConfigOperation.DELETE, ConfigOperation.APPEND
-HEARTBEAT_INTERVAL, SESSION_TIMEOUT, ASSIGNMENT_INTERVAL = GROUP_CONFIGS
+HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
+SESSION_TIMEOUT = "consumer.session.timeout.ms"
+ASSIGNMENT_INTERVAL = "consumer.assignment.interval.ms"
 KAFKAS = GroupDefaults()
 WIDE = GroupDefaults(
     bounds=GroupBounds(
