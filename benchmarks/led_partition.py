@@ -66,9 +66,9 @@ def _begin_epoch(partition: Partition) -> None:
     """Write the leader's epoch, as an append does whose producer gives up: no measured request waits for it."""
     with suppress(AppendMustWait):
         partition.append(stamp(next(batches(_GIVEN_UP_BYTES))), acks=1)
-    while (step := partition.prepare_sync()) is not None:
+    while (step := partition.replica_log.prepare_sync()) is not None:
         step.run()
-        partition.complete_sync(step)
+        partition.replica_log.complete_sync(step)
 
 
 def _monotonic_ms() -> int:

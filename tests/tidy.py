@@ -12,6 +12,7 @@ Measured are, generated code left out:
 - parameters: those of a function or method, a constructor's too, without `self` and `cls`. A typer command has no
   limit, because each of its parameters is an option that users see. Fields of a dataclass are not counted: a value
   with a name is what too many parameters become;
+- methods: those of a class, with what it inherits from classes of the project; `tests.class_methods` counts them;
 - imports: modules outside of the file's own folder, wherever in the file they are imported; the standard library is
   not counted. Tables that name every API have no limit: a new API is a new line there;
 - copies: runs of six or more equal lines that two files share, or one file has twice; `tests.copied_lines` says which
@@ -30,6 +31,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from tests.class_methods import ClassFacts, classes_of, method_counts
 from tests.copied_lines import Copies, code_lines, find_copies, statements
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -69,6 +71,7 @@ RULES: Final = (
     Rule("file", "lines of a file", "lines", 500, "split it by what changes together"),
     Rule("function", "lines of a function", "lines", 60, "split it by what it does"),
     Rule("parameters", "parameters of a function", "parameters", 10, "make those that belong together a value"),
+    Rule("methods", "methods of a class with its bases", "methods", 40, "give part of its work to an object"),
     Rule("imports", "imports of a file", "imports", 25, "give part of its work to a file of its own"),
     Rule("copies", "copies in a pair of files", "copies", 0, "write it once, where both can import it"),
 )
@@ -92,7 +95,7 @@ class House:
 def measured(root: Path) -> House:
     """Reads every file of the project below `root`; generated code is left out."""
     house = House()
-    lines = {}
+    lines, classes = {}, dict[str, ClassFacts]()
     for path in sorted(path for package in PACKAGES for path in (root / package).rglob("*.py")):
         file = path.relative_to(root)
         if "pb" not in file.parts:
@@ -103,7 +106,9 @@ def measured(root: Path) -> House:
             if name not in TABLES:
                 house.sizes["imports"][name] = len(_imports(tree, file.parent, root))
             _measure_functions(house, name, tree)
+            classes |= classes_of(tree, name)
             lines[name] = code_lines(text, tree)
+    house.sizes["methods"] = method_counts(classes)
     house.copies = find_copies(lines)
     house.sizes["copies"] = {PAIR.join(pair): len(runs) for pair, runs in house.copies.items()}
     return house

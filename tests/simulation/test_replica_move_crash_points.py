@@ -91,7 +91,7 @@ class Life:
         self.reported.log_start = 2
         await mover.moves.move(partition, PATHS[1])
         # Up to the end, so that there is something that only the swap copies.
-        while partition.move is not None:
+        while partition.replica_log.move is not None:
             assert len(self.reported.appended) < 50, "the copy does not catch up"
             await self._append(mover, partition, f"{len(self.reported.appended)}")
             await asyncio.sleep(0)
@@ -102,7 +102,7 @@ class Life:
 
     async def _settled(self, partition: Partition) -> None:
         await asyncio.sleep(0.02)
-        await until(lambda: partition.move is None or self.disk.is_off, within_s=60)
+        await until(lambda: partition.replica_log.move is None or self.disk.is_off, within_s=60)
 
     async def _append(self, mover: Mover, partition: Partition, value: str, producer_id: int = -1) -> None:
         self.reported.appended.append(value)

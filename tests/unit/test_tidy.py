@@ -59,6 +59,22 @@ def test_options_of_a_command_are_no_parameters(tmp_path: Path, command: str) ->
     assert house.sizes["parameters"] == {}
 
 
+def test_a_class_has_the_methods_of_its_bases_too_and_an_overridden_one_once(tmp_path: Path) -> None:
+    base = "from enum import Enum\nclass Log:\n    def read(self): ...\n    def close(self): ...\n"
+    text = (
+        "from typing import Generic\nimport kraft.log\nfrom kraft.log import Log as Kept\n"
+        "class Partition(Kept, Generic[T]):\n    def lead(self): ...\n    def close(self): ...\n"
+        "class Leading(Partition[int]):\n    class Kept:\n        def read(self): ...\n"
+    )
+    sizes = measured(checkout(tmp_path, log=base, partition=text)).sizes["methods"]
+    assert sizes == {
+        "kraft/log.py::Log": 2,
+        "kraft/partition.py::Partition": 3,
+        "kraft/partition.py::Leading": 3,
+        "kraft/partition.py::Leading.Kept": 1,
+    }
+
+
 def test_imports_are_modules_from_outside_of_the_folder_and_of_the_standard_library(tmp_path: Path) -> None:
     text = (
         "import os\nimport grpc\nfrom kraft.log import segment\nfrom kraft.log.segment import Segment, Rolled\n"

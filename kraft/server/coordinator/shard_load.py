@@ -87,7 +87,8 @@ async def _read(partition: Partition, position: Offset, end: Offset, bytes_max: 
     while True:
         try:
             # Records may have been deleted from the front meanwhile.
-            return partition.read(max(position, partition.log.log_start_offset), bytes_max, end, at_least_one=True)
+            start = max(position, partition.log.log_start_offset)
+            return partition.replica_log.read(start, bytes_max, end, at_least_one=True)
         except Refusal as refusal:
             if refusal.error_code is ErrorCode.OFFSET_OUT_OF_RANGE:
                 return b""

@@ -71,8 +71,8 @@ class DescribeLogDirectoriesHandler:
         found: dict[LogDirectory, list[ReplicaSize]] = {}
         for partition in sorted(self._partitions if asked is None else self._held_of(asked), key=_name):
             found.setdefault(partition.log_directory, []).append(_size(partition))
-            if partition.move is not None:
-                found.setdefault(partition.move.destination, []).append(_copy_size(partition, partition.move))
+            if (move := partition.replica_log.move) is not None:
+                found.setdefault(move.destination, []).append(_copy_size(partition, move))
         return found
 
     def _held_of(self, asked: Collection[tuple[str, int]]) -> list[Partition]:

@@ -324,7 +324,7 @@ class FetchHandler:
             return self._read(wanted, read.bounds, reads_committed=True)
         try:
             if failure is not None:
-                partition.aborted_look_up_failed(failure)
+                partition.replica_log.aborted_look_up_failed(failure)
         except Refusal as refusal:
             return _Read(self._refused(wanted, refusal), None, read.bounds)
         return _Read(replace(read.result, aborted=_named(found)), partition, read.bounds)
@@ -360,8 +360,8 @@ class FetchHandler:
                 earlier = before.size_bytes, *before.counted()
                 start = Offset(earlier[2])
             left_bytes, at_least_one = bounds.bytes_max - earlier[0], bounds.at_least_one and not earlier[0]
-            records += partition.read(start, left_bytes, upper, at_least_one)
-            found = partition.aborted_in(Offset(wanted.fetch_offset), records) if reads_committed else []
+            records += partition.replica_log.read(start, left_bytes, upper, at_least_one)
+            found = partition.replica_log.aborted_in(Offset(wanted.fetch_offset), records) if reads_committed else []
         except Refusal as refusal:
             return _Read(self._refused(wanted, refusal), None, bounds)
         result = FetchPartitionResult(

@@ -163,7 +163,7 @@ async def _looked_up(
 
 async def wait_for_file_change(partition: Partition, reads: RequestReads) -> None:
     """Wait until the current change of the log's files ends: before that, a look-up would read replaced files."""
-    change = partition.current_change
+    change = partition.replica_log.current_change
     if change is not None:
         # If the change fails, the next look-up reads whatever files it left.
         with suppress(Refusal):
@@ -172,9 +172,9 @@ async def wait_for_file_change(partition: Partition, reads: RequestReads) -> Non
 
 def _failed(partition: Partition, failure: Corruption | OSError) -> Refusal:
     if isinstance(failure, Corruption):
-        partition.found_corrupt(failure)
+        partition.replica_log.found_corrupt(failure)
     elif failure.errno not in _NOT_DISK_ERRORS:
-        partition.storage_failed(f"the log of {partition.topic_partition} cannot be read: {failure}")
+        partition.replica_log.storage_failed(f"the log of {partition.topic_partition} cannot be read: {failure}")
     return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition.topic_partition} could not be read: {failure}")
 
 

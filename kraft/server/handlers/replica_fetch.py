@@ -142,7 +142,7 @@ class ReplicaFetchHandler:
             records = b""
             if diverging is None and partition.log.log_end_offset > wanted.fetch_offset:
                 bytes_max = min(bytes_left, wanted.partition_max_bytes)
-                records = partition.read(
+                records = partition.replica_log.read(
                     Offset(wanted.fetch_offset), bytes_max, partition.log.log_end_offset, at_least_one
                 )
         except Refusal as refusal:
@@ -180,7 +180,7 @@ def _has_records(partition: Partition, start: Offset) -> bool:
     if log_end <= start or not partition.log.is_sparse:
         return log_end > start
     # Compaction may have removed all records from there on.
-    return bool(partition.read(start, 1, log_end, at_least_one=True))
+    return bool(partition.replica_log.read(start, 1, log_end, at_least_one=True))
 
 
 def _next_period(now_s: float) -> float:

@@ -95,7 +95,7 @@ class ReplicaDeletions:
             return DeletedReplica(
                 topic_partition=partition.topic_partition,
                 directory=partition.log_directory,
-                files_in_use=partition.directory_in_use,
+                files_in_use=partition.replica_log.directory_in_use,
             )
         replica = self._partitions.find_offline(removed.id)
         if replica is None:

@@ -130,7 +130,7 @@ class ReplicaFailures:
             reason=reason,
             log_directory=partition.log_directory,
             high_watermark=partition.high_watermark,
-            files_in_use=partition.directory_in_use,
+            files_in_use=partition.replica_log.directory_in_use,
         )
         # First remove it from `Partitions`: tasks that wake up when the partition retires look for it again.
         self._partitions.take_offline(replica)

@@ -129,7 +129,7 @@ class FollowedPartitions:
         if follower is None or follower.leader_id != self._leader_id or self._asked.get(partition) is follower:
             return None
         # During a change, such as an advance of the log start, the fetch would not report what the leader waits for.
-        if partition in self._paused or partition.is_changing or partition not in self._followed:
+        if partition in self._paused or partition.replica_log.is_changing or partition not in self._followed:
             return None
         position = follower.next_fetch()
         if position is None:

@@ -99,7 +99,7 @@ class LaggingFollowers:
         if leader is None or leader.high_watermark >= required_offset:
             return ""
         awaited = [self._in_words(partition, each) for each in leader.awaited(required_offset)]
-        if partition.durable_end < required_offset and not leader.below_minimum_isr:
+        if partition.replica_log.durable_end < required_offset and not leader.below_minimum_isr:
             awaited.insert(0, "this broker's own disk")
         return f"waits for {', and for '.join(awaited)}" if awaited else ""
 

@@ -101,7 +101,7 @@ class ReplicaMoves:
     async def _begin_one_again(self, left: LeftCopy) -> None:
         name = left.topic_partition
         partition = self._partitions.find_by_name(name.topic, name.partition)
-        if partition is not None and partition.topic_id == left.topic_id and partition.move is None:
+        if partition is not None and partition.topic_id == left.topic_id and partition.replica_log.move is None:
             try:
                 await self._begin(partition, left.directory)
             except Refusal as refusal:
@@ -123,9 +123,9 @@ class ReplicaMoves:
         is too long for the name of a copy.
         """
         async with self._altering:
-            under_way = partition.move
+            under_way = partition.replica_log.move
             if under_way is not None and under_way.destination != directory:
-                partition.move = None
+                partition.replica_log.move = None
                 self._log("replica move cancelled", partition, under_way)
             elif under_way is not None:
                 return
@@ -154,7 +154,7 @@ class ReplicaMoves:
             if not failure.is_full:
                 self._directory_failed(failure.directory, str(failure))
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
-        partition.move = move
+        partition.replica_log.move = move
         self._waiting.put_nowait((partition, move))
         self._log("replica move started", partition, move)
 
@@ -191,7 +191,7 @@ class ReplicaMoves:
     async def _carry_out(self, partition: Partition, move: ReplicaMove) -> bool:
         """Copy and swap. Return False if the move ended without the swap."""
         while self._is_wanted(partition, move):
-            if partition.is_changing:
+            if partition.replica_log.is_changing:
                 # Bytes read during a change may be truncated already.
                 await asyncio.sleep(BUSY_CHECK_S)
                 continue
@@ -204,7 +204,7 @@ class ReplicaMoves:
                 elif (source := self._try_swap(partition, move)) is not None:
                     await self._finish(partition, move, source)
                     return True
-                elif partition.files_in_use.locked():
+                elif partition.replica_log.files_in_use.locked():
                     await asyncio.sleep(BUSY_CHECK_S)
             except InvalidBatch as invalid:
                 log.error("replica move refused", partition=str(partition.topic_partition), reason=str(invalid))
@@ -216,7 +216,9 @@ class ReplicaMoves:
         return move.is_decided
 
     def _is_wanted(self, partition: Partition, move: ReplicaMove) -> bool:
-        return partition.move is move and partition.is_open and self._directories.is_online(move.destination)
+        return (
+            partition.replica_log.move is move and partition.is_open and self._directories.is_online(move.destination)
+        )
 
     async def _wait_for_room(self, partition: Partition, move: ReplicaMove, refusal: Refusal) -> None:
         if move.failure is not None:
@@ -240,7 +242,7 @@ class ReplicaMoves:
         It does not await, so the original cannot change meanwhile. Raises Refusal.
         """
         original, source = partition.log, partition.log_directory
-        if not partition.files_in_use.acquire(blocking=False):
+        if not partition.replica_log.files_in_use.acquire(blocking=False):
             return None
         try:
             if not move.catches_up(original, _reader(partition)):
@@ -255,7 +257,7 @@ class ReplicaMoves:
             self._directory_failed(failure.directory, str(failure))
             return None
         finally:
-            partition.files_in_use.release()
+            partition.replica_log.files_in_use.release()
         with suppress(Refusal):
             partition.log_became_durable()
         return source
@@ -272,8 +274,8 @@ class ReplicaMoves:
             self._directory_failed(failure.directory, str(failure))
 
     async def _cancel(self, partition: Partition, move: ReplicaMove) -> None:
-        if partition.move is move:
-            partition.move = None
+        if partition.replica_log.move is move:
+            partition.replica_log.move = None
             self._log("replica move cancelled", partition, move)
         move.release()
         if move.is_decided or not self._directories.is_online(move.destination):
@@ -290,4 +292,5 @@ class ReplicaMoves:
 
 
 def _reader(partition: Partition) -> Callable[[Offset, int], bytes]:
-    return lambda start, bytes_max: partition.read(start, bytes_max, partition.log.log_end_offset, at_least_one=True)
+    log = partition.replica_log
+    return lambda start, bytes_max: log.read(start, bytes_max, log.log.log_end_offset, at_least_one=True)

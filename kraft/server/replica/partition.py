@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import assert_never
 
 from kraft.log.append_work import CLIENT, AppendOrigin, AppendResult, CheckedRecords, ProducedRecords
@@ -26,6 +25,7 @@ from kraft.model.ids import (
     BrokerEpoch,
     BrokerId,
     LeaderEpoch,
+    LogDirectory,
     Offset,
     TopicId,
     TopicIdPartition,
@@ -52,7 +52,9 @@ ProduceOutcome = ErrorCode | asyncio.Future[ErrorCode]
 """Outcome of an acks=all produce, or a future of it."""
 
 
-class Partition(ReplicaLog):
+class Partition:
+    """A replica with its role. `replica_log` does for its log what is the same in every role."""
+
     def __init__(
         self,
         *,
@@ -63,7 +65,8 @@ class Partition(ReplicaLog):
         config: TopicConfig,
         surroundings: PartitionSurroundings,
     ) -> None:
-        super().__init__(log, surroundings)
+        self.replica_log = ReplicaLog(log, surroundings, self)
+        self._surroundings = surroundings
         self.topic_partition = topic_partition
         self.id = TopicIdPartition(topic_id, topic_partition.partition)
         self.leader: PartitionLeader | None = None
@@ -87,6 +90,20 @@ class Partition(ReplicaLog):
         """Leader to follow (-1: none), and the callback that takes the role once the log's change is over."""
 
     # --- state -----------------------------------------------------------------------------------------------
+
+    @property
+    def log(self) -> PartitionLog:
+        return self.replica_log.log
+
+    @property
+    def log_directory(self) -> LogDirectory:
+        """The log directory that has the partition's directory."""
+        return self.replica_log.log_directory
+
+    @property
+    def is_open(self) -> bool:
+        """True while the log is served and may be changed."""
+        return self.replica_log.is_open
 
     @property
     def topic_id(self) -> TopicId:
@@ -135,7 +152,7 @@ class Partition(ReplicaLog):
             LogState(
                 start=self.log.log_start_offset,
                 end=self.log.log_end_offset,
-                durable_end=self.durable_end,
+                durable_end=self.replica_log.durable_end,
                 high_watermark=self._known_high_watermark,
             ),
             LeaderSettings(
@@ -149,7 +166,7 @@ class Partition(ReplicaLog):
             is_active=surroundings.is_active,
         )
         self._run(self.leader.start())
-        self._sync_if_needed()
+        self.replica_log.sync_if_needed()
         surroundings.role_changed(self)
 
     def follow(self, state: PartitionImage) -> None:
@@ -165,10 +182,10 @@ class Partition(ReplicaLog):
             leader_id=state.leader,
             leader_epoch=state.leader_epoch,
             log=self.log,
-            durable_end=self.durable_end,
+            durable_end=self.replica_log.durable_end,
             high_watermark=self._known_high_watermark,
         )
-        self._sync_if_needed()
+        self.replica_log.sync_if_needed()
 
     @property
     def followed(self) -> BrokerId:
@@ -179,12 +196,13 @@ class Partition(ReplicaLog):
 
     def _take_role(self, followed: BrokerId, take: Callable[[], None]) -> None:
         """Take the role at once, or when the log's change is over: until then its end is not known."""
-        if self._changes.is_changing:
+        if self.replica_log.changes.is_changing:
             self._awaited_role = followed, take
         else:
             take()
 
-    def _changes_are_over(self) -> None:
+    def log_change_ended(self) -> None:
+        """Take the role that waited for the end of the log's change."""
         awaited, self._awaited_role = self._awaited_role, None
         if awaited is not None and self.is_open:
             awaited[1]()
@@ -200,17 +218,12 @@ class Partition(ReplicaLog):
         No other thread may sync the log or run a step of its changes from now on.
         """
         self._stop_serving()
-        yield from self._changes.finish()
-        self._closed = True
-        with suppress(Refusal), self._watching_storage:
-            yield from self.log.closing()
+        yield from self.replica_log.closing()
 
     def retire(self) -> None:
         """Stop serving, because the replica is deleted or has failed. No further write is begun."""
         self._stop_serving()
-        self._closed = True
-        if self._changes.abandon():
-            self.log.release()
+        self.replica_log.abandon()
 
     def _stop_serving(self) -> None:
         self._awaited_role = None
@@ -246,18 +259,18 @@ class Partition(ReplicaLog):
 
         Raises Refusal or AppendMustWait if nothing was appended.
         """
-        leader = self.as_leader()
+        leader, replica_log = self.as_leader(), self.replica_log
         leader.check_produce(acks)
-        self._admit(records.size_bytes if isinstance(records, CheckedRecords) else len(records))
-        if (change := self._changes.under_way) is not None:
+        replica_log.admit(records.size_bytes if isinstance(records, CheckedRecords) else len(records))
+        if (change := replica_log.changes.under_way) is not None:
             raise LogIsChanging(change, is_own=False)
         epoch, now_ms = LeaderEpoch(self.leader_epoch), self._surroundings.wall_ms()
-        log = self.log
-        with self._watching_storage:
-            result = log.append_as_leader(records, epoch, now_ms, self._make_ready, origin)
+        log = replica_log.log
+        with replica_log.watching_storage:
+            result = log.append_as_leader(records, epoch, now_ms, replica_log.make_ready, origin)
         if effects := leader.appended(log.log_end_offset):
             self._run(effects)
-        self._sync_if_needed()
+        replica_log.sync_if_needed()
         self.appended.notify()
         return result
 
@@ -311,15 +324,15 @@ class Partition(ReplicaLog):
         Ends with, or raises, InvalidBatch if they do not continue the log, Refusal KAFKA_STORAGE_ERROR if there is no
         room.
         """
-        self._admit(len(records))
+        self.replica_log.admit(len(records))
 
         def settle() -> None:
             self._follower_change_pending = False
             # Batches for several segments are there in part if there was no room for the later ones.
-            self._sync_if_open()
+            self.replica_log.sync_if_open()
 
         self._follower_change_pending = True
-        return self._changes.make(
+        return self.replica_log.changes.make(
             lambda: self.log.appending_as_follower(records), settle=settle, is_wanted=self._while_role_lasts()
         )
 
@@ -332,9 +345,9 @@ class Partition(ReplicaLog):
         assert follower is not None, "only a follower's log is truncated"
 
         def change() -> Change[object]:
-            if self.move is not None:
+            if self.replica_log.move is not None:
                 # Also if the truncation fails here: what the copy dropped needlessly is copied again.
-                self.move.truncate_to(effect.offset if isinstance(effect, TruncateTo) else Offset(0))
+                self.replica_log.move.truncate_to(effect.offset if isinstance(effect, TruncateTo) else Offset(0))
             match effect:
                 case TruncateTo():
                     return self.log.truncating_to(effect.offset)
@@ -346,11 +359,11 @@ class Partition(ReplicaLog):
             if not self.is_open:
                 return
             if self.follower is follower:
-                follower.truncated(self.log.log_end_offset, self.durable_end)
-            self._sync_if_needed()
+                follower.truncated(self.log.log_end_offset, self.replica_log.durable_end)
+            self.replica_log.sync_if_needed()
 
         self._follower_change_pending = True
-        return self._changes.make(change, settle=settle, is_wanted=self._while_role_lasts())
+        return self.replica_log.changes.make(change, settle=settle, is_wanted=self._while_role_lasts())
 
     def _while_role_lasts(self) -> Callable[[], bool]:
         role = self.leader or self.follower
@@ -375,7 +388,7 @@ class Partition(ReplicaLog):
             if self.log.log_start_offset > log_start:
                 self._log_start_moved()
 
-        return self._changes.make(self._applying_retention, settle=settle)
+        return self.replica_log.changes.make(self._applying_retention, settle=settle)
 
     def _applying_retention(self) -> Change[list[str]]:
         now_ms = self._surroundings.wall_ms()
@@ -393,7 +406,7 @@ class Partition(ReplicaLog):
             if self.is_open and self.log.log_start_offset > before:
                 self._log_start_moved()
 
-        return self._changes.make(
+        return self.replica_log.changes.make(
             lambda: self.log.advancing_log_start(offset), settle=settle, is_wanted=self._while_role_lasts()
         )
 
@@ -409,10 +422,7 @@ class Partition(ReplicaLog):
 
         `log_became_durable` must be called next, for the requests that wait for a sync.
         """
-        self.log, before = log, self.log
-        before.release()
-        self.move = None
-        self._unsynced_since_ms = None
+        self.replica_log.moved(log)
         if self.follower is not None:
             self.follower.log_moved(log)
 
@@ -421,23 +431,20 @@ class Partition(ReplicaLog):
     def log_became_durable(self) -> None:
         """Report to the machine of the current role how far the log is on disk."""
         if self.leader is not None:
-            if effects := self.leader.synced(self.durable_end):
+            if effects := self.leader.synced(self.replica_log.durable_end):
                 self._run(effects)
         elif self.follower is not None and not self._follower_change_pending:
-            for effect in self.follower.appended(self.log.log_end_offset, self.durable_end):
+            for effect in self.follower.appended(self.log.log_end_offset, self.replica_log.durable_end):
                 # A new high watermark is read from the machine where it is needed.
                 if isinstance(effect, AdvanceLogStart):
                     self.advance_log_start(effect.offset)
             self.log.transactions.high_watermark_advanced(self.high_watermark)
             self.appended.notify()
 
-    def _request_sync(self) -> None:
-        self._surroundings.request_sync(self)
-
-    def _report_directory_failed(self, reason: str) -> None:
+    def log_directory_failed(self, reason: str) -> None:
         self._surroundings.directory_failed(self, reason)
 
-    def _report_corrupt(self, reason: str) -> None:
+    def log_is_corrupt(self, reason: str) -> None:
         self._surroundings.replica_is_corrupt(self, reason)
 
     # --- effects ---------------------------------------------------------------------------------------------

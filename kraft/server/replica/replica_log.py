@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
 from threading import Lock
 from types import TracebackType
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Protocol
 
 from kraft.log.change import Change
 from kraft.log.cleaning.cleaned_segments import CleaningResult
@@ -29,11 +28,28 @@ UNSYNCED_BYTES_MAX: Final = 64 << 20
 next roll has less to sync, and the next start less to read."""
 
 
-class ReplicaLog(ABC):
-    """Log of one replica, independent of its role; the subclass `Partition` adds the role."""
+class LogUser(Protocol):
+    """The replica that a log belongs to."""
 
-    def __init__(self, log: PartitionLog, surroundings: PartitionSurroundings) -> None:
+    def log_became_durable(self) -> None:
+        """Report to the machine of the current role how far the log is on disk."""
+
+    def log_change_ended(self) -> None:
+        """Handle the end of a change that took steps, before the next change begins."""
+
+    def log_directory_failed(self, reason: str) -> None:
+        """Report that the disk failed to read or write: the log's directory goes offline."""
+
+    def log_is_corrupt(self, reason: str) -> None:
+        """Report that durable bytes have changed: this replica goes offline."""
+
+
+class ReplicaLog:
+    """Log of one replica, whatever its role."""
+
+    def __init__(self, log: PartitionLog, surroundings: PartitionSurroundings, user: LogUser) -> None:
         self.log = log
+        self._user = user
         self.files_in_use = Lock()
         """Held by a thread that makes files in the log's directory; released soon after the partition is closed."""
         self.move: ReplicaMove | None = None
@@ -43,32 +59,15 @@ class ReplicaLog(ABC):
         """Log of each running sync: a move may replace `log` meanwhile."""
         self._unsynced_since_ms: int | None = None
         self._closed = False
-        self._watching_storage = _StorageWatch(self)
-        self._changes = LogChanges(
-            watching_storage=lambda: self._watching_storage,
+        self.watching_storage = _StorageWatch(self)
+        """Context in which an error of the log is reported."""
+        self.changes = LogChanges(
+            watching_storage=lambda: self.watching_storage,
             request_step=self._request_sync,
-            went_idle=self._changes_are_over,
+            went_idle=user.log_change_ended,
         )
-        self.directory_in_use = BothLocks(self.files_in_use, self._changes.files_in_use)
+        self.directory_in_use = BothLocks(self.files_in_use, self.changes.files_in_use)
         """Held by a thread that moves or removes the replica's directory."""
-
-    @abstractmethod
-    def log_became_durable(self) -> None:
-        """Report to the machine of the current role how far the log is on disk."""
-
-    @abstractmethod
-    def _changes_are_over(self) -> None:
-        """Handle the end of a change that took steps, before the next change begins."""
-
-    @abstractmethod
-    def _request_sync(self) -> None:
-        """Request a call of `prepare_sync`."""
-
-    @abstractmethod
-    def _report_directory_failed(self, reason: str) -> None: ...
-
-    @abstractmethod
-    def _report_corrupt(self, reason: str) -> None: ...
 
     # --- state -----------------------------------------------------------------------------------------------
 
@@ -93,7 +92,7 @@ class ReplicaLog(ABC):
         With `at_least_one` the first batch may exceed `bytes_max`. Raises Refusal OFFSET_OUT_OF_RANGE, and
         KAFKA_STORAGE_ERROR for corrupt bytes.
         """
-        with self._watching_storage:
+        with self.watching_storage:
             records = self.log.read(start, bytes_max, upper)
         return records if at_least_one or len(records) <= bytes_max else b""
 
@@ -110,12 +109,12 @@ class ReplicaLog(ABC):
         producers = {header.producer_id for header in headers if header.is_transactional and not header.is_control}
         if not producers:
             return []
-        with self._watching_storage:
+        with self.watching_storage:
             return transactions.look_up_aborted(start, headers[-1].next_offset, producers)
 
     def aborted_look_up_failed(self, error: OSError | ValueError) -> NoReturn:
         """Report that an index could not be read. Raises Refusal KAFKA_STORAGE_ERROR."""
-        with self._watching_storage:
+        with self.watching_storage:
             self.log.transactions.look_up_failed(error)
         raise AssertionError("a failed look-up is refused")
 
@@ -125,12 +124,12 @@ class ReplicaLog(ABC):
 
         Its files may be ahead of its state: bytes read from them by name are no proof of corruption.
         """
-        return self._changes.is_changing
+        return self.changes.is_changing
 
     @property
     def current_change(self) -> ChangeOutcome[Any] | None:
         """Outcome of the change that is in progress; None for none."""
-        return self._changes.current
+        return self.changes.current
 
     # --- changes ---------------------------------------------------------------------------------------------
 
@@ -140,14 +139,15 @@ class ReplicaLog(ABC):
         Ends with, or raises, Refusal KAFKA_STORAGE_ERROR.
         """
         held = self.log
-        return self._changes.make(lambda: held.installing_cleaned(result, segments), is_wanted=lambda: self.log is held)
+        return self.changes.make(lambda: held.installing_cleaned(result, segments), is_wanted=lambda: self.log is held)
 
     def expire_producers(self, expiration_ms: int) -> None:
         """Drop the state of producers that sent nothing for this long."""
         self.log.expire_producers(self._surroundings.monotonic_ms(), expiration_ms)
 
-    def _make_ready(self, change: Change[None]) -> None:
-        outcome = self._changes.make(lambda: change)
+    def make_ready(self, change: Change[None]) -> None:
+        """Make a change that an append needs. Raises LogIsChanging if it takes steps."""
+        outcome = self.changes.make(lambda: change)
         if not outcome.is_done:
             raise LogIsChanging(outcome, is_own=True)
 
@@ -157,12 +157,12 @@ class ReplicaLog(ABC):
         """Return a step of the change in progress, or else a sync."""
         if not self.is_open:
             return None
-        if self._changes.is_changing:
-            return self._changes.prepare_step()
+        if self.changes.is_changing:
+            return self.changes.prepare_step()
         if not self.log.dirty:
             # A roll has synced the log since this sync was requested, and no other sync follows to report it.
             with suppress(Refusal):
-                self.log_became_durable()
+                self._user.log_became_durable()
             return None
         self._unsynced_since_ms = None
         ticket = self.log.prepare_sync()
@@ -171,11 +171,11 @@ class ReplicaLog(ABC):
 
     def complete_sync(self, ticket: SyncTicket | StepTicket) -> None:
         if isinstance(ticket, StepTicket):
-            self._changes.complete_step(ticket)
+            self.changes.complete_step(ticket)
             if self._closed:
                 self.log.release()
-            elif not self._changes.is_changing:
-                self._sync_if_open()
+            elif not self.changes.is_changing:
+                self.sync_if_open()
             return
         log = self._syncing.pop(ticket)
         if self._closed or log is not self.log:
@@ -183,25 +183,26 @@ class ReplicaLog(ABC):
             with suppress(Refusal):
                 log.complete_sync(ticket, self._advance_recovery_point)
             return
-        with suppress(Refusal), self._watching_storage:
+        with suppress(Refusal), self.watching_storage:
             self.log.complete_sync(ticket, self._advance_recovery_point)
-            self.log_became_durable()
+            self._user.log_became_durable()
 
     def _advance_recovery_point(self, change: Change[None]) -> None:
-        self._changes.make(lambda: change)
+        self.changes.make(lambda: change)
 
-    def _sync_if_needed(self) -> None:
+    def sync_if_needed(self) -> None:
+        """Request a sync if one is waited for; otherwise report at once what counts as durable."""
         if not self._surroundings.sync_before_ack:
-            self.log_became_durable()
+            self._user.log_became_durable()
             self._note_unsynced()
         elif self.log.dirty:
             self._request_sync()
         else:
-            self.log_became_durable()
+            self._user.log_became_durable()
 
-    def _sync_if_open(self) -> None:
+    def sync_if_open(self) -> None:
         if self.is_open:
-            self._sync_if_needed()
+            self.sync_if_needed()
 
     def _note_unsynced(self) -> None:
         log = self.log
@@ -218,21 +219,49 @@ class ReplicaLog(ABC):
         if since_ms is not None and self._surroundings.monotonic_ms() - since_ms >= self.log.config.flush_ms:
             self._request_sync()
 
+    def _request_sync(self) -> None:
+        self._surroundings.request_sync(self)
+
+    # --- the end, and another log directory ------------------------------------------------------------------
+
+    def closing(self) -> Change[None]:
+        """Close the log; everything is durable afterwards, or the storage has failed.
+
+        No other thread may sync the log or run a step of its changes from now on.
+        """
+        yield from self.changes.finish()
+        self._closed = True
+        with suppress(Refusal), self.watching_storage:
+            yield from self.log.closing()
+
+    def abandon(self) -> None:
+        """Begin no further write, and close the files as soon as no step is running."""
+        self._closed = True
+        if self.changes.abandon():
+            self.log.release()
+
+    def moved(self, log: PartitionLog) -> None:
+        """Replace the log by an equal, durable one in another log directory."""
+        self.log, before = log, self.log
+        before.release()
+        self.move = None
+        self._unsynced_since_ms = None
+
     # --- failures --------------------------------------------------------------------------------------------
 
-    def _admit(self, size_bytes: int) -> None:
-        # Outside `_watching_storage`: a full disk has not failed.
+    def admit(self, size_bytes: int) -> None:
+        """Raise Refusal if the disk has no room for that many bytes. A full disk has not failed."""
         self._surroundings.admit(self.log_directory, size_bytes)
 
     def storage_failed(self, reason: str) -> None:
         """Report a read or write error outside the log's own work: its log directory goes offline."""
         if not self._closed:
-            self._report_directory_failed(reason)
+            self._user.log_directory_failed(reason)
 
     def found_corrupt(self, corruption: Corruption) -> None:
         """Report corruption that a reader of the log found: the replica goes offline. Later reports are ignored."""
         if not self._closed:
-            self._report_corrupt(str(corruption))
+            self._user.log_is_corrupt(str(corruption))
 
     def log_raised(self, error: BaseException) -> None:
         """Report what an error of the log means for the replica. Raises the Refusal that corruption becomes."""
@@ -245,7 +274,7 @@ class ReplicaLog(ABC):
     def _log_refused(self, refusal: Refusal) -> None:
         # A log that refused an append because the disk is full is intact and has not failed.
         if self.log.failure is not None:
-            self._report_directory_failed(refusal.message)
+            self._user.log_directory_failed(refusal.message)
 
 
 class _StorageWatch:

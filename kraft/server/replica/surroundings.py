@@ -12,6 +12,7 @@ from kraft.replication.effects import ProposeIsr
 
 if TYPE_CHECKING:
     from kraft.server.replica.partition import Partition
+    from kraft.server.replica.replica_log import ReplicaLog
 
 
 class PartitionSurroundings(Struct, frozen=True, kw_only=True):
@@ -23,7 +24,7 @@ class PartitionSurroundings(Struct, frozen=True, kw_only=True):
     """True for log.durability=fsync; with page-cache, written bytes count as durable."""
     monotonic_ms: Callable[[], int]
     wall_ms: Callable[[], int]
-    request_sync: Callable[[Partition], None]
+    request_sync: Callable[[ReplicaLog], None]
     propose_isr: Callable[[Partition, ProposeIsr], None]
     directory_failed: Callable[[Partition, str], None]
     """Reports a failed write or sync in the partition's log directory: all its replicas go offline."""

@@ -113,8 +113,8 @@ class LogCleaner:
                 or partition in self._uncleanable
                 or not partition.is_open
                 # In the middle of a truncation the state of its producers, whose last batches stay, is not yet rebuilt.
-                or partition.is_changing
-                or partition.move is not None
+                or partition.replica_log.is_changing
+                or partition.replica_log.move is not None
                 or not partition.log.config.compacts
                 or self._not_before_s.get(partition, now_s) > now_s
                 or self._is_full(partition.log_directory)
@@ -154,7 +154,7 @@ class LogCleaner:
             return
         fits = cleaned.result.fits(partition.log.segments())
         try:
-            replaced = await partition.install_cleaned(cleaned.result, cleaned.segments).wait()
+            replaced = await partition.replica_log.install_cleaned(cleaned.result, cleaned.segments).wait()
         except Refusal as refusal:
             if not _is_cleanable(partition, held):
                 await loop.run_in_executor(self._executor, lambda: self._discard_in_thread(partition, cleaned))
@@ -194,7 +194,7 @@ class LogCleaner:
             if self._is_full(partition.log_directory):
                 raise OSError(ENOSPC, "too little free space on the disk for compaction")
 
-        with partition.files_in_use:
+        with partition.replica_log.files_in_use:
             if not _is_cleanable(partition, held):
                 raise Stopped
             result = clean(
@@ -216,7 +216,7 @@ class LogCleaner:
             return _Cleaned(result=result, segments=segments)
 
     def _discard_in_thread(self, partition: Partition, cleaned: _Cleaned) -> None:
-        with partition.files_in_use, suppress(OSError):
+        with partition.replica_log.files_in_use, suppress(OSError):
             # A file that cannot be removed now is removed with the partition, or at the next start.
             close_cleaned(cleaned.segments)
             discard(self._disk, cleaned.result)
@@ -224,7 +224,7 @@ class LogCleaner:
     def _is_confirmed(self, partition: Partition, held: PartitionLog, plan: CleaningPlan, found: Corruption) -> bool:
         """Return whether the last attempt found the same, in segments that have not changed since they were planned."""
         before = self._suspected.pop(partition, None)
-        is_changed = partition.is_changing or not set(plan.segments) <= set(held.segments())
+        is_changed = partition.replica_log.is_changing or not set(plan.segments) <= set(held.segments())
         if is_changed or not _is_cleanable(partition, held):
             return False
         if before is not None and (before.file, before.position, before.reason) == (
@@ -243,12 +243,12 @@ class LogCleaner:
         match error:
             case Corruption():
                 self._uncleanable.add(partition)
-                partition.found_corrupt(error)
+                partition.replica_log.found_corrupt(error)
             case OSError() if is_disk_full(error):
                 self._delay(partition, str(error))
             case OSError():
                 self._uncleanable.add(partition)
-                partition.storage_failed(f"{name} cannot be compacted: {error}")
+                partition.replica_log.storage_failed(f"{name} cannot be compacted: {error}")
             case OffsetMapTooSmall():
                 self._uncleanable.add(partition)
                 log.error("compaction disabled for log", partition=name, reason=str(error))
@@ -263,7 +263,7 @@ class LogCleaner:
 
 def _is_cleanable(partition: Partition, held: PartitionLog) -> bool:
     """Return whether `held` is still the partition's log, and is not being moved."""
-    return partition.is_open and partition.log is held and partition.move is None
+    return partition.is_open and partition.log is held and partition.replica_log.move is None
 
 
 def _plan(partition: Partition, now_ms: int) -> CleaningPlan | None:

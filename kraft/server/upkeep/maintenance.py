@@ -150,14 +150,14 @@ class LogMaintenanceTasks:
         while True:
             await period_end(self._config.flush_check_interval_ms / 1_000)
             for partition in self._partitions:
-                partition.flush_if_due()
+                partition.replica_log.flush_if_due()
 
     async def _expire_producers(self) -> None:
         while True:
             await asyncio.sleep(self._config.producer_id_expiration_check_interval_ms / 1_000)
             for partition in self._partitions:
                 if partition.is_open:
-                    partition.expire_producers(self._config.producer_id_expiration_ms)
+                    partition.replica_log.expire_producers(self._config.producer_id_expiration_ms)
 
     async def _watch_disk_space(self) -> None:
         while True:
@@ -170,4 +170,4 @@ def _log_delay(partition: Partition, refusal: Refusal) -> None:
 
 
 def _found_corrupt(partition: Partition, corruption: Corruption) -> None:
-    partition.found_corrupt(corruption)
+    partition.replica_log.found_corrupt(corruption)

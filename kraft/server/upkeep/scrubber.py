@@ -117,7 +117,7 @@ class LogScrubber:
 
     async def _scrub_segment(self, partition: Partition, base_offset: Offset) -> ScrubbedSegment | None:
         """Scrub one segment. Return None if it does not exist any more, or may have changed during the read."""
-        before, was_changing = _facts(partition, base_offset), partition.is_changing
+        before, was_changing = _facts(partition, base_offset), partition.replica_log.is_changing
         if before is None:
             return None
         is_active = before == partition.log.segments()[-1]
@@ -133,11 +133,11 @@ class LogScrubber:
             found = await in_thread(self._executor, lambda: self._read(partition, before.path, expected))
         except OSError as error:
             if _is_same(before, _facts(partition, base_offset), is_active):
-                partition.storage_failed(f"{before.path} cannot be read: {error}")
+                partition.replica_log.storage_failed(f"{before.path} cannot be read: {error}")
             return None
         if found is None or not _is_same(before, _facts(partition, base_offset), is_active):
             return None
-        is_settled = not was_changing and not partition.is_changing
+        is_settled = not was_changing and not partition.replica_log.is_changing
         return found if is_settled or not found.problems else None
 
     def _read(self, partition: Partition, path: str, expected: Expected) -> ScrubbedSegment | None:

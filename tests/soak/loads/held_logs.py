@@ -44,7 +44,7 @@ def truncation(directory: Path, scale: float) -> Work:
     async def work() -> None:
         running = asyncio.create_task(syncer.run())
         held = partition.log
-        await partition._changes.make(lambda: held.truncating_to(Offset(count - 10))).wait()
+        await partition.replica_log.changes.make(lambda: held.truncating_to(Offset(count - 10))).wait()
         assert held.log_end_offset == count - 10
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

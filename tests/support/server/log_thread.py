@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from kraft.server.replica.partition import Partition
+from kraft.server.replica.replica_log import ReplicaLog
 
 
 class LogThread:
@@ -14,21 +15,21 @@ class LogThread:
     """
 
     def __init__(self) -> None:
-        self.unsynced: list[Partition] = []
-        """Partitions that requested a sync."""
+        self.unsynced: list[ReplicaLog] = []
+        """Logs that requested a sync."""
         self.holds_steps = False
-        self._stepping: list[Partition] = []
-        """Partitions whose change has a step to run."""
+        self._stepping: list[ReplicaLog] = []
+        """Logs whose change has a step to run."""
 
     @property
     def is_idle(self) -> bool:
-        return not self.unsynced and not any(partition.is_changing for partition in self._stepping)
+        return not self.unsynced and not any(log.is_changing for log in self._stepping)
 
-    def request(self, partition: Partition) -> None:
-        if not partition.is_changing:
-            self.unsynced.append(partition)
+    def request(self, log: ReplicaLog) -> None:
+        if not log.is_changing:
+            self.unsynced.append(log)
             return
-        self._stepping.append(partition)
+        self._stepping.append(log)
         if not self.holds_steps and (loop := asyncio._get_running_loop()) is not None:
             loop.call_soon(self._run_steps)
 
@@ -36,34 +37,35 @@ class LogThread:
         """Run one step of each log that is changed, and sync each other log that waits for it."""
         waiting = [*self._take_stepping(), *self.unsynced]
         self.unsynced.clear()
-        for partition in dict.fromkeys(waiting):
-            run_ticket(partition)
+        for log in dict.fromkeys(waiting):
+            run_ticket(log)
 
     def run_until_idle(self) -> None:
         while not self.is_idle:
             self.run_round()
 
     def _run_steps(self) -> None:
-        for partition in dict.fromkeys(self._take_stepping()):
-            run_ticket(partition)
+        for log in dict.fromkeys(self._take_stepping()):
+            run_ticket(log)
 
-    def _take_stepping(self) -> list[Partition]:
+    def _take_stepping(self) -> list[ReplicaLog]:
         stepping, self._stepping = self._stepping, []
-        return [partition for partition in stepping if partition.is_changing]
+        return [log for log in stepping if log.is_changing]
 
 
-def run_ticket(partition: Partition) -> None:
+def run_ticket(log: ReplicaLog) -> None:
     """Run the next step of the log's change, or else sync the log."""
-    ticket = partition.prepare_sync()
+    ticket = log.prepare_sync()
     if ticket is not None:
         ticket.run()
-        partition.complete_sync(ticket)
+        log.complete_sync(ticket)
 
 
 def finish_changes(partition: Partition) -> None:
     """Run the remaining steps of the log's changes."""
-    while partition.is_changing:
-        step = partition.prepare_sync()
+    log = partition.replica_log
+    while log.is_changing:
+        step = log.prepare_sync()
         assert step is not None, "the step that was prepared before is still to be run"
         step.run()
-        partition.complete_sync(step)
+        log.complete_sync(step)

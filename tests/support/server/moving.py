@@ -190,7 +190,7 @@ class Mover:
 
 async def settled(partition: Partition) -> None:
     """Wait until no replica is being moved, or removed after a move."""
-    await until(lambda: partition.move is None, within_s=60)
+    await until(lambda: partition.replica_log.move is None, within_s=60)
     await asyncio.sleep(0.01)
 
 

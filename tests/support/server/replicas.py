@@ -35,6 +35,7 @@ from kraft.runtime.disk import RealDisk
 from kraft.server.replica.log_changes import ChangeOutcome, LogIsChanging
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
+from kraft.server.replica.replica_log import ReplicaLog
 from kraft.server.replica.surroundings import PartitionSurroundings
 from tests.support.cluster_images import ORDERS, ids
 from tests.support.server.log_thread import LogThread, finish_changes
@@ -135,7 +136,7 @@ class Broker:
     """The log directories that failed."""
     corrupt: list[str] = field(default_factory=list)
     is_full: bool = False
-    request_sync: Callable[[Partition], None] | None = None
+    request_sync: Callable[[ReplicaLog], None] | None = None
     role_changed: Callable[[Partition], None] = lambda partition: None
 
     def surroundings(self) -> PartitionSurroundings:
@@ -181,7 +182,7 @@ class Broker:
         return partition
 
     @property
-    def unsynced(self) -> list[Partition]:
+    def unsynced(self) -> list[ReplicaLog]:
         return self.thread.unsynced
 
     def sync(self) -> None:
@@ -268,7 +269,7 @@ def _run_over(change: AwaitedChange) -> None:
 
 def remove_directory(partition: Partition) -> None:
     """Remove the directory of a replica whose topic was deleted."""
-    with partition.files_in_use:
+    with partition.replica_log.files_in_use:
         shutil.rmtree(partition.log.directory)
 
 

@@ -142,7 +142,7 @@ def test_a_copy_is_described_until_it_is_the_replica(mover: Mover, paths: list[L
         ]
 
     async def scenario() -> None:
-        with partition.files_in_use:
+        with partition.replica_log.files_in_use:
             await altered(mover, ("orders", 0, paths[1]))
             assert described() == [[(False, 0, True)], [(True, 2, False)]]
             await asyncio.sleep(1)

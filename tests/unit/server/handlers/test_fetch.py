@@ -117,7 +117,7 @@ async def test_offsets_without_records_count_as_none(broker: Broker, monkeypatch
     committed(broker, "a")
     emptied = committed(broker, "b", number=1)
     monkeypatch.setattr(type(emptied.log), "is_sparse", True)
-    monkeypatch.setattr(emptied, "read", lambda *_, **__: b"")
+    monkeypatch.setattr(emptied.replica_log, "read", lambda *_, **__: b"")
     began = asyncio.get_running_loop().time()
     wanted = request(asking(), asking(number=1), min_bytes=1_000, max_wait_ms=500)
     assert values(await FetchHandler(broker.partitions).handle(wanted)) == [["a"], []]

@@ -303,7 +303,7 @@ def test_segments_that_were_cleaned_meanwhile_are_looked_into_again(broker: Brok
         assert plan is not None
         result = clean(broker.disk, log.directory, plan, log.config, WALL_MS, 1 << 20, {}, lambda _: None, ())
         segments = open_cleaned(broker.disk, log.directory, result, log.config.index_interval_bytes)
-        for path in made(partition, partition.install_cleaned(result, segments)):
+        for path in made(partition, partition.replica_log.install_cleaned(result, segments)):
             broker.disk.remove(path)
 
     result = ask(broker, 500, thread=Meanwhile(**{when: clean_all}))

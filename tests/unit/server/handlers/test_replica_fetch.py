@@ -191,7 +191,7 @@ async def test_a_follower_is_not_answered_at_once_where_compaction_left_no_recor
     partition = caught_up(broker)
     monkeypatch.setattr(type(partition.log), "is_sparse", True)
     assert values_of((await ask(broker, asking(0, high_watermark=1))).records) == ["a"]
-    monkeypatch.setattr(partition, "read", lambda *_, **__: b"")
+    monkeypatch.setattr(partition.replica_log, "read", lambda *_, **__: b"")
     began = asyncio.get_running_loop().time()
     assert (await ask(broker, asking(0, high_watermark=1))).records == b""
     assert asyncio.get_running_loop().time() - began == pytest.approx(0.5)

@@ -16,6 +16,7 @@ from kraft.model.errors import ErrorCode
 from kraft.server.handlers import fetch as fetch_module
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.replica.partition import Partition
+from kraft.server.replica.replica_log import ReplicaLog
 from tests.support.server.replicas import Broker, append_to, batch, follow, made, remove_directory, settle, values_of
 from tests.support.virtual_time import run_virtually
 from tests.unit.server.handlers.fetches import asking, codes, committed, request, values
@@ -32,15 +33,15 @@ class Reads:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.counted: Counter[int] = Counter()
         self.found: list[list[str]] = []
-        read = Partition.read
+        read = ReplicaLog.read
 
-        def counting(partition: Partition, *arguments: Any) -> bytes:
-            self.counted[partition.topic_partition.partition] += 1
-            records = read(partition, *arguments)
+        def counting(log: ReplicaLog, *arguments: Any) -> bytes:
+            self.counted[log.log.topic_partition.partition] += 1
+            records = read(log, *arguments)
             self.found.append(values_of(records))
             return records
 
-        monkeypatch.setattr(Partition, "read", counting)
+        monkeypatch.setattr(ReplicaLog, "read", counting)
 
 
 def append(broker: Broker, partition: Partition, *values: str) -> None:

@@ -36,7 +36,7 @@ def flip_a_bit(directory: Path, at: int = 65) -> None:
 
 
 def read(of: Partition) -> bytes:
-    return of.read(Offset(0), 1 << 20, of.log.log_end_offset, True)
+    return of.replica_log.read(Offset(0), 1 << 20, of.log.log_end_offset, True)
 
 
 def corrupt(host: Host, number: int = 0) -> None:

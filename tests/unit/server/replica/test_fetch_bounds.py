@@ -176,7 +176,7 @@ def test_a_full_request_of_partitions_with_news_waits_no_longer_than_a_small_one
             leader.requests.clear()
             for source in sources:
                 append_to(source, batch("value"), 1)
-            await until(lambda: all(copy.durable_end == 1 for copy in copies))
+            await until(lambda: all(copy.replica_log.durable_end == 1 for copy in copies))
             await until(lambda: bool(leader.requests))
 
     run_virtually(scenario())

@@ -68,7 +68,7 @@ async def test_a_fetch_starts_only_where_everything_below_is_on_the_disk(leader:
     assert leader.offsets_asked() == [0]
     follower.sync()
     await until(lambda: leader.offsets_asked()[-1] == 1)
-    assert copy.durable_end == 1
+    assert copy.replica_log.durable_end == 1
     fetcher.cancel()
     await asyncio.wait([fetcher])
     await asyncio.sleep(0.01)
@@ -252,7 +252,7 @@ async def test_a_disk_that_hangs_does_not_delay_the_copies_on_other_disks(leader
         leader.broker.sync()
         await settle()
         assert healthy.log.log_end_offset == number
-        follower.unsynced[:] = [partition for partition in follower.unsynced if partition is not hanging]
+        follower.unsynced[:] = [log for log in follower.unsynced if log is not hanging.replica_log]
         follower.sync()
         await settle()
         assert leader.offsets_asked(1)[-1] == number

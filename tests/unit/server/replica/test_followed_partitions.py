@@ -50,7 +50,7 @@ async def test_a_partition_is_not_fetched_during_a_change_of_its_log(broker: Bro
     broker.sync_all()
     watched = Followed(partition)
     partition.advance_log_start(Offset(1))
-    assert partition.is_changing
+    assert partition.replica_log.is_changing
     assert watched.ready() == []
     broker.sync_all()
     (fetch,) = watched.partitions.take_ready()[0]

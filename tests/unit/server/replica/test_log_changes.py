@@ -57,7 +57,7 @@ async def test_records_wait_in_order_behind_a_roll_and_are_read_meanwhile(tmp_pa
         partition, disk = replica.partition, replica.disk
         with pytest.raises(AppendMustWait):
             partition.append(batch("5"), 1)
-        assert len(partition.read(Offset(0), 1 << 20, Offset(4), at_least_one=True)) > 500
+        assert len(partition.replica_log.read(Offset(0), 1 << 20, Offset(4), at_least_one=True)) > 500
         assert partition.log.log_end_offset == 4
         disk.open_gate.set()
         await appending
@@ -135,7 +135,7 @@ def names(directory: Path) -> list[str]:
 
 
 def take_away(partition: Partition, target: Path) -> None:
-    with partition.directory_in_use:
+    with partition.replica_log.directory_in_use:
         Path(partition.log.directory).rename(target)
 
 
@@ -145,14 +145,14 @@ def test_a_step_that_was_not_begun_when_its_replica_was_deleted_touches_no_file(
     lead(partition, replicas=(1,))
     with pytest.raises(AppendMustWait):
         partition.append(batch("a"), 1)
-    ticket = partition.prepare_sync()
+    ticket = partition.replica_log.prepare_sync()
     assert ticket is not None
     partition.retire()
     take_away(partition, tmp_path / "orders-0.0-delete")
     # A new topic has the name by now.
     (tmp_path / "orders-0").mkdir()
     ticket.run()
-    partition.complete_sync(ticket)
+    partition.replica_log.complete_sync(ticket)
     assert names(tmp_path / "orders-0") == []
 
 
@@ -166,15 +166,15 @@ def test_a_deleted_replica_refuses_requests_while_its_last_step_runs(tmp_path: P
     first = None
     if has_step:
         first = partition.advance_log_start(Offset(1))
-    ticket = partition.prepare_sync()
+    ticket = partition.replica_log.prepare_sync()
     assert (ticket is not None) == has_step
     partition.retire()
     with pytest.raises(Refusal, match="NOT_LEADER_OR_FOLLOWER: the replica is closed"):
         partition.advance_log_start(Offset(2))
-    assert not partition.is_changing
+    assert not partition.replica_log.is_changing
     if ticket is not None and first is not None:
         ticket.run()
-        partition.complete_sync(ticket)
+        partition.replica_log.complete_sync(ticket)
         with pytest.raises(Refusal, match="the replica is closed"):
             first.result()
     assert partition.log.failure == "the log is closed", "its files are given up when the step is over"
@@ -212,18 +212,18 @@ def test_a_sync_that_is_asked_for_in_a_change_comes_after_it(tmp_path: Path) -> 
         partition.append(batch("0" * 600), 1)
     broker.sync_all()
     partition.append(batch("0" * 600), -1)
-    sync = partition.prepare_sync()
+    sync = partition.replica_log.prepare_sync()
     assert sync is not None
     with pytest.raises(AppendMustWait):
         partition.append(batch("1" * 600), -1)
     sync.run()
-    partition.complete_sync(sync)
-    step = partition.prepare_sync()
+    partition.replica_log.complete_sync(sync)
+    step = partition.replica_log.prepare_sync()
     assert type(step).__name__ == "StepTicket"
-    assert partition.prepare_sync() is None, "neither a sync nor another step beside it"
+    assert partition.replica_log.prepare_sync() is None, "neither a sync nor another step beside it"
     assert step is not None
     step.run()
-    partition.complete_sync(step)
+    partition.replica_log.complete_sync(step)
     broker.sync_all()
     partition.append(batch("1" * 600), -1)
     assert [segment.base_offset for segment in partition.log.segments()] == [0, 1]
@@ -242,7 +242,7 @@ def test_a_log_that_is_closed_in_the_middle_of_a_roll_is_whole(tmp_path: Path) -
                 if value[0] == "1":
                     break
                 broker.sync_all()
-    ticket = partition.prepare_sync()
+    ticket = partition.replica_log.prepare_sync()
     assert ticket is not None
     # The step was run, and the loop did not come to hear of it.
     ticket.run()

@@ -60,7 +60,8 @@ async def half_swapped(
         assert plan is not None
         result = clean(disk, log.directory, plan, config, WALL_MS, 1 << 20, {}, lambda _: None, ())
         disk.holds_swap = holds
-        swap = partition.install_cleaned(result, open_cleaned(disk, log.directory, result, config.index_interval_bytes))
+        segments = open_cleaned(disk, log.directory, result, config.index_interval_bytes)
+        swap = partition.replica_log.install_cleaned(result, segments)
         await until(disk.held.is_set)
         yield replica, swap
 
@@ -204,9 +205,9 @@ async def test_reads_in_the_middle_of_a_swap_find_their_indexes_in_memory(
     monkeypatch.setattr(Segment, "rebuild_indexes", noted)
     async with half_swapped(tmp_path, "before") as (replica, swap):
         for offset in range(12):
-            assert replica.partition.read(Offset(offset), 1, Offset(12), at_least_one=True)
+            assert replica.partition.replica_log.read(Offset(offset), 1, Offset(12), at_least_one=True)
         assert rebuilt == []
         replica.disk.open_gate.set()
         await replica.over(swap)
-        assert replica.partition.read(Offset(0), 1, Offset(12), at_least_one=True)
+        assert replica.partition.replica_log.read(Offset(0), 1, Offset(12), at_least_one=True)
         assert rebuilt == []

@@ -93,8 +93,8 @@ class Run:
     def restart(self) -> None:
         """Stop cleanly in the middle of any change, and start again."""
         waiting, self.broker.unsynced[:] = [*self.broker.unsynced], []
-        for partition in waiting[: self.random.randint(0, 1)]:
-            ticket = partition.prepare_sync()
+        for log in waiting[: self.random.randint(0, 1)]:
+            ticket = log.prepare_sync()
             if ticket is not None and type(ticket).__name__ == "StepTicket":
                 # It was run, and nobody came to hear of it.
                 ticket.run()

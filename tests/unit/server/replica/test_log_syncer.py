@@ -16,6 +16,7 @@ from kraft.model.ids import Offset, TopicPartition
 from kraft.server.replica.log_directories import as_log_directory
 from kraft.server.replica.log_syncer import LogSyncer
 from kraft.server.replica.partition import Partition
+from kraft.server.replica.replica_log import ReplicaLog
 from tests.support.server.replicas import Broker, batch, lead_begun, outcome, remove_directory, until
 
 pytestmark = pytest.mark.real_time
@@ -57,8 +58,8 @@ async def syncing(broker: Broker) -> AsyncIterator[LogSyncer]:
 
 
 def led(broker: Broker, syncer: LogSyncer, number: int = 0) -> Partition:
+    broker.request_sync = syncer.request
     partition = broker.open(TopicPartition("orders", number))
-    partition._surroundings = replace(broker.surroundings(), request_sync=syncer.request)
     lead_begun(partition, replicas=(1,))
     return partition
 
@@ -89,7 +90,7 @@ async def test_one_sync_serves_every_waiting_append_and_appends_continue_meanwhi
         assert gate.syncs == 2
 
 
-@pytest.mark.parametrize(("failing", "method"), [(SyncTicket, "run"), (Partition, "complete_sync")])
+@pytest.mark.parametrize(("failing", "method"), [(SyncTicket, "run"), (ReplicaLog, "complete_sync")])
 async def test_an_error_of_a_sync_or_of_its_completion_ends_the_syncer(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, failing: type, method: str
 ) -> None:
@@ -117,18 +118,18 @@ async def test_what_was_appended_during_a_sync_is_not_taken_for_synced_by_it(bro
         await until(gate.began.is_set)
         partition.append(batch("b"), 1)
         ends: list[int] = []
-        partition._surroundings = replace(
-            partition._surroundings, request_sync=lambda each: ends.append(each.durable_end)
+        partition.replica_log._surroundings = replace(
+            broker.surroundings(), request_sync=lambda each: ends.append(each.durable_end)
         )
-        complete_sync = partition.complete_sync
+        complete_sync = partition.replica_log.complete_sync
 
         def noting(ticket: Any) -> None:
             complete_sync(ticket)
-            ends.append(partition.durable_end)
+            ends.append(partition.replica_log.durable_end)
 
-        partition.complete_sync = noting  # type: ignore[method-assign]  # Listens in.
+        partition.replica_log.complete_sync = noting  # type: ignore[method-assign]  # Listens in.
         gate.open.set()
-        await until(lambda: partition.durable_end == 2)
+        await until(lambda: partition.replica_log.durable_end == 2)
         assert ends == [1, 2]
 
 
@@ -160,7 +161,7 @@ async def test_a_failed_sync_is_reported_acknowledges_nothing_and_leaves_the_oth
         assert await asyncio.wait_for(kept, DEADLINE_S) is ErrorCode.NONE
         assert broker.failures == ["orders-0 goes offline: input/output error"]
         gate._sync = lambda: None
-        syncer.request(broken)
+        syncer.request(broken.replica_log)
         sound.append(batch("b"), -1)
         later = sound.park_produce(Offset(2))
         assert isinstance(later, asyncio.Future)

@@ -117,14 +117,14 @@ def test_a_produce_that_waits_for_a_sync_is_answered_by_the_swap(mover: Mover, p
     async def scenario() -> None:
         append_to(partition, batch("b"), -1)
         produced = partition.park_produce(Offset(2))
-        ticket = partition.prepare_sync()
+        ticket = partition.replica_log.prepare_sync()
         assert isinstance(ticket, SyncTicket)
         assert outcome(produced) is None
         await mover.moved(partition, paths[1])
         assert outcome(produced) is ErrorCode.NONE
         # What the sync of the log that is gone says, and be it that it failed, is of no interest any more.
         ticket.error, ticket.has_run = OSError(EIO, "input/output error"), True
-        partition.complete_sync(ticket)
+        partition.replica_log.complete_sync(ticket)
         assert mover.failed == []
         append_to(partition, batch("c"), -1)
         mover.sync()
@@ -146,7 +146,7 @@ def test_a_truncation_is_repeated_on_the_copy(
 
     async def scenario() -> None:
         await mover.moves.move(partition, paths[1])
-        move = partition.move
+        move = partition.replica_log.move
         assert move is not None
         await until_copied(move, 8)
         made(partition, partition.truncate(cut))
@@ -179,7 +179,7 @@ def test_records_that_are_deleted_before_they_are_copied_are_left_out(
 
     async def scenario() -> None:
         await mover.moves.move(partition, paths[1])
-        move = partition.move
+        move = partition.replica_log.move
         assert move is not None
         await until_copied(move, 2)
         made(partition, partition.advance_log_start(Offset(7)))
@@ -207,7 +207,7 @@ def test_a_log_that_compaction_has_left_holes_in_moves_with_them(mover: Mover, p
     for log in (partition.log, Mover(RealDisk(), paths).open().log):
         assert (log.log_start_offset, log.log_end_offset, log.is_sparse) == (0, 16, True)
     reopened = Mover(RealDisk(), paths).open()
-    assert values_of(reopened.read(Offset(5), 1, Offset(16), at_least_one=True)) == ["j"]
+    assert values_of(reopened.replica_log.read(Offset(5), 1, Offset(16), at_least_one=True)) == ["j"]
 
 
 def test_an_empty_replica_moves(mover: Mover, paths: list[LogDirectory]) -> None:
@@ -237,7 +237,7 @@ def test_the_swap_waits_for_a_compaction_that_writes_beside_the_log(mover: Mover
     partition = written(mover, *LETTERS)
 
     async def scenario() -> None:
-        with partition.files_in_use:
+        with partition.replica_log.files_in_use:
             await mover.moves.move(partition, paths[1])
             await asyncio.sleep(10)
             append_to(partition, batch("k"), -1)
@@ -256,15 +256,16 @@ def test_more_than_a_little_is_never_copied_in_the_swap(
     monkeypatch.setattr(replica_move, "PIECE_BYTES", 100)
 
     async def scenario() -> None:
-        with partition.files_in_use:
+        with partition.replica_log.files_in_use:
             await mover.moves.move(partition, paths[1])
             await asyncio.sleep(1)
-            move = partition.move
+            move = partition.replica_log.move
             assert move is not None
             assert move.log_end_offset == 10
             for letter in "klmnopqr":
                 append_to(partition, batch(letter), -1)
-        assert not move.catches_up(partition.log, lambda start, size: partition.read(start, size, Offset(18), True))
+        read = partition.replica_log.read
+        assert not move.catches_up(partition.log, lambda start, size: read(start, size, Offset(18), True))
         await settled(partition)
 
     mover.run(scenario)
@@ -279,13 +280,13 @@ def test_a_move_to_the_current_directory_cancels_the_earlier_move(mover: Mover, 
 
     async def scenario() -> None:
         await mover.moves.move(partition, paths[0])
-        assert partition.move is None
+        assert partition.replica_log.move is None
         mover.is_full = True
         await mover.moves.move(partition, paths[1])
         await asyncio.sleep(0.1)
         assert len(mover.names(paths[1])) == 1
         await mover.moves.move(partition, paths[0])
-        assert partition.move is None
+        assert partition.replica_log.move is None
         await asyncio.sleep(2)
         assert mover.names(paths[1]) == []
 
@@ -299,9 +300,9 @@ def test_a_move_to_another_directory_replaces_the_first(mover: Mover, paths: lis
     async def scenario() -> None:
         mover.is_full = True
         await mover.moves.move(partition, paths[1])
-        first = partition.move
+        first = partition.replica_log.move
         await mover.moves.move(partition, paths[1])
-        assert partition.move is first, "it is on its way"
+        assert partition.replica_log.move is first, "it is on its way"
         await asyncio.sleep(0.1)
         await mover.moves.move(partition, paths[2])
         mover.is_full = False
@@ -349,7 +350,7 @@ def test_an_unfinished_move_is_begun_again_by_the_next_process(
         with monkeypatch.context() as patched:
             patched.setattr(replica_move, "PIECE_BYTES", 1)
             await mover.moves.move(partition, paths[1])
-            move = partition.move
+            move = partition.replica_log.move
             assert move is not None
             await until_copied(move, 5)
 
@@ -382,7 +383,7 @@ def test_a_copy_without_a_replica_is_removed_at_the_start(mover: Mover, paths: l
 
     async def scenario() -> None:
         await asyncio.sleep(0.1)
-        assert partition.move is None
+        assert partition.replica_log.move is None
 
     mover.run(scenario)
     assert [mover.names(path) for path in paths] == [["orders-0"], [], []]

@@ -63,7 +63,7 @@ def test_with_the_page_cache_as_durability_what_is_written_counts(tmp_path: Path
     lead(partition)
     append_to(partition, batch("a"), -1)
     fetched(partition, 1)
-    assert (partition.high_watermark, broker.unsynced, partition.durable_end) == (1, [], 1)
+    assert (partition.high_watermark, broker.unsynced, partition.replica_log.durable_end) == (1, [], 1)
 
 
 def test_an_unsynced_tail_that_a_new_leader_finds_is_synced(broker: Broker) -> None:
@@ -241,16 +241,16 @@ def test_a_sync_during_a_truncation_covers_only_the_remaining_records(broker: Br
     made(partition, partition.append_as_follower(leaders_batch("a", at=0)))
     broker.sync()
     made(partition, partition.append_as_follower(leaders_batch("b", "c", at=1)))
-    ticket = partition.prepare_sync()
+    ticket = partition.replica_log.prepare_sync()
     assert ticket is not None
     made(partition, partition.truncate(TruncateTo(offset=Offset(1))))
     ticket.run()
-    partition.complete_sync(ticket)
+    partition.replica_log.complete_sync(ticket)
     made(partition, partition.append_as_follower(leaders_batch("d", at=1, epoch=1)))
-    assert partition.durable_end == 1
+    assert partition.replica_log.durable_end == 1
     assert partition.follower.next_fetch() is None
     broker.sync()
-    assert partition.durable_end == 2
+    assert partition.replica_log.durable_end == 2
     assert values_in(partition) == ["a", "d"]
 
 
@@ -261,7 +261,10 @@ def test_a_follower_that_is_promoted_offers_what_it_copied(broker: Broker) -> No
     broker.sync()
     lead(partition, epoch=1, isr=(1,))
     assert partition.high_watermark == 2
-    assert values_of(partition.read(Offset(0), 1_000, partition.high_watermark, at_least_one=True)) == ["a", "b"]
+    assert values_of(partition.replica_log.read(Offset(0), 1_000, partition.high_watermark, at_least_one=True)) == [
+        "a",
+        "b",
+    ]
 
 
 # --- the disk ----------------------------------------------------------------------------------------------------
@@ -279,7 +282,7 @@ async def test_a_failed_sync_is_reported_and_never_acknowledges_anything(broker:
     assert outcome(parked) is None
     broker.disk.fails_syncs = False
     partition.tick()
-    broker.unsynced.append(partition)
+    broker.unsynced.append(partition.replica_log)
     broker.sync()
     assert outcome(parked) is None, "the kernel reports a lost write once, and then never again"
     with pytest.raises(Refusal, match="KAFKA_STORAGE_ERROR"):
@@ -313,12 +316,12 @@ def test_a_sync_that_is_still_running_when_the_partition_is_closed_is_no_failure
     partition = broker.open()
     lead(partition)
     append_to(partition, batch("a"), -1)
-    ticket = partition.prepare_sync()
+    ticket = partition.replica_log.prepare_sync()
     assert ticket is not None
     partition.close()
     ticket.run()
-    partition.complete_sync(ticket)
-    assert partition.prepare_sync() is None
+    partition.replica_log.complete_sync(ticket)
+    assert partition.replica_log.prepare_sync() is None
     assert broker.failures == []
 
 
@@ -338,7 +341,7 @@ async def test_a_deleted_partition_is_not_synced_any_more_and_its_files_are_gone
     parked = partition.park_produce(Offset(1))
     partition.retire()
     assert outcome(parked) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert partition.prepare_sync() is None
+    assert partition.replica_log.prepare_sync() is None
     remove_directory(partition)
     assert list(broker.directory.iterdir()) == []
 
@@ -356,7 +359,7 @@ def test_a_full_disk_refuses_producers_and_has_not_failed(broker: Broker) -> Non
         append_to(partition, batch("b"), 1)
     assert refusal.value.error_code is ErrorCode.KAFKA_STORAGE_ERROR
     assert broker.failures == []
-    assert values_of(partition.read(Offset(0), 1 << 20, partition.high_watermark, True)) == ["a"]
+    assert values_of(partition.replica_log.read(Offset(0), 1 << 20, partition.high_watermark, True)) == ["a"]
     broker.is_full = False
     assert append_to(partition, batch("b"), 1).base_offset == 1
 
@@ -409,7 +412,7 @@ def test_a_sync_of_the_original_does_not_count_for_the_moved_log(broker: Broker,
     partition = broker.open()
     follow(partition)
     made(partition, partition.append_as_follower(leaders_batch("a", at=0)))
-    ticket = partition.prepare_sync()
+    ticket = partition.replica_log.prepare_sync()
     assert ticket is not None
     before = partition.log
     moved = PartitionLog.open(broker.disk, f"{tmp_path}/elsewhere/orders-0", before.config, ORDERS_0)
@@ -423,9 +426,9 @@ def test_a_sync_of_the_original_does_not_count_for_the_moved_log(broker: Broker,
     assert position.fetch_offset == 1
     made(partition, partition.append_as_follower(leaders_batch("b", at=1)))
     ticket.run()
-    partition.complete_sync(ticket)
-    assert (partition.durable_end, broker.failures) == (1, [])
+    partition.replica_log.complete_sync(ticket)
+    assert (partition.replica_log.durable_end, broker.failures) == (1, [])
     broker.sync()
-    assert (partition.durable_end, values_in(partition)) == (2, ["a", "b"])
+    assert (partition.replica_log.durable_end, values_in(partition)) == (2, ["a", "b"])
     with pytest.raises(Refusal, match="the log is closed"):
         before.prepare_sync()

@@ -30,7 +30,7 @@ def test_with_the_page_cache_a_sync_is_requested_after_flush_messages(broker: Br
     append_to(partition, batch("a", "b"), 1)
     assert broker.unsynced == []
     partition.append(batch("c"), 1)
-    assert broker.unsynced == [partition]
+    assert broker.unsynced == [partition.replica_log]
     broker.sync()
     partition.append(batch("d", "e"), 1)
     assert broker.unsynced == []
@@ -44,7 +44,7 @@ def test_with_the_page_cache_unsynced_bytes_are_limited(broker: Broker, monkeypa
     append_to(partition, batch("a"), 1)
     assert broker.unsynced == []
     append_to(partition, batch("b"), 1)
-    assert broker.unsynced == [partition]
+    assert broker.unsynced == [partition.replica_log]
     assert partition.high_watermark == 2, "nobody waits for it"
 
 
@@ -55,15 +55,15 @@ def test_a_record_that_waits_for_its_flush_is_counted_from_its_own_time(broker: 
     append_to(partition, batch("a"), 1)
     broker.now_ms = 600
     append_to(partition, batch("b"), 1)
-    partition.flush_if_due()
+    partition.replica_log.flush_if_due()
     assert broker.unsynced == []
     broker.now_ms = 1_000
-    partition.flush_if_due()
-    assert broker.unsynced == [partition]
+    partition.replica_log.flush_if_due()
+    assert broker.unsynced == [partition.replica_log]
     broker.sync()
     partition.append(batch("c"), 1)
     broker.now_ms = 1_900
-    partition.flush_if_due()
+    partition.replica_log.flush_if_due()
     assert broker.unsynced == []
 
 
@@ -73,7 +73,7 @@ def test_with_syncs_before_acks_nothing_waits_to_be_flushed(broker: Broker) -> N
     append_to(partition, batch("a"), 1)
     broker.sync()
     broker.now_ms = 50_000
-    partition.flush_if_due()
+    partition.replica_log.flush_if_due()
     assert broker.unsynced == []
 
 

@@ -103,9 +103,9 @@ def being_moved() -> ReplicaMove:
 
 def test_a_log_that_is_being_moved_is_not_compacted(broker: Broker) -> None:
     partition, cleaning = compacted(broker), Cleaning(broker)
-    partition.move = being_moved()
+    partition.replica_log.move = being_moved()
     assert not cleaning.clean()
-    partition.move = None
+    partition.replica_log.move = None
     assert cleaning.clean()
     assert contents(partition) == NEWEST
 
@@ -115,7 +115,7 @@ def test_a_compaction_is_discarded_if_a_move_begins_meanwhile(broker: Broker) ->
     before = contents(partition)
 
     def meddle() -> None:
-        partition.move = being_moved()
+        partition.replica_log.move = being_moved()
 
     Cleaning(broker, MeddlingDisk(meddle)).clean()
     assert contents(partition) == before
@@ -218,7 +218,8 @@ def test_a_record_of_an_open_transaction_replaces_no_committed_one(broker: Broke
 
 def test_a_log_is_not_compacted_in_the_middle_of_a_truncation(broker: Broker) -> None:
     partition = compacted(broker)
-    cleaning, truncation = Cleaning(broker), partition._changes.make(lambda: partition.log.truncating_to(Offset(10)))
+    cleaning = Cleaning(broker)
+    truncation = partition.replica_log.changes.make(lambda: partition.log.truncating_to(Offset(10)))
     while not truncation.is_done:
         assert not cleaning.clean()
         broker.sync()
@@ -296,17 +297,17 @@ def test_corruption_that_is_found_beside_a_truncation_does_not_count(broker: Bro
     path.write_bytes(bytes([*sound[:-1], sound[-1] ^ 1]))
 
     def truncate() -> None:
-        partition._changes.make(lambda: partition.log.truncating_to(Offset(22)))
+        partition.replica_log.changes.make(lambda: partition.log.truncating_to(Offset(22)))
         if is_over:
             finish_changes(partition)
-        assert partition.is_changing is not is_over
+        assert partition.replica_log.is_changing is not is_over
 
     disk = MeddlingDisk(lambda: None)
     cleaning = Cleaning(broker, disk)
     assert cleaning.clean()
     disk.meddle = truncate
     assert cleaning.clean()
-    while partition.is_changing:
+    while partition.replica_log.is_changing:
         broker.sync()
     assert partition.log.log_end_offset <= 22
     assert cleaning.clean()

@@ -276,7 +276,7 @@ async def test_with_the_page_cache_records_are_synced_when_they_have_waited_long
         assert broker.unsynced == []
         broker.now_ms += 5_000
         await asyncio.sleep(1.1)
-        assert broker.unsynced == [partition]
+        assert broker.unsynced == [partition.replica_log]
         broker.sync()
         assert partition.log.synced_end_offset == Offset(1)
         broker.now_ms += 50_000

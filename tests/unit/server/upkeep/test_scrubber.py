@@ -96,7 +96,7 @@ def test_a_missing_segment_file_is_corruption_even_while_the_log_still_reads_it(
     partition = filled(broker)
     path = partition.log.segments()[segment].path
     Path(path).unlink()
-    assert partition.read(Offset(0), 1 << 20, partition.log.log_end_offset, at_least_one=True)
+    assert partition.replica_log.read(Offset(0), 1 << 20, partition.log.log_end_offset, at_least_one=True)
     tally, found = scrub(broker)
     assert tally.corrupt == 1
     assert [(each.file, each.reason) for each in found] == [(path, "the file is gone")]
@@ -225,7 +225,7 @@ def test_corruption_takes_the_replica_offline(broker: Broker) -> None:
             executor=InlineExecutor(),
             interval_ms=1,
             throttle=Throttle(UNLIMITED_BYTES_PER_SECOND),
-            on_corruption=Partition.found_corrupt,
+            on_corruption=lambda partition, corruption: partition.replica_log.found_corrupt(corruption),
         ).scrub_all()
     )
     assert broker.corrupt
