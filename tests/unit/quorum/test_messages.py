@@ -23,6 +23,7 @@ from kraft.quorum.messages import (
     Message,
     PreVoteRequest,
     PreVoteResponse,
+    SnapshotPart,
     VoteRequest,
     VoteResponse,
     from_engine,
@@ -96,6 +97,16 @@ MESSAGES = st.one_of(
     st.builds(Introduction, incarnation=INCARNATIONS, founders=FOUNDERS),
     st.builds(Admission, term=NUMBERS, incarnation=INCARNATIONS),
     st.builds(Demotion, term=NUMBERS, incarnation=INCARNATIONS),
+    st.builds(
+        SnapshotPart,
+        term=st.just(2**63),
+        index=st.integers(2, 2**63),
+        index_term=NUMBERS,
+        number=st.integers(0, 2**31),
+        content=st.binary(max_size=50),
+        is_last=st.booleans(),
+        quorum_id=INCARNATIONS,
+    ),
 )
 
 
@@ -183,6 +194,16 @@ def test_appends_that_no_leader_sends_are_refused() -> None:
         from_frame(frame_with(raft_pb2.RaftAppend(term=3, previous_index=1, entries=falling)))
     with pytest.raises(BadMessage, match="out of order"):
         from_frame(frame_with(raft_pb2.RaftAppend(term=2, previous_index=1, entries=falling[:1])))
+
+
+@pytest.mark.parametrize(
+    ("term", "index", "index_term"), [(3, 9, 0), (3, 9, 4), (3, 1, 2)], ids=["no term", "later term", "no entry"]
+)
+def test_parts_of_snapshots_that_no_leader_sends_are_refused(term: int, index: int, index_term: int) -> None:
+    part = raft_pb2.RaftSnapshotPart(term=term, index=index, index_term=index_term)
+    batch = raft_pb2.RaftBatch(messages=[raft_pb2.RaftMessage(snapshot_part=part)])
+    with pytest.raises(BadMessage, match=f"a leader of term {term} sent a snapshot at entry {index}"):
+        from_frame(raft_pb2.RaftFrame(batch=batch))
 
 
 def test_empty_frames_second_hellos_and_empty_messages_are_refused() -> None:

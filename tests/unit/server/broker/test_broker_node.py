@@ -2,16 +2,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kraft.metadata.image import EMPTY_IMAGE
+from kraft.metadata.records import BrokerConfigSet
 from kraft.model.errors import ErrorCode
 from kraft.model.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from kraft.rpc import calls, group_calls, transaction_calls
 from kraft.rpc.call import Call, Stream
 from kraft.rpc.cluster_calls import ADD_PARTITIONS_TO_TXN, REPLICA_FETCH, WRITE_TXN_MARKERS
+from kraft.server.config.components import LogMaintenance
+from kraft.server.upkeep.maintenance import LogMaintenanceTasks
 from tests.support.cluster_images import cluster, with_topic
 from tests.support.server.broker_nodes import broker
 
@@ -79,3 +83,15 @@ def test_a_broker_serves_every_call_of_the_public_api_and_its_followers(tmp_path
         assert served == {*public, REPLICA_FETCH, ADD_PARTITIONS_TO_TXN, WRITE_TXN_MARKERS}
 
     within_loop(look)
+
+
+async def test_dynamic_configs_of_the_broker_reach_the_upkeep_of_its_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[LogMaintenance] = []
+    monkeypatch.setattr(LogMaintenanceTasks, "reconfigure", lambda _, config: taken.append(config))
+    made = broker(tmp_path, "fsync", stopped_cleanly=True)
+    of_four = BrokerConfigSet(broker="4", key="log.cleaner.backoff.ms", value="77")
+    of_five = BrokerConfigSet(broker="5", key="log.scrub.io.max.bytes.per.second", value="88")
+    await made._publish(EMPTY_IMAGE, EMPTY_IMAGE.replay([of_four, of_five]))
+    assert taken == [replace(made._config.log_maintenance, cleaner_backoff_ms=77)]

@@ -20,6 +20,7 @@ from kraft.server.replica.log_directories import as_log_directory
 from kraft.server.replica.partition import Partition
 from kraft.server.upkeep.disk_space import DiskSpace
 from kraft.server.upkeep.maintenance import LogMaintenanceTasks
+from kraft.server.upkeep.throttle import Throttle
 from tests.support.server.replicas import (
     DEFAULTS,
     WALL_MS,
@@ -292,3 +293,13 @@ async def test_another_pause_of_the_cleaner_holds_from_the_next_one_on(broker: B
         partition = filled(broker, 0, 0, 0, cleanup_policy=("compact",))
         await asyncio.sleep(0.5)
         assert partition.log.cleaned_end_offset > 0
+
+
+async def test_other_speeds_of_the_cleaner_and_the_scrub_count_at_once(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates: list[int] = []
+    monkeypatch.setattr(Throttle, "set_rate", lambda _, bytes_per_second_max: rates.append(bytes_per_second_max))
+    async with maintaining(broker) as tasks:
+        tasks.reconfigure(replace(CONFIG, cleaner_io_bytes_per_second_max=5, scrub_io_bytes_per_second_max=6))
+    assert rates == [5, 6]
